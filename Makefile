@@ -1,0 +1,39 @@
+# Two commands: `make demo` shows what the project does, `make test` proves it. Both install what they need into .venv.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+
+.PHONY: help setup demo test lint types contracts unit format clean
+
+help:
+	@echo "make demo    the main job on an embedded trace: a table, and an HTML report"
+	@echo "make test    all tests, lint, types and import contracts"
+	@echo "make format  put the code into its format"
+
+setup:
+	@scripts/setup
+
+demo: setup
+	@scripts/demo
+
+test: lint types contracts unit
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: setup
+	$(PY) -m mypy -p rltune
+	$(PY) -m mypy -p tencache
+
+contracts: setup
+	.venv/bin/lint-imports
+
+unit: setup
+	$(PY) -m pytest packages -n 2 --dist loadfile
+
+format: setup
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+clean:
+	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,214 @@
+"""Clusters: groups of alike nodes, and what else a scheduler must know of the machine."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rltune.errors import InputError
+
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+Positive = Annotated[int, Field(gt=0)]
+
+
+class NodeGroup(BaseModel):
+    """Nodes that are alike."""
+
+    model_config = _STRICT
+
+    count: Positive
+    gpus: Annotated[int, Field(ge=0)]
+    gpu_type: str = ""
+    cpus: Annotated[float, Field(gt=0)] | None = None  # of one node; None = not modelled, unlimited
+    mem_gib: Annotated[float, Field(gt=0)] | None = None
+    vc: tuple[str, ...] = ()  # VCs or partitions that may use these nodes; none = all; several groups may share one
+    rack: str = ""
+    nodes_per_rack: Annotated[int, Field(ge=0)] = 0  # 0 = the whole group is one rack
+    name: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_vc_is_a_list(cls, data: object) -> object:
+        if isinstance(data, dict) and isinstance(data.get("vc"), str):
+            return {**data, "vc": (data["vc"],)}
+        return data
+
+
+class Limit(BaseModel):
+    """What one user, account, VC or QOS may have at once; `name = "*"` means each of them."""
+
+    model_config = _STRICT
+
+    scope: Literal["user", "account", "vc", "qos"]
+    name: str = "*"
+    max_gpus: Annotated[int, Field(ge=0)] | None = None
+    max_running: Annotated[int, Field(ge=0)] | None = None
+    max_submitted: Annotated[int, Field(ge=0)] | None = None
+
+
+class Maintenance(BaseModel):
+    """A window [start_s, end_s) into which no job may be started to run."""
+
+    model_config = _STRICT
+
+    start_s: float
+    end_s: float
+    groups: tuple[int, ...] = ()  # indices of node groups; none = all
+
+    @model_validator(mode="after")
+    def _ends_after_start(self) -> Maintenance:
+        if not self.end_s > self.start_s:
+            raise ValueError("end_s must be after start_s")
+        return self
+
+
+class Outage(BaseModel):
+    """A node that is down from down_s until up_s; jobs on it are requeued."""
+
+    model_config = _STRICT
+
+    node: Annotated[int, Field(ge=0)]  # index over the whole cluster
+    down_s: float
+    up_s: float = float("inf")
+
+    @model_validator(mode="after")
+    def _comes_back_later(self) -> Outage:
+        if not self.up_s > self.down_s:
+            raise ValueError("up_s must be after down_s")
+        return self
+
+
+class _File(BaseModel):
+    """The TOML of a cluster."""
+
+    model_config = _STRICT
+
+    name: str = ""
+    about: str = ""
+    group: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    speed: dict[str, Annotated[float, Field(gt=0)]] = {}
+    limit: tuple[Limit, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
+    outage: tuple[Outage, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Node groups in order; nodes are numbered through them from 0."""
+
+    groups: tuple[NodeGroup, ...]
+    name: str = ""
+    about: str = ""
+    speed: dict[str, float] = field(default_factory=dict)  # by GPU type; 1 where not given
+    limits: tuple[Limit, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
+    outages: tuple[Outage, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise InputError("a cluster needs at least one node group")
+        unknown = set(self.speed) - set(self.gpu_types)
+        if unknown:
+            raise InputError(f"speed is given for GPU types that no group has: {', '.join(sorted(unknown))}")
+        for window in self.maintenance:
+            if any(not 0 <= g < len(self.groups) for g in window.groups):
+                raise InputError(f"a maintenance window names group {max(window.groups)}, there are {len(self.groups)}")
+        for outage in self.outages:
+            if outage.node >= self.node_count:
+                raise InputError(f"an outage names node {outage.node}, the last one is {self.node_count - 1}")
+
+    @classmethod
+    def uniform(cls, nodes: int, gpus: int, gpu_type: str | None = None) -> Cluster:
+        """Make a cluster of alike nodes; CPUs and memory are not modelled."""
+        if nodes < 1 or gpus < 0:
+            raise InputError(f"a cluster of {nodes} nodes with {gpus} GPUs each cannot be")
+        return cls((NodeGroup(count=nodes, gpus=gpus, gpu_type=gpu_type or ""),))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Cluster:
+        """Read a cluster from a TOML file."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: is not text in UTF-8") from None
+        return cls._from_text(text, str(path))
+
+    @classmethod
+    def preset(cls, name: str) -> Cluster:
+        """Give one of the clusters that come with the package; `Cluster.presets()` names them."""
+        if name not in cls.presets():
+            raise InputError(f"no cluster preset {name!r}; there are: {', '.join(cls.presets())}")
+        text = (resources.files("rltune") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+        return cls._from_text(text, name)
+
+    @staticmethod
+    def presets() -> tuple[str, ...]:
+        """Name the clusters that come with the package."""
+        files = (resources.files("rltune") / "presets").iterdir()
+        return tuple(sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
+
+    @classmethod
+    def load(cls, name_or_path: str) -> Cluster:
+        """Take a preset by its name, or else a TOML file by its path."""
+        if name_or_path in cls.presets():
+            return cls.preset(name_or_path)
+        if Path(name_or_path).exists():
+            return cls.from_toml(name_or_path)
+        known = ", ".join(cls.presets())
+        raise InputError(f"no cluster {name_or_path!r}: neither a file nor one of the presets {known}")
+
+    @classmethod
+    def _from_text(cls, text: str, source: str) -> Cluster:
+        try:
+            file = _File.model_validate(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{source}: not valid TOML: {error}") from None
+        except ValidationError as error:
+            raise InputError(f"{source}: {_first_problem(error)}") from None
+        try:
+            return cls(
+                groups=file.group,
+                name=file.name,
+                about=file.about,
+                speed=dict(file.speed),
+                limits=file.limit,
+                maintenance=file.maintenance,
+                outages=file.outage,
+            )
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+
+    @property
+    def node_count(self) -> int:
+        """Count the nodes."""
+        return sum(g.count for g in self.groups)
+
+    @property
+    def gpu_count(self) -> int:
+        """Count the GPUs."""
+        return sum(g.count * g.gpus for g in self.groups)
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Name the GPU types, in order of first appearance."""
+        return tuple(dict.fromkeys(g.gpu_type for g in self.groups if g.gpu_type))
+
+    @property
+    def vcs(self) -> tuple[str, ...]:
+        """Name the VCs, in order of first appearance."""
+        return tuple(dict.fromkeys(vc for g in self.groups for vc in g.vc))
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{where}: {problem['msg']}, given {problem['input']!r}{more}"

@@ -1,0 +1,264 @@
+"""The job table: one array a column, validated once, never changed.
+
+`duration_s` is the truth and belongs to the engine. What a policy, a backfilling rule or a placer may see is the
+estimate that an estimator makes of it (see `rltune.estimate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rltune.errors import InputError
+from rltune.labels import Labels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+LABEL_COLUMNS = ("vc", "user", "account", "qos", "name", "gpu_types", "state")
+TYPE_SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """A workload: what was submitted, what it asked, and how long it really ran."""
+
+    id: NDArray[Any]  # as in the source; unique
+    submit_s: Floats
+    duration_s: Floats  # the truth: for the engine only
+    gpus: Ints
+    nodes: Ints  # 0 = the scheduler's choice
+    gpus_per_node: Ints  # 0 = the scheduler's choice
+    cpus: Floats  # in all; NaN = by GPU share
+    mem_gib: Floats  # in all; NaN = by GPU share
+    limit_s: Floats  # what the user asked for; NaN = nothing
+    vc: Labels
+    user: Labels
+    account: Labels
+    qos: Labels
+    name: Labels
+    gpu_types: Labels  # acceptable types joined by "|"; none = any
+    state: Labels  # how it ended in the source: completed, failed, killed, timeout
+    recorded_start_s: Floats  # when the source says it started; NaN = not told
+    array: Ints  # tasks of one array share a number; -1 = no array
+    array_limit: Ints  # how many of the array may run at once; 0 = any number
+    after_ptr: NDArray[np.int64]  # job i depends on after[after_ptr[i]:after_ptr[i + 1]] (rows of this table)
+    after: Ints
+
+    @classmethod
+    def from_arrays(
+        cls,
+        submit_s: ArrayLike,
+        duration_s: ArrayLike,
+        gpus: ArrayLike,
+        limit_s: ArrayLike | None = None,
+        vc: Iterable[object] | None = None,
+        user: Iterable[object] | None = None,
+        gpu_types: Iterable[object] | None = None,
+        cpus_per_gpu: ArrayLike | None = None,
+        mem_gib_per_gpu: ArrayLike | None = None,
+        nodes: ArrayLike | None = None,
+        *,
+        id: Sequence[object] | NDArray[Any] | None = None,  # noqa: A002  the column's name
+        gpus_per_node: ArrayLike | None = None,
+        cpus: ArrayLike | None = None,
+        mem_gib: ArrayLike | None = None,
+        account: Iterable[object] | None = None,
+        qos: Iterable[object] | None = None,
+        name: Iterable[object] | None = None,
+        state: Iterable[object] | None = None,
+        recorded_start_s: ArrayLike | None = None,
+        array: ArrayLike | None = None,
+        array_limit: ArrayLike | None = None,
+        after: Sequence[Sequence[int]] | None = None,
+    ) -> Jobs:
+        """Make a table from columns of equal length; a scalar stands for a column.
+
+        CPUs and memory are given per GPU or in all (`cpus`, `mem_gib`, the only way for jobs without GPUs).
+        `gpu_types` holds per job a type, several joined by "|", a list of them, or None for any.
+        `after` lists per job the rows it depends on.
+        """
+        submit = _floats("submit_s", submit_s, None)
+        n = len(submit)
+        gpu_column = _ints("gpus", gpus, n)
+        after_ptr, after_rows = _dependencies(after, n)
+        jobs = cls(
+            id=_ids(id, n),
+            submit_s=submit,
+            duration_s=_floats("duration_s", duration_s, n),
+            gpus=gpu_column,
+            nodes=_ints("nodes", nodes, n),
+            gpus_per_node=_ints("gpus_per_node", gpus_per_node, n),
+            cpus=_total("cpus", cpus, cpus_per_gpu, gpu_column),
+            mem_gib=_total("mem_gib", mem_gib, mem_gib_per_gpu, gpu_column),
+            limit_s=_floats("limit_s", limit_s, n),
+            vc=Labels.of(vc, n),
+            user=Labels.of(user, n),
+            account=Labels.of(account, n),
+            qos=Labels.of(qos, n),
+            name=Labels.of(name, n),
+            gpu_types=Labels.of(None if gpu_types is None else map(_type_set, gpu_types), n),
+            state=Labels.of(state, n),
+            recorded_start_s=_floats("recorded_start_s", recorded_start_s, n),
+            array=_ints("array", array, n, missing=-1),
+            array_limit=_ints("array_limit", array_limit, n),
+            after_ptr=after_ptr,
+            after=after_rows,
+        )
+        jobs.check()
+        return jobs
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    def check(self) -> None:
+        """Raise InputError, naming column and row, unless every value is one that the engine can work with."""
+        n = len(self)
+        for field in fields(self):
+            size = len(getattr(self, field.name))
+            if field.name not in {"after", "after_ptr"} and size != n:
+                raise InputError(f"column {field.name} has {size} rows, submit_s has {n}")
+        _require("submit_s", self.submit_s, np.isfinite(self.submit_s), "a finite time in seconds")
+        _require("duration_s", self.duration_s, np.isfinite(self.duration_s) & (self.duration_s >= 0), "0 s or more")
+        _require("gpus", self.gpus, self.gpus >= 0, "0 or more")
+        _require("nodes", self.nodes, self.nodes >= 0, "0 (any number) or more")
+        _require("nodes", self.nodes, (self.nodes <= self.gpus) | (self.gpus == 0), "at most the job's GPUs")
+        _require("gpus_per_node", self.gpus_per_node, self.gpus_per_node >= 0, "0 (any number) or more")
+        for column in ("cpus", "mem_gib"):
+            values = getattr(self, column)
+            _require(column, values, np.isnan(values) | ((values >= 0) & np.isfinite(values)), "0 or more")
+        _require("limit_s", self.limit_s, np.isnan(self.limit_s) | (self.limit_s >= 0), "0 s or more")
+        unique, first, count = np.unique(self.id, return_index=True, return_counts=True)
+        if len(unique) != n:
+            twice = int(np.argmax(count > 1))
+            raise InputError(f"job id {unique[twice]!r} is used {count[twice]} times (first in row {first[twice]})")
+        if len(self.after) and not (0 <= self.after.min() and self.after.max() < n):
+            raise InputError("a job depends on a row that does not exist")
+
+    def take(self, index: NDArray[np.intp]) -> Jobs:
+        """Keep the rows of index, in that order; dependencies on rows left out count as ended."""
+        index = np.asarray(index, dtype=np.intp)
+        parts: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Labels):
+                parts[field.name] = value.take(index)
+            elif field.name not in {"after", "after_ptr"}:
+                parts[field.name] = value[index]
+        parts["after_ptr"], parts["after"] = self._dependencies_of(index)
+        return Jobs(**parts)
+
+    def window(self, first: int, count: int) -> Jobs:
+        """Keep `count` jobs from row `first` on."""
+        return self.take(np.arange(first, min(first + count, len(self)), dtype=np.intp))
+
+    def sorted(self) -> Jobs:
+        """Order the rows by submit time; ties keep their order."""
+        return self.take(np.argsort(self.submit_s, kind="stable"))
+
+    def with_columns(self, **columns: Any) -> Jobs:
+        """Replace whole columns, and check the result."""
+        jobs = replace(self, **columns)
+        jobs.check()
+        return jobs
+
+    def depends_on(self, row: int) -> Ints:
+        """List the rows that job `row` waits for."""
+        return self.after[self.after_ptr[row] : self.after_ptr[row + 1]]
+
+    def to_polars(self) -> pl.DataFrame:
+        """Give the table as a data frame, names spelled out, `after` as lists."""
+        import polars as pl
+
+        columns: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Labels):
+                columns[field.name] = pl.Series(value.to_list(), dtype=pl.String)
+            elif field.name == "after":
+                rows = [self.depends_on(i).tolist() for i in range(len(self))] if len(value) else [[]] * len(self)
+                columns["after"] = pl.Series(rows, dtype=pl.List(pl.Int32))
+            elif field.name != "after_ptr":
+                columns[field.name] = pl.Series(value, nan_to_null=value.dtype.kind == "f")
+        return pl.DataFrame(columns)
+
+    def _dependencies_of(self, index: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints]:
+        if len(self.after) == 0:
+            return np.zeros(len(index) + 1, dtype=np.int64), self.after
+        new_row = np.full(len(self), -1, dtype=np.int32)
+        new_row[index] = np.arange(len(index), dtype=np.int32)
+        kept = [new_row[self.depends_on(int(i))] for i in index]
+        return _dependencies([rows[rows >= 0].tolist() for rows in kept], len(index))
+
+
+def _floats(column: str, values: ArrayLike | None, n: int | None) -> Floats:
+    if values is None:
+        return np.full(n or 0, np.nan)
+    return np.ascontiguousarray(_broadcast(column, values, n), dtype=np.float64)
+
+
+def _ints(column: str, values: ArrayLike | None, n: int, missing: int = 0) -> Ints:
+    if values is None:
+        return np.full(n, missing, dtype=np.int32)
+    given = np.asarray(_broadcast(column, values, n), dtype=np.float64)
+    given = np.where(np.isnan(given), missing, given)
+    _require(column, given, (given == np.floor(given)) & (np.abs(given) < 2**31), "a whole number")
+    return np.ascontiguousarray(given, dtype=np.int32)
+
+
+def _broadcast(column: str, values: ArrayLike, n: int | None) -> NDArray[Any]:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"column {column} holds something that is not a number") from None
+    if n is not None and array.ndim == 0:
+        return np.full(n, array)
+    if array.ndim != 1:
+        raise InputError(f"column {column} has {array.ndim} dimensions, not one")
+    return array
+
+
+def _total(column: str, in_all: ArrayLike | None, per_gpu: ArrayLike | None, gpus: Ints) -> Floats:
+    if in_all is not None and per_gpu is not None:
+        raise InputError(f"give {column} in all or per GPU, not both")
+    if per_gpu is None:
+        return _floats(column, in_all, len(gpus))
+    each = _floats(f"{column}_per_gpu", per_gpu, len(gpus))
+    return np.where(gpus > 0, each * gpus, np.nan) if len(each) == len(gpus) else each
+
+
+def _ids(ids: Sequence[object] | NDArray[Any] | None, n: int) -> NDArray[Any]:
+    if ids is None:
+        return np.arange(n)
+    array = np.asarray(ids)
+    return array if array.dtype.kind in "iu" else array.astype(np.str_)
+
+
+def _type_set(value: object) -> str | None:
+    if value is None or value != value:  # noqa: PLR0124  NaN alone differs from itself
+        return None
+    names = value.split(TYPE_SEPARATOR) if isinstance(value, str) else [str(v) for v in value]  # type: ignore[attr-defined]
+    return TYPE_SEPARATOR.join(sorted({name.strip() for name in names if name.strip()})) or None
+
+
+def _dependencies(after: Sequence[Sequence[int]] | None, n: int) -> tuple[NDArray[np.int64], Ints]:
+    if after is None:
+        return np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    if len(after) != n:
+        raise InputError(f"column after has {len(after)} rows, submit_s has {n}")
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum([len(rows) for rows in after], out=ptr[1:])
+    return ptr, np.array([row for rows in after for row in rows], dtype=np.int32)
+
+
+def _require(column: str, values: NDArray[Any], good: NDArray[np.bool_], wanted: str) -> None:
+    if len(values) and not good.all():
+        row = int(np.argmin(good))
+        raise InputError(f"column {column}, row {row}: {values[row]!r} should be {wanted}")

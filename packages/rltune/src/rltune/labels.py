@@ -1,0 +1,56 @@
+"""A column of names kept as codes: users, VCs, accounts, sets of GPU types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One code per job into a tuple of names; -1 where the job has none."""
+
+    codes: Codes
+    names: tuple[str, ...]
+
+    @classmethod
+    def none(cls, n: int) -> Labels:
+        """Give a column in which no job has a name."""
+        return cls(np.full(n, -1, dtype=np.int32), ())
+
+    @classmethod
+    def of(cls, values: Sequence[object] | Iterable[object] | None, n: int) -> Labels:
+        """Encode names in order of first appearance; None, NaN and "" are no name."""
+        if values is None:
+            return cls.none(n)
+        code_of: dict[str, int] = {}
+        codes = np.fromiter((_code(v, code_of) for v in values), dtype=np.int32)
+        return cls(codes, tuple(code_of))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, index: NDArray[np.intp]) -> Labels:
+        """Keep the rows of index; the names stay, so that codes mean the same in every part of a trace."""
+        return Labels(self.codes[index], self.names)
+
+    def name_of(self, row: int) -> str:
+        """Name one row, "" if it has none."""
+        code = self.codes[row]
+        return self.names[code] if code >= 0 else ""
+
+    def to_list(self) -> list[str | None]:
+        """List the names, None where there is none."""
+        names: tuple[str | None, ...] = (*self.names, None)
+        return [names[c] for c in self.codes.tolist()]
+
+
+def _code(value: object, code_of: dict[str, int]) -> int:
+    if value is None or value != value or value == "":  # noqa: PLR0124  NaN alone differs from itself
+        return -1
+    return code_of.setdefault(str(value), len(code_of))

@@ -1,0 +1,29 @@
+"""A slow, plain reference of the semantics (docs/reference/semantics.md), written without sight of the core.
+
+Nothing here is quick or clever: every pass works everything out again from what is running and what is waiting.
+"""
+
+from reference.commit import run_committed
+from reference.loop import run_events
+from reference.machine import Machine, Result, Settings
+
+
+def simulate(
+    jobs,
+    cluster,
+    policy: str = "fcfs",
+    backfill: str = "none",
+    placement: str = "best-fit",
+    estimate_s=None,
+    head: str = "pool",
+    commit: bool = False,
+    view: int = 0,
+) -> Result:
+    """Run the jobs on the cluster; without estimates the true durations are known."""
+    estimates = jobs.duration_s if estimate_s is None else estimate_s
+    machine = Machine(jobs, cluster, estimates, Settings(policy, backfill, placement, head, view))
+    (run_committed if commit else run_events)(machine)
+    return machine.result()
+
+
+__all__ = ["Result", "simulate"]

@@ -1,0 +1,160 @@
+"""One scheduling pass."""
+
+import math
+from dataclasses import dataclass
+
+from reference.ask import Job, Node
+from reference.fit import Chunk, Free, free_on
+from reference.machine import Machine, Run, age
+
+
+@dataclass(frozen=True)
+class Head:
+    job: Job
+    reserved: float | None  # None = no such time
+
+
+@dataclass(frozen=True)
+class Reservation:
+    start: float
+    end: float
+    chunks: tuple[Chunk, ...]
+
+
+def run_pass(m: Machine) -> None:
+    if m.settings.backfill == "conservative":
+        _conservative(m)
+    else:
+        _behind_heads(m)
+
+
+def _behind_heads(m: Machine) -> None:
+    pool_of_group = pools(m)
+    heads: dict[int, Head] = {}
+    others: list[Job] = []  # those that the shadow rule tries in order of submit
+    for job in m.in_order(m.in_view(m.waiting)):
+        pool = pool_of_group[m.groups_of(job)[0]]
+        if not m.may_run(job):
+            continue
+        if pool in heads:
+            if m.settings.backfill == "shadow":
+                others.append(job)
+            else:
+                _try_behind(m, job, heads[pool])
+        elif chunks := m.place_now(job):
+            m.start(job, chunks)
+        else:
+            heads[pool] = Head(job, _time_for_head(m, job, {g for g, p in pool_of_group.items() if p == pool}))
+    for job in sorted(others, key=age):
+        _try_in_shadow(m, job, heads[pool_of_group[m.groups_of(job)[0]]])
+
+
+def pools(m: Machine) -> dict[int, int]:
+    """Give every group the lowest group that it is joined to, through whichever waiting jobs."""
+    pool = {g: g for g in range(len(m.groups))}
+    if m.settings.head == "global":
+        return dict.fromkeys(pool, 0)
+    changed = True
+    while changed:
+        changed = False
+        for job in m.waiting:
+            mine = m.groups_of(job)
+            lowest = min(pool[g] for g in mine)
+            changed = changed or any(pool[g] != lowest for g in mine)
+            pool.update(dict.fromkeys(mine, lowest))
+    return pool
+
+
+def _time_for_head(m: Machine, job: Job, groups: set[int]) -> float | None:
+    if m.settings.backfill == "easy":
+        return easy_time(m, job)
+    if m.settings.backfill == "shadow":
+        return shadow_time(m, job, groups)
+    return None
+
+
+def _try_behind(m: Machine, job: Job, head: Head) -> None:
+    if m.settings.backfill == "none":
+        return
+    chunks = m.place_now(job)
+    if chunks and (m.settings.backfill == "fit-first" or _leaves_head(m, job, chunks, head)):
+        m.start(job, chunks)
+
+
+def easy_time(m: Machine, job: Job) -> float | None:
+    times = {m.now, *(m.expected_end(r) for r in m.running), *(b for n in m.nodes for _, b in n.windows)}
+    return next((t for t in sorted(times) if t >= m.now and _fits_at(m, job, t, ())), None)
+
+
+def _fits_at(m: Machine, job: Job, t: float, beside: tuple[Chunk, ...]) -> bool:
+    taken = [c for r in m.running if m.expected_end(r) > t for c in r.chunks] + list(beside)
+    return m.place_at(job, t, lambda n: free_on(n, taken)) is not None
+
+
+def _leaves_head(m: Machine, job: Job, chunks: tuple[Chunk, ...], head: Head) -> bool:
+    if head.reserved is None or m.now + m.length_on(job, chunks) <= head.reserved:
+        return True
+    return _fits_at(m, head.job, head.reserved, chunks)
+
+
+def shadow_time(m: Machine, job: Job, groups: set[int]) -> float:
+    """Sum GPUs over the pool, in the order of expected ends, until there are enough; inf if there never are."""
+    nodes = [n for n in m.nodes if n.group in groups and not any(a <= m.now < b for a, b in n.outages)]
+    indices = {n.index for n in nodes}
+    free = sum(n.gpus for n in nodes) - sum(_gpus_on(r, indices) for r in m.running)
+    if free >= job.gpus:
+        return m.now
+    for run in sorted(m.running, key=lambda r: r.planned_end):
+        free += _gpus_on(run, indices)
+        if free >= job.gpus:
+            return m.expected_end(run)
+    return math.inf
+
+
+def _gpus_on(run: Run, nodes: set[int]) -> int:
+    return sum(c.gpus for c in run.chunks if c.node in nodes)
+
+
+def _try_in_shadow(m: Machine, job: Job, head: Head) -> None:
+    chunks = m.place_now(job)
+    if chunks and m.may_run(job) and m.now + job.estimate < head.reserved:
+        m.start(job, chunks)
+
+
+def _conservative(m: Machine) -> None:
+    reserved: list[Reservation] = []
+    for job in m.in_order(m.in_view(m.waiting)):
+        if not m.may_run(job):
+            continue
+        if chunks := _place_over(m, job, m.now, reserved, really=True):
+            m.start(job, chunks)
+        elif reservation := _reserve(m, job, reserved):
+            reserved.append(reservation)
+
+
+def _reserve(m: Machine, job: Job, reserved: list[Reservation]) -> Reservation | None:
+    times = {m.now, *(m.expected_end(r) for r in m.running), *(r.end for r in reserved)}
+    times |= {b for n in m.nodes for _, b in n.windows}
+    for t in sorted(t for t in times if t >= m.now):
+        if chunks := _place_over(m, job, t, reserved, really=False):
+            return Reservation(t, t + m.length_on(job, chunks), chunks)
+    return None
+
+
+def _place_over(
+    m: Machine, job: Job, t: float, reserved: list[Reservation], *, really: bool
+) -> tuple[Chunk, ...] | None:
+    """Place the job over the interval from t; `really` = beside the jobs that are past their estimate, too."""
+
+    def free_of(node: Node) -> Free:
+        end = t + job.estimate / node.speed
+        moments = [t, *(r.start for r in reserved if t < r.start < end)]
+        free = [free_on(node, _taken_at(m, x, reserved, really and x == m.now)) for x in moments]
+        return Free(min(f.gpus for f in free), min(f.cpus for f in free), min(f.mem for f in free))
+
+    return m.place_at(job, t, free_of)
+
+
+def _taken_at(m: Machine, x: float, reserved: list[Reservation], all_running: bool) -> list[Chunk]:
+    running = [c for r in m.running if all_running or m.expected_end(r) > x for c in r.chunks]
+    return running + [c for r in reserved if r.start <= x < r.end for c in r.chunks]

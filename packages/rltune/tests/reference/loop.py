@@ -1,0 +1,65 @@
+"""The ordinary engine: one time after the other, and at each completions, node changes, arrivals, one pass."""
+
+import math
+
+from reference.ask import Job
+from reference.backfill import run_pass
+from reference.machine import Machine, age, is_down
+
+
+def run_events(m: Machine) -> None:
+    while (t := _next_time(m)) < math.inf:
+        m.now = t
+        _complete(m)
+        _stop_on_down_nodes(m)
+        _arrive(m)
+        _release(m)
+        run_pass(m)
+
+
+def _next_time(m: Machine) -> float:
+    node_times = [t for n in m.nodes for outage in n.outages for t in outage]
+    node_times += [b for n in m.nodes for _, b in n.windows]
+    times = [t for t in node_times if t > m.now]
+    times += [run.end for run in m.running]
+    times += [job.submit for job in m.to_come]
+    return min(times, default=math.inf)
+
+
+def _complete(m: Machine) -> None:
+    done = [run for run in m.running if run.end <= m.now]
+    m.ended |= {run.job.index: run for run in done}
+    m.running = [run for run in m.running if run.end > m.now]
+
+
+def _stop_on_down_nodes(m: Machine) -> None:
+    stopped = [r for r in m.running if any(is_down(m.nodes[c.node], m.now) for c in r.chunks)]
+    for run in stopped:
+        m.running.remove(run)
+        m.waiting.append(run.job)
+        m.requeues[run.job.index] += 1
+
+
+def _arrive(m: Machine) -> None:
+    arrived = [job for job in m.to_come if job.submit <= m.now]
+    m.to_come = [job for job in m.to_come if job.submit > m.now]
+    for job in arrived:
+        if m.can_ever_fit(job):
+            m.held.append(job)
+        else:
+            m.rejected.add(job.index)
+
+
+def _release(m: Machine) -> None:
+    """Let held jobs wait, the oldest first, if what they depend on has ended and their limits allow it."""
+    while hopeless := [job for job in m.held if m.rejected & set(job.after)]:
+        m.rejected |= {job.index for job in hopeless}
+        m.held = [job for job in m.held if job not in hopeless]
+    for job in sorted(m.held, key=age):
+        if _dependencies_ended(m, job) and m.may_wait(job):
+            m.held.remove(job)
+            m.waiting.append(job)
+
+
+def _dependencies_ended(m: Machine, job: Job) -> bool:
+    return all(i in m.ended for i in job.after)

@@ -1,0 +1,153 @@
+"""The machine: who runs, who waits, and what may be asked of it."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from reference.ask import Job, Node, read_jobs, read_nodes
+from reference.fit import Chunk, Free, eligible, free_on, place
+from reference.scores import score
+
+
+@dataclass(frozen=True)
+class Settings:
+    policy: str
+    backfill: str
+    placement: str
+    head: str
+    view: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job that is running, or has run."""
+
+    job: Job
+    start: float
+    end: float
+    planned_end: float  # start + estimate / f
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    start_s: list[float]
+    end_s: list[float]
+    rejected: list[bool]
+    placements: list[tuple[tuple[int, int], ...]]
+    requeues: list[int]
+
+
+class Machine:
+    """Everything that is known at one moment."""
+
+    def __init__(self, jobs, cluster, estimates, settings: Settings) -> None:
+        self.settings = settings
+        self.groups = cluster.groups
+        self.limits = cluster.limits
+        self.nodes = read_nodes(cluster)
+        self.jobs = read_jobs(jobs, estimates)
+        self.now = -math.inf
+        self.to_come = sorted(self.jobs, key=age)
+        self.held: list[Job] = []
+        self.waiting: list[Job] = []
+        self.running: list[Run] = []  # in order of start
+        self.ended: dict[int, Run] = {}
+        self.rejected: set[int] = set()
+        self.requeues = [0] * len(self.jobs)
+
+    def result(self) -> Result:
+        """What never ran is rejected."""
+        runs = [self.ended.get(j.index) for j in self.jobs]
+        return Result(
+            start_s=[run.start if run else math.nan for run in runs],
+            end_s=[run.end if run else math.nan for run in runs],
+            rejected=[run is None for run in runs],
+            placements=[tuple((c.node, c.gpus) for c in run.chunks) if run else () for run in runs],
+            requeues=self.requeues,
+        )
+
+    # what is true of a job
+
+    def groups_of(self, job: Job) -> list[int]:
+        return [g for g, group in enumerate(self.groups) if eligible(job, group)]
+
+    def can_ever_fit(self, job: Job) -> bool:
+        empty = place(job, self.groups, self.nodes, lambda n: free_on(n, []), self.settings.placement)
+        return empty is not None
+
+    def in_order(self, jobs: Iterable[Job]) -> list[Job]:
+        return sorted(jobs, key=lambda j: (score(self.settings.policy, j, self.now), *age(j)))
+
+    def in_view(self, jobs: Iterable[Job]) -> list[Job]:
+        oldest = sorted(jobs, key=age)
+        return oldest[: self.settings.view] if self.settings.view else oldest
+
+    # fitting
+
+    def place_at(self, job: Job, t: float, free_of: Callable[[Node], Free]) -> tuple[Chunk, ...] | None:
+        """Place the job at time t on nodes that are up (as of now) and have no maintenance in the way."""
+        nodes = [n for n in self.nodes if not is_down(n, self.now) and not in_the_way(n, job, t)]
+        return place(job, self.groups, nodes, free_of, self.settings.placement)
+
+    def place_now(self, job: Job) -> tuple[Chunk, ...] | None:
+        taken = [c for run in self.running for c in run.chunks]
+        return self.place_at(job, self.now, lambda n: free_on(n, taken))
+
+    def length_on(self, job: Job, chunks: Iterable[Chunk]) -> float:
+        """Say how long the job is expected to run there: by the slowest of its nodes."""
+        return job.estimate / self.slowest(chunks)
+
+    def slowest(self, chunks: Iterable[Chunk]) -> float:
+        return min(self.nodes[c.node].speed for c in chunks)
+
+    def expected_end(self, run: Run) -> float:
+        return max(self.now, run.planned_end)
+
+    def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
+        f = self.slowest(chunks)
+        self.waiting.remove(job)
+        self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks))
+
+    # limits
+
+    def may_run(self, job: Job) -> bool:
+        if job.array >= 0 and job.array_limit > 0:
+            tasks = sum(run.job.array == job.array for run in self.running)
+            if tasks + 1 > job.array_limit:
+                return False
+        for limit in limits_on(job, self.limits):
+            alike = [r.job for r in self.running if r.job.labels[limit.scope] == job.labels[limit.scope]]
+            if limit.max_running is not None and len(alike) + 1 > limit.max_running:
+                return False
+            if limit.max_gpus is not None and sum(j.gpus for j in alike) + job.gpus > limit.max_gpus:
+                return False
+        return True
+
+    def may_wait(self, job: Job) -> bool:
+        """Say whether the limits on submitted jobs (those that wait or run) leave room for one more."""
+        submitted = [*self.waiting, *(run.job for run in self.running)]
+        for limit in limits_on(job, self.limits):
+            alike = [j for j in submitted if j.labels[limit.scope] == job.labels[limit.scope]]
+            if limit.max_submitted is not None and len(alike) + 1 > limit.max_submitted:
+                return False
+        return True
+
+
+def age(job: Job) -> tuple[float, int]:
+    return (job.submit, job.index)
+
+
+def is_down(node: Node, t: float) -> bool:
+    return any(a <= t < b for a, b in node.outages)
+
+
+def in_the_way(node: Node, job: Job, t: float) -> bool:
+    """Say whether a maintenance window of the node keeps the job from starting there at t."""
+    return any(not (t + job.estimate / node.speed <= a or t >= b) for a, b in node.windows)
+
+
+def limits_on(job: Job, limits: Iterable) -> list:
+    """Every limit that names the job's user (account, VC, QOS) or stands for each of them."""
+    named = [(limit, job.labels[limit.scope]) for limit in limits]
+    return [limit for limit, name in named if name is not None and limit.name in {"*", name}]

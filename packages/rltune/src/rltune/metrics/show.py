@@ -1,0 +1,112 @@
+"""How numbers and summaries look to a reader."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rltune.metrics.distribution import Distribution
+    from rltune.metrics.summary import Summary
+
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def seconds(value: float) -> str:
+    """Write a time in the greatest unit of which it has at least two: 95.0 s, 40.0 min, 3.2 h, 12.5 d."""
+    if not math.isfinite(value):
+        return "-"
+    for size, unit in UNITS:
+        if abs(value) >= 2 * size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value:,.1f} s"
+
+
+def number(value: float) -> str:
+    """Write a number with about four digits."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def percent(value: float) -> str:
+    """Write a share."""
+    return f"{100 * value:.1f} %" if math.isfinite(value) else "-"
+
+
+def as_table(summary: Summary) -> Table:
+    """Lay a summary out: distributions first, then single numbers."""
+    table = Table(title=_title(summary), title_justify="left", caption=_caption(summary), caption_justify="left")
+    table.add_column("")
+    for column in ("mean", "p50", "p90", "p99", "max"):
+        table.add_column(column, justify="right")
+    table.add_row("wait", *_cells(summary.wait_s, seconds))
+    table.add_row("wait, large jobs", *_cells(summary.large_wait_s, seconds))
+    table.add_row("JCT", *_cells(summary.jct_s, seconds))
+    table.add_row("bounded slowdown", *_cells(summary.bounded_slowdown, number))
+    table.add_row("mean wait of users", *_cells(summary.fairness.users.mean_wait_s, seconds))
+    table.add_row("mean wait of VCs", *_cells(summary.fairness.vcs.mean_wait_s, seconds), end_section=True)
+    table.add_row("GPUs in use", *_cells(summary.utilisation.over_time, percent))
+    table.add_row("jobs waiting", *_cells(summary.queue, number))
+    table.add_row("fragmentation, while jobs wait", *_cells(summary.fragmentation.while_waiting, number))
+    table.add_row("fragmentation", *_cells(summary.fragmentation.overall, number))
+    return table
+
+
+def as_text(summary: Summary) -> str:
+    """Render the table without colours."""
+    console = Console(width=100, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(as_table(summary))
+    return capture.get().rstrip()
+
+
+def _cells(values: Distribution, write: Callable[[float], str]) -> list[str]:
+    return [write(v) for v in (values.mean, values.p50, values.p90, values.p99, values.max)]
+
+
+def _title(summary: Summary) -> str:
+    s = summary.settings
+    return f"{s.policy}, backfill {s.backfill}, placement {s.placement}, estimates {s.estimator}"
+
+
+def _caption(summary: Summary) -> str:
+    return "\n".join([_jobs_line(summary), *_cluster_lines(summary), *_fairness_lines(summary)])
+
+
+def _jobs_line(summary: Summary) -> str:
+    rejected = f"{summary.rejected:,} rejected{_why(summary)}"
+    return f"{summary.ran:,} jobs ran, {rejected}, {summary.requeued:,} requeued; {summary.passes:,} passes"
+
+
+def _cluster_lines(summary: Summary) -> list[str]:
+    use = summary.utilisation
+    what = "measured interval" if summary.interval_s else "first submit to last end"
+    length = f"{seconds(use.span_s[1] - use.span_s[0])} ({what})"
+    bound, idle = summary.bound.mean_jct_s, summary.fragmentation.idle_while_waiting
+    return [
+        f"utilisation {percent(use.share)} of {use.gpus:,} GPUs over {length}; makespan {seconds(summary.makespan_s)}",
+        f"GPU-seconds idle while a job waits {percent(idle)}",
+        f"lower bound of the mean JCT {seconds(bound)}; this schedule is {percent(summary.gap)} above it",
+    ]
+
+
+def _why(summary: Summary) -> str:
+    reasons = ", ".join(f"{reason}: {n:,}" for reason, n in summary.reject_reasons.items())
+    return f" ({reasons})" if reasons else ""
+
+
+def _fairness_lines(summary: Summary) -> list[str]:
+    lines = []
+    for name, group in (("users", summary.fairness.users), ("VCs", summary.fairness.vcs)):
+        if group.groups:
+            lines.append(
+                f"Jain's index of mean slowdown over {group.groups:,} {name} {group.jain:.3f}; worst {group.worst} "
+                f"waits {seconds(group.worst_mean_wait_s)} on average"
+            )
+    return lines

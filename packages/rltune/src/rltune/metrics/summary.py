@@ -1,0 +1,136 @@
+"""Everything about one schedule in one value that prints itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.metrics.bound import Bound, lower_bound
+from rltune.metrics.distribution import Distribution
+from rltune.metrics.fairness import Fairness, group_fairness
+from rltune.metrics.fragmentation import Fragmentation, fragmentation
+from rltune.metrics.timeline import timeline
+from rltune.metrics.utilisation import Span, Utilisation, span_of, utilisation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from rltune.schedule import Schedule, Settings
+
+LARGE_GPUS = 8
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a schedule did for its jobs and its cluster."""
+
+    settings: Settings
+    jobs: int
+    ran: int
+    rejected: int
+    reject_reasons: dict[str, int]
+    requeued: int  # jobs that an outage put back at least once
+    passes: int
+    wait_s: Distribution
+    jct_s: Distribution
+    bounded_slowdown: Distribution
+    large_wait_s: Distribution  # of jobs on more than one node or of 8 GPUs and more
+    makespan_s: float  # last end - first submit
+    utilisation: Utilisation
+    queue: Distribution  # jobs waiting for GPUs, over time
+    fragmentation: Fragmentation
+    fairness: Fairness
+    bound: Bound
+    interval_s: Span | None  # if told: only jobs submitted in [begin, end), and the cluster between the two
+
+    @property
+    def gap(self) -> float:
+        """Tell by which share the mean JCT exceeds the lower bound."""
+        return self.bound.gap(self.jct_s.mean)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values; what cannot be told is None."""
+        plain: dict[str, Any] = _plain({**asdict(self), "gap_to_bound": self.gap})
+        return plain
+
+    def __str__(self) -> str:
+        """Print as plain text."""
+        from rltune.metrics.show import as_text
+
+        return as_text(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rltune.metrics.show import as_table
+
+        yield as_table(self)
+
+
+def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound | None = None) -> Summary:
+    """Sum a schedule up, or the part of it in an interval; a bound of the same jobs may be given to save time."""
+    inside = _inside(schedule, interval_s)
+    kept = inside & schedule.ran
+    wait, slowdown = schedule.wait_s[kept], schedule.bounded_slowdown[kept]
+    line = timeline(schedule)
+    whole = span_of(schedule)
+    span = interval_s or whole
+    held = line.held_s(*span)
+    gpus = schedule.cluster.gpu_count
+    nodes = np.diff(schedule.placements.ptr)
+    large = (nodes > 1) | (schedule.jobs.gpus >= LARGE_GPUS)
+    return Summary(
+        settings=schedule.settings,
+        jobs=int(inside.sum()),
+        ran=int(kept.sum()),
+        rejected=int((inside & schedule.rejected).sum()),
+        reject_reasons=_reasons(schedule, inside & schedule.rejected),
+        requeued=int((schedule.requeues[inside] > 0).sum()),
+        passes=schedule.passes,
+        wait_s=Distribution.of(wait),
+        jct_s=Distribution.of(schedule.jct_s[kept]),
+        bounded_slowdown=Distribution.of(slowdown),
+        large_wait_s=Distribution.of(wait[large[kept]]),
+        makespan_s=whole[1] - whole[0],
+        utilisation=utilisation(line, held, gpus, span),
+        queue=Distribution.over_time(line.waiting, held),
+        fragmentation=fragmentation(line, held, gpus),
+        fairness=_fairness(schedule, kept),
+        bound=bound or lower_bound(schedule.jobs, schedule.cluster, kept),
+        interval_s=interval_s,
+    )
+
+
+def _inside(schedule: Schedule, interval_s: Span | None) -> NDArray[np.bool_]:
+    submit = schedule.jobs.submit_s
+    if interval_s is None:
+        return np.ones(len(submit), dtype=np.bool_)
+    return (submit >= interval_s[0]) & (submit < interval_s[1])
+
+
+def _reasons(schedule: Schedule, rejected: NDArray[np.bool_]) -> dict[str, int]:
+    labels = schedule.reject_reason
+    codes = labels.codes[rejected]
+    count = np.bincount(codes[codes >= 0], minlength=len(labels.names))
+    reasons = {name: int(n) for name, n in zip(labels.names, count, strict=True) if n}
+    unsaid = int((codes < 0).sum())
+    return {**reasons, "no reason given": unsaid} if unsaid else reasons
+
+
+def _fairness(schedule: Schedule, kept: NDArray[np.bool_]) -> Fairness:
+    rows = np.flatnonzero(kept)
+    wait, slowdown = schedule.wait_s[kept], schedule.bounded_slowdown[kept]
+    users, vcs = schedule.jobs.user.take(rows), schedule.jobs.vc.take(rows)
+    return Fairness(users=group_fairness(users, wait, slowdown), vcs=group_fairness(vcs, wait, slowdown))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,47 @@
+"""Cluster histories: readers, a quality report, writers, pseudonyms, and a generator.
+
+trace = rltune.trace.load("cluster_log.csv")   # format found by content
+trace.jobs                                     # sorted by submit time
+trace.quality                                  # what was repaired or dropped, by named rule
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rltune.jobs import Jobs
+    from rltune.trace.history import Trace
+
+__all__ = ["formats", "load", "read_trace", "write"]
+
+
+def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  the public name
+    """Read a history with the account of what was repaired or dropped; the format is found by content if not named."""
+    from rltune.trace.formats import by_name, read
+    from rltune.trace.source import read_source
+
+    if format is not None:
+        by_name(format)
+    return read(read_source(path), format)
+
+
+def read_trace(path: str | Path, format: str | None = None) -> Jobs:  # noqa: A002  the public name
+    """Read the jobs of a history, sorted by submit time."""
+    return load(path, format).jobs
+
+
+def write(jobs: Jobs, path: str | Path) -> None:
+    """Write jobs as .csv, .csv.gz or .parquet; reading the file gives them back exactly."""
+    from rltune.trace.table import write as write_table
+
+    write_table(jobs, path)
+
+
+def formats() -> dict[str, str]:
+    """Name the formats that can be read, each with what it is."""
+    from rltune.trace.formats import FORMATS
+
+    return {f.name: f.about for f in FORMATS.values()}

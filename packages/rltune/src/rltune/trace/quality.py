@@ -1,0 +1,162 @@
+"""What happened to the rows of a trace on the way in: each one dropped, merged or repaired is counted by a rule."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Group
+
+    from rltune.trace.source import Source
+
+Mask = NDArray[np.bool_]
+Action = Literal["dropped", "merged", "repaired", "noted"]
+_EXAMPLE_LENGTH = 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is done to a row, and when."""
+
+    action: Action
+    meaning: str
+
+
+RULES: dict[str, Rule] = {
+    "half-written": Rule("dropped", "the record lacks fields: the accounting database lags behind by seconds"),
+    "job-step": Rule("dropped", "a step of a job (1234.batch, 1234.0), not a job"),
+    "partial-execution": Rule("dropped", "one burst of a job that has a line of its own (SWF status 2, 3, 4)"),
+    "never-started": Rule("dropped", "the job never ran, so its run time is not known"),
+    "still-running": Rule("dropped", "the job had not ended when the history was taken"),
+    "no-run-time": Rule("dropped", "start, end or run time is not recorded"),
+    "end-before-start": Rule("dropped", "the recorded end lies before the recorded start"),
+    "no-gpu-no-cpu": Rule("dropped", "the record names neither GPUs nor CPUs, so what the job took is not known"),
+    "duplicate-requeue": Rule("dropped", "an earlier record of a requeued job; its first submit time is kept"),
+    "several-tasks": Rule("merged", "tasks of one job: resources are added up, run time is first start to last end"),
+    "several-attempts": Rule("noted", "the job ran more than once: run time is the sum over its attempts"),
+    "attempt-without-times": Rule("repaired", "an attempt without start or end, or that ends first, is left out"),
+    "attempts-differ": Rule("repaired", "attempts had different numbers of GPUs: the largest is taken"),
+    "gpu-share-rounded-up": Rule("repaired", "the job asked a share of a GPU: it is given whole GPUs"),
+    "mixed-gpu-types": Rule("repaired", "tasks of one job ran on several GPU types: any of them is acceptable"),
+    "instances-not-told": Rule("repaired", "the number of instances is missing: one is taken"),
+    "submit-is-start": Rule("repaired", "no submit time is recorded: the start is taken, so waits are not known"),
+    "submit-after-start": Rule("repaired", "recorded start lies before the submit time: it is left out"),
+    "more-nodes-than-gpus": Rule("repaired", "the job had more nodes than GPUs: the scheduler may choose the nodes"),
+    "delimiter-in-name": Rule("repaired", "the job's name holds the separator: the surplus fields belong to it"),
+    "het-part": Rule("repaired", "a part of a heterogeneous job stands as a job of its own"),
+    "hours-to-seconds": Rule("repaired", "the file counts in hours"),
+    "gpu-type-unknown": Rule("repaired", "the code of the GPU type has no published meaning: any type is acceptable"),
+    "processors-used": Rule("repaired", "no number of processors asked: the number used is taken"),
+    "unknown-dependency": Rule("repaired", "the job depends on one that is not kept or comes later: taken as ended"),
+    "no-time-asked": Rule("noted", "the user asked no time: the limit is left open"),
+    "run-over-limit": Rule("noted", "the job ran longer than the time asked"),
+    "zero-run-time": Rule("noted", "the run time is 0 s"),
+    "eligible-later": Rule("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
+    "unknown-column": Rule("noted", "a column that is not one of ours is left out"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How often one rule was applied, and the first line it was applied to."""
+
+    rule: str
+    action: Action
+    count: int
+    line: int
+    example: str
+
+    @property
+    def meaning(self) -> str:
+        """Say in words what the rule does."""
+        return RULES[self.rule].meaning
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The account of one file: rows read = kept + dropped + merged."""
+
+    path: str
+    format: str
+    rows: int
+    kept: int
+    findings: tuple[Finding, ...]
+
+    def count(self, action: Action) -> int:
+        """Add up the rows that some rule with this action was applied to."""
+        return sum(f.count for f in self.findings if f.action == action)
+
+    def __getitem__(self, rule: str) -> int:
+        """Give how many rows a rule was applied to."""
+        return next((f.count for f in self.findings if f.rule == rule), 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the account as plain values, for JSON."""
+        sums = {"rows": self.rows, "kept": self.kept, "dropped": self.count("dropped"), "merged": self.count("merged")}
+        found = [{**asdict(f), "meaning": f.meaning} for f in self.findings]
+        return {"path": self.path, "format": self.format, **sums, "findings": found}
+
+    def __str__(self) -> str:
+        parts = [f"{f.rule} {f.count:,} {f.action}" for f in self.findings]
+        return f"{self.path} ({self.format}): {self.rows:,} rows read, {self.kept:,} jobs kept; " + (
+            "; ".join(parts) or "nothing to repair"
+        )
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+        from rich.markup import escape
+        from rich.table import Table
+
+        head = f"[bold]{escape(self.path)}[/] ({self.format}): {self.rows:,} rows read, {self.kept:,} jobs kept"
+        if not self.findings:
+            return Group(head, "nothing to repair")
+        table = Table("rule", "rows", "what was done", "first at", box=None, padding=(0, 2, 0, 0))
+        table.columns[1].justify = "right"
+        for f in self.findings:
+            table.add_row(
+                f.rule, f"{f.count:,}", f"{f.action}: {f.meaning}", f"line {f.line}: {escape(f.example[:40])}"
+            )
+        return Group(head, table)
+
+
+class Ledger:
+    """Keeps account while a reader works: which rows live, and which rule was applied to which."""
+
+    def __init__(self, source: Source, lines: NDArray[np.int64]) -> None:
+        self.source = source
+        self.lines = lines
+        self.alive: Mask = np.ones(len(lines), dtype=np.bool_)
+        self._gone: dict[str, Mask] = {}
+        self._marked: dict[str, Mask] = {}
+
+    def drop(self, rule: str, rows: Mask) -> None:
+        """Leave rows out; one that an earlier rule has left out counts there."""
+        assert RULES[rule].action in {"dropped", "merged"}
+        hit = rows & self.alive
+        self._gone[rule] = self._gone.get(rule, np.zeros_like(hit)) | hit
+        self.alive &= ~hit
+
+    def mark(self, rule: str, rows: Mask) -> None:
+        """Record that rows were repaired or noted; only those that are kept in the end count."""
+        assert RULES[rule].action in {"repaired", "noted"}
+        self._marked[rule] = self._marked.get(rule, np.zeros_like(rows)) | rows
+
+    def close(self, format_name: str) -> Quality:
+        """Draw the line and add up."""
+        kept = int(self.alive.sum())
+        quality = Quality(self.source.path, format_name, len(self.lines), kept, tuple(self._findings()))
+        assert quality.rows == kept + quality.count("dropped") + quality.count("merged")
+        return quality
+
+    def _findings(self) -> Iterator[Finding]:
+        for rule, rows in (*self._gone.items(), *((r, m & self.alive) for r, m in self._marked.items())):
+            if rows.any():
+                line = int(self.lines[int(np.argmax(rows))])
+                example = "" if self.source.is_parquet else self.source.line(line)[:_EXAMPLE_LENGTH]
+                yield Finding(rule, RULES[rule].action, int(rows.sum()), line, example)

@@ -1,0 +1,257 @@
+"""Slurm's accounting: the output of `sacct --parsable2` (or `--parsable`), with its header line.
+
+    SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2026-01-01 -E now -o JobIDRaw,JobID,JobName,User,Account,Partition,QOS,\
+State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes
+
+Fields are found by name; only JobID (or JobIDRaw), State, Submit, Start, End and one of ReqTRES and
+AllocTRES must be there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.trace.columns import Columns
+from rltune.trace.history import Trace, build, note_run_times, whole_nodes
+from rltune.trace.quality import Ledger
+from rltune.trace.tres import Tres, parse_duration, parse_tres
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rltune.trace.source import Source
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+REQUIRED = ("State", "Submit", "Start", "End")
+STATES: dict[str, str | None] = {
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "NODE_FAIL": "failed",
+    "BOOT_FAIL": "failed",
+    "LAUNCH_FAILED": "failed",
+    "RECONFIG_FAIL": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "TIMEOUT": "timeout",
+    "DEADLINE": "timeout",
+    "CANCELLED": "killed",
+    "PREEMPTED": "killed",
+    "REVOKED": "killed",
+    "REQUEUED": "killed",
+    "SPECIAL_EXIT": "failed",
+}
+WAITING = ("PENDING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD")
+RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+_NO_LIMIT = ("unlimited", "partition_limit", "infinite", "invalid")
+_ARRAY = re.compile(r"(?P<array>\d+)_(?:(?P<task>\d+)|\[[^%\]]*(?:%(?P<limit>\d+))?\])")
+
+
+def looks_like(head: list[str]) -> bool:
+    """Tell whether the first line is a header of sacct's."""
+    names = head[0].split("|")
+    return "State" in names and ("JobID" in names or "JobIDRaw" in names)
+
+
+def read(source: Source) -> Trace:
+    """Read finished jobs; what never ran, has not ended or is half written is counted and left out."""
+    columns, short, joined = _columns(source)
+    ledger = Ledger(source, columns.lines)
+    ids = columns.text("JobID" if "JobID" in columns else "JobIDRaw").fill_null("").to_numpy().astype(np.str_)
+    state = _states(columns, short)
+    asked, given = _resources(columns)
+    submit, start, end = (columns.clock(name, may_be_empty=True) for name in ("Submit", "Start", "End"))
+    elapsed = _elapsed(columns, start, end)
+    ledger.drop("job-step", np.char.find(ids, ".") >= 0)
+    bare = np.array([s in WAITING for s in state]) & np.array([a == Tres() for a in asked])
+    ledger.drop("half-written", short | (ids == "") | np.isnan(submit) | bare)
+    ledger.mark("delimiter-in-name", joined)
+    ended = np.array([s in STATES for s in state])
+    unused = np.array([g == Tres() for g in given]) if "AllocTRES" in columns else start == end
+    ran = ended & ~np.isnan(start) & ~(unused & ~(elapsed > 0))
+    submit = _requeues(ledger, ids, state, submit, start, ran)
+    ledger.drop("still-running", np.array([s in RUNNING for s in state]))
+    ledger.drop("never-started", ~ran)
+    ledger.drop("end-before-start", (end < start) | (elapsed < 0))
+    ledger.drop("no-run-time", np.isnan(elapsed))
+    return _trace(columns, ledger, ids, state, asked, given, submit, start, elapsed)
+
+
+def _trace(
+    columns: Columns,
+    ledger: Ledger,
+    ids: NDArray[np.str_],
+    state: list[str],
+    asked: list[Tres],
+    given: list[Tres],
+    submit: Floats,
+    start: Floats,
+    elapsed: Floats,
+) -> Trace:
+    took = [a if a.gpus or a.shards or not g.gpus else g for a, g in zip(asked, given, strict=True)]
+    gpus, shards, cpus, mem, nodes = (
+        np.array([getattr(t, name) for t in took]) for name in ("gpus", "shards", "cpus", "mem_gib", "nodes")
+    )
+    ledger.drop("no-gpu-no-cpu", (gpus == 0) & (shards == 0) & (cpus == 0))
+    ledger.mark("gpu-share-rounded-up", (gpus == 0) & (shards > 0))
+    gpus = np.where((gpus == 0) & (shards > 0), 1.0, gpus)
+    ledger.mark("mixed-gpu-types", np.array([len(a.types) > 1 for a in asked]))
+    ledger.mark("het-part", np.char.find(ids, "+") >= 0)
+    if "Eligible" in columns:
+        ledger.mark("eligible-later", columns.clock("Eligible", may_be_empty=True) > submit)
+    limit = _limit(columns)
+    note_run_times(ledger, elapsed, limit)
+    array, throttle = _arrays(ids)
+    return build(
+        ledger,
+        "sacct",
+        clock=True,
+        id=ids,
+        submit_s=submit,
+        duration_s=elapsed,
+        gpus=gpus,
+        nodes=whole_nodes(ledger, nodes, gpus),
+        cpus=np.where(cpus > 0, cpus, np.nan),
+        mem_gib=np.where(mem > 0, mem, np.nan),
+        limit_s=limit,
+        user=columns.labels("User"),
+        account=columns.labels("Account"),
+        vc=columns.labels("Partition"),
+        qos=columns.labels("QOS"),
+        name=columns.labels("JobName"),
+        gpu_types=["|".join(a.types) or None for a in asked],
+        state=[STATES.get(s) for s in state],
+        recorded_start_s=start,
+        array=array,
+        array_limit=throttle,
+    )
+
+
+def _columns(source: Source) -> tuple[Columns, Mask, Mask]:
+    """Split the lines; say which are short, and which had the separator in the job's name."""
+    import polars as pl
+
+    rows = [(i, line.rstrip("\r")) for i, line in enumerate(source.text.split("\n"), start=1) if line.strip()]
+    header = rows[0][1].split("|")
+    closed = header[-1] == ""  # --parsable closes every line with the separator
+    header = header[:-1] if closed else header
+    width, name_at = len(header), header.index("JobName") if "JobName" in header else -1
+    fields, short, joined = [], [], []
+    for line, text in rows[1:]:
+        parts = text.removesuffix("|").split("|") if closed else text.split("|")
+        surplus = len(parts) - width
+        if surplus > 0 and name_at < 0:
+            raise source.error(f"has {len(parts)} fields, the header has {width}", line=line)
+        if surplus > 0:
+            parts[name_at : name_at + surplus + 1] = ["|".join(parts[name_at : name_at + surplus + 1])]
+        short.append(surplus < 0)
+        joined.append(surplus > 0)
+        fields.append(parts + [""] * (width - len(parts)))
+    frame = pl.DataFrame(fields, schema=dict.fromkeys(header, pl.String), orient="row")
+    columns = Columns(source, frame, np.array([line for line, _ in rows[1:]], dtype=np.int64))
+    columns.require(*REQUIRED, "JobIDRaw" if "JobIDRaw" in header else "JobID")
+    if "ReqTRES" not in header and "AllocTRES" not in header:
+        columns.require("ReqTRES")
+    return columns, np.array(short), np.array(joined)
+
+
+def _states(columns: Columns, short: Mask) -> list[str]:
+    """Give the first word of the state ("CANCELLED by 0"); a short line may have none."""
+    words = [(text or "").split(" ")[0].rstrip("+") for text in columns.text("State").to_list()]
+    for row, word in enumerate(words):
+        if word not in STATES and word not in WAITING and word not in RUNNING and not short[row]:
+            raise columns.source.error(f"{word!r} is not a state of Slurm's", int(columns.lines[row]), "State")
+    return words
+
+
+def _resources(columns: Columns) -> tuple[list[Tres], list[Tres]]:
+    """Give what was asked and what was given; where only one is recorded it stands for both."""
+    names = [name for name in ("ReqTRES", "AllocTRES") if name in columns]
+    found = [_parsed(columns, name, parse_tres, Tres()) for name in names]
+    return found[0], found[-1]
+
+
+def _parsed(columns: Columns, name: str, parse: Callable[[str], Any], empty: Any) -> list[Any]:
+    values: list[Any] = []
+    for row, text in enumerate(columns.text(name).to_list()):
+        try:
+            values.append(empty if text is None or text.lower() in _NO_LIMIT else parse(text))
+        except ValueError:
+            raise columns.source.error(f"{text!r} cannot be read", int(columns.lines[row]), name) from None
+    return values
+
+
+def _elapsed(columns: Columns, start: Floats, end: Floats) -> Floats:
+    if "ElapsedRaw" in columns:
+        told = columns.number("ElapsedRaw", empty=np.nan)
+    elif "Elapsed" in columns:
+        told = np.array(_parsed(columns, "Elapsed", parse_duration, np.nan), dtype=np.float64)
+    else:
+        told = np.full(len(columns), np.nan)
+    return np.where(np.isnan(told), end - start, told)
+
+
+def _limit(columns: Columns) -> Floats:
+    """Give the time asked, NaN where there is no limit."""
+    if "TimelimitRaw" in columns:
+        return 60 * np.array(_parsed(columns, "TimelimitRaw", _minutes, np.nan), dtype=np.float64)
+    if "Timelimit" in columns:
+        return np.array(_parsed(columns, "Timelimit", parse_duration, np.nan), dtype=np.float64)
+    return np.full(len(columns), np.nan)
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not minutes >= 0:
+        raise ValueError(text)
+    return minutes
+
+
+def _arrays(ids: NDArray[np.str_]) -> tuple[Floats, Floats]:
+    """Give the numbers of the tasks' arrays; the throttle is known if some record of the array tells it."""
+    parts = [_ARRAY.fullmatch(job_id) for job_id in ids.tolist()]
+    array = np.array([-1.0 if p is None else float(p["array"]) for p in parts])
+    throttle_of = {float(p["array"]): float(p["limit"]) for p in parts if p is not None and p["limit"]}
+    return array, np.array([throttle_of.get(a, 0.0) for a in array.tolist()])
+
+
+def _requeues(
+    ledger: Ledger, ids: NDArray[np.str_], state: list[str], submit: Floats, start: Floats, ran: Mask
+) -> Floats:
+    """Keep of every job the last record that ran, with the first submit time of all its records."""
+    rows = np.flatnonzero(ledger.alive)
+    unique, of = np.unique(ids[rows], return_inverse=True)
+    if len(unique) == len(rows):
+        return submit
+    _refuse_copies(ledger, ids, state, start, rows)
+    requeued = np.array([s == "REQUEUED" for s in state])
+    # lowest first: never ran, requeued, ran to its end; then by time
+    order = np.lexsort((np.arange(len(rows)), start[rows], ~requeued[rows] & ran[rows], ran[rows], of))
+    last = np.zeros(len(rows), dtype=np.bool_)
+    last[order] = np.diff(of[order], append=-1) != 0
+    earlier = np.zeros(len(ids), dtype=np.bool_)
+    earlier[rows[~last]] = True
+    ledger.drop("duplicate-requeue", earlier)
+    first = np.full(len(unique), np.inf)
+    np.minimum.at(first, of, submit[rows])
+    result = submit.copy()
+    result[rows] = first[of]
+    return result
+
+
+def _refuse_copies(
+    ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats, rows: NDArray[np.intp]
+) -> None:
+    """Tell a requeue, which starts anew, from the same record twice."""
+    seen: dict[tuple[str, str, float], int] = {}
+    for row in rows.tolist():
+        if np.isnan(start[row]):
+            continue
+        before = seen.setdefault((str(ids[row]), state[row], float(start[row])), row)
+        if before != row:
+            problem = f"job id {str(ids[row])!r} was used before with the same start, in line {ledger.lines[before]}"
+            raise ledger.source.error(problem, int(ledger.lines[row]), "JobID")

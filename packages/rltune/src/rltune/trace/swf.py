@@ -1,0 +1,177 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, -1 for what is not known.
+
+Processors stand for GPUs. https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.trace.columns import MAX_COUNT, MAX_TIME_S
+from rltune.trace.history import Trace, build, note_run_times
+from rltune.trace.quality import Ledger
+
+if TYPE_CHECKING:
+    from rltune.errors import InputError
+    from rltune.trace.source import Source
+
+Floats = NDArray[np.float64]
+
+COLUMNS = (
+    "job",
+    "submit",
+    "wait",
+    "run",
+    "processors used",
+    "CPU time",
+    "memory used",
+    "processors asked",
+    "time asked",
+    "memory asked",
+    "status",
+    "user",
+    "group",
+    "application",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
+)
+STATES = {0: "failed", 1: "completed", 5: "killed"}
+_PARTIAL = (2, 3, 4)  # bursts of a job that also has a line for the whole
+_KIB_PER_GIB = 1024**2
+
+
+def looks_like(head: list[str]) -> bool:
+    """Tell whether lines are SWF: a header of `;` lines, or 18 numbers."""
+    body = [line.split() for line in head if not line.startswith(";")]
+    if not body:
+        return any(line.startswith(";") for line in head)
+    return len(body[0]) == len(COLUMNS) and "," not in head[-1]
+
+
+def read(source: Source) -> Trace:
+    """Read an SWF log; the rules for -1 are in docs/reference/traces.md."""
+    lines, table = _numbers(source)
+    column = {name: table[:, i] for i, name in enumerate(COLUMNS)}
+    _check(source, lines, column)
+    ledger = Ledger(source, lines)
+    asked, used = column["processors asked"], column["processors used"]
+    gpus = np.where(asked > 0, asked, used)
+    run, wait = column["run"], column["wait"]
+    limit = np.where(column["time asked"] > 0, column["time asked"], np.nan)
+    ledger.drop("partial-execution", np.isin(column["status"], _PARTIAL))
+    ledger.drop("no-run-time", run < 0)
+    ledger.drop("no-gpu-no-cpu", gpus <= 0)
+    ledger.mark("processors-used", asked <= 0)
+    note_run_times(ledger, run, limit)
+    _require_unique(source, lines, column["job"], ledger.alive)
+    return build(
+        ledger,
+        "swf",
+        id=column["job"].astype(np.int64),
+        submit_s=column["submit"],
+        duration_s=run,
+        gpus=gpus,
+        mem_gib=np.where(column["memory asked"] > 0, column["memory asked"] * gpus / _KIB_PER_GIB, np.nan),
+        limit_s=limit,
+        user=_labels(column["user"]),
+        account=_labels(column["group"]),
+        name=_labels(column["application"]),
+        qos=_labels(column["queue"]),
+        vc=_labels(column["partition"]),
+        state=[STATES.get(int(s)) for s in column["status"]],
+        recorded_start_s=np.where(wait >= 0, column["submit"] + wait, np.nan),
+        after=_dependencies(ledger, column),
+    )
+
+
+def _numbers(source: Source) -> tuple[NDArray[np.int64], Floats]:
+    rows = [(i, line) for i, line in enumerate(source.text.split("\n"), start=1) if line.strip()]
+    rows = [(i, line) for i, line in rows if not line.lstrip().startswith(";")]
+    if not rows:
+        raise source.error("holds a header and no jobs")
+    try:
+        values = np.loadtxt([line for _, line in rows], comments=None, ndmin=2)
+    except ValueError:
+        raise _first_problem(source, rows) from None
+    if values.shape[1] != len(COLUMNS) or not np.isfinite(values).all():
+        raise _first_problem(source, rows)
+    return np.array([i for i, _ in rows], dtype=np.int64), values
+
+
+def _first_problem(source: Source, rows: list[tuple[int, str]]) -> InputError:
+    """Find the first line that is not 18 numbers."""
+    for i, line in rows:
+        fields = line.split()
+        if len(fields) != len(COLUMNS):
+            return source.error(f"has {len(fields)} fields; a line of SWF has {len(COLUMNS)}", line=i)
+        for name, field in zip(COLUMNS, fields, strict=True):
+            if not _is_number(field):
+                return source.error(f"{field!r} is not a number", i, name)
+    return source.error("is not in SWF, the Standard Workload Format")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text))) and "_" not in text
+    except ValueError:
+        return False
+
+
+def _check(source: Source, lines: NDArray[np.int64], column: dict[str, Floats]) -> None:
+    _refuse(source, lines, column, "submit", column["submit"] < 0, "is negative")
+    _refuse(source, lines, column, "run", column["run"] < -1, "is negative (-1 means not known)")
+    for name, high in (("submit", MAX_TIME_S), ("run", MAX_TIME_S), ("processors used", MAX_COUNT)):
+        _refuse(source, lines, column, name, column[name] > high, f"is more than {high:g}")
+    for name in ("job", "processors used", "processors asked"):
+        _refuse(source, lines, column, name, column[name] != np.floor(column[name]), "is not a whole number")
+
+
+def _refuse(
+    source: Source,
+    lines: NDArray[np.int64],
+    column: dict[str, Floats],
+    name: str,
+    bad: NDArray[np.bool_],
+    problem: str,
+) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise source.error(f"{column[name][row]:g} {problem}", int(lines[row]), name)
+
+
+def _require_unique(source: Source, lines: NDArray[np.int64], ids: Floats, alive: NDArray[np.bool_]) -> None:
+    rows = np.flatnonzero(alive)
+    order = rows[np.argsort(ids[rows], kind="stable")]
+    again = np.flatnonzero(np.diff(ids[order]) == 0)
+    if len(again):
+        first, second = sorted((int(order[again[0]]), int(order[again[0] + 1])))
+        problem = f"job id {ids[second]:.0f} was used before, in line {lines[first]}"
+        raise source.error(problem, int(lines[second]), "job")
+
+
+def _labels(values: Floats) -> list[str | None] | None:
+    """Spell numbers as names; a column of nothing but -1 is no column."""
+    if (values < 0).all():
+        return None
+    return [str(v) if v >= 0 else None for v in values.astype(np.int64).tolist()]
+
+
+def _dependencies(ledger: Ledger, column: dict[str, Floats]) -> Any:
+    """List for every row the kept rows it waits for, in terms of kept rows."""
+    preceding = column["preceding job"]
+    depends = preceding > 0
+    if not depends.any():
+        return None
+    kept = np.flatnonzero(ledger.alive)
+    row_of = {int(column["job"][i]): n for n, i in enumerate(kept)}
+    before = np.array([row_of.get(int(p), -1) if d else -1 for p, d in zip(preceding, depends, strict=True)])
+    # a job that is submitted after the one that waits for it would hold it for ever
+    submit = column["submit"]
+    comes_first = (before >= 0) & (submit[kept[before]] <= submit) & (column["job"][kept[before]] != column["job"])
+    ledger.mark("unknown-dependency", depends & ~comes_first)
+    return [[int(b)] if good else [] for b, good in zip(before, comes_first, strict=True)]

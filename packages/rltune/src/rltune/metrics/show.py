@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +40,22 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %" if math.isfinite(value) else "-"
 
 
+def plain(value: Any) -> Any:
+    """Make a value of plain parts that JSON can hold; a number that is none becomes None."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
 def as_table(summary: Summary) -> Table:
     """Lay a summary out: distributions first, then single numbers."""
-    table = Table(title=_title(summary), title_justify="left", caption=_caption(summary), caption_justify="left")
+    table = Table(
+        title=Text(_title(summary)), title_justify="left", caption=Text(_caption(summary)), caption_justify="left"
+    )
     table.add_column("")
     for column in ("mean", "p50", "p90", "p99", "max"):
         table.add_column(column, justify="right")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +53,10 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain values; what cannot be told is None."""
-        plain: dict[str, Any] = _plain({**asdict(self), "gap_to_bound": self.gap})
-        return plain
+        from rltune.metrics.show import plain
+
+        values: dict[str, Any] = plain({**asdict(self), "gap_to_bound": self.gap})
+        return values
 
     def __str__(self) -> str:
         """Print as plain text."""
@@ -79,8 +80,6 @@ def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound |
     span = interval_s or whole
     held = line.held_s(*span)
     gpus = schedule.cluster.gpu_count
-    nodes = np.diff(schedule.placements.ptr)
-    large = (nodes > 1) | (schedule.jobs.gpus >= LARGE_GPUS)
     return Summary(
         settings=schedule.settings,
         jobs=int(inside.sum()),
@@ -92,7 +91,7 @@ def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound |
         wait_s=Distribution.of(wait),
         jct_s=Distribution.of(schedule.jct_s[kept]),
         bounded_slowdown=Distribution.of(slowdown),
-        large_wait_s=Distribution.of(wait[large[kept]]),
+        large_wait_s=Distribution.of(wait[large_jobs(schedule)[kept]]),
         makespan_s=whole[1] - whole[0],
         utilisation=utilisation(line, held, gpus, span),
         queue=Distribution.over_time(line.waiting, held),
@@ -101,6 +100,12 @@ def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound |
         bound=bound or lower_bound(schedule.jobs, schedule.cluster, kept),
         interval_s=interval_s,
     )
+
+
+def large_jobs(schedule: Schedule) -> NDArray[np.bool_]:
+    """Tell which jobs are on more than one node or have 8 GPUs and more."""
+    large: NDArray[np.bool_] = (np.diff(schedule.placements.ptr) > 1) | (schedule.jobs.gpus >= LARGE_GPUS)
+    return large
 
 
 def _inside(schedule: Schedule, interval_s: Span | None) -> NDArray[np.bool_]:
@@ -124,13 +129,3 @@ def _fairness(schedule: Schedule, kept: NDArray[np.bool_]) -> Fairness:
     wait, slowdown = schedule.wait_s[kept], schedule.bounded_slowdown[kept]
     users, vcs = schedule.jobs.user.take(rows), schedule.jobs.vc.take(rows)
     return Fairness(users=group_fairness(users, wait, slowdown), vcs=group_fairness(vcs, wait, slowdown))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -1,0 +1,99 @@
+"""RLScheduler's machine, kept so that its published table can be checked to the digit: see docs/reference/semantics.md."""
+
+from __future__ import annotations
+
+from rltune.core.fit import find
+from rltune.core.heap import row_before
+from rltune.core.jit import kernel
+from rltune.core.loop import arrive, complete
+from rltune.core.queue import close_gaps
+from rltune.core.reserve import shadow_time
+from rltune.core.running import pop_end, start_job
+from rltune.core.scores import score_queue
+from rltune.core.state import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, SHADOW, WAITING, Options, State, World
+
+INF = float("inf")
+
+
+@kernel
+def _advance_one(w: World, s: State, o: Options) -> bool:
+    """Let one job arrive or one job end, whichever is next; an arrival goes first on a tie."""
+    end = s.end_time[0] if s.n[HEAP_N] > 0 else INF
+    if s.n[ARRIVED] < len(w.submit) and w.submit[s.n[ARRIVED]] <= end:
+        s.now[0] = max(s.now[0], w.submit[s.n[ARRIVED]])
+        arrive(w, s, o, s.n[ARRIVED])
+        s.n[ARRIVED] += 1
+        return True
+    if end == INF:
+        return False
+    s.now[0] = max(s.now[0], end)
+    complete(w, s, o, pop_end(s))
+    return True
+
+
+@kernel
+def _best_row(s: State) -> int:
+    best = s.n[Q_HEAD]
+    for row in range(s.n[Q_HEAD] + 1, s.n[Q_TAIL]):
+        if row_before(s, row, best):
+            best = row
+    return best  # type: ignore[no-any-return]
+
+
+@kernel
+def _start(w: World, s: State, job: int) -> None:
+    start_job(w, s, job)
+    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+        if s.q_job[row] == job:
+            close_gaps(s, row, row)
+            return
+
+
+@kernel
+def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> None:
+    """Start, oldest first, what fits and is expected to end before the shadow time."""
+    first = s.n[Q_TAIL]
+    last = -1
+    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+        job = s.q_job[row]
+        estimate = s.estimate[job]
+        if (
+            job != selected
+            and s.status[job] == WAITING
+            and s.now[0] + estimate < shadow
+            and find(w, s, w.shape[job], estimate, o.placement)
+        ):
+            start_job(w, s, job)
+            first = min(first, row)
+            last = max(last, row)
+    if last >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
+    """Stay with the selected job until it fits; False if it never does."""
+    if not find(w, s, w.shape[job], s.estimate[job], o.placement):
+        shadow = shadow_time(w, s, job, 0)
+        while not find(w, s, w.shape[job], s.estimate[job], o.placement):
+            if o.backfill == SHADOW:
+                _backfill(w, s, o, job, shadow)
+            if not _advance_one(w, s, o):
+                return False
+    _start(w, s, job)
+    return True
+
+
+@kernel
+def run_committed(w: World, s: State, o: Options) -> None:
+    """Simulate a window: select, wait until it fits, start, select again."""
+    for g in range(len(s.pool)):
+        s.pool[g] = 0
+    while True:
+        if s.n[Q_HEAD] == s.n[Q_TAIL]:
+            if not _advance_one(w, s, o):
+                return
+            continue
+        score_queue(w, s, o.policy, s.n[Q_TAIL])
+        if not _start_selected(w, s, o, s.q_job[_best_row(s)]):
+            return

@@ -1,0 +1,201 @@
+"""Conservative backfilling: every waiting job gets a reservation, planned on a profile of what each node has free when."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.core.heap import pop_best
+from rltune.core.jit import kernel
+from rltune.core.limits import start_is_allowed
+from rltune.core.running import start_job
+from rltune.core.state import (
+    FIRST_FIT,
+    I4,
+    I8,
+    LIMITED,
+    NO_REASON,
+    Q_TAIL,
+    RESERVED_LATER,
+    RESOURCES,
+    RUNNING_N,
+    SPREAD,
+    F8,
+    Options,
+    State,
+    World,
+)
+
+
+@kernel
+def _first_profile(w: World, s: State, time: F8, gpu: I4, cpu: I8, mem: I8) -> int:
+    """Lay out what is free from now on as running jobs end. Jobs past their estimate end right after now, not now."""
+    nodes = len(s.free_gpu)
+    time[0] = s.now[0]
+    for node in range(nodes):
+        gpu[0, node] = s.free_gpu[node] if s.up[node] else -1
+        cpu[0, node] = s.free_cpu[node]
+        mem[0, node] = s.free_mem[node]
+    rows = 1
+    for i in range(s.n[RUNNING_N]):
+        expected = max(s.now[0], s.run_expected[i])
+        if rows == 1 or time[rows - 1] != expected:
+            _copy_row(rows - 1, rows, gpu, cpu, mem)
+            time[rows] = expected
+            rows += 1
+        _add_job(w, s, s.run_job[i], rows - 1, 1, gpu, cpu, mem)
+    return rows
+
+
+@kernel
+def _copy_row(source: int, to: int, gpu: I4, cpu: I8, mem: I8) -> None:
+    for node in range(gpu.shape[1]):
+        gpu[to, node] = gpu[source, node]
+        cpu[to, node] = cpu[source, node]
+        mem[to, node] = mem[source, node]
+
+
+@kernel
+def _add_job(w: World, s: State, job: int, row: int, sign: int, gpu: I4, cpu: I8, mem: I8) -> None:
+    shape = w.shape[job]
+    i = w.chunk_ptr[job]
+    for kind in range(w.kinds[shape]):
+        for _ in range(w.chunk_n[shape, kind]):
+            node = s.at_node[i]
+            i += 1
+            gpu[row, node] += sign * w.chunk_gpus[shape, kind]
+            cpu[row, node] += sign * chunk_cpu(w, shape, kind, w.node_group[node])
+            mem[row, node] += sign * chunk_mem(w, shape, kind, w.node_group[node])
+
+
+@kernel
+def _least_free(
+    node: int, begin: int, rows: int, until: float, time: F8, gpu: I4, cpu: I8, mem: I8
+) -> tuple[int, int, int]:
+    """Give the least that a node has free over an interval."""
+    g, c, m = gpu[begin, node], cpu[begin, node], mem[begin, node]
+    for row in range(begin + 1, rows):
+        if time[row] >= until:
+            break
+        g = min(g, gpu[row, node])
+        c = min(c, cpu[row, node])
+        m = min(m, mem[row, node])
+    return g, c, m
+
+
+@kernel
+def _better(placement: int, free: int, best_free: int) -> bool:
+    """Tell whether a node with this much free is preferred; nodes are tried lowest first, so ties keep the first."""
+    if placement == FIRST_FIT:
+        return False
+    return free > best_free if placement == SPREAD else free < best_free
+
+
+@kernel
+def _choose(w: World, s: State, o: Options, job: int, begin: int, rows: int, time: F8, gpu: I4, cpu: I8, mem: I8) -> bool:
+    """Choose nodes for a job that would start at a row of the profile, into s.pick."""
+    shape = w.shape[job]
+    mask = w.shape_mask[shape]
+    until = time[begin] + s.estimate[job] / w.mask_speed[mask]
+    s.stamp[0] += 1
+    found = 0
+    for kind in range(w.kinds[shape]):
+        for _ in range(w.chunk_n[shape, kind]):
+            best = -1
+            best_free = 0
+            for at in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+                group = w.mask_group[at]
+                if w.has_pauses and not clear_of_pauses(w, group, time[begin], s.estimate[job]):
+                    continue
+                need_cpu = chunk_cpu(w, shape, kind, group)
+                need_mem = chunk_mem(w, shape, kind, group)
+                for node in range(w.group_lo[group], w.group_hi[group]):
+                    if s.picked[node] == s.stamp[0] or gpu[begin, node] < w.chunk_gpus[shape, kind]:
+                        continue
+                    g, c, m = _least_free(node, begin, rows, until, time, gpu, cpu, mem)
+                    fits = g >= w.chunk_gpus[shape, kind] and c >= need_cpu and m >= need_mem
+                    if fits and (best < 0 or _better(o.placement, g, best_free)):
+                        best = node
+                        best_free = g
+            if best < 0:
+                return False
+            s.picked[best] = s.stamp[0]
+            s.pick[found] = best
+            found += 1
+    return True
+
+
+@kernel
+def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I4, cpu: I8, mem: I8) -> int:
+    """Keep the nodes in s.pick for a job from a row of the profile until its estimate is over; give the rows there are then."""
+    shape = w.shape[job]
+    until = time[begin] + s.estimate[job] / w.mask_speed[w.shape_mask[shape]]
+    end = begin + 1
+    while end < rows and time[end] < until:
+        end += 1
+    if end == rows or time[end] != until:
+        for row in range(rows, end, -1):
+            _copy_row(row - 1, row, gpu, cpu, mem)
+            time[row] = time[row - 1]
+        time[end] = until
+        rows += 1
+    i = 0
+    for kind in range(w.kinds[shape]):
+        for _ in range(w.chunk_n[shape, kind]):
+            node = s.pick[i]
+            i += 1
+            for row in range(begin, end):
+                gpu[row, node] -= w.chunk_gpus[shape, kind]
+                cpu[row, node] -= chunk_cpu(w, shape, kind, w.node_group[node])
+                mem[row, node] -= chunk_mem(w, shape, kind, w.node_group[node])
+    return rows
+
+
+@kernel
+def conservative_pass(w: World, s: State, o: Options, n: int) -> tuple[int, int]:
+    """Give each of n queued jobs, best first, its reservation; start those whose time is now."""
+    room = s.n[RUNNING_N] + n + len(w.pause_end) + 3
+    nodes = len(s.free_gpu)
+    time = np.empty(room, dtype=np.float64)
+    gpu = np.empty((room, nodes), dtype=np.int32)
+    cpu = np.empty((room, nodes), dtype=np.int64)
+    mem = np.empty((room, nodes), dtype=np.int64)
+    rows = _first_profile(w, s, time, gpu, cpu, mem)
+    rows = _add_pause_ends(w, rows, time, gpu, cpu, mem)
+    first = s.n[Q_TAIL]
+    last = -1
+    for left in range(n, 0, -1):
+        place = pop_best(s, left)
+        job = s.q_job[place]
+        if w.has_limits and not start_is_allowed(w, s, job):
+            s.reason[job] = LIMITED
+            continue
+        s.reason[job] = RESOURCES
+        for begin in range(rows):
+            if _choose(w, s, o, job, begin, rows, time, gpu, cpu, mem):
+                rows = _hold(w, s, job, begin, rows, time, gpu, cpu, mem)
+                s.reason[job] = RESERVED_LATER
+                if begin == 0:
+                    start_job(w, s, job)
+                    s.reason[job] = NO_REASON
+                    first = min(first, place)
+                    last = max(last, place)
+                break
+    return first, last
+
+
+@kernel
+def _add_pause_ends(w: World, rows: int, time: F8, gpu: I4, cpu: I8, mem: I8) -> int:
+    """Let reservations begin when maintenance ends."""
+    for i in range(len(w.pause_end)):
+        at = 1
+        while at < rows and time[at] < w.pause_end[i]:
+            at += 1
+        if w.pause_end[i] <= time[0] or (at < rows and time[at] == w.pause_end[i]):
+            continue
+        for row in range(rows, at, -1):
+            _copy_row(row - 1, row, gpu, cpu, mem)
+            time[row] = time[row - 1]
+        time[at] = w.pause_end[i]
+        rows += 1
+    return rows

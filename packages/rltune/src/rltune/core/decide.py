@@ -1,0 +1,268 @@
+"""One scheduling pass: who starts now, and why the others do not.
+
+Short cuts change the work, never the answer: jobs of a shape that is known not to fit are not tried, and a pass
+ends when nothing that waits could still start.
+"""
+
+from __future__ import annotations
+
+from rltune.core.conservative import conservative_pass
+from rltune.core.fit import find, picked_speed
+from rltune.core.heap import heapify, pop_best, row_before
+from rltune.core.jit import kernel
+from rltune.core.limits import start_is_allowed
+from rltune.core.pools import make_pools, pool_of
+from rltune.core.queue import close_gaps
+from rltune.core.reserve import leaves_head_its_place, reserve, shadow_time
+from rltune.core.running import start_job
+from rltune.core.scores import queue_end_in_view, score_queue
+from rltune.core.state import (
+    BEHIND_HEAD,
+    CONSERVATIVE,
+    EASY,
+    LIMITED,
+    NO_BACKFILL,
+    NO_REASON,
+    OUT_OF_VIEW,
+    PASSES,
+    Q_HEAD,
+    Q_TAIL,
+    RESOURCES,
+    SHADOW,
+    WAITING,
+    WOULD_DELAY_HEAD,
+    Options,
+    State,
+    World,
+)
+
+INF = float("inf")
+
+
+@kernel
+def fits_now(w: World, s: State, o: Options, shape: int, estimate: float) -> bool:
+    """Choose nodes for a job now, remembering a failure until something is released that could mend it."""
+    if estimate >= s.fails_from[shape]:
+        return False
+    if find(w, s, shape, estimate, o.placement):
+        return True
+    s.fails_from[shape] = estimate if w.has_pauses else -INF
+    return False
+
+
+@kernel
+def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
+    """Tell whether a job on the nodes in s.pick would delay its pool's head, by EASY's rule."""
+    time = s.reserved[pool]
+    if time != time:  # NaN: not computed yet  # noqa: PLR0124
+        time = reserve(w, s, s.head[pool], pool)
+    if s.now[0] + s.estimate[job] / picked_speed(w, s, w.shape[job]) <= time:
+        return False
+    return not leaves_head_its_place(w, s, job, pool)
+
+
+@kernel
+def consider(w: World, s: State, o: Options, row: int) -> int:
+    """Start the job in this place of the queue if its turn allows; else give the reason."""
+    job = s.q_job[row]
+    shape = s.q_shape[row]
+    pool = pool_of(w, s, shape)
+    behind = s.head[pool] >= 0
+    if behind and (o.backfill == NO_BACKFILL or o.backfill == SHADOW):  # noqa: PLR1714  numba has no tuple `in`
+        return BEHIND_HEAD
+    if w.has_limits and not start_is_allowed(w, s, job):
+        return LIMITED
+    if not fits_now(w, s, o, shape, s.q_estimate[row]):
+        if not behind:
+            s.head[pool] = job
+        return RESOURCES
+    if behind and o.backfill == EASY and _delays_head(w, s, job, pool):
+        return WOULD_DELAY_HEAD
+    start_job(w, s, job)
+    return NO_REASON
+
+
+@kernel
+def _count_open(w: World, s: State, o: Options) -> int:
+    """Count the waiting shapes that may fit now, trying each that is not known to fail."""
+    count = 0
+    for i in range(s.active_n[0]):
+        shape = s.active[i]
+        if s.fails_from[shape] > -INF:
+            if not w.has_pauses and not find(w, s, shape, 0.0, o.placement):
+                s.fails_from[shape] = -INF
+            else:
+                count += 1
+    return count
+
+
+@kernel
+def _count_pools(w: World, s: State) -> int:
+    """Count the pools in which jobs wait."""
+    for g in range(len(s.best_closed)):
+        s.best_closed[g] = -1
+    count = 0
+    for mask in range(len(s.mask_waiting)):
+        if s.mask_waiting[mask] > 0:
+            pool = s.pool[w.mask_group[w.mask_ptr[mask]]]
+            if s.best_closed[pool] == -1:
+                s.best_closed[pool] = -2
+                count += 1
+    return count
+
+
+@kernel
+def _nothing_left(s: State, o: Options, shape: int, was_open: bool, left: int) -> int:
+    """Give how many shapes (or, without backfilling, pools) can still start something after this turn."""
+    if o.backfill == NO_BACKFILL:
+        return left
+    closed = s.waiting[shape] == 0 or s.fails_from[shape] == -INF
+    return left - 1 if was_open and closed else left
+
+
+@kernel
+def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
+    """Go through a queue that is always in order."""
+    first = -1
+    last = -1
+    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+        shape = s.q_shape[row]
+        pool = pool_of(w, s, shape)
+        behind = s.head[pool] >= 0
+        was_open = s.fails_from[shape] > -INF
+        if behind and not o.explain and (not was_open or o.backfill == NO_BACKFILL):
+            continue
+        job = s.q_job[row]
+        reason = consider(w, s, o, row)
+        s.reason[job] = reason
+        if reason == NO_REASON:
+            first = row if first < 0 else first
+            last = row
+        if o.backfill == NO_BACKFILL and not behind and s.head[pool] >= 0:
+            left -= 1
+        left = _nothing_left(s, o, shape, was_open, left)
+        if left == 0 and not o.explain:
+            break
+    if first >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def _fill_heap(w: World, s: State, all_rows: bool, end: int) -> int:
+    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
+    n = 0
+    for row in range(s.n[Q_HEAD], end):
+        shape = s.q_shape[row]
+        if all_rows or s.fails_from[shape] > -INF:
+            s.heap[n] = row
+            n += 1
+        else:
+            pool = pool_of(w, s, shape)
+            best = s.best_closed[pool]
+            if best < 0 or row_before(s, row, best):
+                s.best_closed[pool] = row
+    if not all_rows:
+        for g in range(len(s.best_closed)):
+            if s.best_closed[g] >= 0:
+                s.heap[n] = s.best_closed[g]
+                n += 1
+    heapify(s, n)
+    return n
+
+
+@kernel
+def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> None:
+    """Score the queue as of now and take the best, one by one."""
+    end = queue_end_in_view(s, o.in_view)
+    score_queue(w, s, o.policy, end)
+    n = _fill_heap(w, s, o.explain or w.has_limits or w.has_pauses, end)
+    left = pools if o.backfill == NO_BACKFILL else open_shapes
+    first = s.n[Q_TAIL]
+    last = -1
+    while n > 0:
+        row = pop_best(s, n)
+        n -= 1
+        shape = s.q_shape[row]
+        pool = pool_of(w, s, shape)
+        behind = s.head[pool] >= 0
+        was_open = s.fails_from[shape] > -INF
+        reason = consider(w, s, o, row)
+        s.reason[s.q_job[row]] = reason
+        if reason == NO_REASON:
+            first = min(first, row)
+            last = max(last, row)
+        if o.backfill == NO_BACKFILL and not behind and s.head[pool] >= 0:
+            left -= 1
+        left = _nothing_left(s, o, shape, was_open, left)
+        if left == 0 and not o.explain:
+            break
+    if o.backfill == SHADOW:
+        first, last = _shadow_backfill(w, s, o, end, first, last)
+    if last >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last: int) -> tuple[int, int]:
+    """Start, oldest first, what fits and would end before the shadow time of its pool's head."""
+    for row in range(s.n[Q_HEAD], end):
+        job = s.q_job[row]
+        pool = pool_of(w, s, s.q_shape[row])
+        head = s.head[pool]
+        if s.status[job] != WAITING or head < 0 or job == head:
+            continue
+        if s.reserved[pool] != s.reserved[pool]:  # NaN: not computed yet  # noqa: PLR0124
+            s.reserved[pool] = shadow_time(w, s, head, pool)
+        if w.has_limits and not start_is_allowed(w, s, job):
+            s.reason[job] = LIMITED
+        elif not fits_now(w, s, o, s.q_shape[row], s.estimate[job]):
+            s.reason[job] = RESOURCES
+        elif s.now[0] + s.estimate[job] / picked_speed(w, s, w.shape[job]) < s.reserved[pool]:
+            start_job(w, s, job)
+            s.reason[job] = NO_REASON
+            first = min(first, row)
+            last = max(last, row)
+        else:
+            s.reason[job] = WOULD_DELAY_HEAD
+    return first, last
+
+
+@kernel
+def _conservative(w: World, s: State, o: Options) -> None:
+    """Order all that is in view, then let every job have its reservation in turn."""
+    end = queue_end_in_view(s, o.in_view)
+    n = end - s.n[Q_HEAD]
+    if o.dynamic:
+        score_queue(w, s, o.policy, end)
+    for i in range(n):
+        s.heap[i] = s.n[Q_HEAD] + i
+        if not o.dynamic:
+            s.q_score[s.n[Q_HEAD] + i] = s.q_key[s.n[Q_HEAD] + i]
+    heapify(s, n)
+    first, last = conservative_pass(w, s, o, n)
+    if last >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def decide(w: World, s: State, o: Options) -> None:
+    """Make one pass over the waiting jobs as of now."""
+    s.n[PASSES] += 1
+    if s.n[Q_HEAD] == s.n[Q_TAIL]:
+        return
+    if o.explain:
+        for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+            s.reason[s.q_job[row]] = OUT_OF_VIEW
+    if o.backfill == CONSERVATIVE:
+        _conservative(w, s, o)
+        return
+    ordered_none = o.backfill == NO_BACKFILL and not o.dynamic
+    open_shapes = 1 if ordered_none else _count_open(w, s, o)
+    if open_shapes == 0 and not o.explain:
+        return
+    make_pools(w, s, o.global_head)
+    pools = _count_pools(w, s)
+    if o.dynamic:
+        _scored_pass(w, s, o, open_shapes, pools)
+    else:
+        _sorted_pass(w, s, o, pools if ordered_none else open_shapes)

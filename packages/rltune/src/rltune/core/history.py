@@ -1,0 +1,39 @@
+"""Run times predicted online from jobs that have ended in this very run: nothing of the future is known."""
+
+from __future__ import annotations
+
+from rltune.core.jit import kernel
+from rltune.core.state import State, World
+
+# The two predictors of a run: one for estimates, one for a policy that ranks by a prediction of its own (QSSF).
+FOR_ESTIMATE, FOR_RANK = range(2)
+
+# Places in World.history_par.
+TRUST, DECAY = range(2)
+
+
+@kernel
+def predict(w: World, s: State, which: int, job: int) -> float:
+    """Blend the mean run time of ended jobs like this one, from the coarsest likeness to the finest.
+
+    Each level's mean counts as much as it has jobs, against `trust` jobs' worth of the level above it.
+    """
+    estimate = w.prior[job]
+    trust = w.history_par[which, TRUST]
+    for level in range(w.history_key.shape[2]):
+        key = w.history_key[which, job, level]
+        if key >= 0 and s.seen_n[which, key] > 0.0:
+            estimate = (s.seen_sum[which, key] + trust * estimate) / (s.seen_n[which, key] + trust)
+    return estimate
+
+
+@kernel
+def learn(w: World, s: State, which: int, job: int) -> None:
+    """Add an ended job's run time to every likeness it has; older ones fade."""
+    run = (s.end[job] - s.start[job]) * s.speed[job]
+    keep = w.history_par[which, DECAY]
+    for level in range(w.history_key.shape[2]):
+        key = w.history_key[which, job, level]
+        if key >= 0:
+            s.seen_n[which, key] = s.seen_n[which, key] * keep + 1.0
+            s.seen_sum[which, key] = s.seen_sum[which, key] * keep + run

@@ -1,0 +1,15 @@
+"""The one way kernels are compiled: cached, with numpy's rules for division, without fast-math (results must not vary)."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from numba import njit
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function over arrays; with NUMBA_DISABLE_JIT=1 it stays plain Python."""
+    compiled: Callable[P, R] = njit(cache=True, error_model="numpy")(function)
+    return compiled

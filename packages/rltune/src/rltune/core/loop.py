@@ -1,0 +1,167 @@
+"""Simulated time: events in order, and a pass after each moment in which something happened."""
+
+from __future__ import annotations
+
+from rltune.core.decide import decide
+from rltune.core.fit import forget_failures
+from rltune.core.history import FOR_ESTIMATE, FOR_RANK, learn, predict
+from rltune.core.index import index_add, index_remove
+from rltune.core.jit import kernel
+from rltune.core.limits import count_submitted, submit_is_allowed
+from rltune.core.queue import enqueue
+from rltune.core.running import drop_end, pop_end, stop_job
+from rltune.core.scores import static_score
+from rltune.core.state import (
+    ARRIVED,
+    DONE,
+    ENDED,
+    FUTURE,
+    HEAP_N,
+    HELD,
+    HELD_N,
+    NODE_DOWN,
+    NODE_EVENT,
+    NODE_UP,
+    RUNNING_N,
+    Options,
+    State,
+    World,
+)
+
+INF = float("inf")
+
+
+@kernel
+def _wait_or_hold(w: World, s: State, o: Options, job: int) -> None:
+    """Let a job whose dependencies have ended wait, unless a limit on submitted jobs holds it."""
+    if w.has_limits and not submit_is_allowed(w, s, job):
+        i = s.n[HELD_N]
+        while i > 0 and s.held[i - 1] > job:
+            s.held[i] = s.held[i - 1]
+            i -= 1
+        s.held[i] = job
+        s.n[HELD_N] += 1
+        return
+    if w.has_limits:
+        count_submitted(w, s, job, 1)
+    enqueue(w, s, job, o.dynamic)
+
+
+@kernel
+def arrive(w: World, s: State, o: Options, job: int) -> None:
+    """Take a submitted job in: estimate it, score it, let it wait."""
+    if s.status[job] != FUTURE:
+        return
+    if o.estimate_by_history:
+        s.estimate[job] = predict(w, s, FOR_ESTIMATE, job)
+    s.rank[job] = predict(w, s, FOR_RANK, job) if o.rank_by_history else s.estimate[job]
+    s.key[job] = static_score(w, s, job, o.policy)
+    s.status[job] = HELD
+    if s.after_left[job] == 0:
+        _wait_or_hold(w, s, o, job)
+
+
+@kernel
+def _release_held(w: World, s: State, o: Options) -> None:
+    """Let those wait, oldest first, whom a limit on submitted jobs no longer holds."""
+    kept = 0
+    for i in range(s.n[HELD_N]):
+        job = s.held[i]
+        if submit_is_allowed(w, s, job):
+            count_submitted(w, s, job, 1)
+            enqueue(w, s, job, o.dynamic)
+        else:
+            s.held[kept] = job
+            kept += 1
+    s.n[HELD_N] = kept
+
+
+@kernel
+def complete(w: World, s: State, o: Options, job: int) -> None:
+    """End a running job: free its nodes, learn from it, let those wait that depended on it."""
+    stop_job(w, s, job)
+    s.status[job] = DONE
+    s.n[ENDED] += 1
+    if o.estimate_by_history:
+        learn(w, s, FOR_ESTIMATE, job)
+    if o.rank_by_history:
+        learn(w, s, FOR_RANK, job)
+    if w.has_limits:
+        count_submitted(w, s, job, -1)
+    for i in range(w.child_ptr[job], w.child_ptr[job + 1]):
+        child = w.child[i]
+        s.after_left[child] -= 1
+        if s.after_left[child] == 0 and s.status[child] == HELD:
+            _wait_or_hold(w, s, o, child)
+    if w.has_limits:
+        _release_held(w, s, o)
+
+
+@kernel
+def _uses_node(w: World, s: State, job: int, node: int) -> bool:
+    for at in range(w.chunk_ptr[job], w.chunk_ptr[job + 1]):
+        if s.at_node[at] == node:
+            return True
+    return False
+
+
+@kernel
+def _node_goes_down(w: World, s: State, o: Options, node: int) -> None:
+    index_remove(w, s, node)
+    s.up[node] = False
+    i = 0
+    while i < s.n[RUNNING_N]:
+        job = s.run_job[i]
+        if _uses_node(w, s, job, node):
+            drop_end(s, job)
+            stop_job(w, s, job)
+            s.requeues[job] += 1
+            enqueue(w, s, job, o.dynamic)
+        else:
+            i += 1
+
+
+@kernel
+def _node_event(w: World, s: State, o: Options, event: int) -> None:
+    node = w.event_node[event]
+    kind = w.event_kind[event]
+    if kind == NODE_DOWN:
+        _node_goes_down(w, s, o, node)
+    elif kind == NODE_UP:
+        s.up[node] = True
+        index_add(w, s, node)
+        forget_failures(w, s, node)
+    else:  # maintenance is over somewhere: everything may be tried again
+        for i in range(s.active_n[0]):
+            s.fails_from[s.active[i]] = INF
+
+
+@kernel
+def advance(w: World, s: State, o: Options) -> bool:
+    """Go to the next moment in which something happens, and let it happen; False if nothing is left."""
+    arrival = w.submit[s.n[ARRIVED]] if s.n[ARRIVED] < len(w.submit) else INF
+    end = s.end_time[0] if s.n[HEAP_N] > 0 else INF
+    node = w.event_time[s.n[NODE_EVENT]] if s.n[NODE_EVENT] < len(w.event_time) else INF
+    now = min(arrival, min(end, node))
+    if now == INF:
+        return False
+    s.now[0] = now
+    while s.n[HEAP_N] > 0 and s.end_time[0] == now:
+        complete(w, s, o, pop_end(s))
+    while s.n[NODE_EVENT] < len(w.event_time) and w.event_time[s.n[NODE_EVENT]] == now:
+        _node_event(w, s, o, s.n[NODE_EVENT])
+        s.n[NODE_EVENT] += 1
+    while s.n[ARRIVED] < len(w.submit) and w.submit[s.n[ARRIVED]] == now:
+        arrive(w, s, o, s.n[ARRIVED])
+        s.n[ARRIVED] += 1
+    return True
+
+
+@kernel
+def run(w: World, s: State, o: Options, moments: int) -> bool:
+    """Simulate up to so many moments; True if there are more."""
+    for _ in range(moments):
+        if not advance(w, s, o):
+            return False
+        decide(w, s, o)
+    return True

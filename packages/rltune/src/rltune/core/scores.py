@@ -1,0 +1,121 @@
+"""The rules' scores; lower runs first. Formulas and their sources stand in docs/reference/policies.md."""
+
+from __future__ import annotations
+
+import math
+
+from rltune.core.jit import kernel
+from rltune.core.share import (
+    FAVOR_SMALL,
+    MAX_AGE,
+    TIME_SCALE,
+    W_AGE,
+    W_FAIR,
+    W_PARTITION,
+    W_QOS,
+    W_SIZE,
+    W_TIME,
+    fair_share,
+    usage_now,
+)
+from rltune.core.state import Q_HEAD, Q_TAIL, State, World
+
+FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN = range(9)
+TINY = 1e-15
+
+
+@kernel
+def f1_score(rank: float, n: float, submit: float) -> float:
+    """Give log10(r) n + 870 log10(s), with 0.1 in place of an argument that is not positive (Carastan-Santos 2017)."""
+    if rank <= 0.0:
+        rank = 0.1
+    if submit <= 0.0:
+        submit = 0.1
+    return math.log10(rank) * n + 870.0 * math.log10(submit)
+
+
+@kernel
+def static_score(w: World, s: State, job: int, policy: int) -> float:
+    """Score a job by a rule that does not look at the clock."""
+    if policy == FCFS:
+        return w.submit[job]  # type: ignore[no-any-return]
+    if policy == SJF:
+        return s.rank[job]  # type: ignore[no-any-return]
+    if policy == SRF:
+        return w.rank_n[job]  # type: ignore[no-any-return]
+    if policy == SAF:
+        return w.rank_n[job] * s.rank[job]  # type: ignore[no-any-return]
+    return f1_score(s.rank[job], w.rank_n[job], w.submit[job])
+
+
+@kernel
+def wfp3_score(wait: float, rank: float, n: float) -> float:
+    """Give -(w / r)^3 n (Tang 2009)."""
+    ratio = wait / max(rank, TINY)
+    return -(ratio * ratio * ratio) * n
+
+
+@kernel
+def unicep_score(wait: float, rank: float, n: float) -> float:
+    """Give -w / (log2(n) r), the logarithm floored so that it divides (Tang 2009)."""
+    return -wait / (max(math.log2(n), TINY) * max(rank, TINY))
+
+
+@kernel
+def multifactor_score(w: World, s: State, job: int, by_users: float, by_accounts: float) -> float:
+    """Give minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
+    p = w.factor_par
+    age = min(1.0, (s.now[0] - w.submit[job]) / p[MAX_AGE])
+    size = w.rank_n[job] / w.total_gpus
+    if p[FAVOR_SMALL] != 0.0:
+        size = 1.0 - size
+    short = 1.0 - min(1.0, s.rank[job] / p[TIME_SCALE])
+    fair = fair_share(w, s, job, by_users, by_accounts) if p[W_FAIR] != 0.0 else 0.0
+    return -(
+        p[W_AGE] * age
+        + p[W_FAIR] * fair
+        + p[W_SIZE] * size
+        + p[W_PARTITION] * w.factor[job, 0]
+        + p[W_QOS] * w.factor[job, 1]
+        + p[W_TIME] * short
+    )
+
+
+@kernel
+def _all_usage(w: World, s: State, row: int, owners: int) -> float:
+    total = 0.0
+    for owner in range(owners):
+        total += usage_now(w, s, row, owner)
+    return total
+
+
+@kernel
+def score_queue(w: World, s: State, policy: int, last: int) -> None:
+    """Score the queue as of now, into s.q_score; GIVEN leaves the scores that Python has put there."""
+    head = s.n[Q_HEAD]
+    now = s.now[0]
+    if policy == WFP3:
+        for i in range(head, last):
+            job = s.q_job[i]
+            s.q_score[i] = wfp3_score(now - w.submit[job], s.rank[job], w.rank_n[job])
+    elif policy == UNICEP:
+        for i in range(head, last):
+            job = s.q_job[i]
+            s.q_score[i] = unicep_score(now - w.submit[job], s.rank[job], w.rank_n[job])
+    elif policy == MULTIFACTOR:
+        by_users = _all_usage(w, s, 0, len(w.user_share))
+        by_accounts = _all_usage(w, s, 1, len(w.account_share))
+        for i in range(head, last):
+            s.q_score[i] = multifactor_score(w, s, s.q_job[i], by_users, by_accounts)
+    elif policy != GIVEN:
+        for i in range(head, last):
+            s.q_score[i] = s.key[s.q_job[i]]
+
+
+@kernel
+def queue_end_in_view(s: State, view: int) -> int:
+    """Give the end of the part of the queue that takes part in a pass."""
+    tail = s.n[Q_TAIL]
+    if view > 0:
+        return min(tail, s.n[Q_HEAD] + view)  # type: ignore[no-any-return]
+    return tail  # type: ignore[no-any-return]

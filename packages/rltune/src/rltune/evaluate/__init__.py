@@ -1,0 +1,20 @@
+"""Fair comparisons: the same jobs, the same machine, the same knowledge; differences with their uncertainty."""
+
+from rltune.evaluate.compare import compare
+from rltune.evaluate.comparison import Comparison, Standing
+from rltune.evaluate.metric import METRICS
+from rltune.evaluate.runs import Contender, Run
+from rltune.evaluate.windows import Steady, Window, WindowSpec, parse_windows
+
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "Contender",
+    "Run",
+    "Standing",
+    "Steady",
+    "Window",
+    "WindowSpec",
+    "compare",
+    "parse_windows",
+]

@@ -1,0 +1,128 @@
+"""Contenders on windows: each run is one simulation and its summary, in this process or in several."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.errors import InputError
+from rltune.metrics import lower_bound, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rltune.cluster import Cluster
+    from rltune.evaluate.windows import Window
+    from rltune.jobs import Jobs
+    from rltune.metrics import Bound, Summary
+    from rltune.schedule import Schedule
+
+    Engine = Callable[..., Schedule]  # called as `rltune.simulate` is
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One pipeline: who next, who may overtake, and where."""
+
+    policy: Any  # a name, or an object as `rltune.simulate` takes it
+    backfill: str = "none"
+    placement: str = "best-fit"
+    label: str = ""
+
+    @property
+    def policy_name(self) -> str:
+        """Name the policy."""
+        return self.policy if isinstance(self.policy, str) else str(getattr(self.policy, "name", self.policy))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one contender made of one window."""
+
+    contender: int
+    window: int
+    schedule: Schedule
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that a run needs but the contender and the window; sent once to every process."""
+
+    jobs: Jobs
+    cluster: Cluster
+    windows: tuple[Window, ...]
+    contenders: tuple[Contender, ...]
+    settings: dict[str, Any]
+    engine: Engine | None = None
+    bounds: dict[tuple[int, bytes], Bound] = field(default_factory=dict)  # by window and the jobs that ran
+
+    def run(self, task: tuple[int, int]) -> Run:
+        """Simulate one window under one contender."""
+        window, contender = task
+        who = self.contenders[contender]
+        schedule = self.simulate(
+            self.windows[window], policy=who.policy, backfill=who.backfill, placement=who.placement, **self.settings
+        )
+        interval = self.windows[window].interval_s
+        bound = self._bound(window, schedule)
+        return Run(contender, window, schedule, summarise(schedule, interval, bound))
+
+    def simulate(self, window: Window, **settings: Any) -> Schedule:
+        """Run one window."""
+        engine = self.engine or _engine()
+        rows = slice(window.first, window.first + window.count)
+        if isinstance(settings.get("estimator"), np.ndarray):
+            settings["estimator"] = settings["estimator"][rows]
+        whole = window.count == len(self.jobs)
+        return engine(self.jobs if whole else self.jobs.window(window.first, window.count), self.cluster, **settings)
+
+    def _bound(self, window: int, schedule: Schedule) -> Bound:
+        measured = schedule.ran
+        if (interval := self.windows[window].interval_s) is not None:
+            submit = schedule.jobs.submit_s
+            measured = measured & (submit >= interval[0]) & (submit < interval[1])
+        key = (window, np.packbits(measured).tobytes())
+        if key not in self.bounds:
+            self.bounds[key] = lower_bound(schedule.jobs, schedule.cluster, measured)
+        return self.bounds[key]
+
+
+def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Iterator[Run]:
+    """Give the runs in the order of the tasks, however many processes make them."""
+    if workers <= 1 or len(tasks) <= 1:
+        yield from map(bench.run, tasks)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # Fresh processes: a copy of one that has started threads (polars, numba) may hang.
+    pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), _sit_down, (bench,))
+    try:
+        yield from pool.map(_work, tasks)
+    except BrokenProcessPool:
+        raise InputError("a worker process died, perhaps for want of memory; try fewer workers") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+_bench: list[Bench] = []  # of a worker process; the pool offers no other place for it
+
+
+def _sit_down(bench: Bench) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker silently; the parent tells what is done
+    _bench[:] = [bench]
+
+
+def _work(task: tuple[int, int]) -> Run:
+    return _bench[0].run(task)
+
+
+def _engine() -> Engine:
+    from rltune.simulate import simulate
+
+    return simulate

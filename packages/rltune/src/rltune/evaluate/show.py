@@ -1,0 +1,112 @@
+"""A comparison as tables for a terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from rltune.evaluate.metric import Metric, metric_of
+from rltune.metrics.show import number, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rltune.evaluate.bootstrap import Interval
+    from rltune.evaluate.comparison import Comparison, Standing
+
+
+def headline(comparison: Comparison) -> Table:
+    """Lay out one row a contender: the metric, the difference to the baseline, its interval, the gap to the bound."""
+    metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
+    table = Table(
+        title=Text(title(comparison)), title_justify="left", caption=_caption(comparison), caption_justify="left"
+    )
+    table.add_column("pipeline", no_wrap=True)
+    for column in (metric.title, "p99 wait", "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
+        table.add_column(column, justify="right")
+    for standing in comparison.standings:
+        cells = _row(standing, metric, is_base=standing.label == base)
+        table.add_row(*map(Text, cells), style=_style(standing, base))
+    return table
+
+
+def details(comparison: Comparison) -> Table:
+    """Lay out wait, JCT and bounded slowdown of every contender over all jobs of all windows."""
+    table = Table(title="over all jobs", title_justify="left")
+    table.add_column("pipeline")
+    table.add_column("")
+    for column in ("mean", "p50", "p90", "p99", "max"):
+        table.add_column(column, justify="right")
+    for s in comparison.standings:
+        rows: list[tuple[str, object, Callable[[float], str]]] = [
+            ("wait", s.wait_s, seconds),
+            ("wait, large jobs", s.large_wait_s, seconds),
+            ("JCT", s.jct_s, seconds),
+            ("slowdown", s.bounded_slowdown, number),
+        ]
+        for i, (name, values, write) in enumerate(rows):
+            cells = [write(getattr(values, part)) for part in ("mean", "p50", "p90", "p99", "max")]
+            table.add_row(s.label if i == 0 else "", name, *cells, end_section=i == len(rows) - 1)
+    return table
+
+
+def title(comparison: Comparison) -> str:
+    """Say in one line what was compared."""
+    settings = comparison.runs[0].schedule.settings
+    return f"{comparison.about}; estimates: {settings.estimator}; head of line per {settings.head}"
+
+
+def honesty(comparison: Comparison) -> list[str]:
+    """List what a reader must know before believing the numbers."""
+    said = list(comparison.notes)
+    if not comparison.complete:
+        said.insert(0, f"Interrupted: {len(comparison.runs)} of {comparison.planned} runs were made; only those count.")
+    settings = comparison.runs[0].schedule.settings
+    if settings.estimator == "oracle":
+        said.append("Estimates are the true run times, which no real scheduler knows.")
+    if settings.estimator == "history" and len(comparison.windows) > 1:
+        said.append("The history estimator starts every window with nothing learnt, which is harder than in use.")
+    rejected = max(s.rejected for s in comparison.standings)
+    if rejected:
+        reasons = sorted({reason for run in comparison.runs for reason in run.summary.reject_reasons})
+        said.append(f"{rejected:,} jobs never fit and are in no mean ({', '.join(reasons)}).")
+    said.append(_about_intervals(comparison))
+    return said
+
+
+def interval(value: Interval, write: Callable[[float], str], *, sign: bool = False) -> str:
+    """Write an estimate with its interval."""
+    plus = "+" if sign and value.estimate > 0 else ""
+    if not math.isfinite(value.low):
+        return f"{plus}{write(value.estimate)}"
+    return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
+
+
+def _about_intervals(comparison: Comparison) -> str:
+    level = f"{comparison.confidence:.0%}"
+    if len(comparison.windows) > 1:
+        return f"[low, high]: {level} intervals, paired bootstrap (BCa) over windows."
+    return f"[low, high]: {level} intervals, block bootstrap over the jobs of this one trace."
+
+
+def _caption(comparison: Comparison) -> Text:
+    return Text("\n".join(honesty(comparison)))
+
+
+def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
+    pair = ["baseline", "", ""]
+    if not is_base:
+        pair = [
+            interval(s.difference, metric.write, sign=True),
+            interval(s.ratio, lambda v: f"{v:.3f}"),
+            f"{s.better_in}/{s.windows}",
+        ]
+    facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
+    return [s.label, metric.write(s.value), *facts, *pair, percent(s.gap)]
+
+
+def _style(standing: Standing, base: str) -> str:
+    return "dim" if standing.label == base else ""

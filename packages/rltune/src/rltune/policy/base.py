@@ -1,0 +1,107 @@
+"""What a policy is, and what it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from rltune.cluster import Cluster
+from rltune.core.prepare import Factors, Likeness
+from rltune.core.share import ON
+from rltune.jobs import Floats, Ints, Jobs
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """The waiting jobs as a policy may see them: copies, oldest first, without the true run times."""
+
+    now_s: float
+    submit_s: Floats
+    estimate_s: Floats
+    gpus: Ints
+    nodes: Ints
+    cpus: Floats
+    mem_gib: Floats
+    vc: list[str | None]
+    user: list[str | None]
+    account: list[str | None]
+    qos: list[str | None]
+    name: list[str | None]
+    node_free_gpus: Ints
+    node_gpus: Ints
+
+    @property
+    def wait_s(self) -> Floats:
+        """Give how long each job has waited."""
+        return self.now_s - self.submit_s
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+
+Score = Callable[[QueueView], Floats]
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Orders the queue. `code` is its place in core/scores.py; `dynamic` says that scores change while a job waits."""
+
+    name: str
+    code: int
+    dynamic: bool
+
+    def factors(self, jobs: Jobs) -> Factors:
+        """Give what only the multifactor rule needs."""
+        ...
+
+    def likeness(self, jobs: Jobs) -> Likeness | None:
+        """Give the predictor that this policy ranks by, if it has one of its own."""
+        ...
+
+
+def no_factors(jobs: Jobs) -> Factors:
+    """Give the factors of a policy that needs none."""
+    parameters = np.ones(ON + 1)
+    parameters[ON] = 0.0
+    one = np.ones(1)
+    return Factors(parameters, np.zeros((len(jobs), 2)), one, one)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule by its formula in the core."""
+
+    name: str
+    code: int
+    dynamic: bool
+    about: str
+    source: str = ""
+
+    def factors(self, jobs: Jobs) -> Factors:
+        """Need none."""
+        return no_factors(jobs)
+
+    def likeness(self, jobs: Jobs) -> Likeness | None:  # noqa: ARG002
+        """Rank by the run's estimates."""
+        return None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A user's own function from the queue to scores, lower first."""
+
+    name: str
+    score: Score = field(repr=False)
+    code: int = 8  # GIVEN in core/scores.py
+    dynamic: bool = True
+
+    def factors(self, jobs: Jobs) -> Factors:
+        """Need none."""
+        return no_factors(jobs)
+
+    def likeness(self, jobs: Jobs) -> Likeness | None:  # noqa: ARG002
+        """Rank by the run's estimates."""
+        return None

@@ -1,0 +1,62 @@
+"""Policies by name, and a user's own from a file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from rltune.core import scores
+from rltune.errors import InputError
+from rltune.policy.base import Policy, Rule, Scored
+from rltune.policy.multifactor import Multifactor, paper
+from rltune.policy.qssf import Qssf
+
+_RULES: tuple[Rule | Qssf | Multifactor, ...] = (
+    Rule("fcfs", scores.FCFS, dynamic=False, about="first come, first served"),
+    Rule("sjf", scores.SJF, dynamic=False, about="shortest job first, by estimate"),
+    Rule("srf", scores.SRF, dynamic=False, about="smallest request (GPUs) first"),
+    Rule("saf", scores.SAF, dynamic=False, about="smallest area (GPUs x estimate) first"),
+    Rule("f1", scores.F1, dynamic=False, about="log10(r) n + 870 log10(s)", source="Carastan-Santos, SC'17"),
+    Rule("wfp3", scores.WFP3, dynamic=True, about="-(wait / r)^3 n: long waits, short and large jobs", source="Tang 2009"),
+    Rule("unicep", scores.UNICEP, dynamic=True, about="-wait / (log2(n) r)", source="Tang 2009"),
+    Qssf(),
+    Multifactor(),
+    paper(),
+)
+
+
+def policy_table() -> tuple[Rule | Qssf | Multifactor, ...]:
+    """List the policies that come with the package."""
+    return _RULES
+
+
+def get_policy(spec: str | Policy) -> Policy:
+    """Take a policy by its name, as `path.py:function`, or as an object."""
+    if not isinstance(spec, str):
+        return spec
+    for rule in _RULES:
+        if rule.name == spec:
+            return rule
+    if ".py:" in spec:
+        return _from_file(spec)
+    names = ", ".join(rule.name for rule in _RULES)
+    raise InputError(f"no policy {spec!r}; there are: {names}, or your own as path.py:function")
+
+
+def _from_file(spec: str) -> Scored:
+    path, _, function = spec.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"policy {spec!r}: there is no file {path}")
+    module_spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, NameError) as error:
+        raise InputError(f"policy {spec!r}: {path} cannot be loaded: {error}") from error
+    score = getattr(module, function, None)
+    if not callable(score):
+        raise InputError(f"policy {spec!r}: {path} has no function {function}")
+    return Scored(name=f"{file.stem}:{function}", score=score)

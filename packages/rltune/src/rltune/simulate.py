@@ -1,0 +1,280 @@
+"""Replays a workload on a cluster under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.cluster import Cluster
+from rltune.core import state as core
+from rltune.core.commit import run_committed
+from rltune.core.decide import decide
+from rltune.core.fit import find
+from rltune.core.loop import advance, run
+from rltune.core.prepare import Likeness, prepare
+from rltune.errors import InputError
+from rltune.estimate import Estimator, Given, get_estimator
+from rltune.jobs import Jobs
+from rltune.labels import Labels
+from rltune.policy.base import Policy, QueueView, Scored
+from rltune.policy.registry import get_policy
+from rltune.schedule import Placements, Schedule, Settings
+
+BACKFILLS = {
+    "none": core.NO_BACKFILL,
+    "fit-first": core.FIT_FIRST,
+    "easy": core.EASY,
+    "conservative": core.CONSERVATIVE,
+    "shadow": core.SHADOW,
+}
+PLACEMENTS = {"best-fit": core.BEST_FIT, "first-fit": core.FIRST_FIT, "spread": core.SPREAD}
+HEADS = ("pool", "global")
+_MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
+
+Progress = Callable[[int, int], None]  # jobs ended, jobs in all
+
+
+def simulate(
+    jobs: Jobs,
+    cluster: Cluster,
+    policy: str | Policy = "fcfs",
+    backfill: str = "none",
+    placement: str = "best-fit",
+    estimator: str | Estimator | NDArray[np.float64] = "oracle",
+    head: str = "pool",
+    commit: bool = False,
+    seed: int = 0,
+    *,
+    view: int = 0,
+    progress: Progress | None = None,
+) -> Schedule:
+    """Run the jobs to their end and say when and where each ran, in the order given."""
+    order = np.argsort(jobs.submit_s, kind="stable")
+    settings = Settings(
+        policy=get_policy(policy).name,
+        backfill=backfill,
+        placement=placement,
+        estimator=get_estimator(estimator).name,
+        head=head,
+        commit=commit,
+        view=view,
+        seed=seed,
+    )
+    if isinstance(estimator, np.ndarray):
+        Given(estimator).estimate(jobs, seed)  # its length is checked before it is put in order
+        estimator = estimator[order]
+    machine = Machine.of(jobs.take(order), cluster, get_policy(policy), get_estimator(estimator), settings)
+    machine.run(progress)
+    return machine.schedule(jobs, order)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A run in progress: the arrays of the core, and what asks it to go on."""
+
+    jobs: Jobs  # in order of submit time
+    cluster: Cluster
+    policy: Policy
+    settings: Settings
+    options: core.Options
+    world: core.World
+    state: core.State
+    reject_reason: dict[int, str]
+
+    @classmethod
+    def of(cls, jobs: Jobs, cluster: Cluster, policy: Policy, estimator: Estimator, settings: Settings) -> Machine:
+        """Prepare a run; jobs that can never start are rejected here."""
+        _check(jobs, cluster, settings)
+        estimates = estimator.estimate(jobs, settings.seed)
+        own = policy.likeness(jobs)
+        options = _options(policy, settings, online=estimates.likeness is not None, ranks=own is not None)
+        likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
+        sorts = options.dynamic or settings.backfill == "conservative"
+        world, state = prepare(jobs, cluster, estimates.values_s, policy.factors(jobs), likeness, sorts=sorts)
+        reasons = _rejections(jobs, cluster, world, state, options)
+        state.status[list(reasons)] = core.REJECTED
+        return cls(jobs, cluster, policy, settings, options, world, state, reasons)
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Simulate to the end."""
+        if self.settings.commit:
+            run_committed(self.world, self.state, self.options)
+        elif isinstance(self.policy, Scored):
+            self._run_with_python(self.policy, progress)
+        else:
+            while run(self.world, self.state, self.options, _MOMENTS_A_SLICE):
+                self._tell(progress)
+        self._tell(progress)
+        self._reject_stranded()
+
+    def _tell(self, progress: Progress | None) -> None:
+        if progress is not None:
+            progress(int(self.state.n[core.ENDED]), len(self.jobs) - len(self.reject_reason))
+
+    def _run_with_python(self, policy: Scored, progress: Progress | None) -> None:
+        """Leave compiled code in every pass to let a Python function score the queue."""
+        s = self.state
+        moments = 0
+        while advance(self.world, s, self.options):
+            head, tail = s.n[core.Q_HEAD], s.n[core.Q_TAIL]
+            if self.settings.view:
+                tail = min(tail, head + self.settings.view)
+            if tail > head:
+                s.q_score[head:tail] = _checked_scores(policy, self.view(s.q_job[head:tail]))
+            decide(self.world, s, self.options)
+            moments += 1
+            if moments % 1000 == 0:
+                self._tell(progress)
+
+    def view(self, rows: NDArray[np.int32]) -> QueueView:
+        """Show a policy the waiting jobs: copies, so that nothing leads back to the table."""
+        jobs = self.jobs.take(rows.astype(np.intp))
+        return QueueView(
+            now_s=float(self.state.now[0]),
+            submit_s=jobs.submit_s,
+            estimate_s=self.state.estimate[rows],
+            gpus=jobs.gpus,
+            nodes=jobs.nodes,
+            cpus=jobs.cpus,
+            mem_gib=jobs.mem_gib,
+            vc=jobs.vc.to_list(),
+            user=jobs.user.to_list(),
+            account=jobs.account.to_list(),
+            qos=jobs.qos.to_list(),
+            name=jobs.name.to_list(),
+            node_free_gpus=self.state.free_gpu.copy(),
+            node_gpus=self.world.group_gpus[self.world.node_group],
+        )
+
+    def _reject_stranded(self) -> None:
+        """Report jobs that were still waiting when nothing more could happen."""
+        left = np.flatnonzero((self.state.status != core.DONE) & (self.state.status != core.REJECTED))
+        self.reject_reason.update(dict.fromkeys(left.tolist(), "could not start before the end of the simulation"))
+        self.state.status[left] = core.REJECTED
+
+    def schedule(self, jobs: Jobs, order: NDArray[np.intp]) -> Schedule:
+        """Put the results into the order in which the jobs were given."""
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        s, w = self.state, self.world
+        rejected = s.status == core.REJECTED
+        nothing = np.where(rejected, np.nan, 0.0)
+        return Schedule(
+            jobs=jobs,
+            cluster=self.cluster,
+            settings=self.settings,
+            start_s=(s.start + nothing)[back],
+            end_s=(s.end + nothing)[back],
+            estimate_s=s.estimate[back],
+            rejected=rejected[back],
+            reject_reason=Labels.of([self.reject_reason.get(int(i)) for i in back], len(back))
+            if self.reject_reason
+            else Labels.none(len(back)),
+            requeues=s.requeues[back],
+            placements=_placements(w, s, rejected, back),
+            passes=int(s.n[core.PASSES]),
+            work={"placements_tried": int(s.n[core.TRIES])},
+        )
+
+
+def _options(policy: Policy, settings: Settings, *, online: bool, ranks: bool) -> core.Options:
+    by_age = settings.commit or settings.view > 0 or settings.backfill == "shadow"
+    return core.Options(
+        policy=policy.code,
+        dynamic=policy.dynamic or by_age,
+        backfill=BACKFILLS[settings.backfill],
+        placement=PLACEMENTS[settings.placement],
+        global_head=settings.head == "global",
+        in_view=settings.view,
+        estimate_by_history=online,
+        rank_by_history=ranks,
+        explain=False,
+    )
+
+
+def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
+    for what, value, known in (
+        ("backfill", settings.backfill, tuple(BACKFILLS)),
+        ("placement", settings.placement, tuple(PLACEMENTS)),
+        ("head", settings.head, HEADS),
+    ):
+        if value not in known:
+            raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
+    if settings.view < 0:
+        raise InputError(f"view should be 0 (all) or more, not {settings.view}")
+    if settings.commit:
+        _check_commit(jobs, cluster, settings)
+
+
+def _check_commit(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
+    """Refuse what RLScheduler's machine does not know."""
+    if settings.backfill not in {"none", "shadow"}:
+        raise InputError(f"commit mode backfills by 'none' or 'shadow', not {settings.backfill!r}")
+    if cluster.limits or cluster.outages or cluster.maintenance or len(jobs.after) or (jobs.array_limit > 0).any():
+        raise InputError("commit mode knows no limits, outages, maintenance, dependencies or array throttles")
+
+
+def _rejections(jobs: Jobs, cluster: Cluster, w: core.World, s: core.State, o: core.Options) -> dict[int, str]:
+    """Find the jobs that can never start, and say why."""
+    healthy = w._replace(has_pauses=False)
+    by_shape = {i: _misfit(cluster, w, i) for i in range(len(w.kinds)) if not find(healthy, s, i, 0.0, o.placement)}
+    s.n[core.TRIES] = 0
+    bad = np.isin(w.shape, np.array(list(by_shape), dtype=np.int32))
+    reasons = {int(job): by_shape[int(w.shape[job])] for job in np.flatnonzero(bad)}
+    if w.has_limits:
+        _add_limited(jobs, w, reasons)
+    return _with_dependants(jobs, reasons)
+
+
+def _misfit(cluster: Cluster, w: core.World, shape: int) -> str:
+    if w.mask_ptr[w.shape_mask[shape]] == w.mask_ptr[w.shape_mask[shape] + 1]:
+        return "no node group has an accepted GPU type and admits its VC"
+    wanted = " + ".join(
+        f"{n} x {g}" for n, g in zip(w.chunk_n[shape], w.chunk_gpus[shape], strict=True) if n > 0
+    )
+    return f"larger than the cluster: needs nodes with {wanted} GPUs free, and their CPUs and memory, of {cluster.gpu_count} GPUs"
+
+
+def _add_limited(jobs: Jobs, w: core.World, reasons: dict[int, str]) -> None:
+    for job in np.flatnonzero((w.counters >= 0).any(axis=1)):
+        for c in w.counters[job][w.counters[job] >= 0]:
+            if jobs.gpus[job] > w.max_gpus[c]:
+                reasons.setdefault(int(job), f"asks for more than its limit of {w.max_gpus[c]} GPUs")
+            if w.max_running[c] == 0 or w.max_submitted[c] == 0:
+                reasons.setdefault(int(job), "its limit allows no job at all")
+
+
+def _with_dependants(jobs: Jobs, reasons: dict[int, str]) -> dict[int, str]:
+    """Reject what depends on a rejected job, and so on."""
+    if len(jobs.after) == 0:
+        return reasons
+    waiter = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_ptr))
+    rejected = np.zeros(len(jobs), dtype=np.bool_)
+    rejected[list(reasons)] = True
+    while True:
+        more = np.setdiff1d(waiter[rejected[jobs.after]], np.flatnonzero(rejected))
+        if len(more) == 0:
+            return reasons
+        reasons.update(dict.fromkeys(more.tolist(), "depends on a job that was rejected"))
+        rejected[more] = True
+
+
+def _checked_scores(policy: Scored, view: QueueView) -> NDArray[np.float64]:
+    scores = np.asarray(policy.score(view), dtype=np.float64)
+    if scores.shape != (len(view),):
+        raise InputError(f"policy {policy.name} gave scores of shape {scores.shape} for {len(view)} jobs")
+    if np.isnan(scores).any():
+        raise InputError(f"policy {policy.name} gave NaN as a score")
+    return scores
+
+
+def _placements(w: core.World, s: core.State, rejected: NDArray[np.bool_], back: NDArray[np.intp]) -> Placements:
+    """Gather every job's chunks, in the order in which the jobs were given."""
+    count = np.where(rejected, 0, np.diff(w.chunk_ptr))[back]
+    ptr = np.zeros(len(back) + 1, dtype=np.int64)
+    np.cumsum(count, out=ptr[1:])
+    at = np.repeat(w.chunk_ptr[:-1][back] - ptr[:-1], count) + np.arange(ptr[-1])
+    return Placements(ptr, s.at_node[at], s.at_gpus[at])

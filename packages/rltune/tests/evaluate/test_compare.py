@@ -1,0 +1,201 @@
+import io
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from rltune.cluster import Cluster
+from rltune.errors import InputError
+from rltune.evaluate import METRICS, Comparison, Steady, WindowSpec, compare
+from rltune.jobs import Jobs
+from rltune.simulate import simulate
+
+CLUSTER = Cluster.uniform(4, 4)
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    rng, n = np.random.default_rng(5), 700
+    return Jobs.from_arrays(
+        submit_s=np.sort(rng.uniform(0, 60_000, n)),
+        duration_s=rng.lognormal(6, 1.3, n),
+        gpus=rng.choice([1, 2, 4, 8, 40], n, p=[0.5, 0.2, 0.15, 0.145, 0.005]),
+        user=rng.integers(0, 9, n),
+        vc=rng.integers(0, 3, n),
+    )
+
+
+@pytest.fixture(scope="module")
+def result(jobs):
+    return compare(jobs, CLUSTER, ["fcfs", "saf"], backfills=["none", "easy"], windows=WindowSpec(6, 100))
+
+
+def text_of(*tables):
+    console = Console(width=180, file=io.StringIO())
+    for table in tables:
+        console.print(table)
+    return console.file.getvalue()
+
+
+def test_every_contender_runs_on_every_window(result):
+    assert [s.label for s in result.standings] == ["fcfs", "fcfs + easy", "saf", "saf + easy"]
+    assert len(result.runs) == result.planned == 24
+    assert result.complete
+    assert all(s.windows == 6 for s in result.standings)
+
+
+def test_differences_are_paired_with_the_first(result):
+    fcfs, saf = result.standings[0], result.standings[2]
+    by_window = [METRICS["wait"].of(r.summary) for r in result.runs if r.contender == 2]
+    assert saf.value == pytest.approx(np.mean(by_window))
+    assert saf.difference.estimate == pytest.approx(saf.value - fcfs.value)
+    assert saf.ratio.estimate == pytest.approx(saf.value / fcfs.value)
+    assert saf.difference.low <= saf.difference.estimate <= saf.difference.high
+    assert (fcfs.difference.estimate, fcfs.difference.low, fcfs.difference.high, fcfs.better_in) == (0, 0, 0, 0)
+
+
+def test_no_contender_is_below_the_bound(result):
+    assert all(s.gap >= 0 for s in result.standings)
+    assert len({s.bound_jct_s for s in result.standings}) == 1
+
+
+def test_another_baseline_needs_no_new_run(result):
+    other = result.against("saf + easy", metric="jct")
+    assert other.standings[3].difference.estimate == 0
+    assert other.standings[0].difference.estimate > 0
+    with pytest.raises(InputError, match="there are: fcfs, fcfs"):
+        result.against("lifo")
+
+
+def test_one_and_two_workers_give_the_same(jobs, result):
+    two = compare(jobs, CLUSTER, ["fcfs", "saf"], backfills=["none", "easy"], windows=WindowSpec(6, 100), workers=2)
+    assert two.to_json() == result.to_json()
+    assert all(
+        np.array_equal(a.schedule.start_s, b.schedule.start_s, equal_nan=True)
+        for a, b in zip(two.runs, result.runs, strict=True)
+    )
+
+
+def test_whole_trace_gets_block_intervals_for_means_over_jobs(jobs):
+    whole = compare(jobs, CLUSTER, ["fcfs", "saf"])
+    saf = whole.standings[1]
+    assert saf.difference.low < saf.difference.estimate < saf.difference.high
+    assert np.isnan(whole.against("fcfs", metric="makespan").standings[1].difference.low)
+    assert "block bootstrap" in text_of(whole.table())
+
+
+def test_steady_state_measures_its_interval_only(jobs):
+    steady = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=Steady(0.25))
+    begin, end = steady.windows[0].interval_s
+    run = steady.runs[0]
+    inside = (jobs.submit_s >= begin) & (jobs.submit_s < end) & run.schedule.ran
+    assert steady.standings[0].wait_s.n == inside.sum() < len(jobs)
+    assert steady.standings[0].value == pytest.approx(run.schedule.wait_s[inside].mean())
+    assert run.summary.utilisation.span_s == (begin, end)
+
+
+def test_contended_windows_are_found_by_simulation(jobs):
+    got = compare(jobs, CLUSTER, ["fcfs"], windows=WindowSpec(3, 50, min_wait_s=1.0))
+    assert all(r.summary.wait_s.mean > 1 for r in got.runs)
+    assert any("contended" in note for note in got.notes)
+
+
+def test_a_table_shows_intervals_bound_and_what_was_left_out(result):
+    text = text_of(result.table(), result.details())
+    for part in (
+        "mean wait",
+        "[",
+        "gap to bound",
+        "baseline",
+        "jobs never fit",
+        "true run times",
+        "p99",
+        "wait, large jobs",
+    ):
+        assert part in text
+
+
+def test_json_holds_the_standings_and_every_run(result, tmp_path):
+    data = json.loads(result.to_json(tmp_path / "r.json"))
+    assert json.loads((tmp_path / "r.json").read_text()) == data
+    assert len(data["standings"]) == 4
+    assert len(data["runs"]) == 24
+    assert data["runs"][0]["settings"]["estimator"] == "oracle"
+
+
+def test_parquet_holds_every_job_of_every_run(result, tmp_path):
+    result.jobs_parquet(tmp_path / "jobs.parquet")
+    table = pl.read_parquet(tmp_path / "jobs.parquet")
+    assert len(table) == 24 * 100
+    run = result.runs[3]
+    part = table.filter((pl.col("pipeline") == "saf + easy") & (pl.col("window") == 0))
+    assert part["start_s"].fill_null(np.nan).to_numpy() == pytest.approx(run.schedule.start_s, nan_ok=True)
+    placed = [[node for node, _ in chunks] for chunks in run.schedule.placements]
+    assert [nodes or [] for nodes in part["nodes"].to_list()] == placed
+
+
+def test_an_interrupt_gives_what_is_done_and_says_so(jobs):
+    def progress(done, total, label):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    part = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), progress=progress)
+    assert len(part.runs) == 5
+    assert not part.complete
+    assert [s.windows for s in part.standings] == [3, 2]
+    assert "Interrupted: 5 of 12 runs" in text_of(part.table())
+
+
+def test_an_interrupt_before_anything_is_done_goes_on(jobs):
+    def engine(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(jobs, CLUSTER, ["fcfs"], engine=engine)
+
+
+def test_progress_is_told(jobs):
+    seen = []
+    compare(jobs, CLUSTER, ["fcfs"], windows=WindowSpec(2, 50), progress=lambda *a: seen.append(a))
+    assert seen == [(1, 2, "fcfs"), (2, 2, "fcfs")]
+
+
+def test_jobs_out_of_order_are_compared_in_order(jobs, result):
+    mixed = jobs.take(np.random.default_rng(0).permutation(len(jobs)))
+    got = compare(mixed, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100))
+    assert got.standings[1].value == pytest.approx(result.standings[2].value)
+
+
+def test_given_estimates_follow_their_jobs(jobs):
+    """Estimates that are the truth give what the oracle gives, in windows and out of order too."""
+    mixed = jobs.take(np.random.default_rng(0).permutation(len(jobs)))
+    spec = WindowSpec(3, 100)
+    told = compare(mixed, CLUSTER, ["sjf"], windows=spec, estimator=mixed.duration_s)
+    assert told.standings[0].value == compare(jobs, CLUSTER, ["sjf"], windows=spec).standings[0].value
+
+
+def test_finished_schedules_compare_too(jobs):
+    made = [simulate(jobs, CLUSTER, policy) for policy in ("fcfs", "sjf")]
+    got = Comparison.of_schedules(made)
+    assert [s.label for s in got.standings] == ["fcfs", "sjf"]
+    assert got.standings[1].difference.estimate < 0
+    with pytest.raises(InputError):
+        Comparison.of_schedules([])
+
+
+def test_what_cannot_be_compared_is_said(jobs):
+    with pytest.raises(InputError, match="listed twice: fcfs"):
+        compare(jobs, CLUSTER, ["fcfs", "fcfs"])
+    with pytest.raises(InputError, match="no metric 'fun'"):
+        compare(jobs, CLUSTER, ["fcfs"], metric="fun")
+    with pytest.raises(InputError, match="at least one policy"):
+        compare(jobs, CLUSTER, [])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_can_be_compared_by(result, metric):
+    standing = result.against("fcfs", metric=metric).standings[3]
+    assert np.isfinite(standing.difference.estimate)
+    assert np.isfinite(standing.difference.low)

@@ -47,6 +47,9 @@ class Case:
         after = [self.jobs.depends_on(i).tolist() for i in range(len(self.jobs))]
         return f"Case(jobs={shown}, after={after}, estimate_s={self.estimate_s.tolist()}, cluster={self.cluster})"
 
+    def _repr_pretty_(self, printer, _cycle: bool) -> None:
+        printer.text(repr(self))  # hypothesis would print every column of the table
+
 
 SHOWN = (
     *("submit_s", "duration_s", "gpus", "nodes", "gpus_per_node", "cpus", "mem_gib"),

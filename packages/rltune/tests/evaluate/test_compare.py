@@ -9,7 +9,10 @@ from rich.console import Console
 from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.evaluate import METRICS, Comparison, Steady, WindowSpec, compare
+from rltune.evaluate.bootstrap import Interval
+from rltune.evaluate.show import interval
 from rltune.jobs import Jobs
+from rltune.metrics.show import seconds
 from rltune.simulate import simulate
 
 CLUSTER = Cluster.uniform(4, 4)
@@ -199,3 +202,9 @@ def test_every_metric_can_be_compared_by(result, metric):
     standing = result.against("fcfs", metric=metric).standings[3]
     assert np.isfinite(standing.difference.estimate)
     assert np.isfinite(standing.difference.low)
+
+
+def test_an_interval_is_written_in_one_unit():
+    assert interval(Interval(-30.0, -7200.0, 60.0), seconds) == "-0.0 [-2.0, 0.0] h"
+    assert interval(Interval(300.0, 120.0, 600.0), seconds, sign=True) == "+5.0 [2.0, 10.0] min"
+    assert interval(Interval(0.5, np.nan, np.nan), seconds) == "0.5 s"

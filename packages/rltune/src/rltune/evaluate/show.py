@@ -82,7 +82,17 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
     plus = "+" if sign and value.estimate > 0 else ""
     if not math.isfinite(value.low):
         return f"{plus}{write(value.estimate)}"
+    if write is seconds:
+        largest = max(abs(value.low), abs(value.high))
+        unit = seconds(0.0, largest).split()[1]
+        low, middle, high = (_bare(v, largest) for v in (value.low, value.estimate, value.high))
+        return f"{plus}{middle} [{low}, {high}] {unit}"
     return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
+
+
+def _bare(value: float, like: float) -> str:
+    """Write a time without its unit, which stands once, behind the interval."""
+    return seconds(value, like).split()[0]
 
 
 def _about_intervals(comparison: Comparison) -> str:
@@ -102,7 +112,7 @@ def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
         pair = [
             interval(s.difference, metric.write, sign=True),
             interval(s.ratio, lambda v: f"{v:.3f}"),
-            f"{s.better_in}/{s.windows}",
+            f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
         ]
     facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
     return [s.label, metric.write(s.value), *facts, *pair, percent(s.gap)]

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from rltune.metrics.distribution import Distribution
     from rltune.metrics.summary import Summary
 
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))  # a size in seconds, a name
 
 
-def seconds(value: float) -> str:
-    """Write a time in the greatest unit of which it has at least two: 95.0 s, 40.0 min, 3.2 h, 12.5 d."""
+def seconds(value: float, like: float | None = None) -> str:
+    """Write a time in the greatest unit of which it, or `like`, has at least two: 95.0 s, 40.0 min, 3.2 h, 12.5 d."""
     if not math.isfinite(value):
         return "-"
     for size, unit in UNITS:
-        if abs(value) >= 2 * size:
+        if abs(value if like is None else like) >= 2 * size:
             return f"{value / size:,.1f} {unit}"
     return f"{value:,.1f} s"
 

@@ -1,8 +1,8 @@
 """A generator of traces like Philly, Helios and PAI: same seed, same trace.
 
-Jobs come in bursts: a user submits one piece of work (a name) several times in one go. Users belong to VCs and
-have habits (how large, how long, which time limit). What depends on such habits is drawn as an *order* of the jobs first
-and then laid on the published distribution, so habits are strong and the marginals still hold.
+Jobs come in bursts: a user submits one piece of work (a name) several times in one go. Users belong to VCs
+and have habits (how large, how long, which time limit). What depends on such habits is drawn as an *order* of the jobs
+first and then laid on the published distribution, so habits are strong and the marginals still hold.
 
 Two caps keep the load from being made by single jobs: no run time exceeds the profile's `cap_s`, and no job holds more
 than 2 % of all GPU-seconds (or the share of 20 jobs, if that is more).
@@ -47,8 +47,8 @@ def synthesise(
 ) -> Jobs:
     """Make a trace of `jobs` jobs.
 
-    The span is `days`; or, with `load` and `cluster`, such that the jobs' GPU-seconds are that part of what the cluster's
-    GPUs give from the first to the last submit; or else as many days as the original cluster had for so many jobs.
+    The span is `days`; or, with `load` and `cluster`, such that the jobs' GPU-seconds are that part of what the
+    cluster's GPUs give from the first to the last submit; or else as many days as the original cluster took for so many.
     With a cluster, its VCs and GPU types are used, and no job is larger than what it may use.
     """
     profile = _profile(kind)
@@ -128,7 +128,8 @@ def _bursts(profile: Profile, jobs: int, cluster: Cluster | None, rng: np.random
 def _burst_sizes(profile: Profile, jobs: int, rng: np.random.Generator) -> Index:
     """Draw heavy-tailed numbers of jobs until they are enough; the last burst is cut."""
     cap = max(1, min(profile.burst_cap, jobs // 20))
-    sizes = np.minimum(rng.pareto(profile.burst, size=jobs) + 1, cap).astype(np.intp)
+    many = np.minimum(rng.pareto(profile.burst, size=jobs) + 1, cap).astype(np.intp)
+    sizes = np.where(rng.random(jobs) < profile.alone, 1, many)
     last = int(np.searchsorted(np.cumsum(sizes), jobs))
     count = sizes[: last + 1].copy()
     count[-1] -= count.sum() - jobs
@@ -275,17 +276,19 @@ def _submits(profile: Profile, bursts: _Bursts, span_s: float, rng: np.random.Ge
     after *= np.minimum(1.0, 0.1 * span_s / np.maximum(longest, 1e-9))[bursts.of]  # a burst is short beside the span
     submit = begin[bursts.of] + after
     submit -= submit.min()
-    return np.rint(submit * (span_s / submit.max())) if submit.max() > 0 else submit
+    scaled: Floats = np.rint(submit * (span_s / max(submit.max(), 1e-9)))
+    return scaled
 
 
 def _limits(profile: Profile, bursts: _Bursts, duration: Floats, rng: np.random.Generator) -> Floats:
-    """Ask round times, the same for a whole burst and ample; some users ask none."""
+    """Ask round times, ample and mostly the same for a whole burst; some users ask none."""
     first = np.cumsum(bursts.count) - bursts.count
-    longest = np.maximum.reduceat(duration, first)
-    caution = np.exp(np.maximum(0.0, 0.7 + 0.7 * _effect(bursts.work, rng)))
-    limit = ROUND_LIMITS_S[np.minimum(np.searchsorted(ROUND_LIMITS_S, longest * caution), len(ROUND_LIMITS_S) - 1)]
-    silent = _ranks(_effect(bursts.user, rng), rng) < profile.no_limit
-    return np.where(silent, np.nan, limit)[bursts.of]
+    typical = np.exp(np.add.reduceat(np.log(duration), first) / bursts.count)
+    caution = np.exp(np.maximum(0.0, 0.9 + 0.7 * _effect(bursts.work, rng)))
+    asked = np.maximum(duration, (typical * caution)[bursts.of])
+    limit = ROUND_LIMITS_S[np.minimum(np.searchsorted(ROUND_LIMITS_S, asked), len(ROUND_LIMITS_S) - 1)]
+    silent = _ranks(rng.normal(size=int(bursts.user.max()) + 1), rng) < profile.no_limit
+    return np.where(silent[bursts.user][bursts.of], np.nan, limit)
 
 
 def _per_name(bursts: _Bursts, choices: tuple[float, ...], rng: np.random.Generator) -> Any:

@@ -1,0 +1,410 @@
+"""Wraps a module and an optimizer, and undoes it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MethodType
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tencache.access import Trace
+from tencache.arena import Arena
+from tencache.counters import Counters
+from tencache.engine import Engine
+from tencache.entry import Entry, Group, group_parameters, make_entries, make_units
+from tencache.errors import RefusedError
+from tencache.file import FileTier
+from tencache.gradients import Gradients
+from tencache.layout import aligned
+from tencache.link import CudaLink, Link, SimLink
+from tencache.masters import Masters
+from tencache.optimizer import Stepper
+from tencache.parameter import Plain, WrappedParameter, swap
+from tencache.plan import Plan
+from tencache.pool import Pool
+from tencache.quantity import parse_bandwidth, parse_bytes
+from tencache.refusals import check_model, describe_hook, refuse_if_compiling
+from tencache.replay import Bandwidths
+from tencache.residency import Residency
+from tencache.saved import SavedTensors
+from tencache.state import FiledState, StateStore
+from tencache.stats import Stats, gather
+from tencache.tiers import Split, split_tiers
+
+ASSUMED_CUDA_BYTES_PER_S = 12e9
+
+
+def wrap(
+    model: nn.Module,
+    optimizer: Optimizer | None = None,
+    *,
+    budget: int | str,
+    device: str = "sim",
+    link: float | str | None = None,
+    host: int | str | None = None,
+    nvme: str | Path | None = None,
+    verify: bool = False,
+    policy: str = "ahead",
+) -> "Cached":
+    """Let a model on the CPU train on a device that it does not fit; the training loop stays as it was.
+
+    `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's memory
+    for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for what is
+    beyond it. The first step is the profile, and it counts.
+    """
+    check_model(model)
+    return Cached(
+        model,
+        optimizer,
+        budget=budget,
+        device=_device(device),
+        bytes_per_s=None if link is None else parse_bandwidth(link),
+        host=host,
+        nvme=nvme,
+        verify=verify,
+        policy=policy,
+    )
+
+
+class Cached:
+    """A wrapped model: its statistics, its plan, and the way back."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None,
+        *,
+        budget: int | str,
+        device: torch.device,
+        bytes_per_s: float | None,
+        host: int | str | None,
+        nvme: str | Path | None,
+        verify: bool,
+        policy: str,
+    ) -> None:
+        named = list(model.named_parameters())
+        total_bytes = sum(parameter.nbytes for _, parameter in named)
+        self.budget_bytes = parse_bytes(budget, whole=total_bytes)
+        # Every slot begins at a multiple of the alignment, so a budget that names exactly what is needed gets the rounding.
+        arena_bytes = max(self.budget_bytes // aligned(1) * aligned(1), aligned(1))
+        groups = group_parameters(named, arena_bytes)
+        if "%" in str(budget):
+            whole = sum(aligned(group.size_bytes) for group in groups)
+            arena_bytes = max(aligned(1), parse_bytes(budget, whole=whole) // aligned(1) * aligned(1))
+        self.budget_bytes = arena_bytes
+        self.model = model
+        self.optimizer = optimizer
+        self.device = device
+        self.counters = Counters()
+        self._split = split_tiers(groups, host, has_file=nvme is not None)
+        self._build(groups, arena_bytes, bytes_per_s, nvme, verify=verify, policy=policy)
+        self._attach()
+
+    def _build(
+        self,
+        groups: list[Group],
+        arena_bytes: int,
+        bytes_per_s: float | None,
+        nvme: str | Path | None,
+        *,
+        verify: bool,
+        policy: str,
+    ) -> None:
+        split, device = self._split, self.device
+        self.units = make_units(groups, split.filed)
+        self._file = None if nvme is None else FileTier(nvme, verify=verify)
+        self.pool = Pool(pin=device.type == "cuda")
+        self.entries = make_entries(groups, device)
+        self._reserve(split)
+        self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
+        self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
+        self.arena = Arena(arena_bytes, device)
+        window = max(max(entry.size_bytes for entry in self.entries), arena_bytes // 8)
+        speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
+        residency = Residency(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
+        gradients = Gradients(self.link, self.pool, window, self.counters)
+        speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
+        with Plain():
+            self.engine = Engine(
+                self.units, self.entries, residency, gradients, self.masters, self.counters, speeds, policy
+            )
+        self._saved = SavedTensors(self.engine, self.arena)
+        self._stepper = self._make_stepper(split)
+
+    def stats(self) -> Stats:
+        """Return hits, stalls, bytes against their floor, and the memory of each tier."""
+        store = None if self._stepper is None else self._stepper.store
+        return gather(self, self._file, store)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The table that training steps follow; None before the first step has been profiled."""
+        return self.engine.plans.get("train")
+
+    @property
+    def trace(self) -> Trace | None:
+        """The last training cycle, as it was recorded."""
+        return self.engine.traces.get("train")
+
+    def computing(self) -> bool:
+        """Whether the model's forward or a backward runs."""
+        return self._depth > 0 or torch._C._current_graph_task_id() != -1  # noqa: SLF001
+
+    def run(self, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
+        """Run an operation on the device, its parameters made resident first."""
+        refuse_if_compiling()
+        self.engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
+        try:
+            return self._compute(func, entries, args, kwargs)
+        finally:
+            self.engine.end_op()
+
+    def on_host(self, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
+        """Run an operation on the parameters' own data, brought from the file if need be."""
+        for entry in entries:
+            self.masters.open(entry.unit)
+            if getattr(func, "__name__", "") == "__get__":
+                # `.data` can be written without a trace: the device copy is sent again before it is used.
+                self._exposed.add(entry.unit)
+        return func(*args, **kwargs)
+
+    def get(self, entry: Entry, name: str, func: Callable[..., Any]) -> Any:
+        """Read an attribute; a gradient is complete when it is read."""
+        if name == "grad":
+            self.engine.gradients.wait(entry)
+        if name == "device":
+            return self.device
+        if name == "is_cuda":
+            return self.device.type == "cuda"
+        return func(entry.parameter)
+
+    def set(self, entry: Entry, name: str, func: Callable[..., Any], value: Any) -> None:
+        """Write an attribute; new data goes into the parameter's own memory."""
+        if name == "grad":
+            self.engine.gradients.wait(entry)
+        if name != "data":
+            func(entry.parameter, value)
+            return
+        if self.computing():
+            raise RefusedError(describe_write(entry.name))
+        if value.shape != entry.shape or value.dtype != entry.dtype:
+            raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
+        self.masters.open(entry.unit)
+        with torch.no_grad():
+            entry.parameter.copy_(value)
+
+    def refuse_hook(self, entry: Entry) -> None:
+        """Refuse a gradient hook on a wrapped parameter."""
+        raise RefusedError(describe_hook(entry.name))
+
+    def unwrap(self) -> nn.Module:
+        """Give the model and the optimizer back exactly as if they had never been wrapped, with what they learned."""
+        if self._stepper is not None:
+            self._detach_optimizer()
+        for handle in self._handles:
+            handle.remove()
+        with Plain():
+            self._release_parameters()
+        self.link.close()
+        if self._file is not None:
+            self._file.close()
+        self.pool.close()
+        self.engine.residency.slots.clear()
+        return self.model
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        raise RefusedError("a wrapped model cannot be copied: copy its state_dict(), or unwrap() it first")
+
+    def __reduce__(self) -> NoReturn:
+        raise RefusedError("a wrapped model cannot be pickled: save its state_dict(), or unwrap() it first")
+
+    def _compute(self, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
+        leaves = {id(entry.parameter): self.engine.residency.bind(entry) for entry in entries}
+        versions = [leaf._version for leaf in leaves.values()]  # noqa: SLF001
+        on_top = self._saved.on_top() if torch.is_grad_enabled() else True
+        if on_top is False:
+            # Others decide what is saved here, and may keep the tensor: give them one whose users can be counted.
+            leaves = {key: leaf.view_as(leaf) for key, leaf in leaves.items()}
+        keep_casts = self._count_uses(entries)
+        if on_top is None:
+            with self._saved.entered():
+                result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
+        else:
+            result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
+        for entry, leaf, version in zip(entries, leaves.values(), versions, strict=True):
+            if leaf._version != version:  # noqa: SLF001
+                raise RefusedError(describe_write(entry.name))
+        return result
+
+    def _count_uses(self, entries: list[Entry]) -> bool:
+        """Say whether autocast may keep its casts of these: only where one is used again in the same forward."""
+        for entry in entries:
+            self._uses[id(entry)] = self._uses.get(id(entry), 0) + 1
+        return self._first_forward or any(id(entry) in self._used_twice for entry in entries)
+
+    def _reserve(self, split: Split) -> None:
+        masters = [unit.bytes for unit in self.units if unit.tier == "host"]
+        gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
+        self.pool.reserve(masters + gradients)
+
+    def _make_stepper(self, split: Split) -> Stepper | None:
+        if self.optimizer is None:
+            return None
+        store = None
+        if self._file is not None and split.state_bytes is not None:
+            store = StateStore(self._file, split.state_bytes, split.staging_bytes)
+        return Stepper(self.optimizer, self.engine, self.masters, store)
+
+    def _attach(self) -> None:
+        self._depth = 0
+        self._exposed: set[int] = set()
+        self._uses: dict[int, int] = {}
+        self._used_twice: set[int] = set()
+        self._first_forward = True
+        with torch.no_grad():
+            self.masters.adopt()
+        self._handles = [
+            self.model.register_forward_pre_hook(self._before_forward, prepend=True),
+            self.model.register_forward_hook(self._after_forward, always_call=True),
+        ]
+        for entry in self.entries:
+            self._attach_entry(entry)
+        self._buffers = _move_buffers(self.model, self.device)
+        if self.optimizer is not None and self._stepper is not None:
+            self._attach_optimizer(self.optimizer, self._stepper)
+
+    def _attach_entry(self, entry: Entry) -> None:
+        if entry.dtype.is_floating_point or entry.dtype.is_complex:
+            entry.leaf.requires_grad_()
+            entry.leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
+        parameter: Any = entry.parameter
+        parameter._tencache_owner = self  # noqa: SLF001
+        parameter._tencache_entry = entry  # noqa: SLF001
+        parameter.__class__ = WrappedParameter
+
+    def _attach_optimizer(self, optimizer: Optimizer, stepper: Stepper) -> None:
+        self._own_step = optimizer.__dict__.get("step")
+
+        def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            return stepper.step(closure)
+
+        optimizer.step = MethodType(Optimizer.profile_hook_step(step), optimizer)  # type: ignore[method-assign]
+        self._handles += [
+            optimizer.register_state_dict_post_hook(_plain_state),
+            optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
+        ]
+
+    def _detach_optimizer(self) -> None:
+        assert self.optimizer is not None
+        del self.optimizer.step
+        if self._own_step is not None:
+            self.optimizer.step = self._own_step  # type: ignore[method-assign]
+        for parameter, state in self.optimizer.state.items():
+            if isinstance(state, FiledState):
+                self.optimizer.state[parameter] = dict(state.items())
+
+    def _release_parameters(self) -> None:
+        for entry in self.entries:
+            self.engine.gradients.wait(entry)
+        self.engine.residency.settle()
+        self.masters.release_all()
+        for entry in self.entries:
+            parameter: Any = entry.parameter
+            parameter.__class__ = nn.Parameter
+            del parameter._tencache_owner, parameter._tencache_entry
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad.clone()
+        for module, name, buffer in self._buffers:
+            module._buffers[name] = module._buffers[name].to(buffer)  # noqa: SLF001
+
+    def _before_forward(self, *_: Any) -> None:
+        refuse_if_compiling()
+        self._depth += 1
+        if self._depth > 1:
+            return
+        with Plain():
+            self._take_in_changes()
+            self.engine.forward_begins()
+        self._context = self._saved.entered()
+        self._context.__enter__()
+
+    def _after_forward(self, *_: Any) -> None:
+        if self._depth == 0:
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        self._context.__exit__()
+        self._saved.left()
+        self._used_twice.update(key for key, count in self._uses.items() if count > 1)
+        self._uses.clear()
+        self._first_forward = False
+        with Plain():
+            self.engine.forward_ends()
+
+    def _take_in_changes(self) -> None:
+        changed = self.engine.changed_units() | self._exposed
+        self.masters.close_all(changed.__contains__)
+        self.engine.residency.drop(self._exposed)
+        self._exposed.clear()
+
+
+def describe_write(name: str) -> str:
+    """Say why a forward must not write to a parameter."""
+    return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
+
+
+def _call(func: Callable[..., Any], args: Any, kwargs: Any, *, keep_casts: bool) -> Any:
+    if keep_casts or not torch.is_autocast_cache_enabled():
+        return func(*args, **kwargs)
+    torch.set_autocast_cache_enabled(False)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        torch.set_autocast_cache_enabled(True)
+
+
+def _sender(engine: Engine, stepper: Stepper | None, entry: Entry) -> Callable[[Tensor], None]:
+    def send(leaf: Tensor) -> None:
+        with Plain():
+            gradient, leaf.grad = leaf.grad, None
+            assert gradient is not None
+            engine.gradient(entry, gradient)
+            if stepper is not None:
+                stepper.read_ahead()
+
+    return send
+
+
+def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Put tensors in place of what is in the file, so that a checkpoint is as if nothing were wrapped."""
+    state = {
+        key: dict(value.items()) if isinstance(value, FiledState) else value
+        for key, value in state_dict["state"].items()
+    }
+    return {**state_dict, "state": state}
+
+
+def _move_buffers(model: nn.Module, device: torch.device) -> list[tuple[nn.Module, str, torch.device]]:
+    """Bring buffers to a real device for good; they are small, and belong to no optimizer."""
+    moved = []
+    if device.type != "cpu":
+        for module in model.modules():
+            for name, buffer in module._buffers.items():  # noqa: SLF001
+                if buffer is not None:
+                    moved.append((module, name, buffer.device))
+                    module._buffers[name] = buffer.to(device)  # noqa: SLF001
+    return moved
+
+
+def _device(name: str) -> torch.device:
+    if name == "sim":
+        return torch.device("cpu")
+    device = torch.device(name)
+    if device.type != "cuda":
+        raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
+    if not torch.cuda.is_available():
+        raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
+    return device

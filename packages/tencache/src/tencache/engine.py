@@ -1,0 +1,237 @@
+"""Follows a model through its steps: cycles, plans, and what to do when the order changes."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tencache.access import Phase, Trace, Unit, Update
+from tencache.counters import Counters
+from tencache.entry import Entry
+from tencache.floor import floor_up_bytes
+from tencache.gradients import Gradients
+from tencache.masters import Masters
+from tencache.plan import Load, Plan
+from tencache.policies import make_plan
+from tencache.profile import Recorder
+from tencache.replay import Bandwidths, best_plan
+from tencache.residency import InUseError, Residency
+from tencache.schedule import Schedule
+
+Kind = Literal["train", "eval"]
+READ_AHEAD_ROWS = 8
+
+
+@dataclass
+class Cycle:
+    """One stretch that repeats: from one optimizer step to the next, or one forward without gradients."""
+
+    kind: Kind
+    recorder: Recorder
+    schedule: Schedule | None
+
+
+class Engine:
+    """Decides, on every touch, what moves."""
+
+    def __init__(
+        self,
+        units: tuple[Unit, ...],
+        entries: Sequence[Entry],
+        residency: Residency,
+        gradients: Gradients,
+        masters: Masters,
+        counters: Counters,
+        speeds: Bandwidths,
+        policy: str,
+    ) -> None:
+        self.units = units
+        self.entries = entries
+        self.residency = residency
+        self.gradients = gradients
+        self._masters = masters
+        self.counters = counters
+        self.speeds = speeds
+        self.policy = policy
+        self.plans: dict[Kind, Plan] = {}
+        self.traces: dict[Kind, Trace] = {}
+        self._known: dict[tuple[Kind, tuple[tuple[int, ...], ...]], tuple[Plan, int]] = {}
+        self._versions = [entry.parameter._version for entry in entries]  # noqa: SLF001
+        self._running: tuple[int, ...] = ()
+        self._suspects: set[int] = set()
+        self._node: int | None = None
+        self._interrupted: Cycle | None = None
+        self.cycle = Cycle("train", Recorder(units), None)
+
+    def order(self) -> list[int]:
+        """Units in the order of first touch in this cycle; those untouched come last."""
+        return list(dict.fromkeys((*self.cycle.recorder.touched(), *range(len(self.units)))))
+
+    def begin_op(self, units: Sequence[int]) -> None:
+        """Make a forward operation's units resident."""
+        self._begin(units, "forward", exactly=True)
+        self._node = None
+
+    def end_op(self) -> None:
+        """Say that the running operation is over: what it held may go, and rows may be due."""
+        if not self._running:
+            return
+        self._suspects.update(self.residency.held(self._running))
+        self._running = ()
+        schedule = self.cycle.schedule
+        if schedule is not None:
+            schedule.done += 1
+            self._issue(schedule.due())
+
+    def begin_backward(self, unit: int) -> None:
+        """Make a unit resident that a node of the backward graph unpacks; a node may unpack several."""
+        node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
+        number = node._sequence_nr() if node is not None else None
+        if number is not None and number == self._node and self._running:
+            self._widen(unit)
+            return
+        self._begin((unit,), "backward", exactly=False)
+        self._node = number
+
+    def gradient(self, entry: Entry, gradient: Tensor) -> None:
+        """Send a gradient off; its operation is over."""
+        self.end_op()
+        self.cycle.recorder.pause()
+        self.cycle.recorder.grad(entry.unit, entry.size_bytes)
+        self.counters.down_floor_bytes += entry.size_bytes
+        self.gradients.send(entry, gradient)
+        self.cycle.recorder.resume()
+
+    def forward_begins(self) -> None:
+        """Notice parameters that were changed from outside, and forwards without gradients."""
+        self.residency.drop(self.changed_units())
+        self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+        if not torch.is_grad_enabled():
+            self._interrupted = self.cycle
+            self._start("eval")
+
+    def forward_ends(self) -> None:
+        """Go back to the training cycle after a forward without gradients."""
+        self.end_op()
+        if self._interrupted is not None:
+            self._finish(())
+            self.cycle, self._interrupted = self._interrupted, None
+            self._restore()
+
+    def step_begins(self, updates: Iterable[Update]) -> None:
+        """End the cycle that led here, and plan the next one, which begins with the optimizer's updates."""
+        self.end_op()
+        self.residency.settle()
+        self.counters.steps += 1
+        self._finish(updates)
+        self._start("train")
+
+    def updated(self, units: Sequence[int]) -> None:
+        """Let go of the stale copies, and send the new bytes up if their place is free."""
+        self.residency.drop(units)
+        if self.cycle.schedule is not None:
+            self._issue(self.cycle.schedule.opened_by(units))
+
+    def step_ends(self) -> None:
+        """Take the parameters as they are now for the truth."""
+        self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+
+    def _begin(self, units: Sequence[int], phase: Phase, *, exactly: bool) -> None:
+        self.end_op()
+        held = self._held(units)
+        self.cycle.recorder.op(units, held, phase)
+        schedule = self.cycle.schedule
+        if schedule is not None:
+            if schedule.expects(units, exactly=exactly):
+                self._issue(schedule.due())
+            else:
+                self._leave_plan()
+        self._require(units, held)
+        self._running = tuple(units)
+
+    def _widen(self, unit: int) -> None:
+        if unit in self._running:
+            return
+        self.cycle.recorder.pause()
+        self.cycle.recorder.also_touches(unit)
+        schedule = self.cycle.schedule
+        if schedule is not None and not schedule.expects((unit,), exactly=False):
+            self._leave_plan()
+        self._require((*self._running, unit), self._held((*self._running, unit)))
+        self._running = (*self._running, unit)
+
+    def _require(self, units: Sequence[int], held: Sequence[int]) -> None:
+        if self.residency.require(units, held):
+            self._leave_plan()
+        self.cycle.recorder.resume()
+
+    def _held(self, units: Sequence[int]) -> list[int]:
+        self._suspects = set(self.residency.held(self._suspects))
+        return [unit for unit in self._suspects if unit not in units]
+
+    def _issue(self, rows: Iterable[Load]) -> None:
+        try:
+            for row in rows:
+                self.residency.load(row)
+        except InUseError:
+            self._leave_plan()
+        if self.cycle.schedule is not None:
+            self._masters.read_ahead(row.unit for row in self.cycle.schedule.upcoming(READ_AHEAD_ROWS))
+
+    def _leave_plan(self) -> None:
+        """Go on by loading on demand; the next cycle is planned from what this one turns out to be."""
+        if self.cycle.schedule is not None:
+            self.cycle.schedule = None
+            self.counters.order_changes += 1
+
+    def changed_units(self) -> set[int]:
+        """Units that were written to since the last step, other than by the optimizer."""
+        versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+        if versions == self._versions:
+            return set()
+        changed = zip(self.entries, versions, self._versions, strict=True)
+        return {entry.unit for entry, now, before in changed if now != before}
+
+    def _start(self, kind: Kind) -> None:
+        plan = self.plans.get(kind)
+        self.cycle = Cycle(kind, Recorder(self.units), Schedule(plan) if plan is not None else None)
+        if plan is not None:
+            self.counters.up_floor_bytes += self._floor(plan)
+            carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
+            self._issue([row for row in carried if not self.residency.has(row.unit, row.offset)])
+            self._issue(self.cycle.schedule.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
+
+    def _restore(self) -> None:
+        schedule = self.cycle.schedule
+        if schedule is not None:
+            self._issue([row for row in schedule.expected() if not self.residency.has(row.unit, row.offset)])
+
+    def _finish(self, updates: Iterable[Update]) -> None:
+        cycle = self.cycle
+        trace = cycle.recorder.finish(updates)
+        self.counters.cycles += 1
+        if not trace.ops:
+            return
+        self.traces[cycle.kind] = trace
+        key = (cycle.kind, trace.order)
+        plan, seen = self._known.get(key, (None, 0))
+        # The first measurement is of a cold run; the third is taken again, for good.
+        if plan is None or seen == 2:
+            plan = self._plan(trace)
+        self._known[key] = (plan, seen + 1)
+        self.plans[cycle.kind] = plan
+
+    def _plan(self, trace: Trace) -> Plan:
+        began = time.perf_counter()
+        budget_bytes = self.residency.arena.size_bytes
+        ahead = self.policy == "ahead"
+        plan = best_plan(trace, budget_bytes, self.speeds) if ahead else make_plan(trace, budget_bytes, self.policy)
+        self.counters.plans += 1
+        self.counters.planning_s += time.perf_counter() - began
+        return plan
+
+    def _floor(self, plan: Plan) -> int:
+        return floor_up_bytes(plan.trace, plan.budget_bytes)

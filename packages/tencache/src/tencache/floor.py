@@ -1,0 +1,35 @@
+"""The fewest bytes that any schedule must move: Belady's minimum, byte by byte.
+
+Each byte is a page of its own, so evicting the byte that is needed last is optimal, and no placement of whole units can
+do better: a true lower bound, reached when sizes divide well.
+"""
+
+from tencache.access import Trace
+from tencache.plan import Future
+
+
+def floor_up_bytes(trace: Trace, budget_bytes: int) -> int:
+    """Fewest bytes to the device in one cycle, once cycles follow each other."""
+    future = Future(trace)
+    resident: dict[int, int] = {}
+    loaded = 0
+    for _ in range(3):
+        for unit in trace.written:
+            resident.pop(unit, None)
+        loaded = sum(_serve(trace, future, resident, index, budget_bytes) for index in range(len(trace.ops)))
+    return loaded
+
+
+def _serve(trace: Trace, future: Future, resident: dict[int, int], index: int, budget_bytes: int) -> int:
+    needed = trace.ops[index].needed
+    missing = {unit: trace.units[unit].bytes - resident.get(unit, 0) for unit in needed}
+    over = sum(resident.values()) + sum(missing.values()) - budget_bytes
+    others = [unit for unit in resident if unit not in missing]
+    for unit in sorted(others, key=lambda unit: (-future.next_use(unit, index), unit)):
+        if over <= 0:
+            break
+        cut = min(over, resident[unit])
+        resident[unit] -= cut
+        over -= cut
+    resident.update({unit: trace.units[unit].bytes for unit in needed})
+    return sum(missing.values())

@@ -1,0 +1,100 @@
+"""Gradients leave the device as they appear, and are added up on the host as autograd would have."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from torch import Tensor
+
+from tencache.arena import users
+from tencache.counters import Counters
+from tencache.entry import Entry
+from tencache.errors import RefusedError
+from tencache.link import Copy, Link
+from tencache.pool import Pool
+
+
+class Gradients:
+    """The way down. At most `window_bytes` are on it at a time; backward waits beyond that."""
+
+    def __init__(self, link: Link, pool: Pool, window_bytes: int, counters: Counters) -> None:
+        self.window_bytes = window_bytes
+        self._link = link
+        self._pool = pool
+        self._counters = counters
+        self._flying: deque[Copy] = deque()
+
+    def send(self, entry: Entry, gradient: Tensor) -> None:
+        """Start a gradient on its way to the parameter's `.grad`."""
+        if gradient.is_sparse:
+            raise RefusedError(
+                f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
+            )
+        self._make_room(entry.size_bytes)
+        first = entry.parameter.grad is None and (entry.gradient is None or entry.gradient.done)
+        copy = self._replace(entry, gradient) if first else self._add(entry, gradient)
+        copy.fence = self._link.fence()
+        entry.gradient = copy
+        self._flying.append(copy)
+        in_flight = sum(one.size_bytes for one in self._flying)
+        self._counters.gradients_in_flight_peak_bytes = max(self._counters.gradients_in_flight_peak_bytes, in_flight)
+        self._link.down.put(copy)
+
+    def landed(self, entry: Entry) -> bool:
+        """Whether the parameter's `.grad` is complete."""
+        return entry.gradient is None or entry.gradient.done
+
+    def wait(self, entry: Entry) -> None:
+        """Wait until the parameter's `.grad` is complete."""
+        if entry.gradient is not None:
+            began = time.perf_counter()
+            entry.gradient.wait()
+            self._counters.gradient_stall_s += time.perf_counter() - began
+            entry.gradient = None
+
+    def _replace(self, entry: Entry, gradient: Tensor) -> Copy:
+        """Copy straight into the buffer that becomes `.grad`."""
+        target = entry.like(self._buffer(entry))
+
+        def landed() -> None:
+            entry.parameter.grad = target
+
+        return Copy(target, _once(gradient), entry.size_bytes, landed)
+
+    def _add(self, entry: Entry, gradient: Tensor) -> Copy:
+        """Copy beside, then add in the order of arrival: old + new, as autograd does it."""
+        buffer = self._pool.take(entry.size_bytes)
+        target = entry.like(buffer)
+
+        def landed() -> None:
+            grad = entry.parameter.grad
+            assert grad is not None
+            grad.add_(target)
+            self._pool.give(buffer)
+
+        return Copy(target, _once(gradient), entry.size_bytes, landed)
+
+    def _buffer(self, entry: Entry) -> Tensor:
+        """The parameter's own gradient buffer, unless someone still refers to what it held."""
+        old = entry.gradient_buffer
+        if old is not None and users(old) <= _BUFFER_IDLE_USERS:
+            return old
+        entry.gradient_buffer = self._pool.take(entry.size_bytes)
+        return entry.gradient_buffer
+
+    def _make_room(self, size_bytes: int) -> None:
+        while self._flying and self._flying[0].done:
+            self._flying.popleft()
+        began = time.perf_counter()
+        while self._flying and sum(copy.size_bytes for copy in self._flying) + size_bytes > self.window_bytes:
+            self._flying.popleft().wait()
+        self._counters.gradient_stall_s += time.perf_counter() - began
+
+
+_BUFFER_IDLE_USERS = 2
+
+
+def _once(gradient: Tensor) -> Callable[[], Tensor]:
+    """Give the tensor to the copy and let go of it, so that its memory is free as soon as the bytes have left."""
+    box = [gradient]
+    return box.pop

@@ -1,0 +1,274 @@
+"""From accesses and a budget to a table: after which operation to load what, where to, and what goes for it.
+
+Pure: no torch, no clock, no chance. The same trace and budget give the same table.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from tencache.access import Trace
+from tencache.errors import RefusedError
+from tencache.layout import Layout, Window, aligned
+from tencache.placing import NoRoomError, place_all
+from tencache.quantity import show_bytes
+
+Strategy = Literal["farthest", "fewest"]
+
+
+@dataclass(frozen=True)
+class Load:
+    """One row: once `trigger` operations are done, drop `evicts` and copy `unit` to `offset`; `need` waits for it.
+
+    A unit that the optimizer writes is loaded only after its update, whatever the trigger.
+    """
+
+    unit: int
+    offset: int
+    bytes: int
+    trigger: int
+    need: int
+    evicts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The table of one cycle.
+
+    The opening rows, whose trigger is 0, come first and share no address: each is issued when its unit is updated, or,
+    if the plan is not `eager`, when the first operation begins. The others are issued in order, as triggers pass.
+    """
+
+    policy: str
+    budget_bytes: int
+    trace: Trace
+    loads: tuple[Load, ...]
+    carried: tuple[tuple[int, int], ...] = ()
+    eager: bool = True
+
+    @property
+    def up_bytes(self) -> int:
+        """Bytes to the device in one cycle."""
+        return sum(load.bytes for load in self.loads)
+
+    @cached_property
+    def opening(self) -> tuple[Load, ...]:
+        """Return the rows that wait for no operation."""
+        return tuple(load for load in self.loads if load.trigger == 0)
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """Most bytes of the arena that hold a unit at one time."""
+        resident = dict.fromkeys((unit for unit, _ in self.carried), 0)
+        peak = self._bytes_of(resident)
+        for load in self.loads:
+            for unit in load.evicts:
+                resident.pop(unit, None)
+            resident[load.unit] = load.offset
+            peak = max(peak, self._bytes_of(resident))
+        return peak
+
+    def resident_after(self, rows: int) -> dict[int, int]:
+        """Where everything lies once so many rows are issued."""
+        resident = dict(self.carried)
+        for load in self.loads[:rows]:
+            for unit in load.evicts:
+                resident.pop(unit, None)
+            resident[load.unit] = load.offset
+        return resident
+
+    def table(self, limit: int | None = None) -> str:
+        """Return the rows as text, the first `limit` of them."""
+        lines = [f"{'after':>6} {'for':>6} {'offset':>12} {'bytes':>12}  load <- evict"]
+        for load in self.loads[:limit]:
+            gone = ", ".join(self.trace.units[unit].name for unit in load.evicts)
+            name = self.trace.units[load.unit].name
+            lines.append(
+                f"{load.trigger:>6} {load.need:>6} {load.offset:>12} {load.bytes:>12}  {name} <- {gone or '-'}"
+            )
+        if limit is not None and len(self.loads) > limit:
+            lines.append(f"... and {len(self.loads) - limit} rows more")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _bytes_of(self, units: dict[int, int]) -> int:
+        return sum(self.trace.units[unit].bytes for unit in units)
+
+
+def with_evictions(trace: Trace, loads: list[Load], carried: dict[int, int]) -> tuple[Load, ...]:
+    """Complete each row's evictions: whatever still lies at its addresses, and the unit's own older copy."""
+    where = dict(carried)
+    rows: list[Load] = []
+    for load in sorted(loads, key=lambda load: load.trigger > 0):
+        end = load.offset + aligned(load.bytes)
+        gone = {
+            unit
+            for unit, offset in where.items()
+            if unit == load.unit or (offset < end and load.offset < offset + aligned(trace.units[unit].bytes))
+        } | (where.keys() & set(load.evicts))
+        for unit in gone:
+            del where[unit]
+        where[load.unit] = load.offset
+        rows.append(replace(load, evicts=tuple(sorted(gone))))
+    return tuple(rows)
+
+
+class Future:
+    """When a unit is needed next, seen from an operation; never again before its update means it is dead."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._uses = trace.uses
+        self._written = trace.written
+        self._ops = len(trace.ops)
+
+    def next_use(self, unit: int, index: int) -> float:
+        """First operation after `index` that needs the unit, in this cycle or, if it stays valid, in the next."""
+        uses = self._uses.get(unit, ())
+        rank = bisect_right(uses, index)
+        if rank < len(uses):
+            return uses[rank]
+        if unit in self._written or not uses:
+            return math.inf
+        return self._ops + uses[0]
+
+    def free_since(self, unit: int, index: int) -> int:
+        """How many operations are done when the unit's last use before `index` is."""
+        uses = self._uses.get(unit, ())
+        rank = bisect_right(uses, index - 1)
+        return uses[rank - 1] + 1 if rank else 0
+
+
+@dataclass(frozen=True)
+class Style:
+    """How to plan: which eviction to prefer, and the share of the arena that the step's last units fill first.
+
+    That share pays when gradients land late: the last layers are updated while the first ones' gradients are still on
+    their way, so the way up has work in the meantime.
+    """
+
+    strategy: Strategy = "farthest"
+    early_share: float = 0.0
+
+
+STYLES = tuple(Style(strategy, share) for share in (0.0, 0.25, 0.5) for strategy in ("farthest", "fewest"))
+
+
+def plan_ahead(trace: Trace, budget_bytes: int, style: Style = STYLES[0]) -> Plan:
+    """Load everything as early as its place is free, evicting what is needed last."""
+    check_fits(trace, budget_bytes)
+    carried: dict[int, int] = {}
+    for _ in range(6):
+        loads, left = _sweep(trace, budget_bytes, carried, style)
+        kept = {unit: offset for unit, offset in left.items() if unit not in trace.written}
+        if kept == carried:
+            return Plan("ahead", budget_bytes, trace, loads, tuple(sorted(carried.items())))
+        carried = kept
+    loads, _ = _sweep(trace, budget_bytes, {}, style)
+    return Plan("ahead", budget_bytes, trace, loads)
+
+
+def check_fits(trace: Trace, budget_bytes: int) -> None:
+    """Refuse a budget that the largest operation does not fit."""
+    for op in trace.ops:
+        wanted = sum(aligned(trace.units[unit].bytes) for unit in op.needed)
+        if wanted > budget_bytes:
+            raise RefusedError(describe_too_large([trace.units[unit].name for unit in op.needed], wanted, budget_bytes))
+
+
+def describe_too_large(names: list[str], wanted_bytes: int, budget_bytes: int) -> str:
+    """Say which operation does not fit, and what to do."""
+    return (
+        f"an operation needs {show_bytes(wanted_bytes)} on the device at once ({', '.join(names)}) and the budget is "
+        f"{show_bytes(budget_bytes)}: raise the budget to {wanted_bytes} bytes, or split the layer"
+    )
+
+
+def _sweep(
+    trace: Trace, budget_bytes: int, carried: dict[int, int], style: Style
+) -> tuple[tuple[Load, ...], dict[int, int]]:
+    """One cycle from a given beginning: its rows, and what lies where at its end."""
+    future = Future(trace)
+    layout = Layout(budget_bytes // aligned(1) * aligned(1))
+    sizes = [unit.bytes for unit in trace.units]
+    for unit, offset in sorted(carried.items()):
+        layout.place(unit, layout.window_at(offset, sizes[unit]), lambda _: 0)
+    loads = _place_early(trace, layout, _early_units(trace, round(style.early_share * budget_bytes)))
+    waiting = {load.unit for load in loads}
+    for index, op in enumerate(trace.ops):
+        score = _score(future, index, style.strategy, waiting)
+        try:
+            placed = place_all(layout, sizes, op.needed, op.held, score, _since(future, index))
+        except NoRoomError:
+            wanted = sum(aligned(sizes[unit]) for unit in op.needed)
+            names = [trace.units[unit].name for unit in op.needed]
+            raise RefusedError(describe_too_large(names, wanted, budget_bytes)) from None
+        loads += [_row(trace, future, unit, window, index) for unit, window in placed]
+        waiting.difference_update(op.needed)
+    return with_evictions(trace, loads, carried), layout.resident()
+
+
+def _early_units(trace: Trace, limit_bytes: int) -> list[int]:
+    """Return the written units that are used first the latest, as many as fit the limit, the last first."""
+    chosen, used = [], 0
+    for unit in sorted(trace.written & trace.uses.keys(), key=lambda unit: (-trace.uses[unit][0], unit)):
+        used += aligned(trace.units[unit].bytes)
+        if used > limit_bytes:
+            break
+        chosen.append(unit)
+    return chosen
+
+
+def _place_early(trace: Trace, layout: Layout, units: list[int]) -> list[Load]:
+    """Give them the arena's end, so that its beginning stays in one piece."""
+    loads, end = [], layout.size_bytes
+    for unit in units:
+        size_bytes = trace.units[unit].bytes
+        end -= aligned(size_bytes)
+        window = layout.window_at(end, size_bytes)
+        layout.place(unit, window, lambda _: 0)
+        loads.append(Load(unit, end, size_bytes, 0, trace.uses[unit][0], window.evicts))
+    return loads
+
+
+def _row(trace: Trace, future: Future, unit: int, window: Window, index: int) -> Load:
+    trigger = ready_since(future, window, index)
+    return Load(unit, window.offset, trace.units[unit].bytes, trigger, index, window.evicts)
+
+
+def ready_since(future: Future, window: Window, index: int) -> int:
+    """How many operations must be done before a window may be written."""
+    return max(
+        segment.free_since if segment.unit is None else future.free_since(segment.unit, index)
+        for segment in window.segments
+    )
+
+
+def _since(future: Future, index: int) -> Callable[[int], int]:
+    return lambda unit: future.free_since(unit, index)
+
+
+def _score(
+    future: Future, index: int, strategy: Strategy, waiting: Collection[int]
+) -> Callable[[Window], tuple[float, ...]]:
+    def score(window: Window) -> tuple[float, ...]:
+        soonest, live_bytes, spare = math.inf, 0, -window.bytes
+        for segment in window.segments:
+            spare += segment.bytes
+            if segment.unit is None:
+                continue
+            # A unit that was loaded early and not used yet must not go: its place would have been filled twice.
+            next_use = index if segment.unit in waiting else future.next_use(segment.unit, index)
+            if next_use != math.inf:
+                soonest = min(soonest, next_use)
+                live_bytes += segment.bytes
+        when = ready_since(future, window, index)
+        if strategy == "fewest":
+            return (live_bytes, -soonest, when, spare, window.offset)
+        return (-soonest, live_bytes, when, spare, window.offset)
+
+    return score

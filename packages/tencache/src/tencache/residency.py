@@ -1,0 +1,208 @@
+"""What lies in the arena now: loads by a plan's rows or on demand, waits, and never overwrites what is in use."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from tencache.access import Unit
+from tencache.arena import Arena, users
+from tencache.counters import Counters
+from tencache.entry import Entry
+from tencache.errors import CorruptedError, RefusedError
+from tencache.layout import Layout, Window, aligned
+from tencache.link import Copy, Link
+from tencache.masters import Masters
+from tencache.placing import NoRoomError, place_all
+from tencache.plan import Load, describe_too_large
+from tencache.verify import checksum
+
+
+@dataclass(eq=False)
+class Slot:
+    """A unit's bytes on the device."""
+
+    unit: int
+    offset: int
+    data: Tensor
+    copy: Copy
+    idle_users: int
+    touched: int = 0
+    checksum: int | None = None
+    bound: set[int] = field(default_factory=set)
+
+    def in_use(self) -> bool:
+        """Whether anything but the parameters' own leaves refers to these bytes."""
+        return users(self.data) > self.idle_users + len(self.bound)
+
+
+class InUseError(Exception):
+    """A plan's row would overwrite bytes that something still refers to."""
+
+
+class Residency:
+    """The arena's contents."""
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        arena: Arena,
+        link: Link,
+        masters: Masters,
+        counters: Counters,
+        *,
+        verify: bool,
+    ) -> None:
+        self.units = units
+        self.arena = arena
+        self.slots: dict[int, Slot] = {}
+        self._link = link
+        self._masters = masters
+        self._counters = counters
+        self._verify = verify
+        self._ticks = 0
+
+    def load(self, row: Load) -> None:
+        """Carry out a row; what lies at its addresses goes first, unless it is in use."""
+        end = row.offset + aligned(row.bytes)
+        gone = [
+            slot
+            for slot in self.slots.values()
+            if slot.unit == row.unit or (slot.offset < end and row.offset < slot.offset + slot.data.numel())
+        ]
+        if any(slot.in_use() for slot in gone):
+            raise InUseError
+        for slot in gone:
+            del self.slots[slot.unit]
+        self._submit(row.unit, row.offset)
+
+    def has(self, unit: int, offset: int) -> bool:
+        """Whether a unit lies at an offset."""
+        slot = self.slots.get(unit)
+        return slot is not None and slot.offset == offset
+
+    def require(self, units: Sequence[int], held: Sequence[int]) -> bool:
+        """Bring these units to the device and wait for them; return whether a load had to be made on demand."""
+        missing = [unit for unit in units if unit not in self.slots]
+        self._counters.touches += len(units)
+        self._counters.hits += len(units) - len(missing)
+        if missing:
+            self._load_on_demand(units, held)
+        for unit in units:
+            self._await(self.slots[unit])
+        return bool(missing)
+
+    def drop(self, units: Iterable[int]) -> None:
+        """Forget device copies that have become stale; refuse if a view of one is still alive."""
+        for unit in units:
+            slot = self.slots.pop(unit, None)
+            if slot is not None and slot.in_use():
+                raise RefusedError(self._describe_escape([unit]))
+
+    def held(self, suspects: Iterable[int]) -> list[int]:
+        """Return those of these units that something refers to."""
+        return [unit for unit in suspects if unit in self.slots and self.slots[unit].in_use()]
+
+    def bind(self, entry: Entry) -> Tensor:
+        """Return the parameter's leaf, its data the unit's bytes where they lie now."""
+        slot = self.slots[entry.unit]
+        if entry.slot is not slot:
+            entry.leaf.data = entry.view(slot.data)
+            entry.slot = slot
+            slot.bound.add(id(entry))
+        if entry.leaf.requires_grad != entry.parameter.requires_grad:
+            entry.leaf.requires_grad_(entry.parameter.requires_grad)
+        return entry.leaf
+
+    def at(self, offset: int) -> Slot:
+        """Return the slot that covers an offset."""
+        for slot in self.slots.values():
+            if slot.offset <= offset < slot.offset + slot.data.numel():
+                return slot
+        raise RefusedError(
+            "a view of a parameter outlived its place on the device: keep views of parameters inside one forward"
+        )
+
+    def settle(self) -> None:
+        """Wait until no copy reads the host's memory any more."""
+        for slot in self.slots.values():
+            self._link.await_on_host(slot.copy)
+
+    def _await(self, slot: Slot) -> None:
+        self._ticks += 1
+        slot.touched = self._ticks
+        if slot.copy.done:
+            self._counters.ready += 1
+        began = time.perf_counter()
+        slot.copy.wait()
+        self._counters.load_stall_s += time.perf_counter() - began
+        self._link.await_on_device(slot.copy)
+        if self._verify:
+            self._check(slot)
+
+    def _check(self, slot: Slot) -> None:
+        if checksum(slot.data) != slot.checksum:
+            raise CorruptedError(
+                f"{self.units[slot.unit].name}: its bytes on the device are not those that were sent; something wrote "
+                "to the arena, or to the parameter's .data while it was on its way"
+            )
+
+    def _submit(self, unit: int, offset: int) -> None:
+        data = self.arena.carve(offset, self.units[unit].bytes)
+        source, release = self._masters.lease(unit)
+        copy = Copy(data, source, data.numel(), release)
+        slot = Slot(unit, offset, data, copy, idle_users=0)
+        if self._verify:
+            copy.source = _Summed(slot, source)
+        slot.idle_users = users(data)
+        copy.fence = self._link.fence()
+        self.slots[unit] = slot
+        used = sum(slot.data.numel() for slot in self.slots.values())
+        self._counters.device_peak_bytes = max(self._counters.device_peak_bytes, used)
+        self._link.up.put(copy)
+
+    def _load_on_demand(self, units: Sequence[int], held: Sequence[int]) -> None:
+        layout = Layout(self.arena.size_bytes // aligned(1) * aligned(1))
+        for slot in self.slots.values():
+            layout.place(slot.unit, layout.window_at(slot.offset, slot.data.numel()), lambda _: 0)
+        stuck = [unit for unit, slot in self.slots.items() if slot.in_use()]
+        needed = tuple(dict.fromkeys((*units, *held, *stuck)))
+        sizes = {unit: self.units[unit].bytes for unit in {*needed, *self.slots}}
+        try:
+            placed = place_all(layout, sizes, needed, {*held, *stuck}, self._recency, lambda _: 0)
+        except NoRoomError:
+            raise RefusedError(self._describe_no_room(units, {*held, *stuck} - set(units))) from None
+        for unit, window in placed:
+            self._counters.demand_loads += 1
+            self.load(Load(unit, window.offset, window.bytes, 0, 0))
+
+    def _recency(self, window: Window) -> tuple[int, int]:
+        touched = max((self.slots[unit].touched for unit in window.evicts if unit in self.slots), default=0)
+        return touched, window.offset
+
+    def _describe_no_room(self, units: Sequence[int], others: set[int]) -> str:
+        wanted = sum(self.units[unit].bytes for unit in units)
+        if others and wanted <= self.arena.size_bytes:
+            return self._describe_escape(sorted(others))
+        return describe_too_large([self.units[unit].name for unit in units], wanted, self.arena.size_bytes)
+
+    def _describe_escape(self, units: Iterable[int]) -> str:
+        names = ", ".join(self.units[unit].name for unit in units)
+        return (
+            f"views of {names} are still alive where their place on the device is needed: keep no view of a parameter "
+            "beyond the forward that made it (use .clone()), or raise the budget"
+        )
+
+
+class _Summed:
+    """A source that notes the checksum of what it sends."""
+
+    def __init__(self, slot: Slot, source: Callable[[], Tensor]) -> None:
+        self._slot = slot
+        self._source = source
+
+    def __call__(self) -> Tensor:
+        data = self._source()
+        self._slot.checksum = checksum(data[: self._slot.data.numel()])
+        return data

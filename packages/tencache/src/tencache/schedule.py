@@ -1,0 +1,56 @@
+"""Where in its plan a cycle is: which operation is next, and which rows are due."""
+
+from collections.abc import Iterable
+
+from tencache.plan import Load, Plan
+
+
+class Schedule:
+    """A plan being followed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.done = 0
+        self._opening = list(plan.opening)
+        self._next_row = len(self._opening)
+
+    def expects(self, units: Iterable[int], *, exactly: bool) -> bool:
+        """Whether the next operation touches these units, all of them or these among others."""
+        if self.done >= len(self.plan.trace.ops):
+            return False
+        planned, asked = set(self.plan.trace.ops[self.done].touched), set(units)
+        return planned == asked if exactly else asked <= planned
+
+    def due(self) -> list[Load]:
+        """Take the rows whose trigger has passed. The first operation opens whatever is not open yet."""
+        rows, self._opening = self._opening, []
+        loads = self.plan.loads
+        while self._next_row < len(loads) and loads[self._next_row].trigger <= self.done:
+            rows.append(loads[self._next_row])
+            self._next_row += 1
+        return rows
+
+    def upcoming(self, count: int) -> list[Load]:
+        """Return the next rows without taking them."""
+        return list(self.plan.loads[self._next_row : self._next_row + count])
+
+    def opened_by(self, units: Iterable[int]) -> list[Load]:
+        """Take the opening rows of units that have just been updated."""
+        if not self.plan.eager:
+            return []
+        wanted = set(units)
+        rows = [row for row in self._opening if row.unit in wanted]
+        self._opening = [row for row in self._opening if row.unit not in wanted]
+        return rows
+
+    def expected(self) -> list[Load]:
+        """What should lie on the device by now and is still needed: rows to issue again after an interruption."""
+        resident = self.plan.resident_after(self._next_row)
+        waiting = {row.unit for row in self._opening}
+        uses = self.plan.trace.uses
+        rows = [
+            Load(unit, offset, self.plan.trace.units[unit].bytes, self.done, uses[unit][0])
+            for unit, offset in resident.items()
+            if unit not in waiting and uses.get(unit, (-1,))[-1] >= self.done
+        ]
+        return sorted(rows, key=lambda row: min(use for use in uses[row.unit] if use >= self.done))

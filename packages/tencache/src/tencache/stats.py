@@ -1,0 +1,130 @@
+"""What the cache did, as numbers: a plain dictionary, a text, or scalars for TensorBoard."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tencache.quantity import show_bytes
+
+if TYPE_CHECKING:
+    from tencache.attach import Cached
+    from tencache.file import FileTier
+    from tencache.state import StateStore
+
+
+class ScalarWriter(Protocol):
+    """TensorBoard's SummaryWriter, as far as it is needed here."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+        """Log one number."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Sums and ratios since the model was wrapped.
+
+    A touch is a hit if its unit was on the device, or on its way, before it was asked for; it is ready if it did not wait.
+    """
+
+    steps: int
+    touches: int
+    hit_rate: float
+    ready_rate: float
+    demand_loads: int
+    order_changes: int
+    plans: int
+    planning_s: float
+    stall_s: float
+    load_stall_s: float
+    gradient_stall_s: float
+    file_stall_s: float
+    optimizer_s: float
+    up_bytes: int
+    up_floor_bytes: int
+    down_bytes: int
+    down_floor_bytes: int
+    file_read_bytes: int
+    file_written_bytes: int
+    device_budget_bytes: int
+    device_peak_bytes: int
+    device_utilisation: float
+    gradients_in_flight_peak_bytes: int
+    host_pinned_bytes: int
+    host_asked_bytes: int
+    host_peak_bytes: int
+    host_utilisation: float
+    host_buffers_reused: int
+    file_bytes: int
+    state_in_memory_bytes: int
+    state_in_file_bytes: int
+
+    def as_dict(self) -> dict[str, float]:
+        """Return every number by name."""
+        return asdict(self)
+
+    def log(self, writer: ScalarWriter, step: int) -> None:
+        """Write every number to TensorBoard under `tencache/`."""
+        for name, value in self.as_dict().items():
+            writer.add_scalar(f"tencache/{name}", value, step)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"steps {self.steps}, touches {self.touches}: hit {self.hit_rate:.1%}, ready on touch {self.ready_rate:.1%}",
+                f"stalls {self.stall_s:.3f} s: loads {self.load_stall_s:.3f}, gradients {self.gradient_stall_s:.3f}, "
+                f"file {self.file_stall_s:.3f}; plans {self.plans}, order changes {self.order_changes}",
+                f"up {show_bytes(self.up_bytes)} (floor {show_bytes(self.up_floor_bytes)}), "
+                f"down {show_bytes(self.down_bytes)} (floor {show_bytes(self.down_floor_bytes)})",
+                f"device {show_bytes(self.device_peak_bytes)} of {show_bytes(self.device_budget_bytes)} "
+                f"({self.device_utilisation:.0%}), host {show_bytes(self.host_peak_bytes)} of "
+                f"{show_bytes(self.host_pinned_bytes)} pinned ({self.host_utilisation:.0%}), "
+                f"file {show_bytes(self.file_bytes)}",
+            ]
+        )
+
+
+def gather(cached: "Cached", file: "FileTier | None", store: "StateStore | None") -> Stats:
+    """Read the counters of every part."""
+    counters, pool = cached.counters, cached.pool.stats()
+    return Stats(
+        steps=counters.steps,
+        touches=counters.touches,
+        hit_rate=_share(counters.hits, counters.touches),
+        ready_rate=_share(counters.ready, counters.touches),
+        demand_loads=counters.demand_loads,
+        order_changes=counters.order_changes,
+        plans=counters.plans,
+        planning_s=counters.planning_s,
+        stall_s=counters.stall_s,
+        load_stall_s=counters.load_stall_s,
+        gradient_stall_s=counters.gradient_stall_s,
+        file_stall_s=counters.file_stall_s,
+        optimizer_s=counters.optimizer_s,
+        up_bytes=cached.link.up.bytes_moved,
+        up_floor_bytes=counters.up_floor_bytes,
+        down_bytes=cached.link.down.bytes_moved,
+        down_floor_bytes=counters.down_floor_bytes,
+        device_budget_bytes=cached.budget_bytes,
+        device_peak_bytes=counters.device_peak_bytes,
+        device_utilisation=_share(counters.device_peak_bytes, cached.budget_bytes),
+        gradients_in_flight_peak_bytes=counters.gradients_in_flight_peak_bytes,
+        host_pinned_bytes=pool.pinned_bytes,
+        host_asked_bytes=pool.asked_bytes,
+        host_peak_bytes=pool.peak_bytes,
+        host_utilisation=_share(pool.peak_bytes, pool.pinned_bytes),
+        host_buffers_reused=pool.reused,
+        **_file_numbers(file, store),
+    )
+
+
+def _file_numbers(file: "FileTier | None", store: "StateStore | None") -> dict[str, Any]:
+    return {
+        "file_read_bytes": 0 if file is None else file.reads.bytes_moved,
+        "file_written_bytes": 0 if file is None else file.writes.bytes_moved,
+        "file_bytes": 0 if file is None else file.size_bytes,
+        "state_in_memory_bytes": 0 if store is None else store.shares.kept_bytes,
+        "state_in_file_bytes": 0 if store is None else store.shares.filed_bytes,
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 1.0

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rltune.cluster import Cluster
+from rltune.evaluate import WindowSpec, compare
+from rltune.jobs import Jobs
+from rltune.report.gantt import _lowest, _runs, bars
+from rltune.report.pack import pack_counts, pack_floats
+from rltune.report.pick import busiest_window, stretch
+from rltune.simulate import simulate
+
+
+@pytest.mark.parametrize(
+    ("mask", "runs"), [(0b0, []), (0b1, [(0, 1)]), (0b110110, [(1, 2), (4, 2)]), (0b111, [(0, 3)])]
+)
+def test_a_mask_splits_into_neighbours(mask, runs):
+    assert list(_runs(mask)) == runs
+
+
+def test_the_lowest_free_lanes_are_taken():
+    assert _lowest(0b111010, 2) == 0b1010
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_no_two_bars_share_a_lane_at_one_time(seed):
+    """And each job has as many lanes as GPUs, on the nodes where it was placed."""
+    rng, n = np.random.default_rng(seed), 40
+    jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 50, n)), rng.integers(0, 20, n), rng.integers(0, 9, n))
+    cluster = Cluster.uniform(3, 4)
+    schedule = simulate(jobs, cluster, "sjf", backfill="easy")
+    made = bars(schedule, np.arange(n))
+    lanes = np.zeros(n, dtype=int)
+    np.add.at(lanes, made.job, made.lanes)
+    shown = schedule.end_s > schedule.start_s
+    assert np.array_equal(lanes[shown], jobs.gpus[shown])
+    for lane in range(12):
+        on = made.job[(made.lane <= lane) & (lane < made.lane + made.lanes)]
+        on = on[np.argsort(schedule.start_s[on], kind="stable")]
+        assert (schedule.end_s[on][:-1] <= schedule.start_s[on][1:]).all()
+        assert all(lane // 4 in [node for node, _ in schedule.placements[int(j)]] for j in on)
+
+
+def test_a_long_trace_shows_everything_of_a_stretch():
+    rng, n = np.random.default_rng(1), 900
+    jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 9e4, n)), rng.exponential(900, n), rng.integers(1, 5, n))
+    runs = list(compare(jobs, Cluster.uniform(4, 4), ["fcfs", "saf"]).runs)
+    part = stretch(runs, 200)
+    assert part.complete
+    assert 50 < len(part.rows) <= 200
+    for run in runs:
+        present = np.flatnonzero((run.schedule.start_s <= part.end_s) & (run.schedule.end_s >= part.begin_s))
+        assert set(present) <= set(part.rows)
+    assert len(stretch(runs, 900).rows) == 900
+    assert not stretch(runs, 3).complete
+
+
+def test_the_window_shown_is_the_one_where_the_baseline_waits_longest():
+    jobs = Jobs.from_arrays(np.r_[np.arange(20) * 100.0, 3000 + np.arange(20)], 50, 2)
+    assert busiest_window(compare(jobs, Cluster.uniform(1, 2), ["fcfs"], windows=WindowSpec(2, 20))) == 1
+
+
+def test_numbers_are_packed_narrow():
+    assert pack_counts(np.array([0, 255]))["t"] == "u1"
+    assert pack_counts(np.array([256]))["t"] == "u2"
+    assert pack_counts(np.array([70_000]))["t"] == "u4"
+    assert pack_counts(np.zeros(0)) == {"t": "u1", "b": ""}
+    assert pack_floats(np.array([1.0])) == {"t": "f4", "b": "AACAPw=="}

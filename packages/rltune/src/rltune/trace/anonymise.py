@@ -1,8 +1,9 @@
 """Pseudonyms, so that a site can share its history: who is who is hidden, who is the same is kept.
 
-A pseudonym is a keyed hash (HMAC-SHA-256, 64 bits) of the name. The salt is the key: without it nobody can
-try out names, and with the same salt the same name gets the same pseudonym in every file. By default it is random and kept nowhere.
-Submit times, run times and sizes stay as they are: whoever knows when somebody submitted what can still find that job.
+A pseudonym is a keyed hash (HMAC-SHA-256, 64 bits) of the name. The salt is the key: without it nobody can try out
+names, and with the same salt the same name gets the same pseudonym in every file. By default it is random and kept
+nowhere. Submit times, run times and sizes stay as they are: whoever knows when somebody submitted what can still find
+that job.
 """
 
 from __future__ import annotations

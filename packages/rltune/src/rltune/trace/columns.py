@@ -119,9 +119,9 @@ class Columns:
         self._refuse(name, values > MAX_TIME_S, "is not a time in seconds")
         return values
 
-    def unique(self, name: str) -> NDArray[np.str_]:
-        """Give a column of job ids, all there and no two alike."""
-        ids = self.text(name)
+    def unique(self, name: str, *, as_is: bool = False) -> NDArray[np.str_]:
+        """Give a column of job ids, all there and no two alike; `as_is` takes blanks and the like for part of them."""
+        ids = self.frame[name] if as_is else self.text(name)
         self._refuse(name, ids.is_null().to_numpy(), "is no job id")
         again = (~ids.is_first_distinct()).to_numpy()
         if again.any():
@@ -138,10 +138,11 @@ class Columns:
 
     def _check_header(self, names: Sequence[str] | None) -> None:
         if names is None:
-            twice = [n for n in self.frame.columns if "_duplicated_" in n]
+            found = [name.split("_duplicated_")[0].strip() for name in self.frame.columns]
+            twice = [name for name in found if found.count(name) > 1]
             if twice:
-                raise self.source.error(f"column {twice[0].split('_duplicated_')[0]} stands twice", line=1)
-            self.frame.columns = [name.strip() for name in self.frame.columns]
+                raise self.source.error(f"column {twice[0] or 'without a name'} stands twice", line=1)
+            self.frame.columns = found
         elif len(names) != self.frame.width:
             problem = f"has {self.frame.width} fields, {len(names)} are expected ({', '.join(names)})"
             raise self.source.error(problem, line=1)

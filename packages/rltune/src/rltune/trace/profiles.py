@@ -2,12 +2,13 @@
 
 Sources
 - summary: cluster_summary.csv of AcmeTrace (Hu et al., NSDI'24), marginals of the three traces side by side: mean and
-  median run time, GPUs a job, shares of jobs and of GPU time by how they ended. PAI's share of failures: its task table.
-- Shares of sizes, run-time quantiles by size, VC shares and day and week cycles are statistics of public per-job copies:
-  Philly 2017-10-03 to 2017-12-15, Helios Venus (run times cut at 48 h, the tail drawn on to the cap), PAI's completed
-  GPU tasks. Shares of multi-GPU jobs are scaled so that the mean of the summary is met (Philly by 1.40; Helios, whose
-  Venus has larger jobs than its other three clusters, by 0.49). Run times are scaled to the summary's median and
-  their logarithms stretched so that its mean is met; `stretch` shows how little that takes.
+  median run time, GPUs a job, shares of jobs and of GPU time by how they ended. PAI's share of failures: its task
+  table.
+- Shares of sizes, run-time quantiles by size, VC shares and day and week cycles are statistics of public per-job
+  copies: Philly 2017-10-03 to 2017-12-15, Helios Venus (run times cut at 48 h, the tail drawn on to the cap), PAI's
+  completed GPU tasks. Shares of multi-GPU jobs are scaled so that the mean of the summary is met (Philly by 1.40;
+  Helios, whose Venus has larger jobs than its other three clusters, by 0.49). Run times are scaled to the summary's
+  median and their logarithms stretched so that its mean is met; `stretch` shows how little that takes.
 - PAI: the summary's 0.683 GPUs a job are shares of one instance. Here shares are rounded up and instances multiplied,
   as the readers do. GPU types by the counts of the whole task table.
 - Bursts (`restless` to `gap_spread`) were fitted to the same copies: the spread and quantiles of the times between

@@ -139,6 +139,9 @@ def _columns(source: Source) -> tuple[Columns, Mask, Mask]:
     header = rows[0][1].split("|")
     closed = header[-1] == ""  # --parsable closes every line with the separator
     header = header[:-1] if closed else header
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise source.error(f"column {twice[0]} stands twice", line=rows[0][0])
     width, name_at = len(header), header.index("JobName") if "JobName" in header else -1
     fields, short, joined = [], [], []
     for line, text in rows[1:]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PARQUET_MAGIC = b"PAR1"
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAR_MAGIC = (257, b"ustar")
+_SENTENCE_LENGTH = 400  # a damaged header can be the whole file
 _OTHER_ARCHIVES = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -66,7 +67,7 @@ class Source:
         where = self.path
         where += "" if line is None else f", line {line}"
         where += "" if column is None else f", column {column}"
-        return InputError(f"{where}: {problem}")
+        return InputError(f"{where}: {' '.join(problem.split())[:_SENTENCE_LENGTH]}")
 
 
 def read_source(path: str | Path) -> Source:

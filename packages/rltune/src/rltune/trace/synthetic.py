@@ -1,11 +1,11 @@
 """A generator of traces like Philly, Helios and PAI: same seed, same trace.
 
-Jobs come in bursts: a user submits one piece of work (a name) several times in one go. Users belong to VCs
-and have habits (how large, how long, which time limit). What depends on such habits is drawn as an *order* of the jobs
-first and then laid on the published distribution, so habits are strong and the marginals still hold.
+Jobs come in bursts: a user submits one piece of work (a name) several times in one go. Users belong to VCs and have
+habits (how large, how long, which time limit). What depends on such habits is drawn as an *order* of the jobs first
+and then laid on the published distribution, so habits are strong and the marginals still hold.
 
-Two caps keep the load from being made by single jobs: no run time exceeds the profile's `cap_s`, and no job holds more
-than 2 % of all GPU-seconds (or the share of 20 jobs, if that is more).
+Two caps keep the load from being made by single jobs: no run time exceeds the profile's `cap_s`, and no job holds
+more than 2 % of all GPU-seconds (or the share of 20 jobs, if that is more).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def synthesise(
     """Make a trace of `jobs` jobs.
 
     The span is `days`; or, with `load` and `cluster`, such that the jobs' GPU-seconds are that part of what the
-    cluster's GPUs give from the first to the last submit; or else as many days as the original cluster took for so many.
+    cluster's GPUs give from the first to the last submit; or else as many days as the original took for so many jobs.
     With a cluster, its VCs and GPU types are used, and no job is larger than what it may use.
     """
     profile = _profile(kind)

@@ -87,12 +87,11 @@ def _as_text(source: Source, frame: pl.DataFrame) -> pl.DataFrame:
     texts = []
     for name in frame.columns:
         column = frame[name]
-        if isinstance(column.dtype, pl.List):
+        if name == "after" and isinstance(column.dtype, pl.List):
             column = column.cast(pl.List(pl.String)).list.join(_SEPARATOR)
-        try:
-            texts.append(column.cast(pl.String))
-        except pl.exceptions.PolarsError:
-            raise source.error(f"holds {column.dtype}, which is no column of jobs", column=name) from None
+        elif column.dtype.is_nested() or column.dtype in {pl.Binary, pl.Object}:
+            raise source.error(f"holds {column.dtype}, which is no column of jobs", column=name)
+        texts.append(column.cast(pl.String))
     return pl.DataFrame(texts)
 
 
@@ -123,7 +122,7 @@ def _read(columns: Columns, format_name: str, *, ids_are_text: bool) -> Trace:
 def _ids(columns: Columns, *, ids_are_text: bool) -> NDArray[Any]:
     if "id" not in columns:
         return np.arange(len(columns))
-    ids = columns.unique("id")
+    ids = columns.unique("id", as_is=True)
     whole = not ids_are_text and all(i.isdecimal() and str(int(i)) == i and int(i) < 2**63 for i in ids.tolist())
     return ids.astype(np.int64) if whole else ids
 

@@ -1,0 +1,185 @@
+"""sacct's output as recorded from a Slurm 22.05, with all its edge cases."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rltune.errors import InputError
+from rltune.trace import load
+from rltune.trace.tres import Tres, parse_duration, parse_mem, parse_tres
+
+DATA = Path(__file__).parent / "data"
+HEAD = "JobID|JobName|User|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES"
+ONE_GPU = "cpu=1,gres/gpu=1,mem=1G,node=1"
+
+
+def write(tmp_path, *lines, head=HEAD):
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return path
+
+
+def line(**fields):
+    usual = {"job": "1", "name": "train", "user": "ann", "state": "COMPLETED", "submit": "100", "start": "110"}
+    usual |= {"end": "120", "elapsed": "10", "limit": "5", "req": ONE_GPU, "alloc": ONE_GPU}
+    return "|".join((usual | fields).values())
+
+
+def test_the_recorded_output():
+    trace = load(DATA / "sacct.txt")
+    jobs = trace.jobs
+    ids = jobs.id.tolist()
+    assert ids == ["2013", "2006+0", "2006+1", "2004_3", "2009", "2011", "2014", "2026", "2019"]
+    assert {f.rule: (f.count, f.line) for f in trace.quality.findings} == {
+        "job-step": (1, 17),
+        "half-written": (2, 15),
+        "duplicate-requeue": (1, 9),
+        "still-running": (1, 16),
+        "never-started": (3, 6),
+        "delimiter-in-name": (1, 14),
+        "het-part": (2, 3),
+        "eligible-later": (2, 5),
+        "run-over-limit": (1, 13),
+        "no-time-asked": (1, 11),
+    }
+    by_id = {i: n for n, i in enumerate(ids)}
+    assert jobs.gpus[by_id["2013"]] == 4
+    assert jobs.nodes[by_id["2013"]] == 2
+    assert jobs.mem_gib[by_id["2013"]] == 250
+    assert jobs.gpu_types.name_of(by_id["2013"]) == ""  # the user named no type, what was given does not bind
+    assert jobs.gpu_types.name_of(by_id["2006+1"]) == "k80"
+    assert jobs.array[by_id["2004_3"]] == 2004
+    assert jobs.array[by_id["2013"]] == -1
+    assert np.isnan(jobs.limit_s[by_id["2009"]])
+    assert jobs.limit_s[by_id["2014"]] == 60
+    assert jobs.duration_s[by_id["2014"]] == 62
+    assert jobs.name.name_of(by_id["2026"]) == "a|b"
+    assert jobs.gpus[by_id["2026"]] == 0
+    assert [jobs.state.name_of(by_id[i]) for i in ("2013", "2011", "2014")] == ["completed", "failed", "timeout"]
+    assert jobs.vc.names == ("gpu",)
+
+
+def test_a_requeued_job_keeps_its_first_submit_and_its_last_run():
+    jobs = load(DATA / "sacct.txt").jobs
+    row = jobs.id.tolist().index("2019")
+    assert jobs.submit_s[row] == 3
+    assert jobs.duration_s[row] == 60
+    assert jobs.recorded_start_s[row] == 175
+
+
+def test_epoch_times_and_local_times_give_the_same(tmp_path):
+    epoch = write(tmp_path, line())
+    one = load(epoch).jobs
+    iso = write(tmp_path, line(submit="1970-01-01T00:01:40", start="1970-01-01T00:01:50", end="1970-01-01T00:02:00"))
+    assert load(iso).jobs.to_polars().equals(one.to_polars())
+    assert load(iso).origin_s == 100
+
+
+def test_parsable_with_a_closing_separator(tmp_path):
+    path = write(tmp_path, line() + "|", line(job="2") + "|", head=HEAD + "|")
+    assert load(path).jobs.id.tolist() == ["1", "2"]
+
+
+def test_elapsed_and_limit_in_slurms_spelling(tmp_path):
+    head = HEAD.replace("ElapsedRaw", "Elapsed").replace("TimelimitRaw", "Timelimit")
+    jobs = load(write(tmp_path, line(elapsed="1-00:00:05", limit="2-12:00:00"), head=head)).jobs
+    assert jobs.duration_s.tolist() == [86_405]
+    assert jobs.limit_s.tolist() == [216_000]
+
+
+@pytest.mark.parametrize("limit", ["UNLIMITED", "Partition_Limit", ""])
+def test_no_limit(tmp_path, limit):
+    assert np.isnan(load(write(tmp_path, line(limit=limit))).jobs.limit_s[0])
+
+
+def test_the_throttle_of_an_array_is_taken_from_the_record_that_tells_it(tmp_path):
+    waiting = line(job="7_[3-9%2]", state="CANCELLED by 0", start="None", alloc="", elapsed="0")
+    jobs = load(write(tmp_path, line(job="7_1"), line(job="7_2", start="111"), waiting, line(job="8_1"))).jobs
+    assert jobs.array.tolist() == [7, 7, 8]
+    assert jobs.array_limit.tolist() == [2, 2, 0]
+
+
+def test_shards_of_a_gpu_are_rounded_up(tmp_path):
+    trace = load(write(tmp_path, line(req="cpu=1,gres/shard=3,node=1", alloc="cpu=1,gres/shard=3,node=1")))
+    assert trace.jobs.gpus.tolist() == [1]
+    assert trace.quality["gpu-share-rounded-up"] == 1
+
+
+def test_gpus_that_were_given_and_not_asked_count(tmp_path):
+    jobs = load(write(tmp_path, line(req="cpu=1,node=1", alloc="cpu=64,gres/gpu:a100=8,gres/gpu=8,node=1"))).jobs
+    assert jobs.gpus.tolist() == [8]
+
+
+def test_only_what_was_given_is_recorded(tmp_path):
+    path = tmp_path / "sacct.txt"
+    path.write_text("JobIDRaw|State|Submit|Start|End|AllocTRES\n5|COMPLETED|10|20|50|cpu=2,gres/gpu=2,node=1\n")
+    jobs = load(path).jobs
+    assert jobs.gpus.tolist() == [2]
+    assert jobs.duration_s.tolist() == [30]
+    assert np.isnan(jobs.limit_s).all()
+
+
+def test_a_job_that_was_requeued_and_then_cancelled_keeps_the_run_it_had(tmp_path):
+    ran = line(state="REQUEUED", start="110", end="130", elapsed="20")
+    gone = line(state="CANCELLED by 3", submit="130", start="None", end="140", elapsed="0", alloc="")
+    trace = load(write(tmp_path, ran, gone))
+    assert trace.jobs.duration_s.tolist() == [20]
+    assert trace.jobs.state.to_list() == ["killed"]
+    assert trace.quality["duplicate-requeue"] == 1
+
+
+def test_a_run_to_the_end_is_preferred_to_a_later_requeue(tmp_path):
+    done = line(state="COMPLETED", start="110", elapsed="7")
+    later = line(state="REQUEUED", submit="200", start="210", end="230", elapsed="20")
+    assert load(write(tmp_path, done, later)).jobs.duration_s.tolist() == [7]
+
+
+def test_the_same_record_twice_is_an_error_and_not_a_requeue(tmp_path):
+    with pytest.raises(InputError, match=r"line 4, column JobID: job id '1' was used before .* in line 2"):
+        load(write(tmp_path, line(), line(job="2"), line()))
+
+
+def test_without_any_column_of_resources(tmp_path):
+    path = tmp_path / "sacct.txt"
+    path.write_text("JobID|State|Submit|Start|End\n5|COMPLETED|10|20|50\n")
+    with pytest.raises(InputError, match="column ReqTRES is missing"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("submit", "yesterday", "column Submit: 'yesterday' is not a time"),
+        ("elapsed", "ten", "column ElapsedRaw: 'ten' is not a number"),
+        ("elapsed", "-4", "column ElapsedRaw: '-4' is negative"),
+        ("limit", "long", "column TimelimitRaw: 'long' cannot be read"),
+        ("limit", "-5", "column TimelimitRaw: '-5' cannot be read"),
+        ("req", "cpu=x", "column ReqTRES: 'cpu=x' cannot be read"),
+        ("req", "cpu", "column ReqTRES: 'cpu' cannot be read"),
+        ("state", "DREAMING", "column State: 'DREAMING' is not a state of Slurm's"),
+    ],
+)
+def test_a_bad_value_is_named_with_line_and_column(tmp_path, field, value, message):
+    with pytest.raises(InputError, match=f"sacct.txt, line 3, {message}"):
+        load(write(tmp_path, line(), line(job="2", **{field: value})))
+
+
+def test_a_surplus_field_without_a_name_column_is_an_error(tmp_path):
+    path = tmp_path / "sacct.txt"
+    path.write_text("JobID|State|Submit|Start|End|ReqTRES\n5|COMPLETED|10|20|50|cpu=1|x\n")
+    with pytest.raises(InputError, match="line 2: has 7 fields, the header has 6"):
+        load(path)
+
+
+def test_tres():
+    both = parse_tres("billing=2,cpu=2,gres/gpu:k80=3,gres/gpu:p100=1,gres/gpu=4,mem=512M,node=2")
+    assert both == Tres(gpus=4, types=("k80", "p100"), cpus=2, mem_gib=0.5, nodes=2)
+    assert parse_tres("gres/gpu:k80=3").gpus == 3
+    assert [parse_mem(m) for m in ("1T", "2G", "2048M", "1048576K", "1024")] == [1024, 2, 2, 1, 1]
+    assert [parse_duration(d) for d in ("05:10", "01:00:00", "2-00:00:01", "00:01.500")] == [310, 3600, 172_801, 1.5]
+
+
+def test_a_column_asked_twice(tmp_path):
+    with pytest.raises(InputError, match="line 1: column State stands twice"):
+        load(write(tmp_path, line() + "|x", head=HEAD + "|State"))

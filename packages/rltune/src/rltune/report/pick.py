@@ -48,7 +48,8 @@ def stretch(runs: list[Run], most: int) -> Stretch:
 def _running(runs: list[Run], begin_s: float, end_s: float) -> NDArray[np.bool_]:
     """Tell which jobs run between the two times in any of the runs."""
     each = [(run.schedule.start_s <= end_s) & (run.schedule.end_s >= begin_s) for run in runs]
-    return np.logical_or.reduce(each)
+    some: NDArray[np.bool_] = np.logical_or.reduce(each)
+    return some
 
 
 def _longest_waits(run: Run, order: NDArray[np.intp], size: int) -> int:

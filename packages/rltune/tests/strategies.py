@@ -55,7 +55,7 @@ SHOWN = (
     *("submit_s", "duration_s", "gpus", "nodes", "gpus_per_node", "cpus", "mem_gib"),
     *("vc", "user", "account", "qos", "gpu_types", "array", "array_limit"),
 )
-UNSAID = (0, None, "nan", -1)
+UNSAID = (0, None, "nan", -1)  # values that a column may leave out
 
 
 def _column(jobs: Jobs, name: str) -> list:
@@ -186,8 +186,9 @@ def _tied_columns(column, draw, has: set[str], n: int) -> dict:
         rows = [draw(st.lists(st.integers(0, max(0, i - 1)), min_size=1, max_size=2, unique=True)) for i in range(n)]
         columns["after"] = [r if i and kept else [] for i, (r, kept) in enumerate(zip(rows, keep, strict=True))]
     if "arrays" in has:
-        columns["array"] = column(st.sampled_from((-1, 0, 0, 1)))
-        columns["array_limit"] = column(st.sampled_from((1, 0, 2)))
+        throttle = draw(st.tuples(*[st.sampled_from((1, 2, 0))] * 2))  # of arrays 1 and 2
+        columns["array"] = column(st.sampled_from((-1, 1, 1, 2)))
+        columns["array_limit"] = [throttle[a - 1] if a > 0 else 0 for a in columns["array"]]
     return columns
 
 

@@ -288,7 +288,7 @@ def test_a_limit_on_submitted_jobs_holds_the_rest():
     assert starts(cluster, rows, policy="sjf", columns={"user": ["a", "a", "a", "b"]}) == [0, 10, 20, 2]
 
 
-def test_what_a_limit_never_lets_run_is_rejected_in_the_end():
+def test_what_a_limit_never_lets_run_is_rejected():
     """3 GPUs where 2 are allowed: nobody is blocked, and the job is not forgotten."""
     cluster = Cluster(ONE_NODE.groups, limits=(Limit(scope="user", max_gpus=2),))
     assert run(cluster, [(0, 1, 3), (0, 1, 4)], columns={"user": ["a", None]}).rejected == [True, False]

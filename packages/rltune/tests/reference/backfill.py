@@ -117,7 +117,7 @@ def _gpus_on(run: Run, nodes: set[int]) -> int:
 
 def _try_in_shadow(m: Machine, job: Job, head: Head) -> None:
     chunks = m.place_now(job)
-    if chunks and m.may_run(job) and m.now + job.estimate < head.reserved:
+    if chunks and m.may_run(job) and m.now + m.length_on(job, chunks) < head.reserved:
         m.start(job, chunks)
 
 

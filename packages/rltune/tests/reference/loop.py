@@ -44,7 +44,7 @@ def _arrive(m: Machine) -> None:
     arrived = [job for job in m.to_come if job.submit <= m.now]
     m.to_come = [job for job in m.to_come if job.submit > m.now]
     for job in arrived:
-        if m.can_ever_fit(job):
+        if m.can_ever_fit(job) and m.limits_can_allow(job):
             m.held.append(job)
         else:
             m.rejected.add(job.index)

@@ -111,6 +111,12 @@ class Machine:
 
     # limits
 
+    def limits_can_allow(self, job: Job) -> bool:
+        """Say whether the limits would let the job run if it were the only one."""
+        mine = limits_on(job, self.limits)
+        none_at_all = any(0 in {limit.max_running, limit.max_submitted} for limit in mine)
+        return not none_at_all and all(limit.max_gpus is None or job.gpus <= limit.max_gpus for limit in mine)
+
     def may_run(self, job: Job) -> bool:
         if job.array >= 0 and job.array_limit > 0:
             tasks = sum(run.job.array == job.array for run in self.running)

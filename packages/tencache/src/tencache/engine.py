@@ -11,7 +11,6 @@ from torch import Tensor
 from tencache.access import Phase, Trace, Unit, Update
 from tencache.counters import Counters
 from tencache.entry import Entry
-from tencache.floor import floor_up_bytes
 from tencache.gradients import Gradients
 from tencache.masters import Masters
 from tencache.plan import Load, Plan
@@ -84,7 +83,8 @@ class Engine:
         schedule = self.cycle.schedule
         if schedule is not None:
             schedule.done += 1
-            self._issue(schedule.due())
+            # A view may live until just before the next operation: then its place is taken there, not here.
+            self._issue_due(schedule, last_chance=False)
 
     def begin_backward(self, unit: int) -> None:
         """Make a unit resident that a node of the backward graph unpacks; a node may unpack several."""
@@ -146,7 +146,7 @@ class Engine:
         schedule = self.cycle.schedule
         if schedule is not None:
             if schedule.expects(units, exactly=exactly):
-                self._issue(schedule.due())
+                self._issue_due(schedule, last_chance=True)
             else:
                 self._leave_plan()
         self._require(units, held)
@@ -172,14 +172,23 @@ class Engine:
         self._suspects = set(self.residency.held(self._suspects))
         return [unit for unit in self._suspects if unit not in units]
 
+    def _issue_due(self, schedule: Schedule, *, last_chance: bool) -> None:
+        while (row := schedule.due()) is not None:
+            try:
+                self.residency.load(row)
+            except InUseError:
+                if last_chance:
+                    self._leave_plan()
+                return
+            schedule.issued(row)
+        self._masters.read_ahead(row.unit for row in schedule.upcoming(READ_AHEAD_ROWS))
+
     def _issue(self, rows: Iterable[Load]) -> None:
         try:
             for row in rows:
                 self.residency.load(row)
         except InUseError:
             self._leave_plan()
-        if self.cycle.schedule is not None:
-            self._masters.read_ahead(row.unit for row in self.cycle.schedule.upcoming(READ_AHEAD_ROWS))
 
     def _leave_plan(self) -> None:
         """Go on by loading on demand; the next cycle is planned from what this one turns out to be."""
@@ -199,7 +208,7 @@ class Engine:
         plan = self.plans.get(kind)
         self.cycle = Cycle(kind, Recorder(self.units), Schedule(plan) if plan is not None else None)
         if plan is not None:
-            self.counters.up_floor_bytes += self._floor(plan)
+            self.counters.up_floor_bytes += plan.up_floor_bytes
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
             self._issue([row for row in carried if not self.residency.has(row.unit, row.offset)])
             self._issue(self.cycle.schedule.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
@@ -232,6 +241,3 @@ class Engine:
         self.counters.plans += 1
         self.counters.planning_s += time.perf_counter() - began
         return plan
-
-    def _floor(self, plan: Plan) -> int:
-        return floor_up_bytes(plan.trace, plan.budget_bytes)

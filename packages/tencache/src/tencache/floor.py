@@ -5,7 +5,7 @@ do better: a true lower bound, reached when sizes divide well.
 """
 
 from tencache.access import Trace
-from tencache.plan import Future
+from tencache.future import Future
 
 
 def floor_up_bytes(trace: Trace, budget_bytes: int) -> int:
@@ -13,7 +13,8 @@ def floor_up_bytes(trace: Trace, budget_bytes: int) -> int:
     future = Future(trace)
     resident: dict[int, int] = {}
     loaded = 0
-    for _ in range(3):
+    # What is written is loaded anew in every cycle; only what is not needs a cycle or two to settle.
+    for _ in range(3 if trace.uses.keys() - trace.written else 1):
         for unit in trace.written:
             resident.pop(unit, None)
         loaded = sum(_serve(trace, future, resident, index, budget_bytes) for index in range(len(trace.ops)))
@@ -24,7 +25,7 @@ def _serve(trace: Trace, future: Future, resident: dict[int, int], index: int, b
     needed = trace.ops[index].needed
     missing = {unit: trace.units[unit].bytes - resident.get(unit, 0) for unit in needed}
     over = sum(resident.values()) + sum(missing.values()) - budget_bytes
-    others = [unit for unit in resident if unit not in missing]
+    others = [unit for unit in resident if unit not in missing] if over > 0 else []
     for unit in sorted(others, key=lambda unit: (-future.next_use(unit, index), unit)):
         if over <= 0:
             break

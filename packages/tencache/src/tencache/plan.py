@@ -4,7 +4,6 @@ Pure: no torch, no clock, no chance. The same trace and budget give the same tab
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +11,8 @@ from typing import Literal
 
 from tencache.access import Trace
 from tencache.errors import RefusedError
+from tencache.floor import floor_up_bytes
+from tencache.future import Future
 from tencache.layout import Layout, Window, aligned
 from tencache.placing import NoRoomError, place_all
 from tencache.quantity import show_bytes
@@ -53,6 +54,11 @@ class Plan:
     def up_bytes(self) -> int:
         """Bytes to the device in one cycle."""
         return sum(load.bytes for load in self.loads)
+
+    @cached_property
+    def up_floor_bytes(self) -> int:
+        """Fewest bytes to the device that any schedule of this cycle could do with."""
+        return floor_up_bytes(self.trace, self.budget_bytes)
 
     @cached_property
     def opening(self) -> tuple[Load, ...]:
@@ -116,31 +122,6 @@ def with_evictions(trace: Trace, loads: list[Load], carried: dict[int, int]) -> 
         where[load.unit] = load.offset
         rows.append(replace(load, evicts=tuple(sorted(gone))))
     return tuple(rows)
-
-
-class Future:
-    """When a unit is needed next, seen from an operation; never again before its update means it is dead."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._uses = trace.uses
-        self._written = trace.written
-        self._ops = len(trace.ops)
-
-    def next_use(self, unit: int, index: int) -> float:
-        """First operation after `index` that needs the unit, in this cycle or, if it stays valid, in the next."""
-        uses = self._uses.get(unit, ())
-        rank = bisect_right(uses, index)
-        if rank < len(uses):
-            return uses[rank]
-        if unit in self._written or not uses:
-            return math.inf
-        return self._ops + uses[0]
-
-    def free_since(self, unit: int, index: int) -> int:
-        """How many operations are done when the unit's last use before `index` is."""
-        uses = self._uses.get(unit, ())
-        rank = bisect_right(uses, index - 1)
-        return uses[rank - 1] + 1 if rank else 0
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 
 from tencache.access import Trace
+from tencache.future import Future
 from tencache.layout import Layout, Window, aligned
 from tencache.placing import place_all
-from tencache.plan import Future, Load, Plan, check_fits, plan_ahead, ready_since, with_evictions
+from tencache.plan import Load, Plan, check_fits, plan_ahead, ready_since, with_evictions
 
 POLICIES = ("ahead", "bucket", "lru")
 

@@ -4,7 +4,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tencache.access import Trace, Update
-from tencache.floor import floor_up_bytes
 from tencache.plan import STYLES, Load, Plan, plan_ahead
 
 WARM_CYCLES = 2
@@ -69,30 +68,25 @@ class Replay:
         return self.ready / self.touches if self.touches else 1.0
 
 
-def bound_s(trace: Trace, budget_bytes: int, speeds: Bandwidths) -> float:
+def bound_s(plan: Plan, speeds: Bandwidths) -> float:
     """No schedule is faster: compute, or the bytes of the busiest way."""
-    up = floor_up_bytes(trace, budget_bytes)
+    trace = plan.trace
     file_s = sum(update.file_bytes for update in trace.updates) * (1 / speeds.file_read + 1 / speeds.file_write) / 2
-    return max(trace.compute_s, up / speeds.up, trace.grad_bytes / speeds.down, file_s)
+    return max(trace.compute_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
 
 
 def replay(plan: Plan, speeds: Bandwidths) -> Replay:
     """Run two cycles to settle, and report the third."""
-    clock = _Clock(plan, speeds)
-    for _ in range(WARM_CYCLES):
-        clock.cycle()
-    clock.reset()
-    began = clock.now
-    clock.cycle()
+    clock, began = _run(plan, speeds)
     trace = plan.trace
     return Replay(
         policy=plan.policy,
         step_s=clock.now - began,
         compute_s=trace.compute_s,
         stall_s=clock.stall_s,
-        bound_s=bound_s(trace, plan.budget_bytes, speeds),
+        bound_s=bound_s(plan, speeds),
         up_bytes=plan.up_bytes,
-        up_floor_bytes=floor_up_bytes(trace, plan.budget_bytes),
+        up_floor_bytes=plan.up_floor_bytes,
         down_bytes=trace.grad_bytes,
         file_bytes=clock.file_bytes,
         touches=clock.touches,
@@ -104,10 +98,26 @@ def replay(plan: Plan, speeds: Bandwidths) -> Replay:
     )
 
 
+def step_s(plan: Plan, speeds: Bandwidths) -> float:
+    """Seconds of one steady cycle."""
+    clock, began = _run(plan, speeds)
+    return clock.now - began
+
+
+def _run(plan: Plan, speeds: Bandwidths) -> tuple["_Clock", float]:
+    clock = _Clock(plan, speeds)
+    for _ in range(WARM_CYCLES):
+        clock.cycle()
+    clock.reset()
+    began = clock.now
+    clock.cycle()
+    return clock, began
+
+
 def best_plan(trace: Trace, budget_bytes: int, speeds: Bandwidths) -> Plan:
     """Of the plans that each style gives, return the one whose replay is fastest."""
     plans = [plan_ahead(trace, budget_bytes, style) for style in STYLES]
-    return min(plans, key=lambda plan: (round(replay(plan, speeds).step_s, 4), plan.up_bytes))
+    return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
 
 
 class _Clock:

@@ -21,14 +21,21 @@ class Schedule:
         planned, asked = set(self.plan.trace.ops[self.done].touched), set(units)
         return planned == asked if exactly else asked <= planned
 
-    def due(self) -> list[Load]:
-        """Take the rows whose trigger has passed. The first operation opens whatever is not open yet."""
-        rows, self._opening = self._opening, []
+    def due(self) -> Load | None:
+        """Return the next row whose trigger has passed. The first operation opens whatever is not open yet."""
+        if self._opening:
+            return self._opening[0]
         loads = self.plan.loads
-        while self._next_row < len(loads) and loads[self._next_row].trigger <= self.done:
-            rows.append(loads[self._next_row])
+        if self._next_row < len(loads) and loads[self._next_row].trigger <= self.done:
+            return loads[self._next_row]
+        return None
+
+    def issued(self, row: Load) -> None:
+        """Go past a row that was due."""
+        if self._opening:
+            self._opening.remove(row)
+        else:
             self._next_row += 1
-        return rows
 
     def upcoming(self, count: int) -> list[Load]:
         """Return the next rows without taking them."""
@@ -44,7 +51,7 @@ class Schedule:
         return rows
 
     def expected(self) -> list[Load]:
-        """What should lie on the device by now and is still needed: rows to issue again after an interruption."""
+        """Return rows for what should lie on the device by now and is still needed, after an interruption."""
         resident = self.plan.resident_after(self._next_row)
         waiting = {row.unit for row in self._opening}
         uses = self.plan.trace.uses

@@ -47,7 +47,7 @@ def write(jobs: Jobs, path: str | Path) -> None:
         else:
             text = _csv(frame)
             # no time of day in the file: the same jobs give the same bytes
-            path.write_bytes(gzip.compress(text, mtime=0) if path.name.endswith(".gz") else text)
+            path.write_bytes(gzip.compress(text, 6, mtime=0) if path.name.endswith(".gz") else text)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 

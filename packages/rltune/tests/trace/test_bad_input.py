@@ -260,9 +260,9 @@ def test_philly_json_that_is_not_a_list_of_jobs(text, said, tmp_path):
     ("old", "new", "said"),
     [
         ('"2017-10-07 01:11:39"', '"noon"', ", line 5, column submitted_time: 'noon' is not a time like"),
-        ('"2017-10-07 01:11:39"', "null", ", line 5, column submitted_time: None is not a time"),
         ('"2017-10-07 01:12:09"', '"later"', ", line 5, column start_time: 'later' is not a time like"),
-        ('["gpu0", "gpu1", "gpu2", "gpu3"]', "4", ", line 5, column detail: is not a list of machines"),
+        ('["gpu0", "gpu1", "gpu2", "gpu3"]', "4", ", line 5, column gpus: is not a list of GPUs"),
+        ('[{"ip": "m41",', '[7, {"ip": "m41",', ", line 5, column detail: is not a list of machines"),
         ("application_1_0002", "application_1_0001", ", line 24, column jobid: job id 'application_1_0001' was used"),
         ('"attempts": []', '"attempts": 0', ", line 24, column attempts: is not a list of attempts"),
     ],

@@ -188,6 +188,18 @@ def test_pai_simulator_multiplies_instances_and_rounds_shares_up():
     }
 
 
+def test_pai_simulator_with_waits_and_groups(tmp_path):
+    path = tmp_path / "sim.csv"
+    path.write_text(
+        "job_id,num_inst,submit_time,num_cpu,num_gpu,gpu_type,duration,user,wait_time,group\n"
+        "1,1,10,6.0,1,T4,300,ua,5.5,g1\n2,1,11,6.0,1,T4,300,ua,-3,\n3,1,12,6.0,1,T4,300,ua,,g1\n"
+    )
+    trace = load(path)
+    same(trace.jobs.recorded_start_s, [15.5, np.nan, np.nan])
+    assert trace.jobs.name.to_list() == ["g1", None, "g1"]
+    assert found(trace) == {"submit-after-start": (1, 3)}
+
+
 def test_swf_rules_for_minus_one():
     trace = load(DATA / "small.swf")
     jobs = trace.jobs
@@ -289,6 +301,16 @@ def test_philly_sums_attempts_and_takes_gpus_from_them():
         "zero-run-time": (1, 32),
     }
     assert trace.origin_s == 1507338540.0
+
+
+def test_philly_job_without_submit_time_or_gpus(tmp_path):
+    text = (DATA / "cluster_job_log.json").read_text()
+    path = tmp_path / "log.json"
+    path.write_text(text.replace('"2017-10-07 01:11:39"', '"None"').replace('["gpu0", "gpu1"]}]}', "null}]}"))
+    trace = load(path)
+    same(trace.jobs.gpus, [1, 4])
+    same(trace.jobs.submit_s, [0, 189])
+    assert found(trace)["submit-is-start"] == (1, 5)
 
 
 def test_an_archive_with_two_tables_is_refused(tmp_path):

@@ -109,8 +109,19 @@ def test_dependencies_on_what_is_not_there(after, tmp_path):
 
 
 def test_a_column_that_is_not_ours_is_said(tmp_path):
-    (tmp_path / "mine.csv").write_text("submit_s,duration_s,gpus,limits_s\n0,1,1,60\n")
-    assert load(tmp_path / "mine.csv").quality["unknown-column"] == 1
+    (tmp_path / "mine.csv").write_text("submit_s,duration_s,gpus,limits_s,shoe\n0,1,1,60,44\n")
+    (finding,) = load(tmp_path / "mine.csv").quality.findings
+    assert (finding.rule, finding.count, finding.example) == ("unknown-column", 1, "limits_s, shoe")
+
+
+def test_cpus_and_memory_may_be_given_per_gpu(tmp_path):
+    (tmp_path / "mine.csv").write_text("submit_s,duration_s,gpus,cpus_per_gpu,mem_gib_per_gpu\n0,1,4,6,\n1,1,2,,32\n")
+    jobs = read_trace(tmp_path / "mine.csv")
+    np.testing.assert_array_equal(jobs.cpus, [24, np.nan])
+    np.testing.assert_array_equal(jobs.mem_gib, [np.nan, 64])
+    (tmp_path / "mine.csv").write_text("submit_s,duration_s,gpus,cpus_per_gpu,cpus\n0,1,4,6,24\n")
+    with pytest.raises(InputError, match=r"mine.csv: give cpus in all or per GPU, not both"):
+        read_trace(tmp_path / "mine.csv")
 
 
 def test_parquet_of_other_types_reads_as_well(tmp_path):

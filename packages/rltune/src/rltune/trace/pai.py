@@ -50,6 +50,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
 }
 STATUSES = ("Terminated", "Failed", "Running", "Waiting")
+_FIRST_STATUSES = (*STATUSES, "Interrupted", "Ready")  # instances have more
 
 
 def table_of(first_line: str) -> str | None:
@@ -57,7 +58,7 @@ def table_of(first_line: str) -> str | None:
     fields = tuple(field.strip() for field in first_line.split(","))
     for table, names in TABLES.items():
         header = fields[0] == "job_name" and len(set(fields) & set(names)) >= len(names) - 1
-        if header or (len(fields) == len(names) and fields[names.index("status")] in STATUSES):
+        if header or (len(fields) == len(names) and fields[names.index("status")] in _FIRST_STATUSES):
             return table
     return None
 

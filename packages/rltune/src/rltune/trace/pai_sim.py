@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.trace.columns import Columns
+from rltune.trace.columns import MAX_TIME_S, Columns, Floats
 from rltune.trace.history import Trace, build, note_run_times
 from rltune.trace.quality import Ledger
 
@@ -42,5 +42,14 @@ def read(source: Source) -> Trace:
         user=columns.labels("user"),
         name=columns.labels("group"),
         gpu_types=None if types is None else [None if t == "CPU" else t for t in types],
-        recorded_start_s=submit + columns.number("wait_time", empty=np.nan) if "wait_time" in columns else None,
+        recorded_start_s=_starts(columns, ledger, submit),
     )
+
+
+def _starts(columns: Columns, ledger: Ledger, submit: Floats) -> Floats | None:
+    """Take recorded waits where there are some; some copies of the file have none."""
+    if "wait_time" not in columns:
+        return None
+    wait = columns.number("wait_time", empty=np.nan, low=-MAX_TIME_S)
+    ledger.mark("submit-after-start", wait < 0)
+    return np.where(wait < 0, np.nan, submit + wait)

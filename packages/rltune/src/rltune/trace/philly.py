@@ -48,6 +48,8 @@ def read(source: Source) -> Trace:
     ledger.mark("several-attempts", ran > 1)
     ledger.mark("attempt-without-times", np.array([job.left_out for job in jobs]))
     ledger.mark("attempts-differ", np.array([job.differ for job in jobs]))
+    ledger.mark("submit-is-start", np.isnan(submit))
+    submit = np.where(np.isnan(submit), start, submit)
     early = start < submit
     ledger.mark("submit-after-start", early)
     note_run_times(ledger, duration)
@@ -72,7 +74,7 @@ class _Job:
     vc: str | None
     user: str | None
     status: str
-    submit_s: float
+    submit_s: float  # NaN = not told
     start_s: float  # of the first attempt with times
     duration_s: float  # over all attempts with times; NaN if there is none
     gpus: int
@@ -112,9 +114,6 @@ def _job(source: Source, entry: Any, line: int) -> _Job:
     for key in KEYS:
         if key not in entry:
             raise source.error(f"key {key} is missing in job {entry.get('jobid', '?')}", line=line)
-    submit = _time(source, entry["submitted_time"], line, "submitted_time")
-    if np.isnan(submit):
-        raise source.error(f"{entry['submitted_time']!r} is not a time", line, "submitted_time")
     attempts = entry["attempts"]
     if not isinstance(attempts, list) or not all(isinstance(a, dict) for a in attempts):
         raise source.error("is not a list of attempts", line, "attempts")
@@ -129,7 +128,7 @@ def _job(source: Source, entry: Any, line: int) -> _Job:
         vc=_name(entry["vc"]),
         user=_name(entry["user"]),
         status=str(entry["status"]),
-        submit_s=submit,
+        submit_s=_time(source, entry["submitted_time"], line, "submitted_time"),
         start_s=good[0][0] if good else _NAN,
         duration_s=sum(end - start for start, end in good) if good else _NAN,
         gpus=max(sizes, default=0),
@@ -152,9 +151,12 @@ def _time(source: Source, value: object, line: int, key: str) -> float:
 
 def _gpus(source: Source, attempt: dict[str, Any], line: int) -> int:
     detail = attempt.get("detail") or []
-    if not isinstance(detail, list) or not all(isinstance(d, dict) and isinstance(d.get("gpus"), list) for d in detail):
-        raise source.error("is not a list of machines with their gpus", line, "detail")
-    return sum(len(machine["gpus"]) for machine in detail)
+    if not isinstance(detail, list) or not all(isinstance(machine, dict) for machine in detail):
+        raise source.error("is not a list of machines", line, "detail")
+    gpus = [machine.get("gpus") or [] for machine in detail]
+    if not all(isinstance(names, list) for names in gpus):
+        raise source.error("is not a list of GPUs", line, "gpus")
+    return sum(len(names) for names in gpus)
 
 
 def _name(value: object) -> str | None:

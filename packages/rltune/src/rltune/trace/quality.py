@@ -134,6 +134,7 @@ class Ledger:
         self.alive: Mask = np.ones(len(lines), dtype=np.bool_)
         self._gone: dict[str, Mask] = {}
         self._marked: dict[str, Mask] = {}
+        self._examples: dict[str, str] = {}
 
     def drop(self, rule: str, rows: Mask) -> None:
         """Leave rows out; one that an earlier rule has left out counts there."""
@@ -142,9 +143,10 @@ class Ledger:
         self._gone[rule] = self._gone.get(rule, np.zeros_like(hit)) | hit
         self.alive &= ~hit
 
-    def mark(self, rule: str, rows: Mask) -> None:
-        """Record that rows were repaired or noted; only those that are kept in the end count."""
+    def mark(self, rule: str, rows: Mask, example: str = "") -> None:
+        """Record that rows were repaired or noted; only those kept in the end count. The first line is the example."""
         assert RULES[rule].action in {"repaired", "noted"}
+        self._examples.setdefault(rule, example)
         self._marked[rule] = self._marked.get(rule, np.zeros_like(rows)) | rows
 
     def close(self, format_name: str) -> Quality:
@@ -158,5 +160,6 @@ class Ledger:
         for rule, rows in (*self._gone.items(), *((r, m & self.alive) for r, m in self._marked.items())):
             if rows.any():
                 line = int(self.lines[int(np.argmax(rows))])
-                example = "" if self.source.is_parquet else self.source.line(line)[:_EXAMPLE_LENGTH]
+                told = "" if self.source.is_parquet else self.source.line(line)
+                example = (self._examples.get(rule) or told)[:_EXAMPLE_LENGTH]
                 yield Finding(rule, RULES[rule].action, int(rows.sum()), line, example)

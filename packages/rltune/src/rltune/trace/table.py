@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = ("submit_s", "duration_s", "gpus")
 TIMES = ("submit_s", "duration_s", "limit_s", "recorded_start_s")
 COUNTS = {"gpus": 0.0, "nodes": 0.0, "gpus_per_node": 0.0, "array": -1.0, "array_limit": 0.0}  # with what empty means
-AMOUNTS = ("cpus", "mem_gib")
+AMOUNTS = ("cpus", "mem_gib", "cpus_per_gpu", "mem_gib_per_gpu")
 ALL = ("id", *TIMES, *COUNTS, *AMOUNTS, *LABEL_COLUMNS, "after")
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 _SEPARATOR = ";"  # between the rows a job depends on, in csv
@@ -98,9 +98,8 @@ def _as_text(source: Source, frame: pl.DataFrame) -> pl.DataFrame:
 def _read(columns: Columns, format_name: str, *, ids_are_text: bool) -> Trace:
     columns.require(*COLUMNS)
     ledger = Ledger(columns.source, columns.lines)
-    for name in columns.frame.columns:
-        if name not in ALL:
-            ledger.mark("unknown-column", np.ones(len(columns), dtype=np.bool_))
+    unknown = [name for name in columns.frame.columns if name not in ALL]
+    ledger.mark("unknown-column", np.full(len(columns), bool(unknown)), example=", ".join(unknown))
     values: dict[str, Any] = {"id": _ids(columns, ids_are_text=ids_are_text)}
     for name in TIMES:
         if name in columns:

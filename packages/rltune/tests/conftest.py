@@ -15,7 +15,7 @@ TIMES = int(os.environ.get("RLTUNE_EXAMPLES", "1"))
 
 settings.register_profile(
     "rltune",
-    max_examples=60 * TIMES,
+    max_examples=40 * TIMES,
     derandomize=TIMES == 1,
     database=None,
     deadline=None,

@@ -3,12 +3,15 @@
 import gzip
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import rltune.trace
 from rltune.trace import formats, load, read_trace
 from rltune.trace.quality import RULES
 
@@ -69,6 +72,13 @@ def test_rows_read_are_kept_dropped_or_merged_and_every_job_knows_its_line(name)
     if name != "gaia":
         assert all(str(i) in text[line - 1] for i, line in zip(trace.jobs.id, trace.lines, strict=True))
     assert all(RULES[f.rule].action == f.action and f.example for f in quality.findings)
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    code = "import sys, rltune.trace; assert not {'polars', 'numpy', 'rich'} & set(sys.modules); rltune.trace.Trace"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = rltune.trace.nonsense
 
 
 def test_read_trace_gives_the_jobs_alone():
@@ -177,8 +187,8 @@ def test_pai_simulator_multiplies_instances_and_rounds_shares_up():
     trace = load(DATA / "pai_job_sim.csv")
     jobs = trace.jobs
     same(jobs.id, ["1", "2", "3", "4"])
-    same(jobs.gpus, [1, 8, 1, 0])
-    same(jobs.cpus, [6, 32, 4, 20])
+    same(jobs.gpus, [3, 8, 1, 0])
+    same(jobs.cpus, [18, 32, 4, 20])
     assert jobs.gpu_types.to_list() == ["T4", "V100", "MISC", None]
     assert found(trace) == {
         "no-gpu-no-cpu": (1, 6),

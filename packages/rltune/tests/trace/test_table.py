@@ -70,7 +70,9 @@ def test_round_trip_is_exact(jobs, suffix, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("ids", [["7", "007"], [7, 8], ["a,b", 'say "hi"'], ["line\nend", "x"], [" a", "None"]])
+@pytest.mark.parametrize(
+    "ids", [["7", "007"], ["7", "8"], [7, 8], ["a,b", 'say "hi"'], ["line\nend", "x"], [" a", "None"]]
+)
 def test_ids_stay_numbers_or_text(ids, suffix, tmp_path):
     jobs = Jobs.from_arrays([0, 1], [1, 1], [1, 1], id=ids)
     write(jobs, tmp_path / f"jobs{suffix}")

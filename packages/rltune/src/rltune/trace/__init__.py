@@ -7,15 +7,26 @@ trace.quality                                  # what was repaired or dropped, b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rltune.jobs import Jobs
     from rltune.trace.history import Trace
+    from rltune.trace.quality import Quality
+    from rltune.trace.synthetic import synthesise
 
-__all__ = ["formats", "load", "read_trace", "write"]
+__all__ = ["Quality", "Trace", "formats", "load", "read_trace", "synthesise", "write"]
+
+_HOME = {"Trace": "history", "Quality": "quality", "synthesise": "synthetic"}  # imported when first asked for
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"rltune.trace.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  the public name

@@ -75,6 +75,16 @@ def test_conservative_keeps_every_promise(simulate, case):
     np.testing.assert_array_equal(schedule.start_s, one_node_in_order(flat.jobs, 12))
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@given(case=cases(without=("wrong-estimates", "zero", "unsorted", *RULES, "outages")))
+def test_conservative_is_not_delayed_by_later_jobs(simulate, case, placement):
+    """Under exact estimates and in order of submission, a job starts when it would have if nobody had come after it."""
+    whole = simulate(case, backfill="conservative", placement=placement)
+    half = np.arange(len(case.jobs) // 2)
+    alone = simulate(with_jobs(case, case.jobs.take(half), case.estimate_s[half]), backfill="conservative", placement=placement)
+    np.testing.assert_array_equal(np.asarray(whole.start_s)[half], alone.start_s)
+
+
 @pytest.mark.parametrize("commit", [False, True])
 @given(
     case=cases(without=(*RULES, *TROUBLE)),

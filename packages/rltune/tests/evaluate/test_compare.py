@@ -1,11 +1,15 @@
 import io
 import json
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
+from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.evaluate import METRICS, Comparison, Steady, WindowSpec, compare
@@ -13,7 +17,6 @@ from rltune.evaluate.bootstrap import Interval
 from rltune.evaluate.show import interval
 from rltune.jobs import Jobs
 from rltune.metrics.show import seconds
-from rltune.simulate import simulate
 
 CLUSTER = Cluster.uniform(4, 4)
 
@@ -204,7 +207,38 @@ def test_every_metric_can_be_compared_by(result, metric):
     assert np.isfinite(standing.difference.low)
 
 
+def losing(jobs, cluster, policy="fcfs", **settings):
+    """Reject one job more under saf."""
+    made = simulate(jobs, cluster, policy, **settings)
+    if policy == "fcfs":
+        return made
+    rejected = made.rejected.copy()
+    rejected[np.argmin(rejected)] = True
+    return replace(made, rejected=rejected)
+
+
+def test_pipelines_that_ran_different_jobs_are_told_apart(jobs, result):
+    got = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), engine=losing)
+    assert "In 6 window(s) the pipelines ran different jobs" in text_of(got.table())
+    assert "different jobs" not in text_of(result.table())
+
+
 def test_an_interval_is_written_in_one_unit():
     assert interval(Interval(-30.0, -7200.0, 60.0), seconds) == "-0.0 [-2.0, 0.0] h"
     assert interval(Interval(300.0, 120.0, 600.0), seconds, sign=True) == "+5.0 [2.0, 10.0] min"
     assert interval(Interval(0.5, np.nan, np.nan), seconds) == "0.5 s"
+
+
+def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):
+    """Workers run the script again; that fails in each of them, and the parent must hear of it."""
+    script = tmp_path / "bare.py"
+    script.write_text(
+        "import numpy as np\n"
+        "from rltune.cluster import Cluster\n"
+        "from rltune.evaluate import compare\n"
+        "from rltune.jobs import Jobs\n"
+        "n = 50_000\n"
+        "compare(Jobs.from_arrays(np.arange(n), 1, 1), Cluster.uniform(1, 1), ['fcfs', 'saf'], workers=2)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert "outside `if __name__" in done.stderr

@@ -1,11 +1,12 @@
 """One scheduling pass."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.ask import Job, Node
 from reference.fit import Chunk, Free, free_on
-from reference.machine import Machine, Run, age
+from reference.machine import Machine, Run, age, in_the_way, is_down
 
 
 @dataclass(frozen=True)
@@ -124,27 +125,32 @@ def _try_in_shadow(m: Machine, job: Job, head: Head) -> None:
 def _conservative(m: Machine) -> None:
     reserved: list[Reservation] = []
     for job in m.in_order(m.in_view(m.waiting)):
+        before = m.reserved.pop(job.index, None)
         if not m.may_run(job):
             continue
-        if chunks := _place_over(m, job, m.now, reserved, really=True):
+        if chunks := _place_over(m, job, m.now, reserved, before, really=True):
             m.start(job, chunks)
-        elif reservation := _reserve(m, job, reserved):
+        elif reservation := _reserve(m, job, reserved, before):
             reserved.append(reservation)
+            m.reserved[job.index] = (reservation.start, reservation.chunks)
 
 
-def _reserve(m: Machine, job: Job, reserved: list[Reservation]) -> Reservation | None:
+def _reserve(m: Machine, job: Job, reserved: list[Reservation], before) -> Reservation | None:
     times = {m.now, *(m.expected_end(r) for r in m.running), *(r.end for r in reserved)}
     times |= {b for n in m.nodes for _, b in n.windows}
     for t in sorted(t for t in times if t >= m.now):
-        if chunks := _place_over(m, job, t, reserved, really=False):
+        if chunks := _place_over(m, job, t, reserved, before, really=False):
             return Reservation(t, t + m.length_on(job, chunks), chunks)
     return None
 
 
 def _place_over(
-    m: Machine, job: Job, t: float, reserved: list[Reservation], *, really: bool
+    m: Machine, job: Job, t: float, reserved: list[Reservation], before, *, really: bool
 ) -> tuple[Chunk, ...] | None:
-    """Place the job over the interval from t; `really` = beside the jobs that are past their estimate, too."""
+    """Place the job over the interval from t; `really` = beside the jobs that are past their estimate, too.
+
+    A job that gets the same time as before keeps the nodes it had then, if it can.
+    """
 
     def free_of(node: Node) -> Free:
         end = t + job.estimate / node.speed
@@ -152,7 +158,17 @@ def _place_over(
         free = [free_on(node, _taken_at(m, x, reserved, really and x == m.now)) for x in moments]
         return Free(min(f.gpus for f in free), min(f.cpus for f in free), min(f.mem for f in free))
 
-    return m.place_at(job, t, free_of)
+    chunks = m.place_at(job, t, free_of)
+    if chunks and before and before[0] == t and all(_still_free(m, job, t, c, free_of) for c in before[1]):
+        return before[1]
+    return chunks
+
+
+def _still_free(m: Machine, job: Job, t: float, chunk: Chunk, free_of: Callable[[Node], Free]) -> bool:
+    node = m.nodes[chunk.node]
+    free = free_of(node)
+    usable = not is_down(node, m.now) and not in_the_way(node, job, t)
+    return usable and free.gpus >= chunk.gpus and free.cpus >= chunk.cpus and free.mem >= chunk.mem
 
 
 def _taken_at(m: Machine, x: float, reserved: list[Reservation], all_running: bool) -> list[Chunk]:

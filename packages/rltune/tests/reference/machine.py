@@ -55,6 +55,7 @@ class Machine:
         self.ended: dict[int, Run] = {}
         self.rejected: set[int] = set()
         self.requeues = [0] * len(self.jobs)
+        self.reserved: dict[int, tuple[float, tuple[Chunk, ...]]] = {}  # by conservative backfilling, in the last pass
 
     def result(self) -> Result:
         """What never ran is rejected."""

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.evaluate import WindowSpec, compare
 from rltune.jobs import Jobs
 from rltune.report.gantt import _lowest, _runs, bars
 from rltune.report.pack import pack_counts, pack_floats
 from rltune.report.pick import busiest_window, stretch
-from rltune.simulate import simulate
 
 
 @pytest.mark.parametrize(

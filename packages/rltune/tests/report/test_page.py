@@ -9,12 +9,12 @@ import subprocess
 import numpy as np
 import pytest
 
+from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.evaluate import Comparison, Steady, WindowSpec, compare
 from rltune.jobs import Jobs
 from rltune.report import render, write_report
-from rltune.simulate import simulate
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NASTY = "</script><script>alert(1)</script>&<b>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltune.core.fit import find
+from rltune.core.fit import find, picked_speed
 from rltune.core.heap import row_before
 from rltune.core.jit import kernel
 from rltune.core.loop import arrive, complete
@@ -18,9 +18,9 @@ INF = float("inf")
 @kernel
 def _advance_one(w: World, s: State, o: Options) -> bool:
     """Let one job arrive or one job end, whichever is next; an arrival goes first on a tie."""
-    end = s.end_time[0] if s.n[HEAP_N] > 0 else INF
-    if s.n[ARRIVED] < len(w.submit) and w.submit[s.n[ARRIVED]] <= end:
-        s.now[0] = max(s.now[0], w.submit[s.n[ARRIVED]])
+    end = s.end[0].time if s.n[HEAP_N] > 0 else INF
+    if s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit <= end:
+        s.now[0] = max(s.now[0], w.job[s.n[ARRIVED]].submit)
         arrive(w, s, o, s.n[ARRIVED])
         s.n[ARRIVED] += 1
         return True
@@ -37,14 +37,14 @@ def _best_row(s: State) -> int:
     for row in range(s.n[Q_HEAD] + 1, s.n[Q_TAIL]):
         if row_before(s, row, best):
             best = row
-    return best  # type: ignore[no-any-return]
+    return best
 
 
 @kernel
 def _start(w: World, s: State, job: int) -> None:
     start_job(w, s, job)
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
-        if s.q_job[row] == job:
+        if s.queue[row].job == job:
             close_gaps(s, row, row)
             return
 
@@ -55,13 +55,13 @@ def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> N
     first = s.n[Q_TAIL]
     last = -1
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
-        job = s.q_job[row]
-        estimate = s.estimate[job]
+        job = s.queue[row].job
+        estimate = s.life[job].estimate
         if (
             job != selected
-            and s.status[job] == WAITING
-            and s.now[0] + estimate < shadow
-            and find(w, s, w.shape[job], estimate, o.placement)
+            and s.life[job].status == WAITING
+            and find(w, s, w.job[job].shape, estimate, o.placement)
+            and s.now[0] + estimate / picked_speed(w, s, w.job[job].shape) < shadow
         ):
             start_job(w, s, job)
             first = min(first, row)
@@ -73,9 +73,9 @@ def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> N
 @kernel
 def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
     """Stay with the selected job until it fits; False if it never does."""
-    if not find(w, s, w.shape[job], s.estimate[job], o.placement):
+    if not find(w, s, w.job[job].shape, s.life[job].estimate, o.placement):
         shadow = shadow_time(w, s, job, 0)
-        while not find(w, s, w.shape[job], s.estimate[job], o.placement):
+        while not find(w, s, w.job[job].shape, s.life[job].estimate, o.placement):
             if o.backfill == SHADOW:
                 _backfill(w, s, o, job, shadow)
             if not _advance_one(w, s, o):
@@ -88,12 +88,12 @@ def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
 def run_committed(w: World, s: State, o: Options) -> None:
     """Simulate a window: select, wait until it fits, start, select again."""
     for g in range(len(s.pool)):
-        s.pool[g] = 0
+        s.pool[g].pool = 0
     while True:
         if s.n[Q_HEAD] == s.n[Q_TAIL]:
             if not _advance_one(w, s, o):
                 return
             continue
         score_queue(w, s, o.policy, s.n[Q_TAIL])
-        if not _start_selected(w, s, o, s.q_job[_best_row(s)]):
+        if not _start_selected(w, s, o, s.queue[_best_row(s)].job):
             return

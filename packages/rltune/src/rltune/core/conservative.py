@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses, picked_speed
 from rltune.core.heap import pop_best
 from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.running import start_job
 from rltune.core.state import (
     FIRST_FIT,
-    I4,
     I8,
     LIMITED,
     NO_REASON,
@@ -20,6 +19,7 @@ from rltune.core.state import (
     RESOURCES,
     RUNNING_N,
     SPREAD,
+    STAMP,
     F8,
     Options,
     State,
@@ -28,27 +28,27 @@ from rltune.core.state import (
 
 
 @kernel
-def _first_profile(w: World, s: State, time: F8, gpu: I4, cpu: I8, mem: I8) -> int:
+def _first_profile(w: World, s: State, time: F8, gpu: I8, cpu: I8, mem: I8) -> int:
     """Lay out what is free from now on as running jobs end. Jobs past their estimate end right after now, not now."""
-    nodes = len(s.free_gpu)
+    nodes = len(s.node)
     time[0] = s.now[0]
     for node in range(nodes):
-        gpu[0, node] = s.free_gpu[node] if s.up[node] else -1
-        cpu[0, node] = s.free_cpu[node]
-        mem[0, node] = s.free_mem[node]
+        gpu[0, node] = s.node[node].gpu if s.node[node].up else -1
+        cpu[0, node] = s.node[node].cpu
+        mem[0, node] = s.node[node].mem
     rows = 1
     for i in range(s.n[RUNNING_N]):
-        expected = max(s.now[0], s.run_expected[i])
+        expected = max(s.now[0], s.run[i].expected)
         if rows == 1 or time[rows - 1] != expected:
             _copy_row(rows - 1, rows, gpu, cpu, mem)
             time[rows] = expected
             rows += 1
-        _add_job(w, s, s.run_job[i], rows - 1, 1, gpu, cpu, mem)
+        _add_job(w, s, s.run[i].job, rows - 1, 1, gpu, cpu, mem)
     return rows
 
 
 @kernel
-def _copy_row(source: int, to: int, gpu: I4, cpu: I8, mem: I8) -> None:
+def _copy_row(source: int, to: int, gpu: I8, cpu: I8, mem: I8) -> None:
     for node in range(gpu.shape[1]):
         gpu[to, node] = gpu[source, node]
         cpu[to, node] = cpu[source, node]
@@ -56,21 +56,21 @@ def _copy_row(source: int, to: int, gpu: I4, cpu: I8, mem: I8) -> None:
 
 
 @kernel
-def _add_job(w: World, s: State, job: int, row: int, sign: int, gpu: I4, cpu: I8, mem: I8) -> None:
-    shape = w.shape[job]
-    i = w.chunk_ptr[job]
-    for kind in range(w.kinds[shape]):
-        for _ in range(w.chunk_n[shape, kind]):
-            node = s.at_node[i]
+def _add_job(w: World, s: State, job: int, row: int, sign: int, gpu: I8, cpu: I8, mem: I8) -> None:
+    shape = w.job[job].shape
+    i = w.job[job].chunk_at
+    for kind in range(w.shape[shape].kinds):
+        for _ in range(w.chunk[shape, kind].n):
+            node = s.at[i].node
             i += 1
-            gpu[row, node] += sign * w.chunk_gpus[shape, kind]
-            cpu[row, node] += sign * chunk_cpu(w, shape, kind, w.node_group[node])
-            mem[row, node] += sign * chunk_mem(w, shape, kind, w.node_group[node])
+            gpu[row, node] += sign * w.chunk[shape, kind].gpus
+            cpu[row, node] += sign * chunk_cpu(w, shape, kind, s.node[node].group)
+            mem[row, node] += sign * chunk_mem(w, shape, kind, s.node[node].group)
 
 
 @kernel
 def _least_free(
-    node: int, begin: int, rows: int, until: float, time: F8, gpu: I4, cpu: I8, mem: I8
+    node: int, begin: int, rows: int, until: float, time: F8, gpu: I8, cpu: I8, mem: I8
 ) -> tuple[int, int, int]:
     """Give the least that a node has free over an interval."""
     g, c, m = gpu[begin, node], cpu[begin, node], mem[begin, node]
@@ -92,44 +92,80 @@ def _better(placement: int, free: int, best_free: int) -> bool:
 
 
 @kernel
-def _choose(w: World, s: State, o: Options, job: int, begin: int, rows: int, time: F8, gpu: I4, cpu: I8, mem: I8) -> bool:
+def _choose(w: World, s: State, o: Options, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> bool:
     """Choose nodes for a job that would start at a row of the profile, into s.pick."""
-    shape = w.shape[job]
-    mask = w.shape_mask[shape]
-    until = time[begin] + s.estimate[job] / w.mask_speed[mask]
-    s.stamp[0] += 1
+    shape = w.job[job].shape
+    mask = w.shape[shape].mask
+    s.n[STAMP] += 1
     found = 0
-    for kind in range(w.kinds[shape]):
-        for _ in range(w.chunk_n[shape, kind]):
+    for kind in range(w.shape[shape].kinds):
+        for _ in range(w.chunk[shape, kind].n):
             best = -1
             best_free = 0
-            for at in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+            for at in range(w.mask[mask].lo, w.mask[mask].hi):
                 group = w.mask_group[at]
-                if w.has_pauses and not clear_of_pauses(w, group, time[begin], s.estimate[job]):
+                if w.has_pauses and not clear_of_pauses(w, group, time[begin], s.life[job].estimate):
                     continue
+                until = time[begin] + s.life[job].estimate / w.group[group].speed
                 need_cpu = chunk_cpu(w, shape, kind, group)
                 need_mem = chunk_mem(w, shape, kind, group)
-                for node in range(w.group_lo[group], w.group_hi[group]):
-                    if s.picked[node] == s.stamp[0] or gpu[begin, node] < w.chunk_gpus[shape, kind]:
+                for node in range(w.group[group].lo, w.group[group].hi):
+                    if s.node[node].picked == s.n[STAMP] or gpu[begin, node] < w.chunk[shape, kind].gpus:
                         continue
                     g, c, m = _least_free(node, begin, rows, until, time, gpu, cpu, mem)
-                    fits = g >= w.chunk_gpus[shape, kind] and c >= need_cpu and m >= need_mem
+                    fits = g >= w.chunk[shape, kind].gpus and c >= need_cpu and m >= need_mem
                     if fits and (best < 0 or _better(o.placement, g, best_free)):
                         best = node
                         best_free = g
             if best < 0:
                 return False
-            s.picked[best] = s.stamp[0]
+            s.node[best].picked = s.n[STAMP]
             s.pick[found] = best
             found += 1
     return True
 
 
 @kernel
-def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I4, cpu: I8, mem: I8) -> int:
+def _keep_nodes(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> None:
+    """Put the nodes of the job's last reservation into s.pick again, if that was for the same time and they still are free.
+
+    Between two passes other jobs may have started on nodes that make another choice look better. Had a job with a
+    reservation changed nodes for that, the jobs behind it could find theirs taken.
+    """
+    if s.life[job].planned != time[begin]:
+        return
+    shape = w.job[job].shape
+    at = w.job[job].chunk_at
+    for kind in range(w.shape[shape].kinds):
+        for _ in range(w.chunk[shape, kind].n):
+            node = s.at[at].node
+            group = s.node[node].group
+            at += 1
+            if w.has_pauses and not clear_of_pauses(w, group, time[begin], s.life[job].estimate):
+                return
+            until = time[begin] + s.life[job].estimate / w.group[group].speed
+            g, c, m = _least_free(node, begin, rows, until, time, gpu, cpu, mem)
+            if g < w.chunk[shape, kind].gpus or c < chunk_cpu(w, shape, kind, group) or m < chunk_mem(w, shape, kind, group):
+                return
+    first = w.job[job].chunk_at
+    for i in range(at - first):
+        s.pick[i] = s.at[first + i].node
+
+
+@kernel
+def _remember(w: World, s: State, job: int, time: float) -> None:
+    """Note a job's reservation: its time, and its nodes where they will be kept once it runs."""
+    s.life[job].planned = time
+    first = w.job[job].chunk_at
+    for i in range(w.job[job].chunk_end - first):
+        s.at[first + i].node = s.pick[i]
+
+
+@kernel
+def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> int:
     """Keep the nodes in s.pick for a job from a row of the profile until its estimate is over; give the rows there are then."""
-    shape = w.shape[job]
-    until = time[begin] + s.estimate[job] / w.mask_speed[w.shape_mask[shape]]
+    shape = w.job[job].shape
+    until = time[begin] + s.life[job].estimate / picked_speed(w, s, shape)
     end = begin + 1
     while end < rows and time[end] < until:
         end += 1
@@ -137,27 +173,28 @@ def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I4
         for row in range(rows, end, -1):
             _copy_row(row - 1, row, gpu, cpu, mem)
             time[row] = time[row - 1]
+        _copy_row(end - 1, end, gpu, cpu, mem)
         time[end] = until
         rows += 1
     i = 0
-    for kind in range(w.kinds[shape]):
-        for _ in range(w.chunk_n[shape, kind]):
+    for kind in range(w.shape[shape].kinds):
+        for _ in range(w.chunk[shape, kind].n):
             node = s.pick[i]
             i += 1
             for row in range(begin, end):
-                gpu[row, node] -= w.chunk_gpus[shape, kind]
-                cpu[row, node] -= chunk_cpu(w, shape, kind, w.node_group[node])
-                mem[row, node] -= chunk_mem(w, shape, kind, w.node_group[node])
+                gpu[row, node] -= w.chunk[shape, kind].gpus
+                cpu[row, node] -= chunk_cpu(w, shape, kind, s.node[node].group)
+                mem[row, node] -= chunk_mem(w, shape, kind, s.node[node].group)
     return rows
 
 
 @kernel
 def conservative_pass(w: World, s: State, o: Options, n: int) -> tuple[int, int]:
     """Give each of n queued jobs, best first, its reservation; start those whose time is now."""
-    room = s.n[RUNNING_N] + n + len(w.pause_end) + 3
-    nodes = len(s.free_gpu)
+    room = s.n[RUNNING_N] + n + len(w.pause) + 3
+    nodes = len(s.node)
     time = np.empty(room, dtype=np.float64)
-    gpu = np.empty((room, nodes), dtype=np.int32)
+    gpu = np.empty((room, nodes), dtype=np.int64)
     cpu = np.empty((room, nodes), dtype=np.int64)
     mem = np.empty((room, nodes), dtype=np.int64)
     rows = _first_profile(w, s, time, gpu, cpu, mem)
@@ -166,18 +203,21 @@ def conservative_pass(w: World, s: State, o: Options, n: int) -> tuple[int, int]
     last = -1
     for left in range(n, 0, -1):
         place = pop_best(s, left)
-        job = s.q_job[place]
+        job = s.queue[place].job
         if w.has_limits and not start_is_allowed(w, s, job):
-            s.reason[job] = LIMITED
+            s.life[job].reason = LIMITED
+            s.life[job].planned = float("nan")
             continue
-        s.reason[job] = RESOURCES
+        s.life[job].reason = RESOURCES
         for begin in range(rows):
             if _choose(w, s, o, job, begin, rows, time, gpu, cpu, mem):
+                _keep_nodes(w, s, job, begin, rows, time, gpu, cpu, mem)
+                _remember(w, s, job, time[begin])
                 rows = _hold(w, s, job, begin, rows, time, gpu, cpu, mem)
-                s.reason[job] = RESERVED_LATER
+                s.life[job].reason = RESERVED_LATER
                 if begin == 0:
                     start_job(w, s, job)
-                    s.reason[job] = NO_REASON
+                    s.life[job].reason = NO_REASON
                     first = min(first, place)
                     last = max(last, place)
                 break
@@ -185,17 +225,18 @@ def conservative_pass(w: World, s: State, o: Options, n: int) -> tuple[int, int]
 
 
 @kernel
-def _add_pause_ends(w: World, rows: int, time: F8, gpu: I4, cpu: I8, mem: I8) -> int:
+def _add_pause_ends(w: World, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> int:
     """Let reservations begin when maintenance ends."""
-    for i in range(len(w.pause_end)):
+    for i in range(len(w.pause)):
         at = 1
-        while at < rows and time[at] < w.pause_end[i]:
+        while at < rows and time[at] < w.pause[i].end:
             at += 1
-        if w.pause_end[i] <= time[0] or (at < rows and time[at] == w.pause_end[i]):
+        if w.pause[i].end <= time[0] or (at < rows and time[at] == w.pause[i].end):
             continue
         for row in range(rows, at, -1):
             _copy_row(row - 1, row, gpu, cpu, mem)
             time[row] = time[row - 1]
-        time[at] = w.pause_end[i]
+        _copy_row(at - 1, at, gpu, cpu, mem)
+        time[at] = w.pause[i].end
         rows += 1
     return rows

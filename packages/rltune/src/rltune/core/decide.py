@@ -17,6 +17,7 @@ from rltune.core.reserve import leaves_head_its_place, reserve, shadow_time
 from rltune.core.running import start_job
 from rltune.core.scores import queue_end_in_view, score_queue
 from rltune.core.state import (
+    ACTIVE_N,
     BEHIND_HEAD,
     CONSERVATIVE,
     EASY,
@@ -42,21 +43,21 @@ INF = float("inf")
 @kernel
 def fits_now(w: World, s: State, o: Options, shape: int, estimate: float) -> bool:
     """Choose nodes for a job now, remembering a failure until something is released that could mend it."""
-    if estimate >= s.fails_from[shape]:
+    if estimate >= s.demand[shape].fails_from:
         return False
     if find(w, s, shape, estimate, o.placement):
         return True
-    s.fails_from[shape] = estimate if w.has_pauses else -INF
+    s.demand[shape].fails_from = estimate if w.has_pauses else -INF
     return False
 
 
 @kernel
 def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
     """Tell whether a job on the nodes in s.pick would delay its pool's head, by EASY's rule."""
-    time = s.reserved[pool]
+    time = s.pool[pool].reserved
     if time != time:  # NaN: not computed yet  # noqa: PLR0124
-        time = reserve(w, s, s.head[pool], pool)
-    if s.now[0] + s.estimate[job] / picked_speed(w, s, w.shape[job]) <= time:
+        time = reserve(w, s, s.pool[pool].head, pool)
+    if s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].shape) <= time:
         return False
     return not leaves_head_its_place(w, s, job, pool)
 
@@ -64,17 +65,17 @@ def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
 @kernel
 def consider(w: World, s: State, o: Options, row: int) -> int:
     """Start the job in this place of the queue if its turn allows; else give the reason."""
-    job = s.q_job[row]
-    shape = s.q_shape[row]
+    job = s.queue[row].job
+    shape = s.queue[row].shape
     pool = pool_of(w, s, shape)
-    behind = s.head[pool] >= 0
+    behind = s.pool[pool].head >= 0
     if behind and (o.backfill == NO_BACKFILL or o.backfill == SHADOW):  # noqa: PLR1714  numba has no tuple `in`
         return BEHIND_HEAD
     if w.has_limits and not start_is_allowed(w, s, job):
         return LIMITED
-    if not fits_now(w, s, o, shape, s.q_estimate[row]):
+    if not fits_now(w, s, o, shape, s.queue[row].estimate):
         if not behind:
-            s.head[pool] = job
+            s.pool[pool].head = job
         return RESOURCES
     if behind and o.backfill == EASY and _delays_head(w, s, job, pool):
         return WOULD_DELAY_HEAD
@@ -86,11 +87,11 @@ def consider(w: World, s: State, o: Options, row: int) -> int:
 def _count_open(w: World, s: State, o: Options) -> int:
     """Count the waiting shapes that may fit now, trying each that is not known to fail."""
     count = 0
-    for i in range(s.active_n[0]):
+    for i in range(s.n[ACTIVE_N]):
         shape = s.active[i]
-        if s.fails_from[shape] > -INF:
+        if s.demand[shape].fails_from > -INF:
             if not w.has_pauses and not find(w, s, shape, 0.0, o.placement):
-                s.fails_from[shape] = -INF
+                s.demand[shape].fails_from = -INF
             else:
                 count += 1
     return count
@@ -99,14 +100,14 @@ def _count_open(w: World, s: State, o: Options) -> int:
 @kernel
 def _count_pools(w: World, s: State) -> int:
     """Count the pools in which jobs wait."""
-    for g in range(len(s.best_closed)):
-        s.best_closed[g] = -1
+    for g in range(len(s.pool)):
+        s.pool[g].best_closed = -1
     count = 0
     for mask in range(len(s.mask_waiting)):
         if s.mask_waiting[mask] > 0:
-            pool = s.pool[w.mask_group[w.mask_ptr[mask]]]
-            if s.best_closed[pool] == -1:
-                s.best_closed[pool] = -2
+            pool = s.pool[w.mask_group[w.mask[mask].lo]].pool
+            if s.pool[pool].best_closed == -1:
+                s.pool[pool].best_closed = -2
                 count += 1
     return count
 
@@ -116,7 +117,7 @@ def _nothing_left(s: State, o: Options, shape: int, was_open: bool, left: int) -
     """Give how many shapes (or, without backfilling, pools) can still start something after this turn."""
     if o.backfill == NO_BACKFILL:
         return left
-    closed = s.waiting[shape] == 0 or s.fails_from[shape] == -INF
+    closed = s.demand[shape].waiting == 0 or s.demand[shape].fails_from == -INF
     return left - 1 if was_open and closed else left
 
 
@@ -126,19 +127,19 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
     first = -1
     last = -1
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
-        shape = s.q_shape[row]
+        shape = s.queue[row].shape
         pool = pool_of(w, s, shape)
-        behind = s.head[pool] >= 0
-        was_open = s.fails_from[shape] > -INF
+        behind = s.pool[pool].head >= 0
+        was_open = s.demand[shape].fails_from > -INF
         if behind and not o.explain and (not was_open or o.backfill == NO_BACKFILL):
             continue
-        job = s.q_job[row]
+        job = s.queue[row].job
         reason = consider(w, s, o, row)
-        s.reason[job] = reason
+        s.life[job].reason = reason
         if reason == NO_REASON:
             first = row if first < 0 else first
             last = row
-        if o.backfill == NO_BACKFILL and not behind and s.head[pool] >= 0:
+        if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
         if left == 0 and not o.explain:
@@ -152,19 +153,19 @@ def _fill_heap(w: World, s: State, all_rows: bool, end: int) -> int:
     """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
     n = 0
     for row in range(s.n[Q_HEAD], end):
-        shape = s.q_shape[row]
-        if all_rows or s.fails_from[shape] > -INF:
+        shape = s.queue[row].shape
+        if all_rows or s.demand[shape].fails_from > -INF:
             s.heap[n] = row
             n += 1
         else:
             pool = pool_of(w, s, shape)
-            best = s.best_closed[pool]
+            best = s.pool[pool].best_closed
             if best < 0 or row_before(s, row, best):
-                s.best_closed[pool] = row
+                s.pool[pool].best_closed = row
     if not all_rows:
-        for g in range(len(s.best_closed)):
-            if s.best_closed[g] >= 0:
-                s.heap[n] = s.best_closed[g]
+        for g in range(len(s.pool)):
+            if s.pool[g].best_closed >= 0:
+                s.heap[n] = s.pool[g].best_closed
                 n += 1
     heapify(s, n)
     return n
@@ -182,16 +183,16 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
     while n > 0:
         row = pop_best(s, n)
         n -= 1
-        shape = s.q_shape[row]
+        shape = s.queue[row].shape
         pool = pool_of(w, s, shape)
-        behind = s.head[pool] >= 0
-        was_open = s.fails_from[shape] > -INF
+        behind = s.pool[pool].head >= 0
+        was_open = s.demand[shape].fails_from > -INF
         reason = consider(w, s, o, row)
-        s.reason[s.q_job[row]] = reason
+        s.life[s.queue[row].job].reason = reason
         if reason == NO_REASON:
             first = min(first, row)
             last = max(last, row)
-        if o.backfill == NO_BACKFILL and not behind and s.head[pool] >= 0:
+        if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
         if left == 0 and not o.explain:
@@ -206,24 +207,24 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
 def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last: int) -> tuple[int, int]:
     """Start, oldest first, what fits and would end before the shadow time of its pool's head."""
     for row in range(s.n[Q_HEAD], end):
-        job = s.q_job[row]
-        pool = pool_of(w, s, s.q_shape[row])
-        head = s.head[pool]
-        if s.status[job] != WAITING or head < 0 or job == head:
+        job = s.queue[row].job
+        pool = pool_of(w, s, s.queue[row].shape)
+        head = s.pool[pool].head
+        if s.life[job].status != WAITING or head < 0 or job == head:
             continue
-        if s.reserved[pool] != s.reserved[pool]:  # NaN: not computed yet  # noqa: PLR0124
-            s.reserved[pool] = shadow_time(w, s, head, pool)
+        if s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet  # noqa: PLR0124
+            s.pool[pool].reserved = shadow_time(w, s, head, pool)
         if w.has_limits and not start_is_allowed(w, s, job):
-            s.reason[job] = LIMITED
-        elif not fits_now(w, s, o, s.q_shape[row], s.estimate[job]):
-            s.reason[job] = RESOURCES
-        elif s.now[0] + s.estimate[job] / picked_speed(w, s, w.shape[job]) < s.reserved[pool]:
+            s.life[job].reason = LIMITED
+        elif not fits_now(w, s, o, s.queue[row].shape, s.life[job].estimate):
+            s.life[job].reason = RESOURCES
+        elif s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].shape) < s.pool[pool].reserved:
             start_job(w, s, job)
-            s.reason[job] = NO_REASON
+            s.life[job].reason = NO_REASON
             first = min(first, row)
             last = max(last, row)
         else:
-            s.reason[job] = WOULD_DELAY_HEAD
+            s.life[job].reason = WOULD_DELAY_HEAD
     return first, last
 
 
@@ -237,7 +238,7 @@ def _conservative(w: World, s: State, o: Options) -> None:
     for i in range(n):
         s.heap[i] = s.n[Q_HEAD] + i
         if not o.dynamic:
-            s.q_score[s.n[Q_HEAD] + i] = s.q_key[s.n[Q_HEAD] + i]
+            s.queue[s.n[Q_HEAD] + i].score = s.queue[s.n[Q_HEAD] + i].key
     heapify(s, n)
     first, last = conservative_pass(w, s, o, n)
     if last >= 0:
@@ -252,7 +253,7 @@ def decide(w: World, s: State, o: Options) -> None:
         return
     if o.explain:
         for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
-            s.reason[s.q_job[row]] = OUT_OF_VIEW
+            s.life[s.queue[row].job].reason = OUT_OF_VIEW
     if o.backfill == CONSERVATIVE:
         _conservative(w, s, o)
         return

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from rltune.core.index import index_add, index_remove, lowest_bit
 from rltune.core.jit import kernel
-from rltune.core.state import BEST_FIT, FIRST_FIT, TRIES, State, World
+from rltune.core.state import ACTIVE_N, BEST_FIT, FIRST_FIT, STAMP, TRIES, UNLIMITED, State, World
 
 
 @kernel
 def chunk_cpu(w: World, shape: int, kind: int, group: int) -> int:
     """Give the thousandths of a CPU that a chunk takes on a node of a group."""
-    asked = w.chunk_cpu[shape, kind]
+    asked = w.chunk[shape, kind].cpu
     if asked >= 0:
-        return asked  # type: ignore[no-any-return]
-    return w.group_cpu[group] * w.chunk_gpus[shape, kind] // w.group_gpus[group]  # type: ignore[no-any-return]
+        return asked
+    if w.group[group].cpu >= UNLIMITED:
+        return 0
+    return w.group[group].cpu * w.chunk[shape, kind].gpus // w.group[group].gpus
 
 
 @kernel
 def chunk_mem(w: World, shape: int, kind: int, group: int) -> int:
     """Give the MiB that a chunk takes on a node of a group."""
-    asked = w.chunk_mem[shape, kind]
+    asked = w.chunk[shape, kind].mem
     if asked >= 0:
-        return asked  # type: ignore[no-any-return]
-    return w.group_mem[group] * w.chunk_gpus[shape, kind] // w.group_gpus[group]  # type: ignore[no-any-return]
+        return asked
+    if w.group[group].mem >= UNLIMITED:
+        return 0
+    return w.group[group].mem * w.chunk[shape, kind].gpus // w.group[group].gpus
 
 
 @kernel
 def clear_of_pauses(w: World, group: int, start: float, estimate: float) -> bool:
     """Tell whether a job started then would end, by its estimate, before each maintenance window or starts after it."""
-    end = start + estimate / w.group_speed[group]
-    for i in range(w.pause_ptr[group], w.pause_ptr[group + 1]):
-        if end > w.pause_start[i] and start < w.pause_end[i]:
+    end = start + estimate / w.group[group].speed
+    for i in range(w.group[group].pause_lo, w.group[group].pause_hi):
+        if end > w.pause[i].start and start < w.pause[i].end:
             return False
     return True
 
@@ -45,8 +49,8 @@ def _take_from_word(
     while word != 0 and found < wanted:
         node = first + lowest_bit(word)
         word &= word - 1
-        if s.picked[node] != s.stamp[0] and s.free_cpu[node] >= cpu and s.free_mem[node] >= mem:
-            s.picked[node] = s.stamp[0]
+        if s.node[node].picked != s.n[STAMP] and s.node[node].cpu >= cpu and s.node[node].mem >= mem:
+            s.node[node].picked = s.n[STAMP]
             s.pick[found] = node
             found += 1
     return found
@@ -55,23 +59,23 @@ def _take_from_word(
 @kernel
 def _pick_by_level(w: World, s: State, shape: int, kind: int, estimate: float, spread: bool, found: int) -> int:
     """Pick nodes for the chunks of one kind by free GPUs: fewest first, or most first."""
-    wanted = found + w.chunk_n[shape, kind]
-    mask = w.shape_mask[shape]
-    need = w.chunk_gpus[shape, kind]
-    top = w.mask_gpus[mask]
+    wanted = found + w.chunk[shape, kind].n
+    mask = w.shape[shape].mask
+    need = w.chunk[shape, kind].gpus
+    top = w.mask[mask].gpus
     for step in range(top - need + 1):
         level = top - step if spread else need + step
-        for m in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+        for m in range(w.mask[mask].lo, w.mask[mask].hi):
             group = w.mask_group[m]
-            if level > w.group_gpus[group] or s.level[w.level_at[group] + level] == 0:
+            if level > w.group[group].gpus or s.level[w.group[group].level_at + level] == 0:
                 continue
             if w.has_pauses and not clear_of_pauses(w, group, s.now[0], estimate):
                 continue
-            row = w.bits_at[group] + level * w.words[group]
-            for i in range(w.words[group]):
+            row = w.group[group].bits_at + level * w.group[group].words
+            for i in range(w.group[group].words):
                 word = s.bits[row + i]
                 if word != 0:
-                    found = _take_from_word(w, s, word, w.group_lo[group] + 32 * i, shape, kind, group, found, wanted)
+                    found = _take_from_word(w, s, word, w.group[group].lo + 32 * i, shape, kind, group, found, wanted)
                     if found == wanted:
                         return found
     return -1
@@ -80,19 +84,19 @@ def _pick_by_level(w: World, s: State, shape: int, kind: int, estimate: float, s
 @kernel
 def _pick_by_number(w: World, s: State, shape: int, kind: int, estimate: float, found: int) -> int:
     """Pick nodes for the chunks of one kind by their number, lowest first."""
-    wanted = found + w.chunk_n[shape, kind]
-    mask = w.shape_mask[shape]
-    need = w.chunk_gpus[shape, kind]
-    for m in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+    wanted = found + w.chunk[shape, kind].n
+    mask = w.shape[shape].mask
+    need = w.chunk[shape, kind].gpus
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
         if w.has_pauses and not clear_of_pauses(w, group, s.now[0], estimate):
             continue
-        for i in range(w.words[group]):
+        for i in range(w.group[group].words):
             word = 0
-            for level in range(need, w.group_gpus[group] + 1):
-                word |= s.bits[w.bits_at[group] + level * w.words[group] + i]
+            for level in range(need, w.group[group].gpus + 1):
+                word |= s.bits[w.group[group].bits_at + level * w.group[group].words + i]
             if word != 0:
-                found = _take_from_word(w, s, word, w.group_lo[group] + 32 * i, shape, kind, group, found, wanted)
+                found = _take_from_word(w, s, word, w.group[group].lo + 32 * i, shape, kind, group, found, wanted)
                 if found == wanted:
                     return found
     return -1
@@ -101,25 +105,25 @@ def _pick_by_number(w: World, s: State, shape: int, kind: int, estimate: float, 
 @kernel
 def _too_few_nodes(w: World, s: State, shape: int) -> bool:
     """Refuse a gang at once if too few nodes have the GPUs, whatever their CPUs and memory."""
-    mask = w.shape_mask[shape]
-    need = w.chunk_gpus[shape, 0]
+    mask = w.shape[shape].mask
+    need = w.chunk[shape, 0].gpus
     nodes = 0
-    for m in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
-        for level in range(need, w.group_gpus[group] + 1):
-            nodes += s.level[w.level_at[group] + level]
-    return nodes < w.chunk_n[shape, 0]
+        for level in range(need, w.group[group].gpus + 1):
+            nodes += s.level[w.group[group].level_at + level]
+    return nodes < w.chunk[shape, 0].n
 
 
 @kernel
 def find(w: World, s: State, shape: int, estimate: float, placement: int) -> bool:
     """Choose the nodes for a job of this shape now, into s.pick in order of chunks; False if it does not fit."""
     s.n[TRIES] += 1
-    if w.chunk_n[shape, 0] > 1 and _too_few_nodes(w, s, shape):
+    if w.chunk[shape, 0].n > 1 and _too_few_nodes(w, s, shape):
         return False
-    s.stamp[0] += 1
+    s.n[STAMP] += 1
     found = 0
-    for kind in range(w.kinds[shape]):
+    for kind in range(w.shape[shape].kinds):
         if placement == FIRST_FIT:
             found = _pick_by_number(w, s, shape, kind, estimate, found)
         else:
@@ -132,51 +136,51 @@ def find(w: World, s: State, shape: int, estimate: float, placement: int) -> boo
 @kernel
 def picked_speed(w: World, s: State, shape: int) -> float:
     """Give the speed of the slowest of the nodes in s.pick."""
-    speed = w.group_speed[w.node_group[s.pick[0]]]
+    speed = w.group[s.node[s.pick[0]].group].speed
     chunks = 0
-    for kind in range(w.kinds[shape]):
-        chunks += w.chunk_n[shape, kind]
+    for kind in range(w.shape[shape].kinds):
+        chunks += w.chunk[shape, kind].n
     for i in range(1, chunks):
-        speed = min(speed, w.group_speed[w.node_group[s.pick[i]]])
-    return speed  # type: ignore[no-any-return]
+        speed = min(speed, w.group[s.node[s.pick[i]].group].speed)
+    return speed
 
 
 @kernel
 def take_nodes(w: World, s: State, job: int) -> None:
     """Give a job the nodes in s.pick."""
-    shape = w.shape[job]
-    at = w.chunk_ptr[job]
+    shape = w.job[job].shape
+    at = w.job[job].chunk_at
     i = 0
-    for kind in range(w.kinds[shape]):
-        for _ in range(w.chunk_n[shape, kind]):
+    for kind in range(w.shape[shape].kinds):
+        for _ in range(w.chunk[shape, kind].n):
             node = s.pick[i]
-            group = w.node_group[node]
+            group = s.node[node].group
             index_remove(w, s, node)
-            s.free_gpu[node] -= w.chunk_gpus[shape, kind]
-            s.free_cpu[node] -= chunk_cpu(w, shape, kind, group)
-            s.free_mem[node] -= chunk_mem(w, shape, kind, group)
+            s.node[node].gpu -= w.chunk[shape, kind].gpus
+            s.node[node].cpu -= chunk_cpu(w, shape, kind, group)
+            s.node[node].mem -= chunk_mem(w, shape, kind, group)
             index_add(w, s, node)
-            s.at_node[at + i] = node
-            s.at_gpus[at + i] = w.chunk_gpus[shape, kind]
+            s.at[at + i].node = node
+            s.at[at + i].gpus = w.chunk[shape, kind].gpus
             i += 1
 
 
 @kernel
 def give_nodes_back(w: World, s: State, job: int) -> None:
     """Free what a job uses; a node that is down stays out of the index."""
-    shape = w.shape[job]
-    at = w.chunk_ptr[job]
+    shape = w.job[job].shape
+    at = w.job[job].chunk_at
     i = 0
-    for kind in range(w.kinds[shape]):
-        for _ in range(w.chunk_n[shape, kind]):
-            node = s.at_node[at + i]
-            group = w.node_group[node]
-            if s.up[node]:
+    for kind in range(w.shape[shape].kinds):
+        for _ in range(w.chunk[shape, kind].n):
+            node = s.at[at + i].node
+            group = s.node[node].group
+            if s.node[node].up:
                 index_remove(w, s, node)
-            s.free_gpu[node] += w.chunk_gpus[shape, kind]
-            s.free_cpu[node] += chunk_cpu(w, shape, kind, group)
-            s.free_mem[node] += chunk_mem(w, shape, kind, group)
-            if s.up[node]:
+            s.node[node].gpu += w.chunk[shape, kind].gpus
+            s.node[node].cpu += chunk_cpu(w, shape, kind, group)
+            s.node[node].mem += chunk_mem(w, shape, kind, group)
+            if s.node[node].up:
                 index_add(w, s, node)
                 forget_failures(w, s, node)
             i += 1
@@ -185,8 +189,8 @@ def give_nodes_back(w: World, s: State, job: int) -> None:
 @kernel
 def forget_failures(w: World, s: State, node: int) -> None:
     """Let those shapes be tried again that could use what this node has free now; for the rest it changes nothing."""
-    group = w.node_group[node]
-    for i in range(s.active_n[0]):
+    group = s.node[node].group
+    for i in range(s.n[ACTIVE_N]):
         shape = s.active[i]
-        if s.free_gpu[node] >= w.smallest_chunk[shape] and w.mask_has[w.shape_mask[shape], group]:
-            s.fails_from[shape] = float("inf")
+        if s.node[node].gpu >= w.shape[shape].smallest and w.mask_has[w.shape[shape].mask, group]:
+            s.demand[shape].fails_from = float("inf")

@@ -8,7 +8,7 @@ from rltune.core.state import State
 
 @kernel
 def _before(s: State, a: int, b: int) -> bool:
-    return s.q_score[a] < s.q_score[b] or (s.q_score[a] == s.q_score[b] and s.q_job[a] < s.q_job[b])
+    return s.queue[a].score < s.queue[b].score or (s.queue[a].score == s.queue[b].score and s.queue[a].job < s.queue[b].job)
 
 
 @kernel
@@ -40,7 +40,7 @@ def pop_best(s: State, n: int) -> int:
     best = s.heap[0]
     s.heap[0] = s.heap[n - 1]
     _sift(s, 0, n - 1)
-    return best  # type: ignore[no-any-return]
+    return best
 
 
 @kernel

@@ -18,22 +18,22 @@ def predict(w: World, s: State, which: int, job: int) -> float:
 
     Each level's mean counts as much as it has jobs, against `trust` jobs' worth of the level above it.
     """
-    estimate = w.prior[job]
+    estimate = w.job[job].prior
     trust = w.history_par[which, TRUST]
     for level in range(w.history_key.shape[2]):
-        key = w.history_key[which, job, level]
-        if key >= 0 and s.seen_n[which, key] > 0.0:
-            estimate = (s.seen_sum[which, key] + trust * estimate) / (s.seen_n[which, key] + trust)
+        key = int(w.history_key[which, job, level])
+        if key >= 0 and s.seen[which, key].n > 0.0:
+            estimate = (s.seen[which, key].total + trust * estimate) / (s.seen[which, key].n + trust)
     return estimate
 
 
 @kernel
 def learn(w: World, s: State, which: int, job: int) -> None:
     """Add an ended job's run time to every likeness it has; older ones fade."""
-    run = (s.end[job] - s.start[job]) * s.speed[job]
+    run = (s.life[job].end - s.life[job].start) * s.life[job].speed
     keep = w.history_par[which, DECAY]
     for level in range(w.history_key.shape[2]):
-        key = w.history_key[which, job, level]
+        key = int(w.history_key[which, job, level])
         if key >= 0:
-            s.seen_n[which, key] = s.seen_n[which, key] * keep + 1.0
-            s.seen_sum[which, key] = s.seen_sum[which, key] * keep + run
+            s.seen[which, key].n = s.seen[which, key].n * keep + 1.0
+            s.seen[which, key].total = s.seen[which, key].total * keep + run

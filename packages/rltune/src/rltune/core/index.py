@@ -20,24 +20,24 @@ for _bit in range(32):
 @kernel
 def lowest_bit(word: int) -> int:
     """Give the place of the lowest set bit of a word of 32."""
-    return _PLACE[(((word & -word) * _DE_BRUIJN) & 0xFFFFFFFF) >> 27]  # type: ignore[no-any-return]
+    return _PLACE[(((word & -word) * _DE_BRUIJN) & 0xFFFFFFFF) >> 27]
 
 
 @kernel
 def index_add(w: World, s: State, node: int) -> None:
     """Enter a node at the level of its free GPUs."""
-    group = w.node_group[node]
-    level = s.free_gpu[node]
-    place = node - w.group_lo[group]
-    s.bits[w.bits_at[group] + level * w.words[group] + place // 32] |= 1 << (place % 32)
-    s.level[w.level_at[group] + level] += 1
+    group = s.node[node].group
+    level = s.node[node].gpu
+    place = node - w.group[group].lo
+    s.bits[w.group[group].bits_at + level * w.group[group].words + place // 32] |= 1 << (place % 32)
+    s.level[w.group[group].level_at + level] += 1
 
 
 @kernel
 def index_remove(w: World, s: State, node: int) -> None:
     """Take a node out of the level of its free GPUs."""
-    group = w.node_group[node]
-    level = s.free_gpu[node]
-    place = node - w.group_lo[group]
-    s.bits[w.bits_at[group] + level * w.words[group] + place // 32] &= ~(1 << (place % 32))
-    s.level[w.level_at[group] + level] -= 1
+    group = s.node[node].group
+    level = s.node[node].gpu
+    place = node - w.group[group].lo
+    s.bits[w.group[group].bits_at + level * w.group[group].words + place // 32] &= ~(1 << (place % 32))
+    s.level[w.group[group].level_at + level] -= 1

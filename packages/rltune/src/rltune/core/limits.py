@@ -11,7 +11,7 @@ def start_is_allowed(w: World, s: State, job: int) -> bool:
     """Tell whether starting the job keeps every limit on GPUs in use and running jobs."""
     for scope in range(SCOPES):
         c = w.counters[job, scope]
-        if c >= 0 and (s.used_running[c] >= w.max_running[c] or s.used_gpus[c] + w.gpus[job] > w.max_gpus[c]):
+        if c >= 0 and (s.limit[c].used_running >= s.limit[c].max_running or s.limit[c].used_gpus + w.job[job].gpus > s.limit[c].max_gpus):
             return False
     return True
 
@@ -21,7 +21,7 @@ def submit_is_allowed(w: World, s: State, job: int) -> bool:
     """Tell whether one more waiting or running job keeps every limit on submitted jobs."""
     for scope in range(SCOPES):
         c = w.counters[job, scope]
-        if c >= 0 and s.used_submitted[c] >= w.max_submitted[c]:
+        if c >= 0 and s.limit[c].used_submitted >= s.limit[c].max_submitted:
             return False
     return True
 
@@ -32,8 +32,8 @@ def count_running(w: World, s: State, job: int, sign: int) -> None:
     for scope in range(SCOPES):
         c = w.counters[job, scope]
         if c >= 0:
-            s.used_running[c] += sign
-            s.used_gpus[c] += sign * w.gpus[job]
+            s.limit[c].used_running += sign
+            s.limit[c].used_gpus += sign * w.job[job].gpus
 
 
 @kernel
@@ -42,4 +42,4 @@ def count_submitted(w: World, s: State, job: int, sign: int) -> None:
     for scope in range(SCOPES):
         c = w.counters[job, scope]
         if c >= 0:
-            s.used_submitted[c] += sign
+            s.limit[c].used_submitted += sign

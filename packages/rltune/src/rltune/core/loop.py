@@ -12,6 +12,7 @@ from rltune.core.queue import enqueue
 from rltune.core.running import drop_end, pop_end, stop_job
 from rltune.core.scores import static_score
 from rltune.core.state import (
+    ACTIVE_N,
     ARRIVED,
     DONE,
     ENDED,
@@ -50,14 +51,14 @@ def _wait_or_hold(w: World, s: State, o: Options, job: int) -> None:
 @kernel
 def arrive(w: World, s: State, o: Options, job: int) -> None:
     """Take a submitted job in: estimate it, score it, let it wait."""
-    if s.status[job] != FUTURE:
+    if s.life[job].status != FUTURE:
         return
     if o.estimate_by_history:
-        s.estimate[job] = predict(w, s, FOR_ESTIMATE, job)
-    s.rank[job] = predict(w, s, FOR_RANK, job) if o.rank_by_history else s.estimate[job]
-    s.key[job] = static_score(w, s, job, o.policy)
-    s.status[job] = HELD
-    if s.after_left[job] == 0:
+        s.life[job].estimate = predict(w, s, FOR_ESTIMATE, job)
+    s.life[job].rank = predict(w, s, FOR_RANK, job) if o.rank_by_history else s.life[job].estimate
+    s.life[job].key = static_score(w, s, job, o.policy)
+    s.life[job].status = HELD
+    if s.life[job].after_left == 0:
         _wait_or_hold(w, s, o, job)
 
 
@@ -80,7 +81,7 @@ def _release_held(w: World, s: State, o: Options) -> None:
 def complete(w: World, s: State, o: Options, job: int) -> None:
     """End a running job: free its nodes, learn from it, let those wait that depended on it."""
     stop_job(w, s, job)
-    s.status[job] = DONE
+    s.life[job].status = DONE
     s.n[ENDED] += 1
     if o.estimate_by_history:
         learn(w, s, FOR_ESTIMATE, job)
@@ -88,10 +89,10 @@ def complete(w: World, s: State, o: Options, job: int) -> None:
         learn(w, s, FOR_RANK, job)
     if w.has_limits:
         count_submitted(w, s, job, -1)
-    for i in range(w.child_ptr[job], w.child_ptr[job + 1]):
+    for i in range(w.job[job].child_at, w.job[job].child_end):
         child = w.child[i]
-        s.after_left[child] -= 1
-        if s.after_left[child] == 0 and s.status[child] == HELD:
+        s.life[child].after_left -= 1
+        if s.life[child].after_left == 0 and s.life[child].status == HELD:
             _wait_or_hold(w, s, o, child)
     if w.has_limits:
         _release_held(w, s, o)
@@ -99,8 +100,8 @@ def complete(w: World, s: State, o: Options, job: int) -> None:
 
 @kernel
 def _uses_node(w: World, s: State, job: int, node: int) -> bool:
-    for at in range(w.chunk_ptr[job], w.chunk_ptr[job + 1]):
-        if s.at_node[at] == node:
+    for at in range(w.job[job].chunk_at, w.job[job].chunk_end):
+        if s.at[at].node == node:
             return True
     return False
 
@@ -108,14 +109,15 @@ def _uses_node(w: World, s: State, job: int, node: int) -> bool:
 @kernel
 def _node_goes_down(w: World, s: State, o: Options, node: int) -> None:
     index_remove(w, s, node)
-    s.up[node] = False
+    s.node[node].up = False
     i = 0
     while i < s.n[RUNNING_N]:
-        job = s.run_job[i]
+        job = s.run[i].job
         if _uses_node(w, s, job, node):
             drop_end(s, job)
             stop_job(w, s, job)
-            s.requeues[job] += 1
+            s.life[job].requeues += 1
+            s.life[job].planned = float("nan")
             enqueue(w, s, job, o.dynamic)
         else:
             i += 1
@@ -123,35 +125,35 @@ def _node_goes_down(w: World, s: State, o: Options, node: int) -> None:
 
 @kernel
 def _node_event(w: World, s: State, o: Options, event: int) -> None:
-    node = w.event_node[event]
-    kind = w.event_kind[event]
+    node = w.event[event].node
+    kind = w.event[event].kind
     if kind == NODE_DOWN:
         _node_goes_down(w, s, o, node)
     elif kind == NODE_UP:
-        s.up[node] = True
+        s.node[node].up = True
         index_add(w, s, node)
         forget_failures(w, s, node)
     else:  # maintenance is over somewhere: everything may be tried again
-        for i in range(s.active_n[0]):
-            s.fails_from[s.active[i]] = INF
+        for i in range(s.n[ACTIVE_N]):
+            s.demand[s.active[i]].fails_from = INF
 
 
 @kernel
 def advance(w: World, s: State, o: Options) -> bool:
     """Go to the next moment in which something happens, and let it happen; False if nothing is left."""
-    arrival = w.submit[s.n[ARRIVED]] if s.n[ARRIVED] < len(w.submit) else INF
-    end = s.end_time[0] if s.n[HEAP_N] > 0 else INF
-    node = w.event_time[s.n[NODE_EVENT]] if s.n[NODE_EVENT] < len(w.event_time) else INF
+    arrival = w.job[s.n[ARRIVED]].submit if s.n[ARRIVED] < len(w.job) else INF
+    end = s.end[0].time if s.n[HEAP_N] > 0 else INF
+    node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF
     now = min(arrival, min(end, node))
     if now == INF:
         return False
     s.now[0] = now
-    while s.n[HEAP_N] > 0 and s.end_time[0] == now:
+    while s.n[HEAP_N] > 0 and s.end[0].time == now:
         complete(w, s, o, pop_end(s))
-    while s.n[NODE_EVENT] < len(w.event_time) and w.event_time[s.n[NODE_EVENT]] == now:
+    while s.n[NODE_EVENT] < len(w.event) and w.event[s.n[NODE_EVENT]].time == now:
         _node_event(w, s, o, s.n[NODE_EVENT])
         s.n[NODE_EVENT] += 1
-    while s.n[ARRIVED] < len(w.submit) and w.submit[s.n[ARRIVED]] == now:
+    while s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit == now:
         arrive(w, s, o, s.n[ARRIVED])
         s.n[ARRIVED] += 1
     return True

@@ -7,15 +7,15 @@ job's number, so the queue is in order of age, and every pass orders what it nee
 from __future__ import annotations
 
 from rltune.core.jit import kernel
-from rltune.core.state import Q_HEAD, Q_TAIL, WAITING, State, World
+from rltune.core.state import ACTIVE_N, Q_HEAD, Q_TAIL, WAITING, State, World
 
 
 @kernel
 def _move(s: State, to: int, source: int) -> None:
-    s.q_job[to] = s.q_job[source]
-    s.q_shape[to] = s.q_shape[source]
-    s.q_key[to] = s.q_key[source]
-    s.q_estimate[to] = s.q_estimate[source]
+    s.queue[to].job = s.queue[source].job
+    s.queue[to].shape = s.queue[source].shape
+    s.queue[to].key = s.queue[source].key
+    s.queue[to].estimate = s.queue[source].estimate
 
 
 @kernel
@@ -23,15 +23,15 @@ def _place_of(s: State, key: float, job: int) -> int:
     """Find where (key, job) belongs."""
     low = s.n[Q_HEAD]
     high = s.n[Q_TAIL]
-    if low < high and (s.q_key[high - 1] < key or (s.q_key[high - 1] == key and s.q_job[high - 1] < job)):
-        return high  # type: ignore[no-any-return]  # the usual case of a policy by age
+    if low < high and (s.queue[high - 1].key < key or (s.queue[high - 1].key == key and s.queue[high - 1].job < job)):
+        return high  # the usual case of a policy by age
     while low < high:
         middle = (low + high) // 2
-        if s.q_key[middle] < key or (s.q_key[middle] == key and s.q_job[middle] < job):
+        if s.queue[middle].key < key or (s.queue[middle].key == key and s.queue[middle].job < job):
             low = middle + 1
         else:
             high = middle
-    return low  # type: ignore[no-any-return]
+    return low
 
 
 @kernel
@@ -47,43 +47,43 @@ def _make_room_at_end(s: State) -> None:
 @kernel
 def enqueue(w: World, s: State, job: int, by_age: bool) -> None:
     """Let a job wait."""
-    if s.n[Q_TAIL] == len(s.q_job):
+    if s.n[Q_TAIL] == len(s.queue):
         _make_room_at_end(s)
-    key = float(job) if by_age else s.key[job]
+    key = float(job) if by_age else s.life[job].key
     place = _place_of(s, key, job)
     for i in range(s.n[Q_TAIL], place, -1):
         _move(s, i, i - 1)
-    s.q_job[place] = job
-    s.q_shape[place] = w.shape[job]
-    s.q_key[place] = key
-    s.q_estimate[place] = s.estimate[job]
+    s.queue[place].job = job
+    s.queue[place].shape = w.job[job].shape
+    s.queue[place].key = key
+    s.queue[place].estimate = s.life[job].estimate
     s.n[Q_TAIL] += 1
-    s.status[job] = WAITING
-    _activate(w, s, w.shape[job])
+    s.life[job].status = WAITING
+    _activate(w, s, w.job[job].shape)
 
 
 @kernel
 def _activate(w: World, s: State, shape: int) -> None:
-    s.waiting[shape] += 1
-    s.mask_waiting[w.shape_mask[shape]] += 1
-    if s.waiting[shape] == 1:
-        s.active[s.active_n[0]] = shape
-        s.active_at[shape] = s.active_n[0]
-        s.active_n[0] += 1
-        s.fails_from[shape] = float("inf")
+    s.demand[shape].waiting += 1
+    s.mask_waiting[w.shape[shape].mask] += 1
+    if s.demand[shape].waiting == 1:
+        s.active[s.n[ACTIVE_N]] = shape
+        s.demand[shape].active_at = s.n[ACTIVE_N]
+        s.n[ACTIVE_N] += 1
+        s.demand[shape].fails_from = float("inf")
 
 
 @kernel
 def leave_queue(w: World, s: State, job: int) -> None:
     """Count a job that starts out of the queue; its row goes when the pass is over, by `close_gaps`."""
-    shape = w.shape[job]
-    s.waiting[shape] -= 1
-    s.mask_waiting[w.shape_mask[shape]] -= 1
-    if s.waiting[shape] == 0:
-        s.active_n[0] -= 1
-        last = s.active[s.active_n[0]]
-        s.active[s.active_at[shape]] = last
-        s.active_at[last] = s.active_at[shape]
+    shape = w.job[job].shape
+    s.demand[shape].waiting -= 1
+    s.mask_waiting[w.shape[shape].mask] -= 1
+    if s.demand[shape].waiting == 0:
+        s.n[ACTIVE_N] -= 1
+        last = s.active[s.n[ACTIVE_N]]
+        s.active[s.demand[shape].active_at] = last
+        s.demand[last].active_at = s.demand[shape].active_at
 
 
 @kernel
@@ -94,14 +94,14 @@ def close_gaps(s: State, first: int, last: int) -> None:
     if first - head < tail - 1 - last:
         to = last
         for i in range(last, head - 1, -1):
-            if s.status[s.q_job[i]] == WAITING:
+            if s.life[s.queue[i].job].status == WAITING:
                 _move(s, to, i)
                 to -= 1
         s.n[Q_HEAD] = to + 1
     else:
         to = first
         for i in range(first, tail):
-            if s.status[s.q_job[i]] == WAITING:
+            if s.life[s.queue[i].job].status == WAITING:
                 _move(s, to, i)
                 to += 1
         s.n[Q_TAIL] = to

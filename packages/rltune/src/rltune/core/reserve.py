@@ -14,19 +14,19 @@ from rltune.core.state import RUNNING_N, State, World
 @kernel
 def _can_take(w: World, s: State, shape: int, kind: int, node: int) -> bool:
     """Tell whether a node could take a chunk of the head at the time of its reservation."""
-    group = w.node_group[node]
-    return (  # type: ignore[no-any-return]
-        s.then_gpu[node] >= w.chunk_gpus[shape, kind]
-        and s.then_cpu[node] >= chunk_cpu(w, shape, kind, group)
-        and s.then_mem[node] >= chunk_mem(w, shape, kind, group)
+    group = s.node[node].group
+    return (
+        s.node[node].then_gpu >= w.chunk[shape, kind].gpus
+        and s.node[node].then_cpu >= chunk_cpu(w, shape, kind, group)
+        and s.node[node].then_mem >= chunk_mem(w, shape, kind, group)
     )
 
 
 @kernel
 def _enough(w: World, s: State, shape: int, pool: int) -> bool:
     wanted = 0
-    for kind in range(w.kinds[shape]):
-        wanted += w.chunk_n[shape, kind]
+    for kind in range(w.shape[shape].kinds):
+        wanted += w.chunk[shape, kind].n
         if s.feasible[pool, kind] < wanted:
             return False
     return True
@@ -35,47 +35,47 @@ def _enough(w: World, s: State, shape: int, pool: int) -> bool:
 @kernel
 def _copy_nodes(w: World, s: State, shape: int) -> None:
     """Begin with what the head's nodes have free now; nodes that are down count as having less than nothing."""
-    mask = w.shape_mask[shape]
-    for m in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+    mask = w.shape[shape].mask
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
-        for node in range(w.group_lo[group], w.group_hi[group]):
-            s.then_gpu[node] = s.free_gpu[node] if s.up[node] else -1
-            s.then_cpu[node] = s.free_cpu[node]
-            s.then_mem[node] = s.free_mem[node]
+        for node in range(w.group[group].lo, w.group[group].hi):
+            s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
+            s.node[node].then_cpu = s.node[node].cpu
+            s.node[node].then_mem = s.node[node].mem
 
 
 @kernel
 def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimate: float) -> None:
     """Count the nodes that could take each kind of chunk at a time."""
-    mask = w.shape_mask[shape]
-    for kind in range(w.kinds[shape]):
+    mask = w.shape[shape].mask
+    for kind in range(w.shape[shape].kinds):
         s.feasible[pool, kind] = 0
-    for m in range(w.mask_ptr[mask], w.mask_ptr[mask + 1]):
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
         if w.has_pauses and not clear_of_pauses(w, group, time, estimate):
             continue
-        for node in range(w.group_lo[group], w.group_hi[group]):
-            for kind in range(w.kinds[shape]):
+        for node in range(w.group[group].lo, w.group[group].hi):
+            for kind in range(w.shape[shape].kinds):
                 s.feasible[pool, kind] += _can_take(w, s, shape, kind, node)
 
 
 @kernel
 def _release(w: World, s: State, job: int, shape: int, pool: int) -> None:
     """Give back what a running job will have ended using, and count the nodes that become able to take a chunk."""
-    own = w.shape[job]
-    i = w.chunk_ptr[job]
-    for own_kind in range(w.kinds[own]):
-        for _ in range(w.chunk_n[own, own_kind]):
-            node = s.at_node[i]
+    own = w.job[job].shape
+    i = w.job[job].chunk_at
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
+            node = s.at[i].node
             i += 1
-            if not w.mask_has[w.shape_mask[shape], w.node_group[node]]:
+            if not w.mask_has[w.shape[shape].mask, s.node[node].group]:
                 continue
-            for kind in range(w.kinds[shape]):
+            for kind in range(w.shape[shape].kinds):
                 s.feasible[pool, kind] -= _can_take(w, s, shape, kind, node)
-            s.then_gpu[node] += w.chunk_gpus[own, own_kind]
-            s.then_cpu[node] += chunk_cpu(w, own, own_kind, w.node_group[node])
-            s.then_mem[node] += chunk_mem(w, own, own_kind, w.node_group[node])
-            for kind in range(w.kinds[shape]):
+            s.node[node].then_gpu += w.chunk[own, own_kind].gpus
+            s.node[node].then_cpu += chunk_cpu(w, own, own_kind, s.node[node].group)
+            s.node[node].then_mem += chunk_mem(w, own, own_kind, s.node[node].group)
+            for kind in range(w.shape[shape].kinds):
                 s.feasible[pool, kind] += _can_take(w, s, shape, kind, node)
 
 
@@ -83,51 +83,51 @@ def _release(w: World, s: State, job: int, shape: int, pool: int) -> None:
 def _next_pause_end(w: World, after: float) -> float:
     """Give the first end of a maintenance window after a time."""
     first = float("inf")
-    for i in range(len(w.pause_end)):
-        if after < w.pause_end[i] < first:
-            first = w.pause_end[i]
-    return first  # type: ignore[no-any-return]
+    for i in range(len(w.pause)):
+        if after < w.pause[i].end < first:
+            first = w.pause[i].end
+    return first
 
 
 @kernel
 def reserve(w: World, s: State, head: int, pool: int) -> float:
     """Find the earliest time at which the head fits by estimates; inf if no end of a running job brings it about."""
-    shape = w.shape[head]
+    shape = w.job[head].shape
     now = s.now[0]
     _copy_nodes(w, s, shape)
-    _count_nodes(w, s, shape, pool, now, s.estimate[head])
+    _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
     i = 0
     time = now
     while not _enough(w, s, shape, pool):
-        expected = max(now, s.run_expected[i]) if i < s.n[RUNNING_N] else float("inf")
+        expected = max(now, s.run[i].expected) if i < s.n[RUNNING_N] else float("inf")
         pause = _next_pause_end(w, time) if w.has_pauses else float("inf")
         time = min(expected, pause)
         if time == float("inf"):
             break
-        while i < s.n[RUNNING_N] and s.run_expected[i] <= time:
-            _release(w, s, s.run_job[i], shape, pool)
+        while i < s.n[RUNNING_N] and s.run[i].expected <= time:
+            _release(w, s, s.run[i].job, shape, pool)
             i += 1
         if w.has_pauses:
-            _count_nodes(w, s, shape, pool, time, s.estimate[head])
-    s.reserved[pool] = time
+            _count_nodes(w, s, shape, pool, time, s.life[head].estimate)
+    s.pool[pool].reserved = time
     return time
 
 
 @kernel
 def leaves_head_its_place(w: World, s: State, job: int, pool: int) -> bool:
     """Tell whether the head still fits at its reservation beside this job on the nodes in s.pick; if so, note the job there."""
-    head_shape = w.shape[s.head[pool]]
-    own = w.shape[job]
+    head_shape = w.job[s.pool[pool].head].shape
+    own = w.job[job].shape
     i = 0
-    for own_kind in range(w.kinds[own]):
-        for _ in range(w.chunk_n[own, own_kind]):
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
             _occupy(w, s, own, own_kind, head_shape, s.pick[i], pool, 1)
             i += 1
     if _enough(w, s, head_shape, pool):
         return True
     i = 0
-    for own_kind in range(w.kinds[own]):
-        for _ in range(w.chunk_n[own, own_kind]):
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
             _occupy(w, s, own, own_kind, head_shape, s.pick[i], pool, -1)
             i += 1
     return False
@@ -136,16 +136,16 @@ def leaves_head_its_place(w: World, s: State, job: int, pool: int) -> bool:
 @kernel
 def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: int, pool: int, sign: int) -> None:
     """Put a chunk on a node at the time of the reservation (+1), or take it away again (-1)."""
-    group = w.node_group[node]
-    if not w.mask_has[w.shape_mask[head_shape], group]:
+    group = s.node[node].group
+    if not w.mask_has[w.shape[head_shape].mask, group]:
         return
-    usable = not w.has_pauses or clear_of_pauses(w, group, s.reserved[pool], s.estimate[s.head[pool]])
-    for kind in range(w.kinds[head_shape]):
+    usable = not w.has_pauses or clear_of_pauses(w, group, s.pool[pool].reserved, s.life[s.pool[pool].head].estimate)
+    for kind in range(w.shape[head_shape].kinds):
         s.feasible[pool, kind] -= usable and _can_take(w, s, head_shape, kind, node)
-    s.then_gpu[node] -= sign * w.chunk_gpus[own, own_kind]
-    s.then_cpu[node] -= sign * chunk_cpu(w, own, own_kind, group)
-    s.then_mem[node] -= sign * chunk_mem(w, own, own_kind, group)
-    for kind in range(w.kinds[head_shape]):
+    s.node[node].then_gpu -= sign * w.chunk[own, own_kind].gpus
+    s.node[node].then_cpu -= sign * chunk_cpu(w, own, own_kind, group)
+    s.node[node].then_mem -= sign * chunk_mem(w, own, own_kind, group)
+    for kind in range(w.shape[head_shape].kinds):
         s.feasible[pool, kind] += usable and _can_take(w, s, head_shape, kind, node)
 
 
@@ -153,16 +153,16 @@ def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: 
 def shadow_time(w: World, s: State, head: int, pool: int) -> float:
     """Find RLScheduler's shadow time: GPUs alone, summed over the pool, running jobs in order of expected end."""
     free = 0
-    for node in range(len(s.free_gpu)):
-        if s.up[node] and s.pool[w.node_group[node]] == pool:
-            free += s.free_gpu[node]
+    for node in range(len(s.node)):
+        if s.node[node].up and s.pool[s.node[node].group].pool == pool:
+            free += s.node[node].gpu
     time = s.now[0]
     for i in range(s.n[RUNNING_N]):
-        if free >= w.gpus[head]:
+        if free >= w.job[head].gpus:
             break
-        job = s.run_job[i]
-        for at in range(w.chunk_ptr[job], w.chunk_ptr[job + 1]):
-            if s.pool[w.node_group[s.at_node[at]]] == pool:
-                free += s.at_gpus[at]
-                time = max(s.now[0], s.run_expected[i])
-    return time if free >= w.gpus[head] else float("inf")
+        job = s.run[i].job
+        for at in range(w.job[job].chunk_at, w.job[job].chunk_end):
+            if s.pool[s.node[s.at[at].node].group].pool == pool:
+                free += s.at[at].gpus
+                time = max(s.now[0], s.run[i].expected)
+    return time if free >= w.job[head].gpus else float("inf")

@@ -12,21 +12,21 @@ from rltune.core.state import HEAP_N, RUNNING, RUNNING_N, State, World
 
 @kernel
 def _earlier(s: State, a: int, b: int) -> bool:
-    return s.end_time[a] < s.end_time[b] or (s.end_time[a] == s.end_time[b] and s.end_job[a] < s.end_job[b])
+    return s.end[a].time < s.end[b].time or (s.end[a].time == s.end[b].time and s.end[a].job < s.end[b].job)
 
 
 @kernel
 def _swap(s: State, a: int, b: int) -> None:
-    s.end_time[a], s.end_time[b] = s.end_time[b], s.end_time[a]
-    s.end_job[a], s.end_job[b] = s.end_job[b], s.end_job[a]
+    s.end[a].time, s.end[b].time = s.end[b].time, s.end[a].time
+    s.end[a].job, s.end[b].job = s.end[b].job, s.end[a].job
 
 
 @kernel
 def _push_end(s: State, job: int) -> None:
     i = s.n[HEAP_N]
     s.n[HEAP_N] += 1
-    s.end_time[i] = s.end[job]
-    s.end_job[i] = job
+    s.end[i].time = s.life[job].end
+    s.end[i].job = job
     while i > 0 and _earlier(s, i, (i - 1) // 2):
         _swap(s, i, (i - 1) // 2)
         i = (i - 1) // 2
@@ -50,11 +50,11 @@ def _sift_down(s: State, i: int) -> None:
 @kernel
 def pop_end(s: State) -> int:
     """Take the job that ends first off the heap."""
-    job = s.end_job[0]
+    job = s.end[0].job
     s.n[HEAP_N] -= 1
     _swap(s, 0, s.n[HEAP_N])
     _sift_down(s, 0)
-    return job  # type: ignore[no-any-return]
+    return job
 
 
 @kernel
@@ -62,7 +62,7 @@ def drop_end(s: State, job: int) -> None:
     """Take a job that is stopped before its end out of the heap."""
     n = s.n[HEAP_N]
     for i in range(n):
-        if s.end_job[i] == job:
+        if s.end[i].job == job:
             s.n[HEAP_N] -= 1
             _swap(s, i, s.n[HEAP_N])
             while i > 0 and i < s.n[HEAP_N] and _earlier(s, i, (i - 1) // 2):
@@ -78,7 +78,7 @@ def _place_in_running(s: State, expected: float) -> int:
     high = s.n[RUNNING_N]
     while low < high:
         middle = (low + high) // 2
-        if s.run_expected[middle] <= expected:
+        if s.run[middle].expected <= expected:
             low = middle + 1
         else:
             high = middle
@@ -88,22 +88,22 @@ def _place_in_running(s: State, expected: float) -> int:
 @kernel
 def start_job(w: World, s: State, job: int) -> None:
     """Start a waiting job now on the nodes in s.pick."""
-    speed = picked_speed(w, s, w.shape[job])
+    speed = picked_speed(w, s, w.job[job].shape)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]
-    s.status[job] = RUNNING
-    s.speed[job] = speed
-    s.start[job] = now
-    s.end[job] = now + w.duration[job] / speed
+    s.life[job].status = RUNNING
+    s.life[job].speed = speed
+    s.life[job].start = now
+    s.life[job].end = now + w.job[job].duration / speed
     _push_end(s, job)
-    expected = now + s.estimate[job] / speed
+    expected = now + s.life[job].estimate / speed
     place = _place_in_running(s, expected)
     for i in range(s.n[RUNNING_N], place, -1):
-        s.run_job[i] = s.run_job[i - 1]
-        s.run_expected[i] = s.run_expected[i - 1]
-    s.run_job[place] = job
-    s.run_expected[place] = expected
+        s.run[i].job = s.run[i - 1].job
+        s.run[i].expected = s.run[i - 1].expected
+    s.run[place].job = job
+    s.run[place].expected = expected
     s.n[RUNNING_N] += 1
     if w.has_limits:
         count_running(w, s, job, 1)
@@ -113,14 +113,14 @@ def start_job(w: World, s: State, job: int) -> None:
 @kernel
 def stop_job(w: World, s: State, job: int) -> None:
     """Free what a running job has, at its end or because its node went down."""
-    expected = s.start[job] + s.estimate[job] / s.speed[job]
+    expected = s.life[job].start + s.life[job].estimate / s.life[job].speed
     i = _place_in_running(s, expected) - 1
-    while s.run_job[i] != job:
+    while s.run[i].job != job:
         i -= 1
     s.n[RUNNING_N] -= 1
     for k in range(i, s.n[RUNNING_N]):
-        s.run_job[k] = s.run_job[k + 1]
-        s.run_expected[k] = s.run_expected[k + 1]
+        s.run[k].job = s.run[k + 1].job
+        s.run[k].expected = s.run[k + 1].expected
     give_nodes_back(w, s, job)
     if w.has_limits:
         count_running(w, s, job, -1)

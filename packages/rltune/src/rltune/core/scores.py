@@ -38,14 +38,14 @@ def f1_score(rank: float, n: float, submit: float) -> float:
 def static_score(w: World, s: State, job: int, policy: int) -> float:
     """Score a job by a rule that does not look at the clock."""
     if policy == FCFS:
-        return w.submit[job]  # type: ignore[no-any-return]
+        return w.job[job].submit
     if policy == SJF:
-        return s.rank[job]  # type: ignore[no-any-return]
+        return s.life[job].rank
     if policy == SRF:
-        return w.rank_n[job]  # type: ignore[no-any-return]
+        return w.job[job].rank_n
     if policy == SAF:
-        return w.rank_n[job] * s.rank[job]  # type: ignore[no-any-return]
-    return f1_score(s.rank[job], w.rank_n[job], w.submit[job])
+        return w.job[job].rank_n * s.life[job].rank
+    return f1_score(s.life[job].rank, w.job[job].rank_n, w.job[job].submit)
 
 
 @kernel
@@ -65,18 +65,18 @@ def unicep_score(wait: float, rank: float, n: float) -> float:
 def multifactor_score(w: World, s: State, job: int, by_users: float, by_accounts: float) -> float:
     """Give minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
     p = w.factor_par
-    age = min(1.0, (s.now[0] - w.submit[job]) / p[MAX_AGE])
-    size = w.rank_n[job] / w.total_gpus
+    age = min(1.0, (s.now[0] - w.job[job].submit) / p[MAX_AGE])
+    size = w.job[job].rank_n / w.total_gpus
     if p[FAVOR_SMALL] != 0.0:
         size = 1.0 - size
-    short = 1.0 - min(1.0, s.rank[job] / p[TIME_SCALE])
+    short = 1.0 - min(1.0, s.life[job].rank / p[TIME_SCALE])
     fair = fair_share(w, s, job, by_users, by_accounts) if p[W_FAIR] != 0.0 else 0.0
     return -(
         p[W_AGE] * age
         + p[W_FAIR] * fair
         + p[W_SIZE] * size
-        + p[W_PARTITION] * w.factor[job, 0]
-        + p[W_QOS] * w.factor[job, 1]
+        + p[W_PARTITION] * w.job[job].partition
+        + p[W_QOS] * w.job[job].qos
         + p[W_TIME] * short
     )
 
@@ -91,25 +91,25 @@ def _all_usage(w: World, s: State, row: int, owners: int) -> float:
 
 @kernel
 def score_queue(w: World, s: State, policy: int, last: int) -> None:
-    """Score the queue as of now, into s.q_score; GIVEN leaves the scores that Python has put there."""
+    """Score the queue as of now, into the queue; GIVEN leaves the scores that Python has put there."""
     head = s.n[Q_HEAD]
     now = s.now[0]
     if policy == WFP3:
         for i in range(head, last):
-            job = s.q_job[i]
-            s.q_score[i] = wfp3_score(now - w.submit[job], s.rank[job], w.rank_n[job])
+            job = s.queue[i].job
+            s.queue[i].score = wfp3_score(now - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
     elif policy == UNICEP:
         for i in range(head, last):
-            job = s.q_job[i]
-            s.q_score[i] = unicep_score(now - w.submit[job], s.rank[job], w.rank_n[job])
+            job = s.queue[i].job
+            s.queue[i].score = unicep_score(now - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
     elif policy == MULTIFACTOR:
-        by_users = _all_usage(w, s, 0, len(w.user_share))
-        by_accounts = _all_usage(w, s, 1, len(w.account_share))
+        by_users = _all_usage(w, s, 0, s.owner.shape[1])
+        by_accounts = _all_usage(w, s, 1, s.owner.shape[1])
         for i in range(head, last):
-            s.q_score[i] = multifactor_score(w, s, s.q_job[i], by_users, by_accounts)
+            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, by_users, by_accounts)
     elif policy != GIVEN:
         for i in range(head, last):
-            s.q_score[i] = s.key[s.q_job[i]]
+            s.queue[i].score = s.life[s.queue[i].job].key
 
 
 @kernel
@@ -117,5 +117,5 @@ def queue_end_in_view(s: State, view: int) -> int:
     """Give the end of the part of the queue that takes part in a pass."""
     tail = s.n[Q_TAIL]
     if view > 0:
-        return min(tail, s.n[Q_HEAD] + view)  # type: ignore[no-any-return]
-    return tail  # type: ignore[no-any-return]
+        return min(tail, s.n[Q_HEAD] + view)
+    return tail

@@ -79,7 +79,7 @@ def make_shapes(jobs: Jobs, cluster: Cluster, masks: Masks) -> Shapes:
 
 def _scaled(values: np.ndarray, factor: float) -> I8:
     asked = np.where(np.isnan(values), 0.0, values) * factor
-    return np.where(np.isnan(values), -1, np.ceil(np.minimum(asked, UNLIMITED) - 1e-6)).astype(np.int64)
+    return np.where(np.isnan(values), -1, np.rint(np.minimum(asked, UNLIMITED))).astype(np.int64)
 
 
 def _chunks(cluster: Cluster, groups: tuple[int, ...], gpus: int, nodes: int, per_node: int) -> tuple[ChunkKind, ...]:

@@ -15,16 +15,16 @@ W_AGE, W_FAIR, W_SIZE, W_PARTITION, W_QOS, W_TIME, MAX_AGE, HALF_LIFE, DAMPENING
 def usage_now(w: World, s: State, row: int, owner: int) -> float:
     """Give the decayed usage of a user (row 0) or an account (row 1) as of now."""
     decay = math.log(2.0) / w.factor_par[HALF_LIFE]
-    elapsed = s.now[0] - s.usage_at[row, owner]
+    elapsed = s.now[0] - s.owner[row, owner].at
     left = math.exp(-decay * elapsed)
-    return s.usage[row, owner] * left + s.usage_rate[row, owner] * (1.0 - left) / decay  # type: ignore[no-any-return]
+    return s.owner[row, owner].usage * left + s.owner[row, owner].rate * (1.0 - left) / decay
 
 
 @kernel
 def _add_rate(w: World, s: State, row: int, owner: int, rate: float) -> None:
-    s.usage[row, owner] = usage_now(w, s, row, owner)
-    s.usage_at[row, owner] = s.now[0]
-    s.usage_rate[row, owner] += rate
+    s.owner[row, owner].usage = usage_now(w, s, row, owner)
+    s.owner[row, owner].at = s.now[0]
+    s.owner[row, owner].rate += rate
 
 
 @kernel
@@ -32,11 +32,11 @@ def usage_changes(w: World, s: State, job: int, sign: float) -> None:
     """Note that a job's GPUs begin (+1) or cease (-1) to be used."""
     if w.factor_par[ON] == 0.0:
         return
-    rate = sign * w.rank_n[job]
-    if w.user[job] >= 0:
-        _add_rate(w, s, 0, w.user[job], rate)
-    if w.account[job] >= 0:
-        _add_rate(w, s, 1, w.account[job], rate)
+    rate = sign * w.job[job].rank_n
+    if w.job[job].user >= 0:
+        _add_rate(w, s, 0, w.job[job].user, rate)
+    if w.job[job].account >= 0:
+        _add_rate(w, s, 1, w.job[job].account, rate)
 
 
 @kernel
@@ -46,14 +46,14 @@ def fair_share(w: World, s: State, job: int, used_by_users: float, used_by_accou
     The effective usage of a user within an account is its own, plus its share of what the rest of its account used:
     U = u + (A - u) s, with u and A normalised by all usage (SchedMD, 'Multifactor Priority Plugin').
     """
-    user = w.user[job]
+    user = w.job[job].user
     if user < 0 or used_by_users <= 0.0:
         return 1.0
     used = usage_now(w, s, 0, user) / used_by_users
-    share = w.user_share[user]
-    account = w.account[job]
+    share = s.owner[0, user].share
+    account = w.job[job].account
     if account >= 0 and used_by_accounts > 0.0:
         of_account = usage_now(w, s, 1, account) / used_by_accounts
         used += (of_account - used) * share
-        share *= w.account_share[account]
-    return 2.0 ** (-(used / share) / w.factor_par[DAMPENING])  # type: ignore[no-any-return]
+        share *= s.owner[1, account].share
+    return 2.0 ** (-(used / share) / w.factor_par[DAMPENING])

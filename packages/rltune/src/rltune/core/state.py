@@ -1,12 +1,13 @@
 """The arrays that compiled code and numpy both read: a World that never changes, and a State that a run changes.
 
+Most are arrays of records, so that what belongs together lies together. Integers are int64, so that a kernel is compiled once.
 Jobs are in order of (submit, given index), so a smaller job number always means an older job.
 A *shape* is what a job asks, without when: jobs of one shape fit or do not fit together. A *mask* is a set of eligible groups.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 I4 = NDArray[np.int32]
-I1 = NDArray[np.int8]
 B1 = NDArray[np.bool_]
+Records = Any  # numpy.recarray of one of the dtypes below; its attributes are columns
 
 UNLIMITED = 1 << 40  # stands for a resource or a limit that is not modelled; times a node's GPUs it still is an int64
 
@@ -35,10 +36,85 @@ NODE_DOWN, NODE_UP, NODE_WAKE = range(3)
 SCOPES = 5
 
 # Places in State.n, the integers that a run changes.
-ARRIVED, Q_HEAD, Q_TAIL, RUNNING_N, HEAP_N, NODE_EVENT, HELD_N, PASSES, ENDED, TRIES, N_COUNTERS = range(11)
+ARRIVED, Q_HEAD, Q_TAIL, RUNNING_N, HEAP_N, NODE_EVENT, HELD_N, ACTIVE_N, STAMP, PASSES, ENDED, TRIES, N_COUNTERS = range(13)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW = range(7)
+
+
+def _record(**columns: str) -> np.dtype[Any]:
+    return np.dtype(list(columns.items()), align=True)
+
+
+JOB = _record(
+    submit="f8",
+    duration="f8",  # read only when a job starts
+    rank_n="f8",  # GPUs, 1 for a job without
+    prior="f8",  # estimate before any history
+    partition="f8",  # factors of the multifactor rule
+    qos="f8",
+    chunk_at="i8",  # where its chunks are kept in State.at
+    chunk_end="i8",
+    child_at="i8",  # who waits for it, in World.child
+    child_end="i8",
+    gpus="i8",
+    shape="i8",
+    after_n="i8",  # how many jobs it waits for
+    user="i8",
+    account="i8",
+)
+SHAPE = _record(mask="i8", kinds="i8", smallest="i8")
+CHUNK = _record(cpu="i8", mem="i8", n="i8", gpus="i8")  # [shape, kind], largest first; CPU or memory -1 = the GPU share
+MASK = _record(lo="i8", hi="i8", gpus="i8")  # its part of mask_group, GPUs of the largest node
+GROUP = _record(
+    cpu="i8",
+    mem="i8",
+    speed="f8",
+    lo="i8",  # first node
+    hi="i8",
+    gpus="i8",
+    words="i8",  # of the bitset of one level
+    bits_at="i8",
+    level_at="i8",
+    pause_lo="i8",
+    pause_hi="i8",
+)
+PAUSE = _record(start="f8", end="f8")
+EVENT = _record(time="f8", node="i8", kind="i8")
+
+LIFE = _record(
+    start="f8",
+    end="f8",
+    speed="f8",  # of the nodes it got
+    estimate="f8",
+    rank="f8",  # the estimate that the score uses
+    key="f8",  # static score
+    planned="f8",  # time of its last reservation by conservative backfilling; NaN = none
+    requeues="i8",
+    after_left="i8",
+    status="i8",
+    reason="i8",
+)
+AT = _record(node="i8", gpus="i8")
+NODE = _record(
+    cpu="i8",  # free now
+    mem="i8",
+    then_cpu="i8",  # free at the reservation of a head
+    then_mem="i8",
+    picked="i8",  # stamp of the last choice that took it
+    gpu="i8",
+    then_gpu="i8",
+    group="i8",
+    up="i8",
+)
+QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", shape="i8")
+RUN = _record(expected="f8", job="i8")
+END = _record(time="f8", job="i8")
+DEMAND = _record(fails_from="f8", waiting="i8", active_at="i8")  # jobs of the shape with this estimate or more do not fit
+LIMIT = _record(max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8")
+POOL = _record(reserved="f8", pool="i8", head="i8", best_closed="i8")  # by group; a pool is named by its first group
+SEEN = _record(n="f8", total="f8")
+OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")
 
 
 class Options(NamedTuple):
@@ -58,65 +134,22 @@ class Options(NamedTuple):
 class World(NamedTuple):
     """What a run is given."""
 
-    # jobs
-    submit: F8
-    duration: F8  # read only by `start`
-    gpus: I4
-    shape: I4
-    counters: I4  # [job, SCOPES] limit counter or -1
-    after_n: I4  # how many jobs it waits for
-    child_ptr: I8
-    child: I4
-    chunk_ptr: I8  # where its chunks are kept in State.at_node
-    # shapes: kinds of chunks, largest first
-    kinds: I4
-    chunk_n: I4  # [shape, kind]
-    chunk_gpus: I4
-    chunk_cpu: I8  # -1 = the GPU share
-    chunk_mem: I8
-    smallest_chunk: I4
-    shape_mask: I4
-    # masks
-    mask_ptr: I4
-    mask_group: I4
+    job: Records
+    counters: I8  # [job, SCOPES] place in State.limit, or -1
+    child: I8
+    shape: Records
+    chunk: Records
+    mask: Records
+    mask_group: I8
     mask_has: B1  # [mask, group]
-    mask_gpus: I4  # GPUs of the largest node
-    mask_speed: F8  # of the slowest group
-    # nodes and groups
-    node_group: I4
-    group_lo: I4
-    group_hi: I4
-    group_gpus: I4
-    group_cpu: I8
-    group_mem: I8
-    group_speed: F8
-    words: I4  # words of 32 nodes in a group's bitset
-    bits_at: I4
-    level_at: I4
-    # maintenance windows by group, and node events in order of time
-    pause_ptr: I4
-    pause_start: F8
-    pause_end: F8
-    event_time: F8
-    event_node: I4
-    event_kind: I1
-    # limits
-    max_gpus: I8
-    max_running: I8
-    max_submitted: I8
-    has_limits: bool
-    has_pauses: bool
-    # what policies and estimators need
-    rank_n: F8  # GPUs, 1 for a job without
-    prior: F8  # estimate before any history
+    group: Records
+    pause: Records  # maintenance windows, by group
+    event: Records  # of nodes, in order of time
     history_key: I4  # [predictor, job, level], coarse to fine; -1 = none
     history_par: F8  # [predictor, parameter]
-    factor: F8  # multifactor: [job, 2] partition and QOS factors
     factor_par: F8
-    user: I4
-    account: I4
-    user_share: F8
-    account_share: F8
+    has_limits: bool
+    has_pauses: bool
     total_gpus: float
 
 
@@ -125,65 +158,22 @@ class State(NamedTuple):
 
     now: F8  # [1]
     n: I8  # counters, see above
-    status: I1
-    start: F8
-    end: F8
-    speed: F8  # of the nodes a running job got
-    estimate: F8
-    rank: F8  # the estimate that the score uses
-    key: F8  # static score
-    requeues: I4
-    after_left: I4
-    reason: I1
-    at_node: I4
-    at_gpus: I4
-    # nodes
-    free_gpu: I4
-    free_cpu: I8
-    free_mem: I8
-    up: B1
-    bits: I8
-    level: I4
-    # the queue, contiguous from n[Q_HEAD] to n[Q_TAIL]
-    q_job: I4
-    q_shape: I4
-    q_key: F8
-    q_estimate: F8
-    q_score: F8
-    heap: I4  # scratch: places in the queue, best first
-    best_closed: I4  # scratch, by pool: the best job that is known not to fit
-    # running jobs by expected end, and all by true end
-    run_job: I4
-    run_expected: F8
-    end_job: I4
-    end_time: F8
-    held: I4
-    # shapes
-    waiting: I4
-    fails_from: F8  # a job of this shape with at least this estimate is known not to fit; inf = not known
-    active: I4  # list of shapes with waiting jobs
-    active_at: I4
-    active_n: I8  # [1]
-    mask_waiting: I4
-    # limits
-    used_gpus: I8
-    used_running: I8
-    used_submitted: I8
-    # pools and reservations
-    pool: I4  # by group
-    head: I4  # by pool
-    reserved: F8  # by pool: time, NaN = not computed
-    feasible: I4  # [pool, kind] nodes that could take a chunk of the head then
-    then_gpu: I4  # free at the reservation
-    then_cpu: I8
-    then_mem: I8
-    # scratch for the choice of nodes
-    pick: I4
-    picked: I8
-    stamp: I8
-    # history and fair share
-    seen_n: F8  # [predictor, key]
-    seen_sum: F8
-    usage: F8  # [2, owner]: users, then accounts
-    usage_rate: F8
-    usage_at: F8
+    life: Records  # by job
+    at: Records  # chunks of jobs, see JOB.chunk_at
+    node: Records
+    bits: I8  # the index of free nodes, see index.py
+    level: I8
+    queue: Records  # waiting jobs, from n[Q_HEAD] to n[Q_TAIL]
+    heap: I8  # scratch: places in the queue, best first
+    run: Records  # running jobs by expected end
+    end: Records  # a heap of them by true end
+    held: I8  # held by a limit on submitted jobs, oldest first
+    demand: Records  # by shape
+    active: I8  # shapes with waiting jobs
+    mask_waiting: I8
+    limit: Records
+    pool: Records  # by group
+    feasible: I8  # [pool, kind] nodes that could take a chunk of the head at its reservation
+    pick: I8  # nodes chosen for a job
+    seen: Records  # [predictor, key] run times of ended jobs
+    owner: Records  # [users or accounts, which]

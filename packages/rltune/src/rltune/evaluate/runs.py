@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from rltune.schedule import Schedule
 
     Engine = Callable[..., Schedule]  # called as `rltune.simulate` is
+
+
+DIED = (
+    "a worker process died: for want of memory (try fewer workers), or because a script that compares with several "
+    'workers does so outside `if __name__ == "__main__":`'
+)
 
 
 @dataclass(frozen=True)
@@ -99,23 +107,28 @@ def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Ite
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
+    from tempfile import TemporaryDirectory
 
-    # Fresh processes: a copy of one that has started threads (polars, numba) may hang.
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), _sit_down, (bench,))
-    try:
-        yield from pool.map(_work, tasks)
-    except BrokenProcessPool:
-        raise InputError("a worker process died, perhaps for want of memory; try fewer workers") from None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    with TemporaryDirectory(prefix="rltune-") as folder:
+        # By file, not by argument: if a worker dies while it is sent much, its parent waits for ever.
+        path = Path(folder) / "bench"
+        path.write_bytes(pickle.dumps(bench))
+        # Fresh processes: a copy of one that has started threads (polars, numba) may hang.
+        pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), _sit_down, (path,))
+        try:
+            yield from pool.map(_work, tasks)
+        except BrokenProcessPool:
+            raise InputError(DIED) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 _bench: list[Bench] = []  # of a worker process; the pool offers no other place for it
 
 
-def _sit_down(bench: Bench) -> None:
+def _sit_down(path: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker silently; the parent tells what is done
-    _bench[:] = [bench]
+    _bench[:] = [pickle.loads(path.read_bytes())]  # noqa: S301  written by our parent a moment ago
 
 
 def _work(task: tuple[int, int]) -> Run:
@@ -123,6 +136,6 @@ def _work(task: tuple[int, int]) -> Run:
 
 
 def _engine() -> Engine:
-    from rltune.simulate import simulate
+    from rltune import simulate
 
     return simulate

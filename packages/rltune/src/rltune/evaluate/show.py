@@ -73,6 +73,9 @@ def honesty(comparison: Comparison) -> list[str]:
     if rejected:
         reasons = sorted({reason for run in comparison.runs for reason in run.summary.reject_reasons})
         said.append(f"{rejected:,} jobs never fit and are in no mean ({', '.join(reasons)}).")
+    apart = _windows_with_other_jobs(comparison)
+    if apart:
+        said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")
     said.append(_about_intervals(comparison))
     return said
 
@@ -93,6 +96,14 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
 def _bare(value: float, like: float) -> str:
     """Write a time without its unit, which stands once, behind the interval."""
     return seconds(value, like).split()[0]
+
+
+def _windows_with_other_jobs(comparison: Comparison) -> int:
+    """Count the windows in which one pipeline rejected a job that another ran."""
+    ran: dict[int, set[bytes]] = {}
+    for run in comparison.runs:
+        ran.setdefault(run.window, set()).add(run.schedule.ran.tobytes())
+    return sum(len(different) > 1 for different in ran.values())
 
 
 def _about_intervals(comparison: Comparison) -> str:

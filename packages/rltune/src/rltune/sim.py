@@ -13,6 +13,7 @@ from rltune.core import state as core
 from rltune.core.commit import run_committed
 from rltune.core.decide import decide
 from rltune.core.fit import find
+from rltune.core.handle import state_handle, world_handle
 from rltune.core.loop import advance, run
 from rltune.core.prepare import Likeness, prepare
 from rltune.errors import InputError
@@ -82,6 +83,8 @@ class Machine:
     options: core.Options
     world: core.World
     state: core.State
+    w: core.World  # handles of the two for compiled code
+    s: core.State
     reject_reason: dict[int, str]
 
     @classmethod
@@ -94,18 +97,21 @@ class Machine:
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
         world, state = prepare(jobs, cluster, estimates.values_s, policy.factors(jobs), likeness, sorts=sorts)
-        reasons = _rejections(jobs, cluster, world, state, options)
-        state.status[list(reasons)] = core.REJECTED
-        return cls(jobs, cluster, policy, settings, options, world, state, reasons)
+        s = state_handle(state)
+        misfits = _misfits(cluster, world, s, options)
+        reasons = _rejections(jobs, world, state, misfits)
+        state.n[core.TRIES] = 0
+        state.life.status[list(reasons)] = core.REJECTED
+        return cls(jobs, cluster, policy, settings, options, world, state, world_handle(world), s, reasons)
 
     def run(self, progress: Progress | None = None) -> None:
         """Simulate to the end."""
         if self.settings.commit:
-            run_committed(self.world, self.state, self.options)
+            run_committed(self.w, self.s, self.options)
         elif isinstance(self.policy, Scored):
             self._run_with_python(self.policy, progress)
         else:
-            while run(self.world, self.state, self.options, _MOMENTS_A_SLICE):
+            while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
                 self._tell(progress)
         self._tell(progress)
         self._reject_stranded()
@@ -118,13 +124,13 @@ class Machine:
         """Leave compiled code in every pass to let a Python function score the queue."""
         s = self.state
         moments = 0
-        while advance(self.world, s, self.options):
+        while advance(self.w, self.s, self.options):
             head, tail = s.n[core.Q_HEAD], s.n[core.Q_TAIL]
             if self.settings.view:
                 tail = min(tail, head + self.settings.view)
             if tail > head:
-                s.q_score[head:tail] = _checked_scores(policy, self.view(s.q_job[head:tail]))
-            decide(self.world, s, self.options)
+                s.queue.score[head:tail] = _checked_scores(policy, self.view(s.queue.job[head:tail]))
+            decide(self.w, self.s, self.options)
             moments += 1
             if moments % 1000 == 0:
                 self._tell(progress)
@@ -135,7 +141,7 @@ class Machine:
         return QueueView(
             now_s=float(self.state.now[0]),
             submit_s=jobs.submit_s,
-            estimate_s=self.state.estimate[rows],
+            estimate_s=self.state.life.estimate[rows],
             gpus=jobs.gpus,
             nodes=jobs.nodes,
             cpus=jobs.cpus,
@@ -145,35 +151,36 @@ class Machine:
             account=jobs.account.to_list(),
             qos=jobs.qos.to_list(),
             name=jobs.name.to_list(),
-            node_free_gpus=self.state.free_gpu.copy(),
-            node_gpus=self.world.group_gpus[self.world.node_group],
+            node_free_gpus=self.state.node.gpu.copy(),
+            node_gpus=self.world.group.gpus[self.state.node.group],
         )
 
     def _reject_stranded(self) -> None:
         """Report jobs that were still waiting when nothing more could happen."""
-        left = np.flatnonzero((self.state.status != core.DONE) & (self.state.status != core.REJECTED))
+        status = self.state.life.status
+        left = np.flatnonzero((status != core.DONE) & (status != core.REJECTED))
         self.reject_reason.update(dict.fromkeys(left.tolist(), "could not start before the end of the simulation"))
-        self.state.status[left] = core.REJECTED
+        status[left] = core.REJECTED
 
     def schedule(self, jobs: Jobs, order: NDArray[np.intp]) -> Schedule:
         """Put the results into the order in which the jobs were given."""
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         s, w = self.state, self.world
-        rejected = s.status == core.REJECTED
+        rejected = s.life.status == core.REJECTED
         nothing = np.where(rejected, np.nan, 0.0)
         return Schedule(
             jobs=jobs,
             cluster=self.cluster,
             settings=self.settings,
-            start_s=(s.start + nothing)[back],
-            end_s=(s.end + nothing)[back],
-            estimate_s=s.estimate[back],
+            start_s=(s.life.start + nothing)[back],
+            end_s=(s.life.end + nothing)[back],
+            estimate_s=s.life.estimate[back],
             rejected=rejected[back],
             reject_reason=Labels.of([self.reject_reason.get(int(i)) for i in back], len(back))
             if self.reject_reason
             else Labels.none(len(back)),
-            requeues=s.requeues[back],
+            requeues=s.life.requeues[back],
             placements=_placements(w, s, rejected, back),
             passes=int(s.n[core.PASSES]),
             work={"placements_tried": int(s.n[core.TRIES])},
@@ -217,33 +224,36 @@ def _check_commit(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
         raise InputError("commit mode knows no limits, outages, maintenance, dependencies or array throttles")
 
 
-def _rejections(jobs: Jobs, cluster: Cluster, w: core.World, s: core.State, o: core.Options) -> dict[int, str]:
+def _misfits(cluster: Cluster, world: core.World, s: core.State, o: core.Options) -> dict[int, str]:
+    """Find the shapes that do not fit the empty, healthy cluster, and say why."""
+    healthy = world_handle(world._replace(has_pauses=False))
+    return {i: _misfit(cluster, world, i) for i in range(len(world.shape)) if not find(healthy, s, i, 0.0, o.placement)}
+
+
+def _rejections(jobs: Jobs, w: core.World, s: core.State, misfits: dict[int, str]) -> dict[int, str]:
     """Find the jobs that can never start, and say why."""
-    healthy = w._replace(has_pauses=False)
-    by_shape = {i: _misfit(cluster, w, i) for i in range(len(w.kinds)) if not find(healthy, s, i, 0.0, o.placement)}
-    s.n[core.TRIES] = 0
-    bad = np.isin(w.shape, np.array(list(by_shape), dtype=np.int32))
-    reasons = {int(job): by_shape[int(w.shape[job])] for job in np.flatnonzero(bad)}
+    bad = np.isin(w.job.shape, np.array(list(misfits), dtype=np.int32))
+    reasons = {int(job): misfits[int(w.job.shape[job])] for job in np.flatnonzero(bad)}
     if w.has_limits:
-        _add_limited(jobs, w, reasons)
+        _add_limited(jobs, w, s, reasons)
     return _with_dependants(jobs, reasons)
 
 
 def _misfit(cluster: Cluster, w: core.World, shape: int) -> str:
-    if w.mask_ptr[w.shape_mask[shape]] == w.mask_ptr[w.shape_mask[shape] + 1]:
+    if not w.mask_has[w.shape.mask[shape]].any():
         return "no node group has an accepted GPU type and admits its VC"
     wanted = " + ".join(
-        f"{n} x {g}" for n, g in zip(w.chunk_n[shape], w.chunk_gpus[shape], strict=True) if n > 0
+        f"{n} x {g}" for n, g in zip(w.chunk.n[shape], w.chunk.gpus[shape], strict=True) if n > 0
     )
     return f"larger than the cluster: needs nodes with {wanted} GPUs free, and their CPUs and memory, of {cluster.gpu_count} GPUs"
 
 
-def _add_limited(jobs: Jobs, w: core.World, reasons: dict[int, str]) -> None:
+def _add_limited(jobs: Jobs, w: core.World, s: core.State, reasons: dict[int, str]) -> None:
     for job in np.flatnonzero((w.counters >= 0).any(axis=1)):
         for c in w.counters[job][w.counters[job] >= 0]:
-            if jobs.gpus[job] > w.max_gpus[c]:
-                reasons.setdefault(int(job), f"asks for more than its limit of {w.max_gpus[c]} GPUs")
-            if w.max_running[c] == 0 or w.max_submitted[c] == 0:
+            if jobs.gpus[job] > s.limit.max_gpus[c]:
+                reasons.setdefault(int(job), f"asks for more than its limit of {s.limit.max_gpus[c]} GPUs")
+            if s.limit.max_running[c] == 0 or s.limit.max_submitted[c] == 0:
                 reasons.setdefault(int(job), "its limit allows no job at all")
 
 
@@ -273,8 +283,8 @@ def _checked_scores(policy: Scored, view: QueueView) -> NDArray[np.float64]:
 
 def _placements(w: core.World, s: core.State, rejected: NDArray[np.bool_], back: NDArray[np.intp]) -> Placements:
     """Gather every job's chunks, in the order in which the jobs were given."""
-    count = np.where(rejected, 0, np.diff(w.chunk_ptr))[back]
+    count = np.where(rejected, 0, w.job.chunk_end - w.job.chunk_at)[back]
     ptr = np.zeros(len(back) + 1, dtype=np.int64)
     np.cumsum(count, out=ptr[1:])
-    at = np.repeat(w.chunk_ptr[:-1][back] - ptr[:-1], count) + np.arange(ptr[-1])
-    return Placements(ptr, s.at_node[at], s.at_gpus[at])
+    at = np.repeat(w.job.chunk_at[back] - ptr[:-1], count) + np.arange(ptr[-1])
+    return Placements(ptr, s.at.node[at], s.at.gpus[at])

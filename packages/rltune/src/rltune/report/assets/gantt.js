@@ -71,7 +71,7 @@ class Gantt {
 
   rows(pen, width, h) {
     const unit = h / (this.l[1] - this.l[0]);
-    const every = Math.max(1, Math.ceil(14 / (unit * (this.laneCount / this.nodes.length))));
+    let free = 0;  // from where on there is room for a label
     pen.strokeStyle = this.ink("line");
     pen.fillStyle = this.ink("soft");
     pen.textBaseline = "middle";
@@ -84,7 +84,10 @@ class Gantt {
         pen.lineTo(width, Math.round(top) + 0.5);
         pen.stroke();
       }
-      if (i % every === 0 && (top + bottom) / 2 < h) pen.fillText(`node ${i}`, 6, Math.max(7, (top + bottom) / 2));
+      const middle = Math.max(7, (top + bottom) / 2);
+      if (middle - 6 < free || middle > h) return;
+      pen.fillText(`node ${i}`, 6, middle);
+      free = middle + 8;
     });
   }
 

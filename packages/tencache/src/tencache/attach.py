@@ -50,9 +50,9 @@ def wrap(
 ) -> "Cached":
     """Let a model on the CPU train on a device that it does not fit; the training loop stays as it was.
 
-    `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's memory
-    for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for what is
-    beyond it. The first step is the profile, and it counts.
+    `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's
+    memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
+    what is beyond it. The first step is the profile, and it counts.
     """
     check_model(model)
     return Cached(
@@ -86,26 +86,21 @@ class Cached:
     ) -> None:
         named = list(model.named_parameters())
         total_bytes = sum(parameter.nbytes for _, parameter in named)
-        self.budget_bytes = parse_bytes(budget, whole=total_bytes)
-        # Every slot begins at a multiple of the alignment, so a budget that names exactly what is needed gets the rounding.
-        arena_bytes = max(self.budget_bytes // aligned(1) * aligned(1), aligned(1))
-        groups = group_parameters(named, arena_bytes)
-        if "%" in str(budget):
-            whole = sum(aligned(group.size_bytes) for group in groups)
-            arena_bytes = max(aligned(1), parse_bytes(budget, whole=whole) // aligned(1) * aligned(1))
-        self.budget_bytes = arena_bytes
+        groups = group_parameters(named, parse_bytes(budget, whole=total_bytes))
+        # A share is one of the units with their alignment, so that 100 % always holds everything.
+        aligned_bytes = sum(aligned(group.size_bytes) for group in groups)
+        self.budget_bytes = parse_bytes(budget, whole=aligned_bytes)
         self.model = model
         self.optimizer = optimizer
         self.device = device
         self.counters = Counters()
         self._split = split_tiers(groups, host, has_file=nvme is not None)
-        self._build(groups, arena_bytes, bytes_per_s, nvme, verify=verify, policy=policy)
+        self._build(groups, bytes_per_s, nvme, verify=verify, policy=policy)
         self._attach()
 
     def _build(
         self,
         groups: list[Group],
-        arena_bytes: int,
         bytes_per_s: float | None,
         nvme: str | Path | None,
         *,
@@ -117,11 +112,11 @@ class Cached:
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         self.pool = Pool(pin=device.type == "cuda")
         self.entries = make_entries(groups, device)
-        self._reserve(split)
+        self._reserve()
         self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
         self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
-        self.arena = Arena(arena_bytes, device)
-        window = max(max(entry.size_bytes for entry in self.entries), arena_bytes // 8)
+        self.arena = Arena(self.budget_bytes, device)
+        window = max(self.budget_bytes // 8, *(entry.size_bytes for entry in self.entries))
         speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
         residency = Residency(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
         gradients = Gradients(self.link, self.pool, window, self.counters)
@@ -244,7 +239,7 @@ class Cached:
             self._uses[id(entry)] = self._uses.get(id(entry), 0) + 1
         return self._first_forward or any(id(entry) in self._used_twice for entry in entries)
 
-    def _reserve(self, split: Split) -> None:
+    def _reserve(self) -> None:
         masters = [unit.bytes for unit in self.units if unit.tier == "host"]
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
@@ -278,7 +273,8 @@ class Cached:
     def _attach_entry(self, entry: Entry) -> None:
         if entry.dtype.is_floating_point or entry.dtype.is_complex:
             entry.leaf.requires_grad_()
-            entry.leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
+            leaf: Any = entry.leaf
+            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
         parameter: Any = entry.parameter
         parameter._tencache_owner = self  # noqa: SLF001
         parameter._tencache_entry = entry  # noqa: SLF001
@@ -313,11 +309,13 @@ class Cached:
         for entry in self.entries:
             parameter: Any = entry.parameter
             parameter.__class__ = nn.Parameter
-            del parameter._tencache_owner, parameter._tencache_entry
+            del parameter.__dict__["_tencache_owner"], parameter.__dict__["_tencache_entry"]
             if parameter.grad is not None:
                 parameter.grad = parameter.grad.clone()
-        for module, name, buffer in self._buffers:
-            module._buffers[name] = module._buffers[name].to(buffer)  # noqa: SLF001
+        for module, name, home in self._buffers:
+            buffer = module._buffers[name]  # noqa: SLF001
+            if buffer is not None:
+                module._buffers[name] = buffer.to(home)  # noqa: SLF001
 
     def _before_forward(self, *_: Any) -> None:
         refuse_if_compiling()

@@ -89,7 +89,7 @@ class Engine:
     def begin_backward(self, unit: int) -> None:
         """Make a unit resident that a node of the backward graph unpacks; a node may unpack several."""
         node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
-        number = node._sequence_nr() if node is not None else None
+        number = None if node is None else node._sequence_nr()  # noqa: SLF001
         if number is not None and number == self._node and self._running:
             self._widen(unit)
             return

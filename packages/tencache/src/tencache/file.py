@@ -1,7 +1,7 @@
 """The NVMe tier: one nameless file, read and written past the page cache by two threads.
 
-The file has no name from the start, so a killed process leaves nothing behind, and its extents are allocated before they are
-used, so a full disk is an error when training is set up, not in the middle of a step.
+The file has no name from the start, so a killed process leaves nothing behind, and its extents are allocated before
+they are used, so a full disk is an error when training is set up, not in the middle of a step.
 """
 
 import errno
@@ -102,7 +102,7 @@ class FileTier:
         return copy
 
     def _transfer(self, call: _Call, extent: Extent, buffer: Tensor) -> None:
-        view = memoryview(buffer.numpy())
+        view = memoryview(buffer.numpy())  # type: ignore[arg-type]
         done = 0
         while done < extent.bytes:
             moved = call(self._fd, [view[done:]], extent.offset + done)

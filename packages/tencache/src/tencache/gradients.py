@@ -75,7 +75,7 @@ class Gradients:
         return Copy(target, _once(gradient), entry.size_bytes, landed)
 
     def _buffer(self, entry: Entry) -> Tensor:
-        """The parameter's own gradient buffer, unless someone still refers to what it held."""
+        """Return the parameter's own gradient buffer, unless someone still refers to what it held."""
         old = entry.gradient_buffer
         if old is not None and users(old) <= _BUFFER_IDLE_USERS:
             return old

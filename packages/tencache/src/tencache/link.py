@@ -1,7 +1,7 @@
 """The copy engine: two lanes, up and down, each a thread that takes copies in order.
 
-On a CPU the "device" is simulated: a lane really copies, then sleeps to bytes / bandwidth. On CUDA a lane issues the copy on
-a stream of its own, ordered by events. Everything above this file is the same for both.
+On a CPU the "device" is simulated: a lane really copies, then sleeps to bytes / bandwidth. On CUDA a lane issues the
+copy on a stream of its own, ordered by events. Everything above this file is the same for both.
 """
 
 import threading
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from tencache.errors import CopyError
 
-
 _SLEEP_ERROR_S = 1e-3
+_cuda: Any = torch.cuda
 
 
 class Copy:
@@ -195,12 +195,12 @@ class CudaLink(Link):
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self.up = Lane("up", self._carry_on(torch.cuda.Stream(device)))
-        self.down = Lane("down", self._carry_on(torch.cuda.Stream(device)))
+        self.up = Lane("up", self._carry_on(_cuda.Stream(device)))
+        self.down = Lane("down", self._carry_on(_cuda.Stream(device)))
 
     def fence(self) -> torch.cuda.Event:
         """Record an event on the stream that computes."""
-        event = torch.cuda.Event()
+        event: torch.cuda.Event = _cuda.Event()
         event.record(torch.cuda.current_stream(self._device))
         return event
 
@@ -222,7 +222,7 @@ class CudaLink(Link):
                 if copy.fence is not None:
                     stream.wait_event(copy.fence)
                 copy.target.copy_(source, non_blocking=True)
-                copy.ready = torch.cuda.Event()
+                copy.ready = _cuda.Event()
                 copy.ready.record(stream)
             if copy.landed is not None:
                 copy.ready.synchronize()

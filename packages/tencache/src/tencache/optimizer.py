@@ -84,7 +84,7 @@ class Stepper:
         return loss
 
     def forget(self) -> None:
-        """The optimizer was given another state: decide anew where it lives."""
+        """Decide anew where state lives, after the optimizer was given another one."""
         self._settled.clear()
         if self.store is not None:
             self.store.forget()

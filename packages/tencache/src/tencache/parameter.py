@@ -1,7 +1,7 @@
 """The class that wrapped parameters have while they are wrapped: every operation on one passes here.
 
-A parameter's own data stays on the host. Where an operation computes with it, the operation is given the parameter's device
-leaf instead, made resident first. No function is patched, and the parameter keeps its identity.
+A parameter's own data stays on the host. Where an operation computes with it, the operation is given the parameter's
+device leaf instead, made resident first. No function is patched, and the parameter keeps its identity.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +16,53 @@ Plain = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001  torch documents i
 
 _COMPUTING_GETTERS = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 _DESCRIBING = frozenset(
-    "size dim numel nelement stride is_floating_point is_complex element_size ndimension storage_offset is_contiguous "
-    "__len__ __hash__ get_device is_shared is_pinned requires_grad_ __repr__ __format__ __deepcopy__ __reduce_ex__ "
-    "_is_view is_inference is_set_to is_same_size has_names is_nonzero retain_grad".split()
+    [
+        "size",
+        "dim",
+        "numel",
+        "nelement",
+        "stride",
+        "is_floating_point",
+        "is_complex",
+        "element_size",
+        "ndimension",
+        "storage_offset",
+        "is_contiguous",
+        "__len__",
+        "__hash__",
+        "get_device",
+        "is_shared",
+        "is_pinned",
+        "requires_grad_",
+        "__repr__",
+        "__format__",
+        "__deepcopy__",
+        "__reduce_ex__",
+        "_is_view",
+        "is_inference",
+        "is_set_to",
+        "is_same_size",
+        "has_names",
+        "is_nonzero",
+        "retain_grad",
+    ]
 )
-_HOST_SIDE = frozenset("detach detach_ cpu numpy tolist item copy_ data_ptr untyped_storage to float double".split())
+_HOST_SIDE = frozenset(
+    [
+        "detach",
+        "detach_",
+        "cpu",
+        "numpy",
+        "tolist",
+        "item",
+        "copy_",
+        "data_ptr",
+        "untyped_storage",
+        "to",
+        "float",
+        "double",
+    ]
+)
 
 
 class Owner(Protocol):
@@ -58,8 +100,8 @@ class WrappedParameter(nn.Parameter):
             found = list(dict.fromkeys(_wrapped_in(args, kwargs)))
             if not found:
                 return func(*args, **(kwargs or {}))
-            owner: Owner = found[0]._tencache_owner  # type: ignore[attr-defined]
-            entries = [parameter._tencache_entry for parameter in found]  # type: ignore[attr-defined]
+            owner: Owner = found[0].__dict__["_tencache_owner"]
+            entries = [parameter.__dict__["_tencache_entry"] for parameter in found]
             return _route(owner, func, entries, args, dict(kwargs or {}))
 
 

@@ -4,7 +4,7 @@ Pure: no torch, no clock, no chance. The same trace and budget give the same tab
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -18,6 +18,7 @@ from tencache.placing import NoRoomError, place_all
 from tencache.quantity import show_bytes
 
 Strategy = Literal["farthest", "fewest"]
+STRATEGIES: tuple[Strategy, ...] = ("farthest", "fewest")
 
 
 @dataclass(frozen=True)
@@ -124,32 +125,17 @@ def with_evictions(trace: Trace, loads: list[Load], carried: dict[int, int]) -> 
     return tuple(rows)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How to plan: which eviction to prefer, and the share of the arena that the step's last units fill first.
-
-    That share pays when gradients land late: the last layers are updated while the first ones' gradients are still on
-    their way, so the way up has work in the meantime.
-    """
-
-    strategy: Strategy = "farthest"
-    early_share: float = 0.0
-
-
-STYLES = tuple(Style(strategy, share) for share in (0.0, 0.25, 0.5) for strategy in ("farthest", "fewest"))
-
-
-def plan_ahead(trace: Trace, budget_bytes: int, style: Style = STYLES[0]) -> Plan:
-    """Load everything as early as its place is free, evicting what is needed last."""
+def plan_ahead(trace: Trace, budget_bytes: int, strategy: Strategy = "farthest") -> Plan:
+    """Load everything as early as its place is free, evicting what is needed last, or the fewest bytes."""
     check_fits(trace, budget_bytes)
     carried: dict[int, int] = {}
     for _ in range(6):
-        loads, left = _sweep(trace, budget_bytes, carried, style)
+        loads, left = _sweep(trace, budget_bytes, carried, strategy)
         kept = {unit: offset for unit, offset in left.items() if unit not in trace.written}
         if kept == carried:
             return Plan("ahead", budget_bytes, trace, loads, tuple(sorted(carried.items())))
         carried = kept
-    loads, _ = _sweep(trace, budget_bytes, {}, style)
+    loads, _ = _sweep(trace, budget_bytes, {}, strategy)
     return Plan("ahead", budget_bytes, trace, loads)
 
 
@@ -170,7 +156,7 @@ def describe_too_large(names: list[str], wanted_bytes: int, budget_bytes: int) -
 
 
 def _sweep(
-    trace: Trace, budget_bytes: int, carried: dict[int, int], style: Style
+    trace: Trace, budget_bytes: int, carried: dict[int, int], strategy: Strategy
 ) -> tuple[tuple[Load, ...], dict[int, int]]:
     """One cycle from a given beginning: its rows, and what lies where at its end."""
     future = Future(trace)
@@ -178,10 +164,9 @@ def _sweep(
     sizes = [unit.bytes for unit in trace.units]
     for unit, offset in sorted(carried.items()):
         layout.place(unit, layout.window_at(offset, sizes[unit]), lambda _: 0)
-    loads = _place_early(trace, layout, _early_units(trace, round(style.early_share * budget_bytes)))
-    waiting = {load.unit for load in loads}
+    loads: list[Load] = []
     for index, op in enumerate(trace.ops):
-        score = _score(future, index, style.strategy, waiting)
+        score = _score(future, index, strategy)
         try:
             placed = place_all(layout, sizes, op.needed, op.held, score, _since(future, index))
         except NoRoomError:
@@ -189,31 +174,7 @@ def _sweep(
             names = [trace.units[unit].name for unit in op.needed]
             raise RefusedError(describe_too_large(names, wanted, budget_bytes)) from None
         loads += [_row(trace, future, unit, window, index) for unit, window in placed]
-        waiting.difference_update(op.needed)
     return with_evictions(trace, loads, carried), layout.resident()
-
-
-def _early_units(trace: Trace, limit_bytes: int) -> list[int]:
-    """Return the written units that are used first the latest, as many as fit the limit, the last first."""
-    chosen, used = [], 0
-    for unit in sorted(trace.written & trace.uses.keys(), key=lambda unit: (-trace.uses[unit][0], unit)):
-        used += aligned(trace.units[unit].bytes)
-        if used > limit_bytes:
-            break
-        chosen.append(unit)
-    return chosen
-
-
-def _place_early(trace: Trace, layout: Layout, units: list[int]) -> list[Load]:
-    """Give them the arena's end, so that its beginning stays in one piece."""
-    loads, end = [], layout.size_bytes
-    for unit in units:
-        size_bytes = trace.units[unit].bytes
-        end -= aligned(size_bytes)
-        window = layout.window_at(end, size_bytes)
-        layout.place(unit, window, lambda _: 0)
-        loads.append(Load(unit, end, size_bytes, 0, trace.uses[unit][0], window.evicts))
-    return loads
 
 
 def _row(trace: Trace, future: Future, unit: int, window: Window, index: int) -> Load:
@@ -233,17 +194,14 @@ def _since(future: Future, index: int) -> Callable[[int], int]:
     return lambda unit: future.free_since(unit, index)
 
 
-def _score(
-    future: Future, index: int, strategy: Strategy, waiting: Collection[int]
-) -> Callable[[Window], tuple[float, ...]]:
+def _score(future: Future, index: int, strategy: Strategy) -> Callable[[Window], tuple[float, ...]]:
     def score(window: Window) -> tuple[float, ...]:
         soonest, live_bytes, spare = math.inf, 0, -window.bytes
         for segment in window.segments:
             spare += segment.bytes
             if segment.unit is None:
                 continue
-            # A unit that was loaded early and not used yet must not go: its place would have been filled twice.
-            next_use = index if segment.unit in waiting else future.next_use(segment.unit, index)
+            next_use = future.next_use(segment.unit, index)
             if next_use != math.inf:
                 soonest = min(soonest, next_use)
                 live_bytes += segment.bytes

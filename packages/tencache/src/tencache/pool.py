@@ -10,11 +10,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tencache.layout import aligned
+
+_cuda: Any = torch.cuda
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,14 @@ class Pool:
         self._free.clear()
         if self._pin:
             for _, address in self._mappings:
-                torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(address))
+                _cuda.check_error(_cuda.cudart().cudaHostUnregister(address))
         self._mappings.clear()
 
     def _map(self, size_bytes: int) -> mmap.mmap:
         mapping = mmap.mmap(-1, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         if self._pin:
-            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(address, len(mapping), 0))
+            _cuda.check_error(_cuda.cudart().cudaHostRegister(address, len(mapping), 0))
         self._mappings.append((mapping, address))
         self._pinned += len(mapping)
         return mapping

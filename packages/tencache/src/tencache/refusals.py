@@ -1,6 +1,7 @@
 """What is refused when a model is wrapped, each with a sentence that says what to change."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -10,8 +11,8 @@ from tencache.errors import RefusedError
 from tencache.parameter import WrappedParameter
 
 COMPILED = (
-    "torch.compile and tencache cannot both decide where parameters are: wrap the model without compiling it, or unwrap it "
-    "before compiling"
+    "torch.compile and tencache cannot both decide where parameters are: wrap the model without compiling it, or "
+    "unwrap it before compiling"
 )
 
 
@@ -42,9 +43,7 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
     if type(parameter) is not nn.Parameter:
         raise RefusedError(f"{name} is a {type(parameter).__name__}: only plain parameters can be moved byte by byte")
     if parameter.device.type != "cpu":
-        raise RefusedError(
-            f"{name} is on {parameter.device}: leave the model on the CPU, wrap() brings it to the device"
-        )
+        raise RefusedError(f"{name} is on {parameter.device}: leave the model on the CPU, wrap() moves what is needed")
     if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):  # noqa: SLF001
         raise RefusedError(describe_hook(name))
     if not _dense(parameter):
@@ -54,8 +53,8 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
 def describe_hook(name: str) -> str:
     """Say why a gradient hook cannot work."""
     return (
-        f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change gradients "
-        "between backward() and step(), or unwrap the model"
+        f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
+        "gradients between backward() and step(), or unwrap the model"
     )
 
 
@@ -76,7 +75,7 @@ def _check_apart(named: Sequence[tuple[str, nn.Parameter]]) -> None:
         for name, parameter in named
         if parameter.numel()
     )
-    for (_, end, name), (start, _, other) in zip(ranges, ranges[1:], strict=False):
+    for (_, end, name), (start, _, other) in pairwise(ranges):
         if start < end:
             raise RefusedError(
                 f"{name} and {other} share memory but are two parameters: tie them as one (b.weight = a.weight)"

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tencache.access import Trace, Update
-from tencache.plan import STYLES, Load, Plan, plan_ahead
+from tencache.plan import STRATEGIES, Load, Plan, plan_ahead
 
 WARM_CYCLES = 2
 
@@ -115,8 +115,8 @@ def _run(plan: Plan, speeds: Bandwidths) -> tuple["_Clock", float]:
 
 
 def best_plan(trace: Trace, budget_bytes: int, speeds: Bandwidths) -> Plan:
-    """Of the plans that each style gives, return the one whose replay is fastest."""
-    plans = [plan_ahead(trace, budget_bytes, style) for style in STYLES]
+    """Of the plans that each eviction strategy gives, return the one whose replay is fastest."""
+    plans = [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES]
     return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
 
 
@@ -189,7 +189,7 @@ class _Clock:
     def _op(self, index: int) -> None:
         op = self.plan.trace.ops[index]
         self._issue()
-        demanded = {row.unit for row in self._rows_for.get(index, ()) if row.trigger == index}
+        demanded = {row.unit for row in self._rows_for.get(index, ()) if self._on_demand(row)}
         ready = max((self._arrived.get(unit, 0.0) for unit in op.needed), default=0.0)
         self.touches += len(op.touched)
         self.hits += sum(unit not in demanded for unit in op.touched)
@@ -199,6 +199,9 @@ class _Clock:
         for grad in self._grads_after.get(index, ()):
             self._send_gradient(grad)
         self._done_at.append(self.now)
+
+    def _on_demand(self, row: Load) -> bool:
+        return row.trigger == row.need and not (self.plan.eager and row.trigger == 0)
 
     def _compute(self, name: str, seconds: float) -> None:
         self.spans.append(Span("compute", name, self.now, self.now + seconds))

@@ -80,7 +80,7 @@ class SavedTensors:
                 slot = self._engine.residency.at(offset)
                 return Handle(slot.unit, offset - slot.offset, tensor.shape, tensor.stride(), tensor.dtype)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
-                return CastHandle(entry, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype)
+                return CastHandle(entry, tensor.shape, tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
         if self._outer is not None:
             return Foreign(self._outer[0](tensor), self._outer[1])
         return tensor
@@ -121,5 +121,5 @@ class SavedTensors:
 
 def top_hooks() -> Hooks | None:
     """Return the innermost saved-tensor hooks of this thread."""
-    found: Hooks | None = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: SLF001, FBT003
+    found: Hooks | None = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: SLF001
     return found

@@ -51,7 +51,7 @@ class FiledState(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Like a dictionary's, through `__getitem__`."""
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401  this is get
 
     def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
         """Like a dictionary's, through `__getitem__`."""

@@ -22,7 +22,8 @@ class ScalarWriter(Protocol):
 class Stats:
     """Sums and ratios since the model was wrapped.
 
-    A touch is a hit if its unit was on the device, or on its way, before it was asked for; it is ready if it did not wait.
+    A touch is a hit if its unit was on the device, or on its way, before it was asked for; it is ready if it did not
+    wait.
     """
 
     steps: int
@@ -67,19 +68,19 @@ class Stats:
             writer.add_scalar(f"tencache/{name}", value, step)
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"steps {self.steps}, touches {self.touches}: hit {self.hit_rate:.1%}, ready on touch {self.ready_rate:.1%}",
-                f"stalls {self.stall_s:.3f} s: loads {self.load_stall_s:.3f}, gradients {self.gradient_stall_s:.3f}, "
-                f"file {self.file_stall_s:.3f}; plans {self.plans}, order changes {self.order_changes}",
-                f"up {show_bytes(self.up_bytes)} (floor {show_bytes(self.up_floor_bytes)}), "
-                f"down {show_bytes(self.down_bytes)} (floor {show_bytes(self.down_floor_bytes)})",
-                f"device {show_bytes(self.device_peak_bytes)} of {show_bytes(self.device_budget_bytes)} "
-                f"({self.device_utilisation:.0%}), host {show_bytes(self.host_peak_bytes)} of "
-                f"{show_bytes(self.host_pinned_bytes)} pinned ({self.host_utilisation:.0%}), "
-                f"file {show_bytes(self.file_bytes)}",
-            ]
+        device = f"{show_bytes(self.device_peak_bytes)} of {show_bytes(self.device_budget_bytes)}"
+        host = f"{show_bytes(self.host_peak_bytes)} of {show_bytes(self.host_pinned_bytes)} pinned"
+        up = f"{show_bytes(self.up_bytes)} (floor {show_bytes(self.up_floor_bytes)})"
+        down = f"{show_bytes(self.down_bytes)} (floor {show_bytes(self.down_floor_bytes)})"
+        stalls = f"loads {self.load_stall_s:.3f}, gradients {self.gradient_stall_s:.3f}, file {self.file_stall_s:.3f}"
+        lines = (
+            f"steps    {self.steps}, with {self.plans} plans and {self.order_changes} changes of order",
+            f"touches  {self.touches}: hit {self.hit_rate:.1%}, ready {self.ready_rate:.1%}",
+            f"stalls   {self.stall_s:.3f} s: {stalls}",
+            f"moved    up {up}, down {down}",
+            f"memory   device {device}, host {host}, file {show_bytes(self.file_bytes)}",
         )
+        return "\n".join(lines)
 
 
 def gather(cached: "Cached", file: "FileTier | None", store: "StateStore | None") -> Stats:

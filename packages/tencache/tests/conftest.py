@@ -1,0 +1,23 @@
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=["sim", "cuda"])
+def device(request):
+    """Every device the same tests run on."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device here: the CUDA path is not tested on this machine")
+    return request.param

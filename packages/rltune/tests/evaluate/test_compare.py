@@ -115,7 +115,7 @@ def test_a_table_shows_intervals_bound_and_what_was_left_out(result):
         "[",
         "gap to bound",
         "baseline",
-        "jobs never fit",
+        "jobs never ran",
         "true run times",
         "p99",
         "wait, large jobs",

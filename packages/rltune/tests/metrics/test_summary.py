@@ -12,6 +12,7 @@ from rich.console import Console
 from rltune.cluster import Cluster, NodeGroup, Outage
 from rltune.jobs import Jobs
 from rltune.metrics import summarise, timeline
+from rltune.metrics.show import most_common
 
 nan = float("nan")
 
@@ -111,6 +112,11 @@ def test_a_summary_prints_itself_and_is_plain_json(small):
     console = Console(record=True, width=120, quiet=True)
     console.print(s)
     assert json.loads(json.dumps(s.to_dict(), allow_nan=False))["wait_s"]["max"] == 90
+
+
+def test_only_the_commonest_reasons_are_printed():
+    assert most_common({"a": 1, "b": 5}) == "b: 5; a: 1"
+    assert most_common({"a": 1, "b": 5, "c": 2, "d": 1, "e": 1}) == "b: 5; c: 2; a: 1; and 2 more reasons"
 
 
 def test_a_schedule_without_a_job_has_a_summary(make):

@@ -57,6 +57,18 @@ def test_a_long_trace_shows_everything_of_a_stretch():
     assert not stretch(runs, 3).complete
 
 
+def test_jobs_of_many_small_nodes_do_not_swell_the_page():
+    """Single-GPU nodes: whole runs of nodes are one bar, and bars are what is counted."""
+    rng, n = np.random.default_rng(2), 300
+    jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 3e4, n)), rng.exponential(900, n), rng.integers(1, 65, n))
+    made = compare(jobs, Cluster.uniform(64, 1), ["fcfs"])
+    idle = bars(simulate(jobs.window(0, 1), Cluster.uniform(64, 1)), np.arange(1))
+    assert idle.lanes.tolist() == [jobs.gpus[0]]
+    part = stretch(list(made.runs), 150)
+    assert part.complete
+    assert len(bars(made.runs[0].schedule, part.rows).job) <= 150
+
+
 def test_the_window_shown_is_the_one_where_the_baseline_waits_longest():
     jobs = Jobs.from_arrays(np.r_[np.arange(20) * 100.0, 3000 + np.arange(20)], 50, 2)
     assert busiest_window(compare(jobs, Cluster.uniform(1, 2), ["fcfs"], windows=WindowSpec(2, 20))) == 1

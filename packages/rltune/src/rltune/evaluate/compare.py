@@ -105,7 +105,7 @@ def _collect(bench: Bench, tasks: list[tuple[int, int]], workers: int, progress:
     except KeyboardInterrupt:
         if not runs:
             raise
-    return tuple(runs)
+    return tuple(sorted(runs, key=lambda run: (run.window, run.contender)))
 
 
 def _fcfs_wait(bench: Bench) -> Callable[[Window], float]:

@@ -100,11 +100,11 @@ class Bench:
 
 
 def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Iterator[Run]:
-    """Give the runs in the order of the tasks, however many processes make them."""
+    """Give the runs, in the order of the tasks from one process, as they are finished from several."""
     if workers <= 1 or len(tasks) <= 1:
         yield from map(bench.run, tasks)
         return
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
     from tempfile import TemporaryDirectory
@@ -116,7 +116,8 @@ def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Ite
         # Fresh processes: a copy of one that has started threads (polars, numba) may hang.
         pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), _sit_down, (path,))
         try:
-            yield from pool.map(_work, tasks)
+            for done in as_completed([pool.submit(_work, task) for task in tasks]):
+                yield done.result()
         except BrokenProcessPool:
             raise InputError(DIED) from None
         finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from rltune.evaluate.metric import Metric, metric_of
-from rltune.metrics.show import number, percent, seconds
+from rltune.metrics.show import most_common, number, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,10 +70,15 @@ def honesty(comparison: Comparison) -> list[str]:
         said.append("Estimates are the true run times, which no real scheduler knows.")
     if settings.estimator == "history" and len(comparison.windows) > 1:
         said.append("The history estimator starts every window with nothing learnt, which is harder than in use.")
-    rejected = max(s.rejected for s in comparison.standings)
-    if rejected:
-        reasons = sorted({reason for run in comparison.runs for reason in run.summary.reject_reasons})
-        said.append(f"{rejected:,} jobs never fit and are in no mean ({', '.join(reasons)}).")
+    reasons: Counter[str] = Counter()
+    for run in comparison.of(comparison.baseline).values():
+        reasons.update(run.summary.reject_reasons)
+    if reasons:
+        said.append(f"{reasons.total():,} jobs never ran and are in no mean ({most_common(dict(reasons))}).")
+    if comparison.windows[0].interval_s:
+        said.append(
+            "The bound is of the measured jobs alone, as if no earlier job were in their way, so the gap is wide."
+        )
     apart = _windows_with_other_jobs(comparison)
     if apart:
         said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")

@@ -110,9 +110,15 @@ def _cluster_lines(summary: Summary) -> list[str]:
     ]
 
 
+def most_common(reasons: dict[str, int], most: int = 3) -> str:
+    """List the reasons given most often, with how often."""
+    ordered = sorted(reasons.items(), key=lambda item: -item[1])
+    listed = "; ".join(f"{reason}: {n:,}" for reason, n in ordered[:most])
+    return f"{listed}; and {len(ordered) - most} more reasons" if len(ordered) > most else listed
+
+
 def _why(summary: Summary) -> str:
-    reasons = ", ".join(f"{reason}: {n:,}" for reason, n in summary.reject_reasons.items())
-    return f" ({reasons})" if reasons else ""
+    return f" ({most_common(summary.reject_reasons)})" if summary.reject_reasons else ""
 
 
 def _fairness_lines(summary: Summary) -> list[str]:

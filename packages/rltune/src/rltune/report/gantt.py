@@ -40,11 +40,13 @@ def bars(schedule: Schedule, rows: NDArray[np.intp]) -> Bars:
                 free[node] |= mask
             continue
         held[row] = []
+        taken: list[tuple[int, int]] = []
         for node, gpus in schedule.placements[row]:
             mask = _lowest(free[node], gpus)
             free[node] &= ~mask
             held[row].append((node, mask))
-            made += [(place, int(first_lane[node]) + lane, count) for lane, count in _runs(mask)]
+            taken += [(int(first_lane[node]) + lane, count) for lane, count in _runs(mask)]
+        made += [(place, lane, count) for lane, count in _joined(taken)]
     flat = np.array(made, dtype=np.int64).reshape(-1, 3)
     return Bars(flat[:, 0], flat[:, 1], flat[:, 2])
 
@@ -56,6 +58,19 @@ def _changes(schedule: Schedule, rows: NDArray[np.intp]) -> Iterator[tuple[int, 
     times = np.concatenate([schedule.end_s[ran], schedule.start_s[ran]])
     for i in np.argsort(times, kind="stable") % max(len(ran), 1):
         yield int(ran[i]), int(place[i])
+
+
+def _joined(taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join lanes that touch, over nodes too: a job of a hundred whole nodes in a row is one bar."""
+    taken.sort()
+    at = 0
+    while at < len(taken):
+        lane, count = taken[at]
+        at += 1
+        while at < len(taken) and taken[at][0] == lane + count:
+            count += taken[at][1]
+            at += 1
+        yield lane, count
 
 
 def _lowest(free: int, count: int) -> int:

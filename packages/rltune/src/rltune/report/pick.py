@@ -30,19 +30,32 @@ def busiest_window(comparison: Comparison) -> int:
 
 
 def stretch(runs: list[Run], most: int) -> Stretch:
-    """Take the whole window if it has few jobs, else the time of the longest waits in which few enough take part."""
+    """Take the whole window if it has few bars, else the time of the longest waits that has few enough."""
     jobs = runs[0].schedule.jobs
     last = max(float(np.nanmax(run.schedule.end_s, initial=-np.inf)) for run in runs)
     order = np.argsort(jobs.submit_s, kind="stable")
+    weight = np.max([_bars(run) for run in runs], axis=0)
     size = len(jobs)
     while True:
         first = 0 if size >= len(jobs) else _longest_waits(runs[0], order, size)
         begin = float(jobs.submit_s[order[first]])
         end = last if size >= len(jobs) else float(jobs.submit_s[order[first + size - 1]])
         rows = np.arange(len(jobs)) if size >= len(jobs) else np.flatnonzero(_running(runs, begin, end))
-        if len(rows) <= most or size <= 1:
-            return Stretch(begin, end, rows[:most], len(rows) <= most)
-        size = max(1, int(size * min(0.8, most / len(rows))))
+        needed = np.cumsum(weight[rows])
+        if not len(rows) or needed[-1] <= most or size <= 1:
+            fit = int(np.searchsorted(needed, most, side="right"))
+            return Stretch(begin, end, rows[:fit], fit == len(rows))
+        size = max(1, int(size * min(0.8, most / needed[-1])))
+
+
+def _bars(run: Run) -> NDArray[np.int64]:
+    """Foretell the bars of each job: one, and one more for each break in the numbers of its nodes."""
+    placed = run.schedule.placements
+    breaks = np.concatenate([[0], np.cumsum(np.diff(placed.node, prepend=-1) != 1)])
+    # The first chunk of a job is no break, whatever stands before it in the list.
+    first, last = placed.ptr[:-1], placed.ptr[1:]
+    counted: NDArray[np.int64] = breaks[last] - breaks[np.minimum(first + 1, last)]
+    return counted + 1
 
 
 def _running(runs: list[Run], begin_s: float, end_s: float) -> NDArray[np.bool_]:

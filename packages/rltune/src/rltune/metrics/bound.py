@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 BINS = 1024
 STEPS = 40
+COST = 16  # of a job in each step, in trials
 TRIALS = 300_000_000  # starts tried in all: a second or so, yet the same on every machine
 
 
@@ -192,7 +193,7 @@ def _priced(part: _Part, time_s: Floats, spent: Floats) -> float:
             break
         price = np.maximum(0.0, price + (best + target - value) / room * slope)
         value, excess, tried = _value(part, edges, price)
-        trials += tried
+        trials += tried + COST * len(part.release)
         if value <= best:
             target *= 0.6
         best = max(best, value)

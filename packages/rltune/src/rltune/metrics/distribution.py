@@ -40,13 +40,28 @@ class Distribution:
         held = held_s > 0
         if not held.any():
             return cls(0, *[np.nan] * 5)
-        order = np.argsort(values[held], kind="stable")
-        ordered, weight = values[held][order], held_s[held][order]
+        ordered, weight = _ordered(values[held], held_s[held])
         reached = np.cumsum(weight)
         at = np.searchsorted(reached, np.array(PERCENTILES) / 100 * reached[-1])
         p50, p90, p99 = ordered[np.minimum(at, len(ordered) - 1)].tolist()
-        return cls(len(ordered), float(np.average(ordered, weights=weight)), p50, p90, p99, float(ordered[-1]))
+        mean = float(ordered @ weight) / float(reached[-1])
+        return cls(int(held.sum()), mean, p50, p90, p99, float(ordered[-1]))
+
+    def scaled(self, factor: float) -> Distribution:
+        """Give the distribution of the values times a factor."""
+        parts = (self.mean, self.p50, self.p90, self.p99, self.max)
+        return Distribution(self.n, *(part * factor for part in parts))
 
     def to_dict(self) -> dict[str, float]:
         """Give plain numbers."""
         return asdict(self)
+
+
+def _ordered(values: NDArray[Any], weight: Floats) -> tuple[NDArray[Any], Floats]:
+    """Give the values in ascending order with their weights; small counts are summed up rather than sorted."""
+    if values.dtype.kind == "i" and values.min() >= 0 and values.max() < 4 * len(values) + 1000:
+        total: Floats = np.bincount(values, weights=weight).astype(np.float64)
+        present = np.flatnonzero(total)
+        return present, total[present]
+    order = np.argsort(values)
+    return values[order], weight[order]

@@ -44,5 +44,5 @@ def utilisation(line: Timeline, held_s: Floats, gpus: int, span_s: Span) -> Util
     """Average the GPUs in use over the span; `held_s` says how long each state of the timeline lasted within it."""
     busy = float(line.busy @ held_s)
     room = gpus * (span_s[1] - span_s[0])
-    over_time = Distribution.over_time(line.busy / gpus, held_s) if gpus else Distribution.of(np.zeros(0))
+    over_time = Distribution.over_time(line.busy, held_s).scaled(1 / gpus if gpus else np.nan)
     return Utilisation(busy / room if room > 0 else np.nan, over_time, busy, gpus, span_s)

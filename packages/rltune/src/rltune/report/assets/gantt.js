@@ -1,5 +1,5 @@
 "use strict";
-const SIZE_STEPS = [[1, "1 GPU"], [4, "2 to 4"], [8, "5 to 8"], [Infinity, "9 and more"]];
+const SIZE_STEPS = [[1, "1 GPU"], [4, "2 to 4"], [8, "5 to 8"], [32, "9 to 32"], [Infinity, "33 and more"]];
 const WAIT_STEPS = [[60, "under 1 min"], [600, "1 to 10 min"], [3600, "10 to 60 min"], [21600, "1 to 6 h"], [86400, "6 to 24 h"], [Infinity, "over 24 h"]];
 const AXIS = 24;
 const LABELS = 64;

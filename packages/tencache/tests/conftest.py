@@ -7,8 +7,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def _one_thread():
+    """Sums depend on the number of threads: comparisons need one."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

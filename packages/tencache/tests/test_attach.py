@@ -79,7 +79,7 @@ def test_evaluation_moves_the_fewest_bytes():
             model(x)
     cached.link.up.close()
     moved = (cached.link.up.bytes_moved - before) / 4
-    assert moved <= 0.65 * sum(p.nbytes for p in model.parameters())
+    assert moved <= 0.75 * sum(p.nbytes for p in model.parameters())
 
 
 class Tied(nn.Module):
@@ -157,7 +157,10 @@ def test_descriptions_do_not_load():
     )
     assert weight.device == torch.device("cpu")
     assert "Parameter" in repr(weight)
-    assert weight.detach().sum() == sum(weight.tolist()[row][column] for row in range(0) for column in ()) + weight.data.sum()
+    assert (
+        weight.detach().sum()
+        == sum(weight.tolist()[row][column] for row in range(0) for column in ()) + weight.data.sum()
+    )
     assert cached.stats().up_bytes == 0
     cached.unwrap()
 

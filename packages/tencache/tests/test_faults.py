@@ -77,6 +77,7 @@ def test_a_killed_process_leaves_its_checkpoints_and_no_file(tmp_path):
         import sys, torch
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tencache_cases import Case, make, train, wrap
+        torch.set_num_threads(1)
         model, optimizer = make(Case())
         wrap(model, optimizer, host="1500KiB", nvme={str(nvme)!r})
         def save(step):
@@ -151,7 +152,7 @@ def test_a_really_full_disk_is_refused(tmp_path):
 @pytest.mark.parametrize("missing", ["nowhere", "file"])
 def test_an_unwritable_path_is_refused(tmp_path, missing):
     (tmp_path / "file").touch()
-    with pytest.raises(RefusedError, match="cannot be written .*give a folder that exists"):
+    with pytest.raises(RefusedError, match=r"cannot be written .*give a folder that exists"):
         tencache.wrap(make(Case())[0], budget="50%", nvme=tmp_path / missing)
 
 

@@ -88,7 +88,9 @@ def test_views_that_fill_the_device_are_refused():
 def test_an_operation_larger_than_the_budget():
     model = Wide()
     cached = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), budget="64KiB")
-    with pytest.raises(RefusedError, match=r"an operation needs .* on the device at once \(.*large.*raise the budget to"):
+    with pytest.raises(
+        RefusedError, match=r"an operation needs .* on the device at once \(.*large.*raise the budget to"
+    ):
         model(torch.ones(1, 8))
     cached.unwrap()
 
@@ -177,11 +179,11 @@ def test_backward_with_create_graph():
 def test_a_parameter_given_to_a_custom_function_directly():
     class Double(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x, weight):
+        def forward(_, x, weight):
             return x * 2 + weight.sum() * 0
 
         @staticmethod
-        def backward(ctx, grad):
+        def backward(_, grad):
             return grad * 2, torch.ones(4, 4)
 
     class Custom(nn.Linear):
@@ -190,7 +192,7 @@ def test_a_parameter_given_to_a_custom_function_directly():
 
     model = nn.Sequential(Custom(4, 4, bias=False))
     cached = wrap(model, None, budget="100%")
-    with pytest.raises(RefusedError, match=r"0\.weight reached autograd .* view_as"):
+    with pytest.raises(RefusedError, match=r"0\.weight reached autograd .*view_as"):
         model(torch.ones(1, 4)).sum().backward()
     cached.unwrap()
 

@@ -1,5 +1,7 @@
 """Host memory, the file, and what they hold."""
 
+import copy
+
 import pytest
 import torch
 from tencache_cases import Case, make, same_state, same_tensors, train, wrap
@@ -48,7 +50,7 @@ def test_training_goes_on_after_both_state_dicts_are_loaded(tmp_path, unwrapped)
     model, optimizer = make(Case())
     cached = wrap(model, optimizer, host="900KiB", nvme=tmp_path)
     train(Case(), model, optimizer, 3)
-    saved = {key: value.clone() for key, value in model.state_dict().items()}, optimizer.state_dict()
+    saved = {key: value.clone() for key, value in model.state_dict().items()}, copy.deepcopy(optimizer.state_dict())
     after = train(Case(), model, optimizer, 2)
     model.load_state_dict(saved[0])
     optimizer.load_state_dict(saved[1])

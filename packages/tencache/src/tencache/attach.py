@@ -20,18 +20,18 @@ from tencache.gradients import Gradients
 from tencache.layout import aligned
 from tencache.link import CudaLink, Link, SimLink
 from tencache.masters import Masters
-from tencache.optimizer import Stepper
+from tencache.optimizer import SLICE_BYTES, Stepper
 from tencache.parameter import Plain, WrappedParameter, swap
 from tencache.plan import Plan
 from tencache.pool import Pool
 from tencache.quantity import parse_bandwidth, parse_bytes
-from tencache.refusals import check_model, describe_hook, refuse_if_compiling
+from tencache.refusals import check_model, describe_direct, describe_hook, refuse_if_compiling
 from tencache.replay import Bandwidths
 from tencache.residency import Residency
 from tencache.saved import SavedTensors
 from tencache.state import FiledState, StateStore
 from tencache.stats import Stats, gather
-from tencache.tiers import Split, split_tiers
+from tencache.tiers import STAGING_SHARE, Split, split_tiers
 
 ASSUMED_CUDA_BYTES_PER_S = 12e9
 
@@ -250,7 +250,9 @@ class Cached:
         store = None
         if self._file is not None and split.state_bytes is not None:
             store = StateStore(self._file, split.state_bytes, split.staging_bytes)
-        return Stepper(self.optimizer, self.engine, self.masters, store)
+        # A slice's state must fit the staging memory beside what is read ahead and written behind.
+        slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
+        return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes)
 
     def _attach(self) -> None:
         self._depth = 0
@@ -275,6 +277,7 @@ class Cached:
             entry.leaf.requires_grad_()
             leaf: Any = entry.leaf
             leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
+            self._handles.append(_watch(entry))
         parameter: Any = entry.parameter
         parameter._tencache_owner = self  # noqa: SLF001
         parameter._tencache_entry = entry  # noqa: SLF001
@@ -374,6 +377,19 @@ def _sender(engine: Engine, stepper: Stepper | None, entry: Entry) -> Callable[[
                 stepper.read_ahead()
 
     return send
+
+
+def _watch(entry: Entry) -> Any:
+    """Refuse a gradient that arrives at the parameter itself: it belongs to the device's copy."""
+    parameter: Any = entry.parameter
+
+    def refuse(_: Tensor) -> NoReturn:
+        raise RefusedError(describe_direct(entry.name))
+
+    trained = parameter.requires_grad
+    handle = parameter.requires_grad_().register_post_accumulate_grad_hook(refuse)
+    parameter.requires_grad_(trained)
+    return handle
 
 
 def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Stepper:
         engine: Engine,
         masters: Masters,
         store: StateStore | None,
+        slice_bytes: int = SLICE_BYTES,
     ) -> None:
         if isinstance(optimizer, LBFGS):
             raise RefusedError(
@@ -51,6 +52,7 @@ class Stepper:
             )
         self.optimizer = optimizer
         self.store = store
+        self._slice_bytes = slice_bytes
         self._engine = engine
         self._masters = masters
         self._by_id = {id(entry.parameter): entry for entry in engine.entries}
@@ -110,11 +112,11 @@ class Stepper:
         for entry in self._entries:
             by_unit.setdefault(entry.unit, []).append(entry)
         cuts: list[list[int]] = []
-        size_bytes = SLICE_BYTES
+        size_bytes = self._slice_bytes
         for unit in order:
             if unit not in by_unit:
                 continue
-            if size_bytes >= SLICE_BYTES:
+            if size_bytes >= self._slice_bytes:
                 cuts.append([])
                 size_bytes = 0
             cuts[-1].append(unit)

@@ -135,8 +135,23 @@ def plan_ahead(trace: Trace, budget_bytes: int, strategy: Strategy = "farthest")
         if kept == carried:
             return Plan("ahead", budget_bytes, trace, loads, tuple(sorted(carried.items())))
         carried = kept
-    loads, _ = _sweep(trace, budget_bytes, {}, strategy)
-    return Plan("ahead", budget_bytes, trace, loads)
+    # A loop over more than fits never settles by itself: what stays for good is chosen instead.
+    kept = _static_share(trace, budget_bytes)
+    loads, _ = _sweep(trace, budget_bytes, kept, strategy, pinned=tuple(kept))
+    return Plan("ahead", budget_bytes, trace, loads, tuple(sorted(kept.items())))
+
+
+def _static_share(trace: Trace, budget_bytes: int) -> dict[int, int]:
+    """Choose units that stay valid and stay put; two operations' worth of room is left to stream the others through."""
+    room = budget_bytes - 2 * max(sum(aligned(trace.units[unit].bytes) for unit in op.needed) for op in trace.ops)
+    kept: dict[int, int] = {}
+    end = 0
+    for unit in sorted(trace.uses.keys() - trace.written):
+        size_bytes = aligned(trace.units[unit].bytes)
+        if end + size_bytes <= room:
+            kept[unit] = end
+            end += size_bytes
+    return kept
 
 
 def check_fits(trace: Trace, budget_bytes: int) -> None:
@@ -156,7 +171,7 @@ def describe_too_large(names: list[str], wanted_bytes: int, budget_bytes: int) -
 
 
 def _sweep(
-    trace: Trace, budget_bytes: int, carried: dict[int, int], strategy: Strategy
+    trace: Trace, budget_bytes: int, carried: dict[int, int], strategy: Strategy, pinned: tuple[int, ...] = ()
 ) -> tuple[tuple[Load, ...], dict[int, int]]:
     """One cycle from a given beginning: its rows, and what lies where at its end."""
     future = Future(trace)
@@ -168,7 +183,8 @@ def _sweep(
     for index, op in enumerate(trace.ops):
         score = _score(future, index, strategy)
         try:
-            placed = place_all(layout, sizes, op.needed, op.held, score, _since(future, index))
+            needed = tuple(dict.fromkeys((*op.needed, *pinned)))
+            placed = place_all(layout, sizes, needed, (*op.held, *pinned), score, _since(future, index))
         except NoRoomError:
             wanted = sum(aligned(sizes[unit]) for unit in op.needed)
             names = [trace.units[unit].name for unit in op.needed]
@@ -178,7 +194,8 @@ def _sweep(
 
 
 def _row(trace: Trace, future: Future, unit: int, window: Window, index: int) -> Load:
-    trigger = ready_since(future, window, index)
+    # A unit is in one place at a time: its next place counts from the last use of the one before.
+    trigger = max(ready_since(future, window, index), future.free_since(unit, index))
     return Load(unit, window.offset, trace.units[unit].bytes, trigger, index, window.evicts)
 
 

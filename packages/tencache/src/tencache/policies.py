@@ -95,7 +95,7 @@ def _fetch(trace: Trace, future: Future, layout: Layout, before: _Bucket, bucket
         early = min(layout.windows(sizes[unit], both.__contains__), key=earliest, default=None)
         if early is not None:
             layout.place(unit, early, since)
-            trigger = max(before.first, ready_since(future, early, bucket.first))
+            trigger = max(before.first, ready_since(future, early, bucket.first), since(unit))
             loads.append(Load(unit, early.offset, sizes[unit], trigger, bucket.first, early.evicts))
         else:
             held = trace.ops[bucket.first].held

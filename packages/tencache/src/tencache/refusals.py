@@ -33,7 +33,7 @@ def check_model(model: nn.Module) -> None:
 
 def refuse_if_compiling() -> None:
     """Refuse to run inside a compiled region."""
-    if torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None or torch.compiler.is_compiling():  # noqa: SLF001
+    if torch.compiler.is_compiling() or torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None:  # noqa: SLF001
         raise RefusedError(COMPILED)
 
 
@@ -55,6 +55,14 @@ def describe_hook(name: str) -> str:
     return (
         f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
         "gradients between backward() and step(), or unwrap the model"
+    )
+
+
+def describe_direct(name: str) -> str:
+    """Say what to do for a function that is given a parameter where tencache cannot see it."""
+    return (
+        f"{name} reached autograd without its device copy, through a custom autograd.Function: give the function "
+        "weight.view_as(weight) instead of weight"
     )
 
 

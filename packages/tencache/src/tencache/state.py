@@ -1,5 +1,7 @@
 """Optimizer state in the file: a static share stays in memory, the rest is read ahead and written behind."""
 
+import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +114,8 @@ class StateStore:
         self._staged_bytes = 0
         self._ratio: float | None = None
         self._extents: dict[tuple[str, int], Extent] = {}
+        self._writing: deque[Copy] = deque()
+        self._lock = threading.Lock()
 
     @property
     def peak_bytes(self) -> int:
@@ -146,7 +150,7 @@ class StateStore:
         """Start reading a parameter's state if it is filed; say whether there was staging memory for it."""
         if not isinstance(state, FiledState) or state.record.buffer is not None:
             return True
-        if self._staged_bytes and self._staged_bytes + state.record.extent.bytes > self._staging_bytes:
+        if self._staged_bytes + state.record.extent.bytes > self._staging_bytes // 2:
             return False
         self._start_read(state.record)
         return True
@@ -168,6 +172,9 @@ class StateStore:
         assert buffer is not None
         record.buffer = record.read = None
         record.write = self._file.write(record.extent, buffer, lambda: self._give(buffer))
+        while self._writing and self._writing[0].done:
+            self._writing.popleft()
+        self._writing.append(record.write)
         keys = {piece.key for piece in record.pieces}
         return FiledState({key: value for key, value in updated.items() if key not in keys}, record, self)
 
@@ -192,12 +199,17 @@ class StateStore:
         record.read = self._file.read(record.extent, record.buffer, after=record.write)
 
     def _take(self, record: Record) -> Tensor:
-        self._staged_bytes += record.extent.bytes
+        """Take staging memory; if it is full of what is being written, wait for that."""
+        while self._writing and self._staged_bytes + record.extent.bytes > self._staging_bytes:
+            self._writing.popleft().wait()
+        with self._lock:
+            self._staged_bytes += record.extent.bytes
         return self._pool.take(record.extent.bytes)
 
     def _give(self, buffer: Tensor) -> None:
         self._pool.give(buffer)
-        self._staged_bytes -= buffer.numel()
+        with self._lock:
+            self._staged_bytes -= buffer.numel()
 
 
 def _streams(value: Any) -> bool:

@@ -1,0 +1,183 @@
+"""Measures this machine: planned against on-demand LRU, buckets like ZeRO-3, and all-resident, interleaved."""
+
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+
+from tencache.attach import Cached, wrap
+from tencache.gpt import GPT, GPTConfig, batches
+from tencache.link import Copy, Lane, SimLink
+from tencache.policies import POLICIES
+from tencache.progress import progress
+from tencache.quantity import parse_bandwidth
+
+WARM_STEPS = 4
+SMALL = GPTConfig(vocabulary=1024, context=64, width=128, heads=4, layers=4)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured."""
+
+    budget: str = "35%"
+    tokens: int = 64
+    rounds: int = 5
+    small: bool = False
+
+    @property
+    def config(self) -> GPTConfig:
+        """A GPT of 46M parameters, or a small one to try the benchmark itself."""
+        return SMALL if self.small else GPTConfig()
+
+    def make(self) -> tuple[GPT, AdamW]:
+        """Return the same model and optimizer every time."""
+        torch.manual_seed(0)
+        model = GPT(self.config)
+        return model, AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def batches(self) -> list[Tensor]:
+        """Return the tokens of every step."""
+        length = min(self.tokens, self.config.context)
+        return batches(self.config, WARM_STEPS + self.rounds, size=max(self.tokens // length, 1), length=length)
+
+
+@dataclass
+class Runner:
+    """A model being trained, with the time of each step."""
+
+    name: str
+    model: GPT
+    optimizer: AdamW
+    cached: Cached | None = None
+    seconds: list[float] = field(default_factory=list)
+
+    def step(self, tokens: Tensor) -> None:
+        """Train one step, the optimizer's included."""
+        began = time.perf_counter()
+        self.model(tokens).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.seconds.append(time.perf_counter() - began)
+
+    @property
+    def median_s(self) -> float:
+        """The median of the steps after the warm ones."""
+        return statistics.median(self.seconds[WARM_STEPS:])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy over one link."""
+
+    link: str
+    policy: str
+    step_s: float
+    compute_s: float
+    bound_s: float
+    speed_up: float
+    up_bytes: int
+    up_floor_bytes: int
+    hit_rate: float
+    ready_rate: float
+
+
+class Traffic:
+    """Copies at a link's speed both ways for as long as it runs: what compute has to share memory with."""
+
+    def __init__(self, bytes_per_s: float, size_bytes: int = 4 * 2**20) -> None:
+        self._link = SimLink(bytes_per_s)
+        self._memory = torch.empty(4, size_bytes, dtype=torch.uint8)
+        self._stop = threading.Event()
+        self._feeders = [
+            threading.Thread(target=self._feed, args=(lane, row), daemon=True)
+            for lane, row in ((self._link.up, 0), (self._link.down, 2))
+        ]
+
+    def __enter__(self) -> Self:
+        for feeder in self._feeders:
+            feeder.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for feeder in self._feeders:
+            feeder.join()
+        self._link.close()
+
+    def _feed(self, lane: Lane, row: int) -> None:
+        while not self._stop.is_set():
+            copy = Copy(self._memory[row], lambda: self._memory[row + 1], self._memory.shape[1])
+            lane.put(copy)
+            copy.wait()
+
+
+def compare(bench: Bench, links: Sequence[str]) -> list[Row]:
+    """Measure every policy over every link."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [row for link in links for row in _compare_over(bench, link)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _compare_over(bench: Bench, link: str) -> list[Row]:
+    bytes_per_s = parse_bandwidth(link)
+    resident = Runner("resident", *bench.make())
+    runners = []
+    for policy in POLICIES:
+        model, optimizer = bench.make()
+        runners.append(
+            Runner(policy, model, optimizer, wrap(model, optimizer, budget=bench.budget, link=link, policy=policy))
+        )
+    for tokens in progress(bench.batches(), f"{link}"):
+        with Traffic(bytes_per_s):
+            resident.step(tokens)
+        for runner in runners:
+            runner.step(tokens)
+    rows = [_row(link, bytes_per_s, runner, runners, resident.median_s) for runner in runners]
+    for runner in runners:
+        if runner.cached is not None:
+            runner.cached.unwrap()
+    return rows
+
+
+def _row(link: str, bytes_per_s: float, runner: Runner, runners: list[Runner], compute_s: float) -> Row:
+    assert runner.cached is not None
+    plan = runner.cached.plan
+    assert plan is not None
+    stats = runner.cached.stats()
+    ahead_s = next(one.median_s for one in runners if one.name == "ahead")
+    return Row(
+        link=link,
+        policy=runner.name,
+        step_s=runner.median_s,
+        compute_s=compute_s,
+        bound_s=max(compute_s, plan.up_floor_bytes / bytes_per_s, plan.trace.grad_bytes / bytes_per_s),
+        speed_up=runner.median_s / ahead_s,
+        up_bytes=plan.up_bytes,
+        up_floor_bytes=plan.up_floor_bytes,
+        hit_rate=stats.hit_rate,
+        ready_rate=stats.ready_rate,
+    )
+
+
+def show(rows: Sequence[Row]) -> str:
+    """Return the rows as a Markdown table."""
+    lines = [
+        "| link | policy | step s | planned is faster by | of bound | compute s | bytes up / floor | hit | ready |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {row.link} | {row.policy} | {row.step_s:.3f} | {row.speed_up:.2f} | {row.bound_s / row.step_s:.0%} | "
+        f"{row.compute_s:.3f} | {row.up_bytes / row.up_floor_bytes:.3f} | {row.hit_rate:.0%} | {row.ready_rate:.0%} |"
+        for row in rows
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,163 @@
+"""The command: `tencache plan`, `replay`, `bench` and `demo`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tencache.access import Trace
+from tencache.errors import RefusedError
+from tencache.plan import Plan
+from tencache.policies import POLICIES, make_plan
+from tencache.progress import progress
+from tencache.quantity import parse_bandwidth, parse_bytes, show_bytes
+from tencache.replay import Bandwidths, Replay, best_plan, replay
+from tencache.shapes import PRESETS, Setting, find_shape, make_trace
+from tencache.timeline import draw
+
+DOES_NOT_FIT = 1
+MISUSE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; a user's mistake is one sentence, not a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except RefusedError as error:
+        sys.stderr.write(f"tencache: {error}\n")
+        return DOES_NOT_FIT
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"tencache: {error}\n")
+        return MISUSE
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tencache", description="Train models larger than the device, planned ahead.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    plan = commands.add_parser("plan", help="does this model fit this budget, and how fast would it train")
+    _add_model(plan)
+    plan.add_argument("--html", type=Path, help="draw the step's timeline into this file")
+    plan.add_argument("--table", type=int, default=0, metavar="ROWS", help="print the first rows of the table")
+    plan.set_defaults(run=_plan)
+    again = commands.add_parser("replay", help="run policies against a bandwidth model on a virtual clock")
+    _add_model(again)
+    again.add_argument("--policy", choices=[*POLICIES, "all"], default="all", help="which policy (default: all)")
+    again.set_defaults(run=_replay)
+    bench = commands.add_parser("bench", help="measure this machine: planned against LRU, buckets and all-resident")
+    bench.add_argument("--links", nargs="+", default=["1GB/s", "2GB/s"], help="simulated bandwidths")
+    bench.add_argument("--budget", default="35%", help="the device's memory (default: 35%% of the parameters)")
+    bench.add_argument("--tokens", type=int, default=64, help="tokens in a step (default: 64)")
+    bench.add_argument("--rounds", type=int, default=5, help="interleaved rounds; medians are shown (default: 5)")
+    bench.add_argument("--small", action="store_true", help="a model of 1M parameters instead of 46M, to try it out")
+    bench.set_defaults(run=_bench)
+    demo = commands.add_parser("demo", help="train a small GPT larger than its simulated device")
+    demo.add_argument("--out", type=Path, default=Path("out"), help="folder for the timeline (default: out)")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    default = Setting()
+    parser.add_argument("model", help=f"one of {', '.join(PRESETS)}, a config.json, or a trace that was saved")
+    parser.add_argument("--budget", required=True, help="the device's memory for parameters: 8GiB, or 35%%")
+    parser.add_argument("--link", default="25GB/s", help="bandwidth each way (default: 25GB/s, PCIe 4)")
+    parser.add_argument("--nvme", default="6GB/s", help="bandwidth of the file tier (default: 6GB/s)")
+    parser.add_argument("--tokens", type=int, default=default.tokens, help=f"tokens in a step ({default.tokens})")
+    parser.add_argument("--context", type=int, default=default.context, help=f"sequence length ({default.context})")
+    parser.add_argument("--tflops", type=float, default=default.flops_per_s / 1e12, help="what the device computes")
+    parser.add_argument("--host-bandwidth", default="100GB/s", help="memory bandwidth of the host's optimizer")
+    parser.add_argument("--no-recompute", action="store_true", help="keep activations instead of recomputing blocks")
+    parser.add_argument("--state-in-file", type=float, default=0.0, help="share of the optimizer state in the file")
+
+
+def _load(options: argparse.Namespace) -> tuple[Trace, int, Bandwidths]:
+    trace = _trace(options)
+    speed, file_speed = parse_bandwidth(options.link), parse_bandwidth(options.nvme)
+    budget_bytes = parse_bytes(options.budget, whole=trace.parameter_bytes)
+    return trace, budget_bytes, Bandwidths(speed, speed, file_speed, file_speed)
+
+
+def _trace(options: argparse.Namespace) -> Trace:
+    path = Path(options.model)
+    if path.is_file() and "tencache_trace" in path.read_text(encoding="utf-8")[:40]:
+        return Trace.load(path)
+    if not 0 <= options.state_in_file <= 1:
+        raise ValueError(f"--state-in-file {options.state_in_file}: a share is between 0 and 1")
+    setting = Setting(
+        tokens=options.tokens,
+        context=options.context,
+        flops_per_s=options.tflops * 1e12,
+        host_bytes_per_s=parse_bandwidth(options.host_bandwidth),
+        recompute=not options.no_recompute,
+        state_in_file=options.state_in_file,
+    )
+    return make_trace(find_shape(options.model), setting)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    trace, budget_bytes, speeds = _load(options)
+    plan = best_plan(trace, budget_bytes, speeds)
+    result = replay(plan, speeds)
+    state_in_file = sum(update.file_bytes for update in trace.updates)
+    bound = f"bound {result.bound_s:.4g} s ({result.of_bound:.0%} of it)"
+    floor = f"floor {show_bytes(result.up_floor_bytes)}"
+    held = f"{show_bytes(trace.parameter_bytes + trace.grad_bytes)} of parameters and gradients"
+    lines = (
+        f"{options.model}: {show_bytes(trace.parameter_bytes)} of parameters fit a budget of {show_bytes(budget_bytes)}",
+        f"step     {result.step_s:.4g} s; all-resident {result.compute_s:.4g} s; {bound}",
+        f"touches  hit {result.hit_rate:.1%}, ready {result.ready_rate:.1%}, stalls {result.stall_s:.4g} s",
+        f"device   {show_bytes(result.peak_bytes)} used; up {show_bytes(result.up_bytes)} a step, {floor}",
+        f"host     {held}; down {show_bytes(result.down_bytes)} a step",
+        f"file     {show_bytes(state_in_file)} of optimizer state; {show_bytes(result.file_bytes)} a step",
+    )
+    _say("\n".join(lines))
+    if options.table:
+        _say(plan.table(options.table))
+    if options.html is not None:
+        _draw(options.html, result, f"{options.model} at {options.budget} over {options.link}")
+    return 0
+
+
+def _draw(path: Path, result: Replay, title: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(draw(result, title), encoding="utf-8")
+    _say(f"timeline {path}")
+
+
+def _replay(options: argparse.Namespace) -> int:
+    trace, budget_bytes, speeds = _load(options)
+    chosen = POLICIES if options.policy == "all" else (options.policy,)
+    _say(f"{'policy':<8} {'step s':>9} {'of bound':>9} {'stall s':>9} {'hit':>6} {'ready':>6} {'up':>11} {'floor':>11}")
+    for policy in progress(chosen, "replaying"):
+        result = replay(_table(trace, budget_bytes, speeds, policy), speeds)
+        _say(
+            f"{policy:<8} {result.step_s:>9.4g} {result.of_bound:>9.0%} {result.stall_s:>9.4g} {result.hit_rate:>6.0%} "
+            f"{result.ready_rate:>6.0%} {show_bytes(result.up_bytes):>11} {show_bytes(result.up_floor_bytes):>11}"
+        )
+    return 0
+
+
+def _table(trace: Trace, budget_bytes: int, speeds: Bandwidths, policy: str) -> Plan:
+    return best_plan(trace, budget_bytes, speeds) if policy == "ahead" else make_plan(trace, budget_bytes, policy)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from tencache.bench import Bench, compare, show
+
+    bench = Bench(options.budget, options.tokens, options.rounds, small=options.small)
+    _say(show(compare(bench, options.links)))
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from tencache.demo import demonstrate
+
+    _say(demonstrate(options.out))
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,5 +1,7 @@
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -242,3 +244,29 @@ def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
     assert "outside `if __name__" in done.stderr
+
+
+INTERRUPTED = """
+import numpy as np
+from rltune import Cluster, Jobs
+from rltune.evaluate import WindowSpec, compare
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    jobs = Jobs.from_arrays(np.arange(20_000) * 60.0, rng.exponential(900, 20_000), 1)
+    told = lambda done, total, label: print(done, flush=True)
+    got = compare(jobs, Cluster.uniform(4, 4), ["fcfs"], windows=WindowSpec(1_000, 3_000), workers=2, progress=told)
+    print("partial", got.complete, len(got.runs) == got.standings[0].windows > 0)
+"""
+
+
+def test_ctrl_c_with_workers_ends_soon_with_what_is_done(tmp_path):
+    """As from a terminal: parent and workers get the signal, some of them while they send a result."""
+    script = tmp_path / "compare.py"
+    script.write_text(INTERRUPTED)
+    run = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    while run.stdout.readline().strip() != "4":
+        assert run.poll() is None
+    os.killpg(run.pid, signal.SIGINT)
+    out, _ = run.communicate(timeout=60)
+    assert out.splitlines()[-1] == "partial False True"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rltune import simulate
 from rltune.cluster import Cluster, NodeGroup
 from rltune.jobs import Jobs
 from rltune.metrics import lower_bound
@@ -137,6 +138,32 @@ def test_no_random_schedule_of_many_jobs_beats_the_bound(toy, seed):
     for rank in (rng.random(n), jobs.gpus * jobs.duration_s):
         assert bound.mean_jct_s <= toy(jobs, cluster, rank).jct_s.mean() * CLOSE
     assert bound.mean_jct_s == pytest.approx(max(bound.own_s, bound.fluid_s, bound.busy_s, bound.price_s))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31))
+def test_no_policy_on_a_mixed_cluster_beats_the_bound(seed):
+    """The engine itself: VCs that share groups or not, GPU types of different speed, jobs that choose among them."""
+    rng, n = np.random.default_rng(seed), 50
+    groups = (
+        NodeGroup(count=2, gpus=4, gpu_type="A", vc=("x",)),
+        NodeGroup(count=1, gpus=8, gpu_type="B", vc=("y", "z")),
+        NodeGroup(count=2, gpus=2, gpu_type="A"),
+    )
+    cluster = Cluster(groups, speed={"A": float(rng.choice([0.5, 1.0])), "B": float(rng.choice([1.0, 3.0]))})
+    jobs = Jobs.from_arrays(
+        submit_s=np.sort(rng.uniform(0, rng.choice([1, 200, 2000]), n)),
+        duration_s=rng.pareto(1.1, n) * 20,
+        gpus=rng.integers(0, 9, n),
+        vc=rng.choice(["x", "y", "z", ""], n),
+        gpu_types=rng.choice(["A", "B", "A|B", ""], n),
+    )
+    for policy, backfill in (("saf", "easy"), ("sjf", "fit-first"), ("fcfs", "none"), ("wfp3", "conservative")):
+        schedule = simulate(jobs, cluster, policy, backfill)
+        bound = lower_bound(jobs, cluster, schedule.ran)
+        if bound.jobs:
+            assert bound.mean_jct_s <= schedule.jct_s[schedule.ran].mean() * CLOSE
+            assert bound.mean_wait_s <= schedule.wait_s[schedule.ran].mean() * CLOSE + 1e-9
 
 
 def test_the_bound_of_a_hundred_thousand_jobs_takes_about_a_second():

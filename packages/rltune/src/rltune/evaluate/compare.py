@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def compare(
     `windows` is None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
     The baseline is a contender's label or a policy's name, the first contender if not told. With several workers
     policies and estimators given as objects must be picklable; the results do not depend on the number of workers.
-    Ctrl-C gives the comparison of what has been done so far, with `complete` False.
+    Ctrl-C gives the comparison of what has been done so far, with `complete` False; several workers first finish the
+    runs that they are in.
     `engine` replaces `rltune.simulate`.
     """
     metric_of(metric)
@@ -98,10 +100,11 @@ def _collect(bench: Bench, tasks: list[tuple[int, int]], workers: int, progress:
     """Gather runs until all are there or the user interrupts; with nothing done yet the interrupt goes on."""
     runs: list[Run] = []
     try:
-        for run in perform(bench, tasks, workers):
-            runs.append(run)
-            if progress:
-                progress(len(runs), len(tasks), bench.contenders[run.contender].label)
+        with closing(perform(bench, tasks, workers)) as made:
+            for run in made:
+                runs.append(run)
+                if progress:
+                    progress(len(runs), len(tasks), bench.contenders[run.contender].label)
     except KeyboardInterrupt:
         if not runs:
             raise

@@ -14,7 +14,7 @@ from rltune.errors import InputError
 from rltune.metrics import lower_bound, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from rltune.cluster import Cluster
     from rltune.evaluate.windows import Window
@@ -99,7 +99,7 @@ class Bench:
         return self.bounds[key]
 
 
-def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Iterator[Run]:
+def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Generator[Run]:
     """Give the runs, in the order of the tasks from one process, as they are finished from several."""
     if workers <= 1 or len(tasks) <= 1:
         yield from map(bench.run, tasks)
@@ -121,14 +121,15 @@ def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Ite
         except BrokenProcessPool:
             raise InputError(DIED) from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 _bench: list[Bench] = []  # of a worker process; the pool offers no other place for it
 
 
 def _sit_down(path: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker silently; the parent tells what is done
+    # Ctrl-C is the parent's to hear: a worker that died while it sends a result would make the parent wait for ever.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bench[:] = [pickle.loads(path.read_bytes())]  # noqa: S301  written by our parent a moment ago
 
 

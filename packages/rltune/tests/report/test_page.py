@@ -139,8 +139,11 @@ charts[0].draw();
 const chart = charts[0].box.getBoundingClientRect();
 charts[0].point({ clientX: chart.left + 200, clientY: chart.top + 50 });
 legend.firstChild.click();
+colourChoice.value = "vc";
+redraw();
+const keys = document.getElementById("gantt-legend").children.length;
 document.body.dataset.poked = JSON.stringify({
-  each, facts, zoomed: gantt.t[1] - gantt.t[0] < gantt.data.end, bars: gantt.run.job.length,
+  each, facts, keys, zoomed: gantt.t[1] - gantt.t[0] < gantt.data.end, bars: gantt.run.job.length,
   paths: charts[0].box.querySelectorAll("path").length, tip: charts[0].tip.textContent, buttons: legend.children.length,
   wide: document.documentElement.scrollWidth <= innerWidth,
 });
@@ -166,6 +169,7 @@ def test_the_page_lives_in_a_browser(result, tmp_path):
     assert state["zoomed"]
     assert state["wide"]
     assert (state["buttons"], state["paths"]) == (4, 3)
+    assert state["keys"] == 8
     assert "waited" in state["facts"]
     assert "%" in state["tip"]
     assert state["bars"] >= 200

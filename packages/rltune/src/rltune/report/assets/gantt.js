@@ -1,6 +1,7 @@
 "use strict";
 const SIZE_STEPS = [[1, "1 GPU"], [4, "2 to 4"], [8, "5 to 8"], [32, "9 to 32"], [Infinity, "33 and more"]];
 const WAIT_STEPS = [[60, "under 1 min"], [600, "1 to 10 min"], [3600, "10 to 60 min"], [21600, "1 to 6 h"], [86400, "6 to 24 h"], [Infinity, "over 24 h"]];
+const VC_COLOURS = 7;
 const AXIS = 24;
 const LABELS = 64;
 
@@ -14,6 +15,7 @@ class Gantt {
     this.user = unpack(data.user.codes);
     this.vc = unpack(data.vc.codes);
     this.runs = data.runs.map((run) => ({ of: run.of, start: unpack(run.start), end: unpack(run.end), job: unpack(run.job), lane: unpack(run.lane), lanes: unpack(run.lanes) }));
+    this.rankVcs();
     this.nodes = [];
     let lane = 0;
     for (const group of data.nodes.groups) {
@@ -22,6 +24,14 @@ class Gantt {
     this.laneCount = Math.max(1, lane);
     this.fit();
     this.listen();
+  }
+
+  /** Give the VCs with most jobs a colour of their own; the others share one. */
+  rankVcs() {
+    const count = new Array(this.data.vc.names.length).fill(0);
+    for (const code of this.vc) count[code]++;
+    this.vcRank = count.map((_, code) => code).filter((code) => count[code]).sort((a, b) => count[b] - count[a]);
+    this.vcPlace = count.map((_, code) => Math.min(this.vcRank.indexOf(code), VC_COLOURS));
   }
 
   fit() {
@@ -154,12 +164,12 @@ class Gantt {
   colours() {
     const steps = { gpus: SIZE_STEPS, wait: WAIT_STEPS }[this.colourBy];
     if (steps) return steps.map(([, name], i) => ({ name, ink: this.ink(`s${i}`) }));
-    const names = this.data.vc.names;
-    return names.map((name, i) => ({ name: name || "none", ink: this.ink(`c${(i + 7) % 8}`) }));
+    const named = this.vcRank.slice(0, VC_COLOURS).map((code, i) => ({ name: this.data.vc.names[code] || "none", ink: this.ink(`c${i}`) }));
+    return [...named, { name: "others", ink: this.ink(`c${VC_COLOURS}`) }];
   }
 
   key(j) {
-    if (this.colourBy === "vc") return this.vc[j];
+    if (this.colourBy === "vc") return this.vcPlace[this.vc[j]];
     const steps = this.colourBy === "gpus" ? SIZE_STEPS : WAIT_STEPS;
     const value = this.colourBy === "gpus" ? this.gpus[j] : this.run.start[j] - this.submit[j];
     return steps.findIndex(([most]) => value <= most);

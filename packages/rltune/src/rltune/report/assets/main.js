@@ -57,7 +57,7 @@ function redraw() {
   gantt.colourBy = colourChoice.value;
   gantt.hover = -1;
   gantt.paint();
-  const keys = gantt.colours().filter((c) => c.name !== "none").slice(0, 12).map((c) => {
+  const keys = gantt.colours().map((c) => {
     const mark = element("i");
     mark.style.background = c.ink;
     return element("span", {}, mark, c.name);

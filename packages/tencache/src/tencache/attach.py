@@ -116,7 +116,8 @@ class Cached:
         self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
         self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
         self.arena = Arena(self.budget_bytes, device)
-        window = max(self.budget_bytes // 8, *(entry.size_bytes for entry in self.entries))
+        # The largest gradient must not stop the small ones behind it.
+        window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
         speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
         residency = Residency(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
         gradients = Gradients(self.link, self.pool, window, self.counters)

@@ -105,7 +105,7 @@ def _plan(options: argparse.Namespace) -> int:
     floor = f"floor {show_bytes(result.up_floor_bytes)}"
     held = f"{show_bytes(trace.parameter_bytes + trace.grad_bytes)} of parameters and gradients"
     lines = (
-        f"{options.model}: {show_bytes(trace.parameter_bytes)} of parameters fit a budget of {show_bytes(budget_bytes)}",
+        f"{options.model}: {show_bytes(trace.parameter_bytes)} of parameters fit in {show_bytes(budget_bytes)}",
         f"step     {result.step_s:.4g} s; all-resident {result.compute_s:.4g} s; {bound}",
         f"touches  hit {result.hit_rate:.1%}, ready {result.ready_rate:.1%}, stalls {result.stall_s:.4g} s",
         f"device   {show_bytes(result.peak_bytes)} used; up {show_bytes(result.up_bytes)} a step, {floor}",

@@ -83,6 +83,7 @@ class Engine:
         schedule = self.cycle.schedule
         if schedule is not None:
             schedule.done += 1
+        if schedule is not None and schedule.plan.eager:
             # A view may live until just before the next operation: then its place is taken there, not here.
             self._issue_due(schedule, last_chance=False)
 
@@ -143,6 +144,7 @@ class Engine:
         self.end_op()
         held = self._held(units)
         self.cycle.recorder.op(units, held, phase)
+        self.residency.count(units)
         schedule = self.cycle.schedule
         if schedule is not None:
             if schedule.expects(units, exactly=exactly):
@@ -157,6 +159,7 @@ class Engine:
             return
         self.cycle.recorder.pause()
         self.cycle.recorder.also_touches(unit)
+        self.residency.count((unit,))
         schedule = self.cycle.schedule
         if schedule is not None and not schedule.expects((unit,), exactly=False):
             self._leave_plan()

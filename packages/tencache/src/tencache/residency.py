@@ -84,14 +84,19 @@ class Residency:
 
     def require(self, units: Sequence[int], held: Sequence[int]) -> bool:
         """Bring these units to the device and wait for them; return whether a load had to be made on demand."""
-        missing = [unit for unit in units if unit not in self.slots]
-        self._counters.touches += len(units)
-        self._counters.hits += len(units) - len(missing)
+        missing = any(unit not in self.slots for unit in units)
         if missing:
             self._load_on_demand(units, held)
         for unit in units:
             self._await(self.slots[unit])
-        return bool(missing)
+        return missing
+
+    def count(self, units: Sequence[int]) -> None:
+        """Count touches: a hit was on the device or on its way before it was asked for, and ready if it had arrived."""
+        slots = [self.slots[unit] for unit in units if unit in self.slots]
+        self._counters.touches += len(units)
+        self._counters.hits += len(slots)
+        self._counters.ready += sum(slot.copy.done for slot in slots)
 
     def drop(self, units: Iterable[int]) -> None:
         """Forget device copies that have become stale; refuse if a view of one is still alive."""
@@ -132,8 +137,6 @@ class Residency:
     def _await(self, slot: Slot) -> None:
         self._ticks += 1
         slot.touched = self._ticks
-        if slot.copy.done:
-            self._counters.ready += 1
         began = time.perf_counter()
         slot.copy.wait()
         self._counters.load_stall_s += time.perf_counter() - began

@@ -81,7 +81,9 @@ def test_conservative_is_not_delayed_by_later_jobs(simulate, case, placement):
     """Under exact estimates and in order of submission, a job starts when it would have if nobody had come after it."""
     whole = simulate(case, backfill="conservative", placement=placement)
     half = np.arange(len(case.jobs) // 2)
-    alone = simulate(with_jobs(case, case.jobs.take(half), case.estimate_s[half]), backfill="conservative", placement=placement)
+    alone = simulate(
+        with_jobs(case, case.jobs.take(half), case.estimate_s[half]), backfill="conservative", placement=placement
+    )
     np.testing.assert_array_equal(np.asarray(whole.start_s)[half], alone.start_s)
 
 

@@ -1,8 +1,8 @@
 """A scheduler for deep-learning jobs on GPU clusters that learns from the cluster's own history.
 
-    jobs = rltune.read_trace("history.csv")
-    s = rltune.simulate(jobs, rltune.Cluster.preset("philly-slice"), policy="saf", backfill="easy", estimator="history")
-    print(s.summary())
+jobs = rltune.read_trace("history.csv")
+s = rltune.simulate(jobs, rltune.Cluster.preset("philly-slice"), policy="saf", backfill="easy", estimator="history")
+print(s.summary())
 """
 
 from __future__ import annotations

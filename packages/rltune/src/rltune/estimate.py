@@ -54,7 +54,9 @@ class User:
         """Believe the users."""
         missing = np.isnan(jobs.limit_s)
         if len(jobs) and missing.all():
-            raise InputError("estimator 'user' needs limit_s, and no job of this trace has one; try 'history' or 'noisy'")
+            raise InputError(
+                "estimator 'user' needs limit_s, and no job of this trace has one; try 'history' or 'noisy'"
+            )
         largest = float(jobs.limit_s[~missing].max()) if len(jobs) else 0.0
         return Estimates(np.where(missing, largest, jobs.limit_s))
 

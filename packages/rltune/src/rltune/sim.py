@@ -232,8 +232,8 @@ def _misfits(cluster: Cluster, world: core.World, s: core.State, o: core.Options
 
 def _rejections(jobs: Jobs, w: core.World, s: core.State, misfits: dict[int, str]) -> dict[int, str]:
     """Find the jobs that can never start, and say why."""
-    bad = np.isin(w.job.shape, np.array(list(misfits), dtype=np.int32))
-    reasons = {int(job): misfits[int(w.job.shape[job])] for job in np.flatnonzero(bad)}
+    bad = np.isin(w.job.asks, np.array(list(misfits), dtype=np.int32))
+    reasons = {int(job): misfits[int(w.job.asks[job])] for job in np.flatnonzero(bad)}
     if w.has_limits:
         _add_limited(jobs, w, s, reasons)
     return _with_dependants(jobs, reasons)
@@ -242,9 +242,7 @@ def _rejections(jobs: Jobs, w: core.World, s: core.State, misfits: dict[int, str
 def _misfit(cluster: Cluster, w: core.World, shape: int) -> str:
     if not w.mask_has[w.shape.mask[shape]].any():
         return "no node group has an accepted GPU type and admits its VC"
-    wanted = " + ".join(
-        f"{n} x {g}" for n, g in zip(w.chunk.n[shape], w.chunk.gpus[shape], strict=True) if n > 0
-    )
+    wanted = " + ".join(f"{n} x {g}" for n, g in zip(w.chunk.n[shape], w.chunk.gpus[shape], strict=True) if n > 0)
     return f"larger than the cluster: needs nodes with {wanted} GPUs free, and their CPUs and memory, of {cluster.gpu_count} GPUs"
 
 

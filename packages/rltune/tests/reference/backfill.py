@@ -140,7 +140,7 @@ def _reserve(m: Machine, job: Job, reserved: list[Reservation], before) -> Reser
     times |= {b for n in m.nodes for _, b in n.windows}
     for t in sorted(t for t in times if t >= m.now):
         if chunks := _place_over(m, job, t, reserved, before, really=False):
-            return Reservation(t, t + m.length_on(job, chunks), chunks)
+            return Reservation(t, t + max(job.estimate, 1.0) / m.slowest(chunks), chunks)
     return None
 
 
@@ -153,7 +153,7 @@ def _place_over(
     """
 
     def free_of(node: Node) -> Free:
-        end = t + job.estimate / node.speed
+        end = t + max(job.estimate, 1.0) / node.speed
         moments = [t, *(r.start for r in reserved if t < r.start < end)]
         free = [free_on(node, _taken_at(m, x, reserved, really and x == m.now)) for x in moments]
         return Free(min(f.gpus for f in free), min(f.cpus for f in free), min(f.mem for f in free))

@@ -60,8 +60,8 @@ def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> N
         if (
             job != selected
             and s.life[job].status == WAITING
-            and find(w, s, w.job[job].shape, estimate, o.placement)
-            and s.now[0] + estimate / picked_speed(w, s, w.job[job].shape) < shadow
+            and find(w, s, w.job[job].asks, estimate, o.placement)
+            and s.now[0] + estimate / picked_speed(w, s, w.job[job].asks) < shadow
         ):
             start_job(w, s, job)
             first = min(first, row)
@@ -73,9 +73,9 @@ def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> N
 @kernel
 def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
     """Stay with the selected job until it fits; False if it never does."""
-    if not find(w, s, w.job[job].shape, s.life[job].estimate, o.placement):
+    if not find(w, s, w.job[job].asks, s.life[job].estimate, o.placement):
         shadow = shadow_time(w, s, job, 0)
-        while not find(w, s, w.job[job].shape, s.life[job].estimate, o.placement):
+        while not find(w, s, w.job[job].asks, s.life[job].estimate, o.placement):
             if o.backfill == SHADOW:
                 _backfill(w, s, o, job, shadow)
             if not _advance_one(w, s, o):

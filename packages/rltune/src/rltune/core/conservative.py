@@ -57,7 +57,7 @@ def _copy_row(source: int, to: int, gpu: I8, cpu: I8, mem: I8) -> None:
 
 @kernel
 def _add_job(w: World, s: State, job: int, row: int, sign: int, gpu: I8, cpu: I8, mem: I8) -> None:
-    shape = w.job[job].shape
+    shape = w.job[job].asks
     i = w.job[job].chunk_at
     for kind in range(w.shape[shape].kinds):
         for _ in range(w.chunk[shape, kind].n):
@@ -66,6 +66,12 @@ def _add_job(w: World, s: State, job: int, row: int, sign: int, gpu: I8, cpu: I8
             gpu[row, node] += sign * w.chunk[shape, kind].gpus
             cpu[row, node] += sign * chunk_cpu(w, shape, kind, s.node[node].group)
             mem[row, node] += sign * chunk_mem(w, shape, kind, s.node[node].group)
+
+
+@kernel
+def _length(s: State, job: int, speed: float) -> float:
+    """Give how long a reservation is; at least a second, so that a job of no length is not overlooked."""
+    return max(s.life[job].estimate, 1.0) / speed
 
 
 @kernel
@@ -92,9 +98,11 @@ def _better(placement: int, free: int, best_free: int) -> bool:
 
 
 @kernel
-def _choose(w: World, s: State, o: Options, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> bool:
+def _choose(
+    w: World, s: State, o: Options, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8
+) -> bool:
     """Choose nodes for a job that would start at a row of the profile, into s.pick."""
-    shape = w.job[job].shape
+    shape = w.job[job].asks
     mask = w.shape[shape].mask
     s.n[STAMP] += 1
     found = 0
@@ -106,7 +114,7 @@ def _choose(w: World, s: State, o: Options, job: int, begin: int, rows: int, tim
                 group = w.mask_group[at]
                 if w.has_pauses and not clear_of_pauses(w, group, time[begin], s.life[job].estimate):
                     continue
-                until = time[begin] + s.life[job].estimate / w.group[group].speed
+                until = time[begin] + _length(s, job, w.group[group].speed)
                 need_cpu = chunk_cpu(w, shape, kind, group)
                 need_mem = chunk_mem(w, shape, kind, group)
                 for node in range(w.group[group].lo, w.group[group].hi):
@@ -134,7 +142,7 @@ def _keep_nodes(w: World, s: State, job: int, begin: int, rows: int, time: F8, g
     """
     if s.life[job].planned != time[begin]:
         return
-    shape = w.job[job].shape
+    shape = w.job[job].asks
     at = w.job[job].chunk_at
     for kind in range(w.shape[shape].kinds):
         for _ in range(w.chunk[shape, kind].n):
@@ -143,9 +151,13 @@ def _keep_nodes(w: World, s: State, job: int, begin: int, rows: int, time: F8, g
             at += 1
             if w.has_pauses and not clear_of_pauses(w, group, time[begin], s.life[job].estimate):
                 return
-            until = time[begin] + s.life[job].estimate / w.group[group].speed
+            until = time[begin] + _length(s, job, w.group[group].speed)
             g, c, m = _least_free(node, begin, rows, until, time, gpu, cpu, mem)
-            if g < w.chunk[shape, kind].gpus or c < chunk_cpu(w, shape, kind, group) or m < chunk_mem(w, shape, kind, group):
+            if (
+                g < w.chunk[shape, kind].gpus
+                or c < chunk_cpu(w, shape, kind, group)
+                or m < chunk_mem(w, shape, kind, group)
+            ):
                 return
     first = w.job[job].chunk_at
     for i in range(at - first):
@@ -164,8 +176,8 @@ def _remember(w: World, s: State, job: int, time: float) -> None:
 @kernel
 def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> int:
     """Keep the nodes in s.pick for a job from a row of the profile until its estimate is over; give the rows there are then."""
-    shape = w.job[job].shape
-    until = time[begin] + s.life[job].estimate / picked_speed(w, s, shape)
+    shape = w.job[job].asks
+    until = time[begin] + _length(s, job, picked_speed(w, s, shape))
     end = begin + 1
     while end < rows and time[end] < until:
         end += 1

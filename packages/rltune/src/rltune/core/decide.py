@@ -57,7 +57,7 @@ def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
     time = s.pool[pool].reserved
     if time != time:  # NaN: not computed yet  # noqa: PLR0124
         time = reserve(w, s, s.pool[pool].head, pool)
-    if s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].shape) <= time:
+    if s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) <= time:
         return False
     return not leaves_head_its_place(w, s, job, pool)
 
@@ -66,7 +66,7 @@ def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
 def consider(w: World, s: State, o: Options, row: int) -> int:
     """Start the job in this place of the queue if its turn allows; else give the reason."""
     job = s.queue[row].job
-    shape = s.queue[row].shape
+    shape = s.queue[row].asks
     pool = pool_of(w, s, shape)
     behind = s.pool[pool].head >= 0
     if behind and (o.backfill == NO_BACKFILL or o.backfill == SHADOW):  # noqa: PLR1714  numba has no tuple `in`
@@ -127,7 +127,7 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
     first = -1
     last = -1
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
-        shape = s.queue[row].shape
+        shape = s.queue[row].asks
         pool = pool_of(w, s, shape)
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
@@ -153,7 +153,7 @@ def _fill_heap(w: World, s: State, all_rows: bool, end: int) -> int:
     """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
     n = 0
     for row in range(s.n[Q_HEAD], end):
-        shape = s.queue[row].shape
+        shape = s.queue[row].asks
         if all_rows or s.demand[shape].fails_from > -INF:
             s.heap[n] = row
             n += 1
@@ -183,7 +183,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
     while n > 0:
         row = pop_best(s, n)
         n -= 1
-        shape = s.queue[row].shape
+        shape = s.queue[row].asks
         pool = pool_of(w, s, shape)
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
@@ -208,7 +208,7 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
     """Start, oldest first, what fits and would end before the shadow time of its pool's head."""
     for row in range(s.n[Q_HEAD], end):
         job = s.queue[row].job
-        pool = pool_of(w, s, s.queue[row].shape)
+        pool = pool_of(w, s, s.queue[row].asks)
         head = s.pool[pool].head
         if s.life[job].status != WAITING or head < 0 or job == head:
             continue
@@ -216,9 +216,9 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
             s.pool[pool].reserved = shadow_time(w, s, head, pool)
         if w.has_limits and not start_is_allowed(w, s, job):
             s.life[job].reason = LIMITED
-        elif not fits_now(w, s, o, s.queue[row].shape, s.life[job].estimate):
+        elif not fits_now(w, s, o, s.queue[row].asks, s.life[job].estimate):
             s.life[job].reason = RESOURCES
-        elif s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].shape) < s.pool[pool].reserved:
+        elif s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) < s.pool[pool].reserved:
             start_job(w, s, job)
             s.life[job].reason = NO_REASON
             first = min(first, row)

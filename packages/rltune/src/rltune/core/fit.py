@@ -148,7 +148,7 @@ def picked_speed(w: World, s: State, shape: int) -> float:
 @kernel
 def take_nodes(w: World, s: State, job: int) -> None:
     """Give a job the nodes in s.pick."""
-    shape = w.job[job].shape
+    shape = w.job[job].asks
     at = w.job[job].chunk_at
     i = 0
     for kind in range(w.shape[shape].kinds):
@@ -168,7 +168,7 @@ def take_nodes(w: World, s: State, job: int) -> None:
 @kernel
 def give_nodes_back(w: World, s: State, job: int) -> None:
     """Free what a job uses; a node that is down stays out of the index."""
-    shape = w.job[job].shape
+    shape = w.job[job].asks
     at = w.job[job].chunk_at
     i = 0
     for kind in range(w.shape[shape].kinds):

@@ -8,7 +8,9 @@ from rltune.core.state import State
 
 @kernel
 def _before(s: State, a: int, b: int) -> bool:
-    return s.queue[a].score < s.queue[b].score or (s.queue[a].score == s.queue[b].score and s.queue[a].job < s.queue[b].job)
+    return s.queue[a].score < s.queue[b].score or (
+        s.queue[a].score == s.queue[b].score and s.queue[a].job < s.queue[b].job
+    )
 
 
 @kernel

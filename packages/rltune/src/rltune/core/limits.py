@@ -11,7 +11,10 @@ def start_is_allowed(w: World, s: State, job: int) -> bool:
     """Tell whether starting the job keeps every limit on GPUs in use and running jobs."""
     for scope in range(SCOPES):
         c = w.counters[job, scope]
-        if c >= 0 and (s.limit[c].used_running >= s.limit[c].max_running or s.limit[c].used_gpus + w.job[job].gpus > s.limit[c].max_gpus):
+        if c >= 0 and (
+            s.limit[c].used_running >= s.limit[c].max_running
+            or s.limit[c].used_gpus + w.job[job].gpus > s.limit[c].max_gpus
+        ):
             return False
     return True
 

@@ -239,11 +239,11 @@ def _make_world(
     job.gpus = jobs.gpus
     job.rank_n = np.maximum(jobs.gpus, 1)
     job.prior = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # nothing is known: the user's limit, or an hour
-    job.partition, job.qos = factors.of_job.T
+    job.partition_factor, job.qos_factor = factors.of_job.T
     job.chunk_end = np.cumsum(chunks)
     job.chunk_at = job.chunk_end - chunks
     job.child_at, job.child_end = child_ptr[:-1], child_ptr[1:]
-    job.shape = shapes.of_job
+    job.asks = shapes.of_job
     job.after_n = np.diff(jobs.after_ptr)
     job.user, job.account = jobs.user.codes, jobs.account.codes
     levels = max(x.keys.shape[1] for x in likeness)

@@ -13,7 +13,7 @@ from rltune.core.state import ACTIVE_N, Q_HEAD, Q_TAIL, WAITING, State, World
 @kernel
 def _move(s: State, to: int, source: int) -> None:
     s.queue[to].job = s.queue[source].job
-    s.queue[to].shape = s.queue[source].shape
+    s.queue[to].asks = s.queue[source].asks
     s.queue[to].key = s.queue[source].key
     s.queue[to].estimate = s.queue[source].estimate
 
@@ -54,12 +54,12 @@ def enqueue(w: World, s: State, job: int, by_age: bool) -> None:
     for i in range(s.n[Q_TAIL], place, -1):
         _move(s, i, i - 1)
     s.queue[place].job = job
-    s.queue[place].shape = w.job[job].shape
+    s.queue[place].asks = w.job[job].asks
     s.queue[place].key = key
     s.queue[place].estimate = s.life[job].estimate
     s.n[Q_TAIL] += 1
     s.life[job].status = WAITING
-    _activate(w, s, w.job[job].shape)
+    _activate(w, s, w.job[job].asks)
 
 
 @kernel
@@ -76,7 +76,7 @@ def _activate(w: World, s: State, shape: int) -> None:
 @kernel
 def leave_queue(w: World, s: State, job: int) -> None:
     """Count a job that starts out of the queue; its row goes when the pass is over, by `close_gaps`."""
-    shape = w.job[job].shape
+    shape = w.job[job].asks
     s.demand[shape].waiting -= 1
     s.mask_waiting[w.shape[shape].mask] -= 1
     if s.demand[shape].waiting == 0:

@@ -62,7 +62,7 @@ def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimat
 @kernel
 def _release(w: World, s: State, job: int, shape: int, pool: int) -> None:
     """Give back what a running job will have ended using, and count the nodes that become able to take a chunk."""
-    own = w.job[job].shape
+    own = w.job[job].asks
     i = w.job[job].chunk_at
     for own_kind in range(w.shape[own].kinds):
         for _ in range(w.chunk[own, own_kind].n):
@@ -92,7 +92,7 @@ def _next_pause_end(w: World, after: float) -> float:
 @kernel
 def reserve(w: World, s: State, head: int, pool: int) -> float:
     """Find the earliest time at which the head fits by estimates; inf if no end of a running job brings it about."""
-    shape = w.job[head].shape
+    shape = w.job[head].asks
     now = s.now[0]
     _copy_nodes(w, s, shape)
     _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
@@ -116,8 +116,8 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
 @kernel
 def leaves_head_its_place(w: World, s: State, job: int, pool: int) -> bool:
     """Tell whether the head still fits at its reservation beside this job on the nodes in s.pick; if so, note the job there."""
-    head_shape = w.job[s.pool[pool].head].shape
-    own = w.job[job].shape
+    head_shape = w.job[s.pool[pool].head].asks
+    own = w.job[job].asks
     i = 0
     for own_kind in range(w.shape[own].kinds):
         for _ in range(w.chunk[own, own_kind].n):

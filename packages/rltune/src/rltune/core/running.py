@@ -88,7 +88,7 @@ def _place_in_running(s: State, expected: float) -> int:
 @kernel
 def start_job(w: World, s: State, job: int) -> None:
     """Start a waiting job now on the nodes in s.pick."""
-    speed = picked_speed(w, s, w.job[job].shape)
+    speed = picked_speed(w, s, w.job[job].asks)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]

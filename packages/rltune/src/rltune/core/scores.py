@@ -75,8 +75,8 @@ def multifactor_score(w: World, s: State, job: int, by_users: float, by_accounts
         p[W_AGE] * age
         + p[W_FAIR] * fair
         + p[W_SIZE] * size
-        + p[W_PARTITION] * w.job[job].partition
-        + p[W_QOS] * w.job[job].qos
+        + p[W_PARTITION] * w.job[job].partition_factor
+        + p[W_QOS] * w.job[job].qos_factor
         + p[W_TIME] * short
     )
 

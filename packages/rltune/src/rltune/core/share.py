@@ -8,7 +8,9 @@ from rltune.core.jit import kernel
 from rltune.core.state import State, World
 
 # Places in World.factor_par: weights, then their constants.
-W_AGE, W_FAIR, W_SIZE, W_PARTITION, W_QOS, W_TIME, MAX_AGE, HALF_LIFE, DAMPENING, TIME_SCALE, FAVOR_SMALL, ON = range(12)
+W_AGE, W_FAIR, W_SIZE, W_PARTITION, W_QOS, W_TIME, MAX_AGE, HALF_LIFE, DAMPENING, TIME_SCALE, FAVOR_SMALL, ON = range(
+    12
+)
 
 
 @kernel

@@ -36,7 +36,9 @@ NODE_DOWN, NODE_UP, NODE_WAKE = range(3)
 SCOPES = 5
 
 # Places in State.n, the integers that a run changes.
-ARRIVED, Q_HEAD, Q_TAIL, RUNNING_N, HEAP_N, NODE_EVENT, HELD_N, ACTIVE_N, STAMP, PASSES, ENDED, TRIES, N_COUNTERS = range(13)
+ARRIVED, Q_HEAD, Q_TAIL, RUNNING_N, HEAP_N, NODE_EVENT, HELD_N, ACTIVE_N, STAMP, PASSES, ENDED, TRIES, N_COUNTERS = (
+    range(13)
+)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW = range(7)
@@ -51,14 +53,14 @@ JOB = _record(
     duration="f8",  # read only when a job starts
     rank_n="f8",  # GPUs, 1 for a job without
     prior="f8",  # estimate before any history
-    partition="f8",  # factors of the multifactor rule
-    qos="f8",
+    partition_factor="f8",  # factors of the multifactor rule
+    qos_factor="f8",
     chunk_at="i8",  # where its chunks are kept in State.at
     chunk_end="i8",
     child_at="i8",  # who waits for it, in World.child
     child_end="i8",
     gpus="i8",
-    shape="i8",
+    asks="i8",  # its shape
     after_n="i8",  # how many jobs it waits for
     user="i8",
     account="i8",
@@ -107,11 +109,15 @@ NODE = _record(
     group="i8",
     up="i8",
 )
-QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", shape="i8")
+QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
 RUN = _record(expected="f8", job="i8")
 END = _record(time="f8", job="i8")
-DEMAND = _record(fails_from="f8", waiting="i8", active_at="i8")  # jobs of the shape with this estimate or more do not fit
-LIMIT = _record(max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8")
+DEMAND = _record(
+    fails_from="f8", waiting="i8", active_at="i8"
+)  # jobs of the shape with this estimate or more do not fit
+LIMIT = _record(
+    max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8"
+)
 POOL = _record(reserved="f8", pool="i8", head="i8", best_closed="i8")  # by group; a pool is named by its first group
 SEEN = _record(n="f8", total="f8")
 OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")

@@ -17,7 +17,9 @@ _RULES: tuple[Rule | Qssf | Multifactor, ...] = (
     Rule("srf", scores.SRF, dynamic=False, about="smallest request (GPUs) first"),
     Rule("saf", scores.SAF, dynamic=False, about="smallest area (GPUs x estimate) first"),
     Rule("f1", scores.F1, dynamic=False, about="log10(r) n + 870 log10(s)", source="Carastan-Santos, SC'17"),
-    Rule("wfp3", scores.WFP3, dynamic=True, about="-(wait / r)^3 n: long waits, short and large jobs", source="Tang 2009"),
+    Rule(
+        "wfp3", scores.WFP3, dynamic=True, about="-(wait / r)^3 n: long waits, short and large jobs", source="Tang 2009"
+    ),
     Rule("unicep", scores.UNICEP, dynamic=True, about="-wait / (log2(n) r)", source="Tang 2009"),
     Qssf(),
     Multifactor(),

@@ -16,7 +16,7 @@ from rltune.jobs import Floats, Jobs
 
 @dataclass(frozen=True)
 class Estimates:
-    """One estimate a job; with `likeness` they are made online instead, at submission, from jobs that have ended by then."""
+    """One estimate a job; with `likeness` they are made online, when a job is submitted, from what has ended."""
 
     values_s: Floats
     likeness: Likeness | None = None
@@ -24,9 +24,12 @@ class Estimates:
 
 @runtime_checkable
 class Estimator(Protocol):
-    """Estimates run times. `name` goes into every result."""
+    """Estimates run times."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name it in results."""
+        ...
 
     def estimate(self, jobs: Jobs, seed: int) -> Estimates:
         """Estimate every job of a table that is in order of submit time."""
@@ -68,7 +71,7 @@ class Noisy:
     sigma: float = 1.2
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         """Name it with its parameter."""
         return f"noisy:{self.sigma:g}"
 
@@ -80,7 +83,7 @@ class Noisy:
 
 @dataclass(frozen=True)
 class History:
-    """The mean run time of ended jobs like it: same size, then VC, then user, then name, each blended with the one before."""
+    """The mean run time of ended jobs like it: same size, VC, user, name, each blended with the one before."""
 
     trust: float = 4.0  # how many jobs of the coarser likeness one needs to be outweighed
     name: str = "history"
@@ -116,7 +119,7 @@ class Given:
 def likeness_keys(
     levels: list[tuple[NDArray[np.generic], ...]], optional: list[tuple[NDArray[np.generic], ...]]
 ) -> tuple[NDArray[np.int32], int]:
-    """Number the distinct combinations of each level; a job without one of the level's optional labels has no key there."""
+    """Give numbers to the distinct combinations of each level; a job without an optional label has no key there."""
     columns = []
     used = 0
     for columns_of_level, needed in zip(levels, optional, strict=True):

@@ -139,7 +139,7 @@ class Jobs:
         if len(unique) != n:
             twice = int(np.argmax(count > 1))
             raise InputError(f"job id {unique[twice]!r} is used {count[twice]} times (first in row {first[twice]})")
-        if len(self.after) and not (0 <= self.after.min() and self.after.max() < n):
+        if len(self.after) and not (self.after.min() >= 0 and self.after.max() < n):
             raise InputError("a job depends on a row that does not exist")
 
     def take(self, index: NDArray[np.intp]) -> Jobs:

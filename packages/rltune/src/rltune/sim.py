@@ -243,7 +243,7 @@ def _misfit(cluster: Cluster, w: core.World, shape: int) -> str:
     if not w.mask_has[w.shape.mask[shape]].any():
         return "no node group has an accepted GPU type and admits its VC"
     wanted = " + ".join(f"{n} x {g}" for n, g in zip(w.chunk.n[shape], w.chunk.gpus[shape], strict=True) if n > 0)
-    return f"larger than the cluster: needs nodes with {wanted} GPUs free, and their CPUs and memory, of {cluster.gpu_count} GPUs"
+    return f"larger than the cluster of {cluster.gpu_count} GPUs: needs nodes with {wanted} GPUs, their CPUs and memory"
 
 
 def _add_limited(jobs: Jobs, w: core.World, s: core.State, reasons: dict[int, str]) -> None:

@@ -1,4 +1,4 @@
-"""RLScheduler's machine, kept so that its published table can be checked to the digit: see docs/reference/semantics.md."""
+"""RLScheduler's machine, so that its published table can be checked to the digit: see docs/reference/semantics.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conservative backfilling: every waiting job gets a reservation, planned on a profile of what each node has free when."""
+"""Conservative backfilling: every waiting job gets a reservation, on a profile of what each node has free when."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.running import start_job
 from rltune.core.state import (
+    F8,
     FIRST_FIT,
     I8,
     LIMITED,
@@ -20,7 +21,6 @@ from rltune.core.state import (
     RUNNING_N,
     SPREAD,
     STAMP,
-    F8,
     Options,
     State,
     World,
@@ -135,7 +135,7 @@ def _choose(
 
 @kernel
 def _keep_nodes(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> None:
-    """Put the nodes of the job's last reservation into s.pick again, if that was for the same time and they still are free.
+    """Put the nodes of the job's last reservation into s.pick again, if it was for the same time and they are free.
 
     Between two passes other jobs may have started on nodes that make another choice look better. Had a job with a
     reservation changed nodes for that, the jobs behind it could find theirs taken.
@@ -175,7 +175,7 @@ def _remember(w: World, s: State, job: int, time: float) -> None:
 
 @kernel
 def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> int:
-    """Keep the nodes in s.pick for a job from a row of the profile until its estimate is over; give the rows there are then."""
+    """Keep the nodes in s.pick for a job from a row of the profile on; give the rows that there are then."""
     shape = w.job[job].asks
     until = time[begin] + _length(s, job, picked_speed(w, s, shape))
     end = begin + 1

@@ -212,7 +212,7 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
         head = s.pool[pool].head
         if s.life[job].status != WAITING or head < 0 or job == head:
             continue
-        if s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet  # noqa: PLR0124
+        if s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
             s.pool[pool].reserved = shadow_time(w, s, head, pool)
         if w.has_limits and not start_is_allowed(w, s, job):
             s.life[job].reason = LIMITED

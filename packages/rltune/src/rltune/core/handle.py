@@ -1,7 +1,7 @@
 """World and State as compiled code takes them: one pointer each.
 
-A kernel that took the tuples themselves would be passed every array of theirs, several words each, in every call: that was measured
-to make the core 20 times slower and its compilation last minutes. A handle shares its arrays with the tuple it was made of.
+A kernel that took the tuples themselves would be passed every array of theirs, several words each, in every call: that
+was measured to make the core 20 times slower, and its compilation last minutes. A handle shares the tuple's arrays.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from rltune.core.state import Records, State, World
 
 
 @structref.register
-class _WorldType(types.StructRef):  # type: ignore[misc]  # numba has no types
+class _WorldType(types.StructRef):
     """Numba's type of a World."""
 
 
 @structref.register
-class _StateType(types.StructRef):  # type: ignore[misc]
+class _StateType(types.StructRef):
     """Numba's type of a State."""
 
 
-class _WorldHandle(structref.StructRefProxy):  # type: ignore[misc]
+class _WorldHandle(structref.StructRefProxy):
     """What Python holds of a World given to compiled code."""
 
 
-class _StateHandle(structref.StructRefProxy):  # type: ignore[misc]
+class _StateHandle(structref.StructRefProxy):
     """What Python holds of a State given to compiled code."""
 
 
@@ -92,8 +92,8 @@ _WORLD_TYPE = _WorldType([(name, typeof(part)) for name, part in _WORLD._asdict(
 _STATE_TYPE = _StateType([(name, typeof(part)) for name, part in _STATE._asdict().items()])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _new_world(  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def _new_world(
     job,
     counters,
     child,
@@ -133,8 +133,8 @@ def _new_world(  # type: ignore[no-untyped-def]
     return w
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _new_state(  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def _new_state(
     now,
     n,
     life,

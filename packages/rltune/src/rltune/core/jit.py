@@ -1,4 +1,4 @@
-"""The one way kernels are compiled: cached, with numpy's rules for division, without fast-math (results must not vary)."""
+"""The one way kernels are compiled: cached, numpy's rules for division, no fast-math (results must not vary)."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar

@@ -144,7 +144,7 @@ def advance(w: World, s: State, o: Options) -> bool:
     arrival = w.job[s.n[ARRIVED]].submit if s.n[ARRIVED] < len(w.job) else INF
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
     node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF
-    now = min(arrival, min(end, node))
+    now = min(arrival, end, node)
     if now == INF:
         return False
     s.now[0] = now

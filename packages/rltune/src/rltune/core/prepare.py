@@ -64,7 +64,7 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Factors:
-    """What Slurm's multifactor rule needs beside the job: its parameters (see core/share.py), and per job two factors."""
+    """What Slurm's multifactor rule needs: its parameters (see core/share.py), and two factors a job."""
 
     parameters: F8
     of_job: F8  # [job, 2]
@@ -98,7 +98,7 @@ def _table(dtype: np.dtype[Any], *shape: int) -> Records:
 
 
 def _limits(jobs: Jobs, limits: tuple[Limit, ...]) -> tuple[I8, Records]:
-    """Number a counter for every user, account, VC, QOS and array that a limit speaks of."""
+    """Make a counter for every user, account, VC, QOS and array that a limit speaks of."""
     of_job = np.full((len(jobs), SCOPES), -1, dtype=np.int64)
     rows: list[tuple[int, int, int]] = []
     for scope, name in enumerate(("user", "account", "vc", "qos")):
@@ -213,7 +213,7 @@ def _node_events(cluster: Cluster) -> Records:
 def prepare(
     jobs: Jobs, cluster: Cluster, estimate_s: F8, factors: Factors, likeness: tuple[Likeness, Likeness], *, sorts: bool
 ) -> tuple[World, State]:
-    """Build the arrays of a run; the jobs must be in order of submit time. `sorts`: the queue is ordered in every pass."""
+    """Build the arrays of a run; jobs are in order of submit time. `sorts`: the queue is ordered in every pass."""
     counters, limit = _limits(jobs, cluster.limits)
     world = _make_world(jobs, cluster, counters, factors, likeness)
     state = _make_state(world, limit, factors, likeness, sorts=sorts)
@@ -328,4 +328,4 @@ def _fill_nodes(w: World, s: State) -> None:
 
 def copy_state(s: State) -> State:
     """Copy a state, so that it can be rolled forward on its own."""
-    return State(*(part.copy() for part in s))
+    return State._make(part.copy() for part in s)

@@ -115,7 +115,7 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
 
 @kernel
 def leaves_head_its_place(w: World, s: State, job: int, pool: int) -> bool:
-    """Tell whether the head still fits at its reservation beside this job on the nodes in s.pick; if so, note the job there."""
+    """Tell whether the head still fits at its reservation beside this job in s.pick; if so, note the job there."""
     head_shape = w.job[s.pool[pool].head].asks
     own = w.job[job].asks
     i = 0

@@ -60,16 +60,15 @@ def pop_end(s: State) -> int:
 @kernel
 def drop_end(s: State, job: int) -> None:
     """Take a job that is stopped before its end out of the heap."""
-    n = s.n[HEAP_N]
-    for i in range(n):
-        if s.end[i].job == job:
-            s.n[HEAP_N] -= 1
-            _swap(s, i, s.n[HEAP_N])
-            while i > 0 and i < s.n[HEAP_N] and _earlier(s, i, (i - 1) // 2):
-                _swap(s, i, (i - 1) // 2)
-                i = (i - 1) // 2
-            _sift_down(s, i)
-            return
+    i = 0
+    while s.end[i].job != job:
+        i += 1
+    s.n[HEAP_N] -= 1
+    _swap(s, i, s.n[HEAP_N])
+    while 0 < i < s.n[HEAP_N] and _earlier(s, i, (i - 1) // 2):
+        _swap(s, i, (i - 1) // 2)
+        i = (i - 1) // 2
+    _sift_down(s, i)
 
 
 @kernel

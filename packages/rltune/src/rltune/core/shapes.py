@@ -97,7 +97,7 @@ def _chunks(cluster: Cluster, groups: tuple[int, ...], gpus: int, nodes: int, pe
 
 
 def _whole_nodes(gpus: int, sizes: dict[int, int]) -> tuple[ChunkKind, ...]:
-    """Cut a job into one chunk if the largest node holds it, else into whole nodes from the largest size down, and a rest."""
+    """Cut a job into one chunk if the largest node holds it, else into whole nodes, largest first, and a rest."""
     if not sizes or gpus <= max(sizes):
         return ((1, gpus),)
     kinds: list[ChunkKind] = []
@@ -113,7 +113,7 @@ def _kinds(kinds: Sequence[ChunkKind]) -> tuple[ChunkKind, ...]:
 
 
 def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
-    """Number the distinct rows of integer columns; give each row's number and the distinct rows."""
+    """Give numbers to the distinct rows of integer columns; give each row's number and the distinct rows."""
     code = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)

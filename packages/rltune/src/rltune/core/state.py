@@ -1,8 +1,9 @@
 """The arrays that compiled code and numpy both read: a World that never changes, and a State that a run changes.
 
-Most are arrays of records, so that what belongs together lies together. Integers are int64, so that a kernel is compiled once.
+Most are arrays of records: what belongs together lies together. Integers are int64, so that kernels are compiled once.
 Jobs are in order of (submit, given index), so a smaller job number always means an older job.
-A *shape* is what a job asks, without when: jobs of one shape fit or do not fit together. A *mask* is a set of eligible groups.
+A *shape* is what a job asks, without when: jobs of one shape fit or do not fit together. A *mask* is a set of
+eligible groups.
 """
 
 from __future__ import annotations

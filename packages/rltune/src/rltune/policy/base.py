@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from rltune.cluster import Cluster
 from rltune.core.prepare import Factors, Likeness
 from rltune.core.share import ON
 from rltune.jobs import Floats, Ints, Jobs
@@ -47,11 +46,22 @@ Score = Callable[[QueueView], Floats]
 
 @runtime_checkable
 class Policy(Protocol):
-    """Orders the queue. `code` is its place in core/scores.py; `dynamic` says that scores change while a job waits."""
+    """Orders the queue."""
 
-    name: str
-    code: int
-    dynamic: bool
+    @property
+    def name(self) -> str:
+        """Name it in results."""
+        ...
+
+    @property
+    def code(self) -> int:
+        """Say which scores of core/scores.py it takes."""
+        ...
+
+    @property
+    def dynamic(self) -> bool:
+        """Say whether scores change while a job waits."""
+        ...
 
     def factors(self, jobs: Jobs) -> Factors:
         """Give what only the multifactor rule needs."""

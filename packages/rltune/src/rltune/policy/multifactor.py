@@ -90,12 +90,12 @@ class Multifactor:
         users, first = np.unique(jobs.user.codes[has_user], return_index=True)
         account[users] = jobs.account.codes[has_user][first]
         siblings = np.array([share[account == a].sum() for a in account])
-        return share / siblings
+        return np.asarray(share / siblings)
 
 
 def _shares(labels: Labels, given: Mapping[str, float]) -> Floats:
     share = np.array([given.get(name, 1.0) for name in labels.names] or [1.0])
-    return share / share.sum()
+    return np.asarray(share / share.sum())
 
 
 def _factor(labels: Labels, priority: Mapping[str, float]) -> Floats:

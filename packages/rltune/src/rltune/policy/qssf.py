@@ -17,8 +17,8 @@ from rltune.policy.base import no_factors
 class Qssf:
     """Rank by predicted GPU time.
 
-    The prediction is the mean of all jobs of that size; where the user has run such jobs, the mean of those; where the name is
-    known too, a mean of those that fades with age. Everything is learnt online, from jobs that have ended in the run.
+    The prediction is the mean of all jobs of that size; where the user has run such jobs, the mean of those; where the
+    name is known too, the mean of those; older ones fade. All is learnt online, from jobs that have ended in the run.
     """
 
     trust: float = 0.1  # a finer likeness counts almost at once, as in the paper's rolling estimate

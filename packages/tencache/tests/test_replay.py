@@ -84,7 +84,17 @@ def test_state_in_the_file_costs_what_its_bytes_take():
     trace = Trace(units, (Op((0,), (), 0.1),), (), (Update((0,), 0.0, file_bytes=MB),))
     result = replay(plan_ahead(trace, MB), Bandwidths(1e12, 1e12, file_read=MB, file_write=MB, latency_s=0))
     assert result.file_bytes == 2 * MB
-    assert result.step_s == pytest.approx(2.0, rel=0.05)
+    assert result.bound_s == pytest.approx(1.0)
+    assert result.step_s == pytest.approx(1.0, rel=0.01)
+
+
+def test_state_is_read_only_as_far_ahead_as_staging_allows():
+    """With room for one state, each read waits for the write before it."""
+    units = tuple(Unit(f"u{index}", MB) for index in range(4))
+    updates = tuple(Update((index,), 0.0, file_bytes=MB) for index in range(4))
+    trace = Trace(units, (Op((0, 1, 2, 3), (), 0.1),), (), updates)
+    speeds = Bandwidths(1e12, 1e12, file_read=MB, file_write=MB, latency_s=0, staging_bytes=MB)
+    assert replay(plan_ahead(trace, 4 * MB), speeds).step_s == pytest.approx(8.0, rel=0.02)
 
 
 def test_units_from_the_file_come_through_staging():

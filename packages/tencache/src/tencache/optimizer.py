@@ -92,12 +92,11 @@ class Stepper:
             self.store.forget()
 
     def read_ahead(self, pending: Sequence[Slice] | None = None) -> None:
-        """Start reading the state that is needed next, from both ends of what is left: either may be taken."""
+        """Start reading the state that is needed next, as far as the staging memory goes."""
         if self.store is None:
             return
-        pending = self._slices if pending is None else pending
-        for near, far in zip(pending, reversed(pending), strict=True):
-            for entry in (*near.entries, *far.entries):
+        for part in self._slices if pending is None else pending:
+            for entry in part.entries:
                 if not self.store.read_ahead(self.optimizer.state.get(entry.parameter)):
                     return
 
@@ -134,11 +133,21 @@ class Stepper:
         return Update(part.units, part.seconds, filed)
 
     def _choose(self, pending: list[Slice]) -> Slice:
-        """Take what is needed first; while its gradients are on their way, what has landed and is needed last."""
-        landed = [all(self._engine.gradients.landed(entry) for entry in part.entries) for part in pending]
-        if landed[0] or not any(landed):
-            return pending.pop(0 if landed[0] else -1)
-        return pending.pop(max(index for index, there in enumerate(landed) if there))
+        """Take what is needed first of what is there; while the first gradient is on its way, what is needed last."""
+        first_landed = self._landed(pending[0])
+        there = [index for index, part in enumerate(pending) if self._landed(part) and self._read(part)]
+        if there:
+            return pending.pop(there[0] if first_landed else there[-1])
+        return pending.pop(0 if first_landed else -1)
+
+    def _landed(self, part: Slice) -> bool:
+        return all(self._engine.gradients.landed(entry) for entry in part.entries)
+
+    def _read(self, part: Slice) -> bool:
+        """Whether the slice's state is in memory."""
+        if self.store is None:
+            return True
+        return all(self.store.is_there(self.optimizer.state.get(entry.parameter)) for entry in part.entries)
 
     def _run(self, part: Slice) -> None:
         for entry in part.entries:

@@ -7,6 +7,7 @@ from tencache.access import Trace, Update
 from tencache.plan import STRATEGIES, Load, Plan, plan_ahead
 
 WARM_CYCLES = 2
+NEAR_FLOOR = 1.001
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Replay:
 def bound_s(plan: Plan, speeds: Bandwidths) -> float:
     """No schedule is faster: compute, or the bytes of the busiest way."""
     trace = plan.trace
-    file_s = sum(update.file_bytes for update in trace.updates) * (1 / speeds.file_read + 1 / speeds.file_write) / 2
+    file_s = sum(update.file_bytes for update in trace.updates) / min(speeds.file_read, speeds.file_write)
     return max(trace.compute_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
 
 
@@ -116,7 +117,10 @@ def _run(plan: Plan, speeds: Bandwidths) -> tuple["_Clock", float]:
 
 def best_plan(trace: Trace, budget_bytes: int, speeds: Bandwidths) -> Plan:
     """Of the plans that each eviction strategy gives, return the one whose replay is fastest."""
-    plans = [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES]
+    plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
+    if plans[0].up_bytes <= NEAR_FLOOR * plans[0].up_floor_bytes:
+        return plans[0]
+    plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
     return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
 
 
@@ -127,7 +131,7 @@ class _Clock:
         self.plan = plan
         self.speeds = speeds
         self.now = 0.0
-        self._up_free = self._down_free = self._file_free = 0.0
+        self._up_free = self._down_free = self._read_free = self._write_free = 0.0
         self._landed: dict[int, float] = {}
         self._in_flight: deque[tuple[float, int]] = deque()
         self._staged: deque[tuple[float, int]] = deque()
@@ -171,20 +175,15 @@ class _Clock:
         return max((self._landed.get(unit, 0.0) for unit in update.units), default=0.0)
 
     def _update(self, update: Update) -> None:
-        self._wait_until(max(self._landed_at(update), self._read_state(update.file_bytes)))
+        read = self._stage(update.file_bytes) if update.file_bytes else 0.0
+        self._wait_until(max(self._landed_at(update), read))
         self._compute("optimizer", update.compute_s)
         if update.file_bytes:
-            self._file_free = max(self._file_free, self.now) + update.file_bytes / self.speeds.file_write
-            self.file_bytes += 2 * update.file_bytes
+            self._write_free = max(self._write_free, self.now) + update.file_bytes / self.speeds.file_write
+            self._staged.append((self._write_free, update.file_bytes))
+            self.file_bytes += update.file_bytes
         if self.plan.eager:
             self._open(update.units)
-
-    def _read_state(self, size_bytes: int) -> float:
-        """State is read ahead: its read begins as soon as the file is free."""
-        if not size_bytes:
-            return 0.0
-        self._file_free += size_bytes / self.speeds.file_read
-        return self._file_free
 
     def _op(self, index: int) -> None:
         op = self.plan.trace.ops[index]
@@ -240,13 +239,13 @@ class _Clock:
         self.spans.append(Span("up", unit.name, start, self._up_free))
 
     def _stage(self, size_bytes: int) -> float:
-        """Read a unit from the file into staging memory, as far ahead as that memory allows."""
-        begin = self._file_free
+        """Read from the file into staging memory, as far ahead as that memory allows."""
+        begin = self._read_free
         while self._staged and sum(size for _, size in self._staged) + size_bytes > self.speeds.staging_bytes:
             begin = max(begin, self._staged.popleft()[0])
-        self._file_free = begin + size_bytes / self.speeds.file_read
+        self._read_free = begin + size_bytes / self.speeds.file_read
         self.file_bytes += size_bytes
-        return self._file_free
+        return self._read_free
 
     def _send_gradient(self, index: int) -> None:
         grad = self.plan.trace.grads[index]

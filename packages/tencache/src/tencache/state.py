@@ -150,10 +150,16 @@ class StateStore:
         """Start reading a parameter's state if it is filed; say whether there was staging memory for it."""
         if not isinstance(state, FiledState) or state.record.buffer is not None:
             return True
-        if self._staged_bytes + state.record.extent.bytes > self._staging_bytes // 2:
+        # The last quarter is for what is asked for out of turn.
+        if self._staged_bytes + state.record.extent.bytes > self._staging_bytes // 4 * 3:
             return False
         self._start_read(state.record)
         return True
+
+    @staticmethod
+    def is_there(state: Any) -> bool:
+        """Whether a state needs no waiting for the file."""
+        return not isinstance(state, FiledState) or (state.record.read is not None and state.record.read.done)
 
     def bring(self, state: FiledState) -> dict[str, Any]:
         """Return the state with every tensor in memory, for one update."""

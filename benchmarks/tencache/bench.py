@@ -1,0 +1,165 @@
+"""Every bar of tencache in one command: python benchmarks/tencache/bench.py [--quick] [--nvme FOLDER] [--out FILE]."""
+
+import argparse
+import importlib.util
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from scale import scale_table
+
+from tencache.attach import wrap
+from tencache.bench import Bench, Runner, Traffic, compare, show
+from tencache.progress import progress
+
+LINKS = ("0.5GB/s", "1GB/s", "2GB/s", "4GB/s")
+FLOOR_LIMIT = 1.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small model and one round, to try the benchmark itself")
+    parser.add_argument("--nvme", default=tempfile.gettempdir(), help="a folder on the disk to measure")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens in a step")
+    parser.add_argument("--out", type=Path, help="write the tables here too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    bench = Bench(tokens=options.tokens, rounds=1 if options.quick else 5, small=options.quick)
+    parts = [
+        machine(),
+        policies(bench),
+        fits(bench),
+        optimizer_state(bench, options.nvme),
+        tokens_sweep(bench),
+        scale_table(),
+    ]
+    parts[0] += f", {os.getloadavg()[0]:.1f} after"
+    text = "\n\n".join(parts)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+def machine() -> str:
+    load = f"load of the machine {os.getloadavg()[0]:.1f} before"
+    return f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, one compute thread; {load}"
+
+
+def verdict(value: float, limit: float, *, at_least: bool) -> str:
+    met = value >= limit if at_least else value <= limit
+    return f"{'met' if met else 'MISSED'} ({'>=' if at_least else '<='} {limit:g})"
+
+
+def policies(bench: Bench) -> str:
+    rows = compare(bench, LINKS)
+    of = {(row.link, row.policy): row for row in rows}
+    lines = ["## Policies in the same engine", show(rows), "", "| bar | value | |", "| --- | --- | --- |"]
+    for link in ("1GB/s", "2GB/s"):
+        for policy, limit in (("lru", 1.3), ("bucket", 1.15)):
+            value = of[link, policy].speed_up
+            lines.append(f"| faster than {policy} at {link} | {value:.2f} | {verdict(value, limit, at_least=True)} |")
+    for link in LINKS:
+        row = of[link, "ahead"]
+        value, limit = row.bound_s / row.step_s, 0.75 if link == "0.5GB/s" else 0.85
+        lines.append(f"| of the bound at {link} | {value:.2f} | {verdict(value, limit, at_least=True)} |")
+    moved = max(row.up_bytes / row.up_floor_bytes for row in rows if row.policy == "ahead")
+    lines.append(f"| bytes against their floor | {moved:.3f} | {verdict(moved, FLOOR_LIMIT, at_least=False)} |")
+    return "\n".join(lines)
+
+
+def interleave(runners: list[Runner], bench: Bench, label: str) -> None:
+    for tokens in progress(bench.batches(), label):
+        for runner in runners:
+            runner.step(tokens)
+
+
+def wrapped(bench: Bench, name: str, **options: object) -> Runner:
+    model, optimizer = bench.make()
+    return Runner(name, model, optimizer, wrap(model, optimizer, **options))
+
+
+def fits(bench: Bench) -> str:
+    """What wrapping costs when all parameters fit the budget: optimizer on the host all the same."""
+    plain = Runner("unwrapped", *bench.make())
+    runners = [plain, *(wrapped(bench, link, budget="100%", link=link) for link in ("2GB/s", "4GB/s"))]
+    interleave(runners, replace(bench, rounds=2 * bench.rounds), "fits")
+    lines = [
+        "## When everything fits",
+        "| link | step s | unwrapped s | overhead | |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for runner in runners[1:]:
+        value = runner.median_s / plain.median_s - 1
+        bar = verdict(value, 0.03, at_least=False)
+        lines.append(f"| {runner.name} | {runner.median_s:.3f} | {plain.median_s:.3f} | {value:.1%} | {bar} |")
+    stats = runners[1].cached.stats()
+    pinned = stats.host_pinned_bytes / stats.host_asked_bytes
+    lines += ["", f"Pinned bytes / asked: {pinned:.3f}, {verdict(pinned, FLOOR_LIMIT, at_least=False)}."]
+    for runner in runners[1:]:
+        runner.cached.unwrap()
+    return "\n".join(lines)
+
+
+def optimizer_state(bench: Bench, folder: str) -> str:
+    """Half of the optimizer state in the file, against all of it in memory."""
+    total = sum(parameter.nbytes for parameter in bench.make()[0].parameters())
+    # Parameters and gradients, half of AdamW's two moments, and the staging memory that comes off the top.
+    host = int((2 * total + total) * 8 / 7)
+    runners = [
+        wrapped(bench, "in memory", budget=bench.budget, link="2GB/s"),
+        wrapped(bench, "half in the file", budget=bench.budget, link="2GB/s", host=host, nvme=folder),
+    ]
+    interleave(runners, bench, "optimizer state")
+    ratio = runners[1].median_s / runners[0].median_s
+    lines = [
+        "## Optimizer state in the file",
+        "| state | step s | optimizer s | state in memory | in the file |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for runner in runners:
+        stats = runner.cached.stats()
+        kept, filed = stats.state_in_memory_bytes or 2 * total, stats.state_in_file_bytes
+        alone = stats.optimizer_s / stats.steps
+        lines.append(
+            f"| {runner.name} | {runner.median_s:.3f} | {alone:.3f} | {kept / 1e6:.0f} MB | {filed / 1e6:.0f} MB |"
+        )
+        runner.cached.unwrap()
+    lines += ["", f"Step against all in memory: {ratio:.2f}, {verdict(ratio, 1.25, at_least=False)}.", deepspeed()]
+    return "\n".join(lines)
+
+
+def deepspeed() -> str:
+    if importlib.util.find_spec("deepspeed") is None:
+        return "DeepSpeed is not installed here, so its NVMe optimizer step is not beside it."
+    return "DeepSpeed is installed: run its own NVMe optimizer benchmark on this folder to compare."
+
+
+def tokens_sweep(bench: Bench) -> str:
+    """Where it helps and where it does not: more tokens a step make everything compute."""
+    lines = ["## More compute a step, 1 GB/s", "| tokens | resident s | planned s | LRU s | LRU / planned |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for tokens in (32, 128, 512):
+        one = replace(bench, tokens=tokens, rounds=min(bench.rounds, 3))
+        runners = [wrapped(one, policy, budget=one.budget, link="1GB/s", policy=policy) for policy in ("ahead", "lru")]
+        plain = Runner("resident", *one.make())
+        for batch in progress(one.batches(), f"{tokens} tokens"):
+            with Traffic(1e9):
+                plain.step(batch)
+            for runner in runners:
+                runner.step(batch)
+        ahead, lru = (runner.median_s for runner in runners)
+        lines.append(f"| {tokens} | {plain.median_s:.3f} | {ahead:.3f} | {lru:.3f} | {lru / ahead:.2f} |")
+        for runner in runners:
+            runner.cached.unwrap()
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    began = time.perf_counter()
+    main()
+    sys.stderr.write(f"took {time.perf_counter() - began:.0f} s\n")

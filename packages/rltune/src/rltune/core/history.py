@@ -28,12 +28,22 @@ def predict(w: World, s: State, which: int, job: int) -> float:
 
 
 @kernel
+def _finest(w: World, which: int, job: int) -> int:
+    """Give the last likeness that a job has."""
+    level = w.history_key.shape[2] - 1
+    while level > 0 and w.history_key[which, job, level] < 0:
+        level -= 1
+    return level
+
+
+@kernel
 def learn(w: World, s: State, which: int, job: int) -> None:
-    """Add an ended job's run time to every likeness it has; older ones fade."""
+    """Add an ended job's run time to every likeness it has; in the finest, older ones fade."""
     run = (s.life[job].end - s.life[job].start) * s.life[job].speed
-    keep = w.history_par[which, DECAY]
-    for level in range(w.history_key.shape[2]):
+    finest = _finest(w, which, job)
+    for level in range(finest + 1):
         key = int(w.history_key[which, job, level])
         if key >= 0:
+            keep = w.history_par[which, DECAY] if level == finest else 1.0
             s.seen[which, key].n = s.seen[which, key].n * keep + 1.0
             s.seen[which, key].total = s.seen[which, key].total * keep + run

@@ -55,6 +55,7 @@ class Likeness:
     n_keys: int
     trust: float = 1.0
     decay: float = 1.0
+    known: F8 | None = None  # [key, 2] how many jobs were seen before the run, and their run times in all
 
     @classmethod
     def none(cls, n: int) -> Likeness:
@@ -68,6 +69,7 @@ class Factors:
 
     parameters: F8
     of_job: F8  # [job, 2]
+    user: I8  # who a job's usage is counted for; -1 = nobody
     user_share: F8
     account_share: F8
 
@@ -245,7 +247,7 @@ def _make_world(
     job.child_at, job.child_end = child_ptr[:-1], child_ptr[1:]
     job.asks = shapes.of_job
     job.after_n = np.diff(jobs.after_ptr)
-    job.user, job.account = jobs.user.codes, jobs.account.codes
+    job.user, job.account = factors.user, jobs.account.codes
     levels = max(x.keys.shape[1] for x in likeness)
     return World(
         job=job,
@@ -309,6 +311,10 @@ def _make_state(
     state.life.status = FUTURE
     state.life.after_left = w.job.after_n
     state.demand.fails_from = np.inf
+    for which, predictor in enumerate(likeness):
+        if predictor.known is not None:
+            seen = state.seen[which, : predictor.n_keys]
+            seen.n, seen.total = predictor.known.T
     _fill_nodes(w, state)
     return state
 

@@ -62,7 +62,7 @@ def unicep_score(wait: float, rank: float, n: float) -> float:
 
 
 @kernel
-def multifactor_score(w: World, s: State, job: int, by_users: float, by_accounts: float) -> float:
+def multifactor_score(w: World, s: State, job: int, used: float) -> float:
     """Give minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
     p = w.factor_par
     age = min(1.0, (s.now[0] - w.job[job].submit) / p[MAX_AGE])
@@ -70,7 +70,7 @@ def multifactor_score(w: World, s: State, job: int, by_users: float, by_accounts
     if p[FAVOR_SMALL] != 0.0:
         size = 1.0 - size
     short = 1.0 - min(1.0, s.life[job].rank / p[TIME_SCALE])
-    fair = fair_share(w, s, job, by_users, by_accounts) if p[W_FAIR] != 0.0 else 0.0
+    fair = fair_share(w, s, job, used) if p[W_FAIR] != 0.0 else 0.0
     return -(
         p[W_AGE] * age
         + p[W_FAIR] * fair
@@ -82,10 +82,11 @@ def multifactor_score(w: World, s: State, job: int, by_users: float, by_accounts
 
 
 @kernel
-def _all_usage(w: World, s: State, row: int, owners: int) -> float:
+def all_usage(w: World, s: State) -> float:
+    """Sum the decayed usage of all users as of now."""
     total = 0.0
-    for owner in range(owners):
-        total += usage_now(w, s, row, owner)
+    for owner in range(s.owner.shape[1]):
+        total += usage_now(w, s, 0, owner)
     return total
 
 
@@ -103,10 +104,9 @@ def score_queue(w: World, s: State, policy: int, last: int) -> None:
             job = s.queue[i].job
             s.queue[i].score = unicep_score(now - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
     elif policy == MULTIFACTOR:
-        by_users = _all_usage(w, s, 0, s.owner.shape[1])
-        by_accounts = _all_usage(w, s, 1, s.owner.shape[1])
+        used = all_usage(w, s)
         for i in range(head, last):
-            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, by_users, by_accounts)
+            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, used)
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key

@@ -15,7 +15,7 @@ W_AGE, W_FAIR, W_SIZE, W_PARTITION, W_QOS, W_TIME, MAX_AGE, HALF_LIFE, DAMPENING
 
 @kernel
 def usage_now(w: World, s: State, row: int, owner: int) -> float:
-    """Give the decayed usage of a user (row 0) or an account (row 1) as of now."""
+    """Give the decayed usage of a user within an account (row 0) or of an account (row 1) as of now."""
     decay = math.log(2.0) / w.factor_par[HALF_LIFE]
     elapsed = s.now[0] - s.owner[row, owner].at
     left = math.exp(-decay * elapsed)
@@ -42,20 +42,19 @@ def usage_changes(w: World, s: State, job: int, sign: float) -> None:
 
 
 @kernel
-def fair_share(w: World, s: State, job: int, used_by_users: float, used_by_accounts: float) -> float:
-    """Give Slurm's classic factor 2^(-(effective usage / share) / dampening); 1 for a job without a user.
+def fair_share(w: World, s: State, job: int, used: float) -> float:
+    """Give Slurm's classic factor 2^(-(effective usage / share) / dampening); 1 for a job that is nobody's.
 
     The effective usage of a user within an account is its own, plus its share of what the rest of its account used:
-    U = u + (A - u) s, with u and A normalised by all usage (SchedMD, 'Multifactor Priority Plugin').
+    U = u + (A - u) s, with u and A normalised by all usage (SchedMD, 'Classic Fairshare Algorithm').
     """
     user = w.job[job].user
-    if user < 0 or used_by_users <= 0.0:
+    if user < 0 or used <= 0.0:
         return 1.0
-    used = usage_now(w, s, 0, user) / used_by_users
+    own = usage_now(w, s, 0, user) / used
     share = s.owner[0, user].share
     account = w.job[job].account
-    if account >= 0 and used_by_accounts > 0.0:
-        of_account = usage_now(w, s, 1, account) / used_by_accounts
-        used += (of_account - used) * share
+    if account >= 0:
+        own += (usage_now(w, s, 1, account) / used - own) * share
         share *= s.owner[1, account].share
-    return 2.0 ** (-(used / share) / w.factor_par[DAMPENING])
+    return 2.0 ** (-(own / share) / w.factor_par[DAMPENING])

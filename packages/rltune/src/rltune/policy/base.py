@@ -77,7 +77,7 @@ def no_factors(jobs: Jobs) -> Factors:
     parameters = np.ones(ON + 1)
     parameters[ON] = 0.0
     one = np.ones(1)
-    return Factors(parameters, np.zeros((len(jobs), 2)), one, one)
+    return Factors(parameters, np.zeros((len(jobs), 2)), jobs.user.codes.astype(np.int64), one, one)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.core.prepare import Factors, Likeness
 from rltune.core.scores import MULTIFACTOR
+from rltune.core.shapes import distinct_rows
 from rltune.core.share import ON
 from rltune.errors import InputError
 from rltune.jobs import Floats, Jobs
@@ -52,6 +54,10 @@ class Multifactor:
         for constant in ("max_age_s", "half_life_s", "dampening", "time_scale_s"):
             if not getattr(self, constant) > 0:
                 raise InputError(f"multifactor: {constant} should be above 0, not {getattr(self, constant)}")
+        for table in ("user_shares", "account_shares"):
+            for name, share in getattr(self, table).items():
+                if not 0 < share < np.inf:
+                    raise InputError(f"multifactor: {table} of {name!r} should be above 0, not {share}")
 
     def factors(self, jobs: Jobs) -> Factors:
         """Give weights, and per job the factors that do not change while it waits."""
@@ -70,41 +76,39 @@ class Multifactor:
             float(self.favor_small),
             1.0,
         )
-        of_job = np.stack([_factor(jobs.vc, self.partition_priority), _factor(jobs.qos, self.qos_priority)], axis=1)
-        return Factors(
-            parameters,
-            np.ascontiguousarray(of_job),
-            self._shares_within_accounts(jobs),
-            _shares(jobs.account, self.account_shares),
-        )
+        partition = _factor(jobs.vc, self.partition_priority, default=1.0)
+        qos = _factor(jobs.qos, self.qos_priority, default=0.0)
+        return Factors(parameters, np.stack([partition, qos], axis=1), *self._shares(jobs))
 
     def likeness(self, jobs: Jobs) -> Likeness | None:  # noqa: ARG002
         """Rank by the run's estimates."""
         return None
 
-    def _shares_within_accounts(self, jobs: Jobs) -> Floats:
-        """Normalise each user's share by the users of the same account (its first one, if it has several)."""
-        share = np.array([self.user_shares.get(u, 1.0) for u in jobs.user.names] or [1.0])
-        account = np.full(len(share), -1)
-        has_user = jobs.user.codes >= 0
-        users, first = np.unique(jobs.user.codes[has_user], return_index=True)
-        account[users] = jobs.account.codes[has_user][first]
-        siblings = np.array([share[account == a].sum() for a in account])
-        return np.asarray(share / siblings)
+    def _shares(self, jobs: Jobs) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Give the users within accounts numbers, their shares of the account, and the accounts' shares of the machine.
+
+        One user of two accounts is two, as in Slurm's associations. A user without account stands beside the accounts.
+        """
+        of_job, pairs = distinct_rows((jobs.user.codes, jobs.account.codes))
+        user, account = pairs.T
+        nobody = (user < 0) & (account < 0)
+        share = np.array([*(self.user_shares.get(name, 1.0) for name in jobs.user.names), 1.0])[user]
+        of_account = np.array([self.account_shares.get(name, 1.0) for name in jobs.account.names])
+        machine = of_account.sum() + share[(account < 0) & ~nobody].sum()
+        within = np.bincount(account[account >= 0], share[account >= 0], minlength=len(of_account))
+        siblings = np.append(within, machine)[account]
+        return (
+            np.where(nobody, -1, np.arange(len(pairs)))[of_job],
+            np.where(nobody, 1.0, share / np.where(nobody, 1.0, siblings)),
+            of_account / machine if len(of_account) else np.ones(1),
+        )
 
 
-def _shares(labels: Labels, given: Mapping[str, float]) -> Floats:
-    share = np.array([given.get(name, 1.0) for name in labels.names] or [1.0])
-    return np.asarray(share / share.sum())
-
-
-def _factor(labels: Labels, priority: Mapping[str, float]) -> Floats:
+def _factor(labels: Labels, priority: Mapping[str, float], default: float) -> Floats:
     """Give each job its label's priority, relative to the highest."""
-    highest = max(priority.values(), default=0.0)
-    if highest <= 0:
-        return np.zeros(len(labels))
-    table = np.array([priority.get(name, 0.0) / highest for name in labels.names] + [0.0])
-    return table[labels.codes]
+    given = np.array([*(priority.get(name, default) for name in labels.names), default])
+    highest = max([default, *priority.values()])
+    return given[labels.codes] / highest if highest > 0 else np.zeros(len(labels))
 
 
 def paper() -> Multifactor:

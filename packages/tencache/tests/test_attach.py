@@ -1,5 +1,8 @@
 """Wrapping keeps the model what it is, and unwrapping gives it back."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from tencache_cases import Case, make, same_state, same_tensors, train, wrap
@@ -135,6 +138,21 @@ def test_thawing_a_layer_on_the_way():
     assert runs[0] == runs[1]
 
 
+def test_parameters_added_to_the_optimizer_later_are_trained():
+    runs = []
+    for wrapped in (False, True):
+        model, _ = make(Case())
+        optimizer = torch.optim.AdamW(model.blocks.parameters(), lr=1e-2)
+        cached = wrap(model, optimizer) if wrapped else None
+        losses = train(Case(), model, optimizer, 2)
+        optimizer.add_param_group({"params": list(model.head.parameters()), "lr": 1e-3})
+        losses += train(Case(), model, optimizer, 3)
+        runs.append(losses)
+        if cached is not None:
+            cached.unwrap()
+    assert runs[0] == runs[1]
+
+
 def test_offloading_hooks_of_others_still_see_activations():
     model, optimizer = make(Case())
     cached = wrap(model, optimizer)
@@ -163,6 +181,21 @@ def test_descriptions_do_not_load():
     )
     assert cached.stats().up_bytes == 0
     cached.unwrap()
+
+
+def test_unwrapping_gives_the_memory_back_at_once():
+    """Without waiting for the garbage collector: a sweep over budgets must not pile up arenas."""
+    model, optimizer = make(Case())
+    gc.disable()
+    try:
+        cached = wrap(model, optimizer)
+        train(Case(), model, optimizer, 2)
+        pieces = [weakref.ref(cached.arena._memory), *(weakref.ref(mapping) for mapping, _ in cached.pool._mappings)]
+        cached.unwrap()
+        optimizer.zero_grad()
+        assert [piece() for piece in pieces] == [None] * len(pieces)
+    finally:
+        gc.enable()
 
 
 def test_users_of_a_storage_are_counted():

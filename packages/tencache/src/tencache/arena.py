@@ -26,6 +26,10 @@ class Arena:
             return torch.frombuffer(self._memory, dtype=torch.uint8, offset=offset, count=size_bytes)
         return torch.as_tensor(_CudaBytes(self.base + offset, size_bytes, self._memory), device=self.device)
 
+    def close(self) -> None:
+        """Let go of the memory; it is freed with the last slot."""
+        self._memory = None
+
     def offset_of(self, tensor: Tensor) -> int | None:
         """Say where in the arena a tensor's first byte lies, or that it does not."""
         offset = tensor.data_ptr() - self.base

@@ -16,16 +16,17 @@ from tencache.engine import Engine
 from tencache.entry import Entry, Group, group_parameters, make_entries, make_units
 from tencache.errors import RefusedError
 from tencache.file import FileTier
+from tencache.gate import Gate
 from tencache.gradients import Gradients
 from tencache.layout import aligned
 from tencache.link import CudaLink, Link, SimLink
 from tencache.masters import Masters
 from tencache.optimizer import SLICE_BYTES, Stepper
-from tencache.parameter import Plain, WrappedParameter, swap
+from tencache.parameter import Plain, WrappedParameter
 from tencache.plan import Plan
 from tencache.pool import Pool
 from tencache.quantity import parse_bandwidth, parse_bytes
-from tencache.refusals import check_model, describe_direct, describe_hook, refuse_if_compiling
+from tencache.refusals import check_model, check_optimizer, describe_direct
 from tencache.replay import Bandwidths
 from tencache.residency import Residency
 from tencache.saved import SavedTensors
@@ -55,6 +56,8 @@ def wrap(
     what is beyond it. The first step is the profile, and it counts.
     """
     check_model(model)
+    if optimizer is not None:
+        check_optimizer(optimizer, model)
     return Cached(
         model,
         optimizer,
@@ -96,7 +99,11 @@ class Cached:
         self.counters = Counters()
         self._split = split_tiers(groups, host, has_file=nvme is not None)
         self._build(groups, bytes_per_s, nvme, verify=verify, policy=policy)
-        self._attach()
+        try:
+            self._attach()
+        except RefusedError:
+            self._close()
+            raise
 
     def _build(
         self,
@@ -126,7 +133,7 @@ class Cached:
             self.engine = Engine(
                 self.units, self.entries, residency, gradients, self.masters, self.counters, speeds, policy
             )
-        self._saved = SavedTensors(self.engine, self.arena)
+        self._gate = Gate(self.engine, self.masters, SavedTensors(self.engine, self.arena), device)
         self._stepper = self._make_stepper(split)
 
     def stats(self) -> Stats:
@@ -144,57 +151,6 @@ class Cached:
         """The last training cycle, as it was recorded."""
         return self.engine.traces.get("train")
 
-    def computing(self) -> bool:
-        """Whether the model's forward or a backward runs."""
-        return self._depth > 0 or torch._C._current_graph_task_id() != -1  # noqa: SLF001
-
-    def run(self, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
-        """Run an operation on the device, its parameters made resident first."""
-        refuse_if_compiling()
-        self.engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
-        try:
-            return self._compute(func, entries, args, kwargs)
-        finally:
-            self.engine.end_op()
-
-    def on_host(self, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
-        """Run an operation on the parameters' own data, brought from the file if need be."""
-        for entry in entries:
-            self.masters.open(entry.unit)
-            if getattr(func, "__name__", "") == "__get__":
-                # `.data` can be written without a trace: the device copy is sent again before it is used.
-                self._exposed.add(entry.unit)
-        return func(*args, **kwargs)
-
-    def get(self, entry: Entry, name: str, func: Callable[..., Any]) -> Any:
-        """Read an attribute; a gradient is complete when it is read."""
-        if name == "grad":
-            self.engine.gradients.wait(entry)
-        if name == "device":
-            return self.device
-        if name == "is_cuda":
-            return self.device.type == "cuda"
-        return func(entry.parameter)
-
-    def set(self, entry: Entry, name: str, func: Callable[..., Any], value: Any) -> None:
-        """Write an attribute; new data goes into the parameter's own memory."""
-        if name == "grad":
-            self.engine.gradients.wait(entry)
-        if name != "data":
-            func(entry.parameter, value)
-            return
-        if self.computing():
-            raise RefusedError(describe_write(entry.name))
-        if value.shape != entry.shape or value.dtype != entry.dtype:
-            raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
-        self.masters.open(entry.unit)
-        with torch.no_grad():
-            entry.parameter.copy_(value)
-
-    def refuse_hook(self, entry: Entry) -> None:
-        """Refuse a gradient hook on a wrapped parameter."""
-        raise RefusedError(describe_hook(entry.name))
-
     def unwrap(self) -> nn.Module:
         """Give the model and the optimizer back exactly as if they had never been wrapped, with what they learned."""
         if self._stepper is not None:
@@ -203,42 +159,20 @@ class Cached:
             handle.remove()
         with Plain():
             self._release_parameters()
+        self._close()
+        return self.model
+
+    def _close(self) -> None:
         self.link.close()
         if self._file is not None:
             self._file.close()
-        self.pool.close()
         self.engine.residency.slots.clear()
-        return self.model
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        raise RefusedError("a wrapped model cannot be copied: copy its state_dict(), or unwrap() it first")
-
-    def __reduce__(self) -> NoReturn:
-        raise RefusedError("a wrapped model cannot be pickled: save its state_dict(), or unwrap() it first")
-
-    def _compute(self, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
-        leaves = {id(entry.parameter): self.engine.residency.bind(entry) for entry in entries}
-        versions = [leaf._version for leaf in leaves.values()]  # noqa: SLF001
-        on_top = self._saved.on_top() if torch.is_grad_enabled() else True
-        if on_top is False:
-            # Others decide what is saved here, and may keep the tensor: give them one whose users can be counted.
-            leaves = {key: leaf.view_as(leaf) for key, leaf in leaves.items()}
-        keep_casts = self._count_uses(entries)
-        if on_top is None:
-            with self._saved.entered():
-                result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
-        else:
-            result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
-        for entry, leaf, version in zip(entries, leaves.values(), versions, strict=True):
-            if leaf._version != version:  # noqa: SLF001
-                raise RefusedError(describe_write(entry.name))
-        return result
-
-    def _count_uses(self, entries: list[Entry]) -> bool:
-        """Say whether autocast may keep its casts of these: only where one is used again in the same forward."""
-        for entry in entries:
-            self._uses[id(entry)] = self._uses.get(id(entry), 0) + 1
-        return self._first_forward or any(id(entry) in self._used_twice for entry in entries)
+        self.engine.gradients.forget()
+        self.masters.forget()
+        for entry in self.entries:
+            entry.forget()
+        self.arena.close()
+        self.pool.close()
 
     def _reserve(self) -> None:
         masters = [unit.bytes for unit in self.units if unit.tier == "host"]
@@ -256,16 +190,11 @@ class Cached:
         return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes)
 
     def _attach(self) -> None:
-        self._depth = 0
-        self._exposed: set[int] = set()
-        self._uses: dict[int, int] = {}
-        self._used_twice: set[int] = set()
-        self._first_forward = True
         with torch.no_grad():
             self.masters.adopt()
         self._handles = [
-            self.model.register_forward_pre_hook(self._before_forward, prepend=True),
-            self.model.register_forward_hook(self._after_forward, always_call=True),
+            self.model.register_forward_pre_hook(self._gate.before_forward, prepend=True),
+            self.model.register_forward_hook(self._gate.after_forward, always_call=True),
         ]
         for entry in self.entries:
             self._attach_entry(entry)
@@ -280,7 +209,7 @@ class Cached:
             leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
             self._handles.append(_watch(entry))
         parameter: Any = entry.parameter
-        parameter._tencache_owner = self  # noqa: SLF001
+        parameter._tencache_owner = self._gate  # noqa: SLF001
         parameter._tencache_entry = entry  # noqa: SLF001
         parameter.__class__ = WrappedParameter
 
@@ -320,52 +249,6 @@ class Cached:
             buffer = module._buffers[name]  # noqa: SLF001
             if buffer is not None:
                 module._buffers[name] = buffer.to(home)  # noqa: SLF001
-
-    def _before_forward(self, *_: Any) -> None:
-        refuse_if_compiling()
-        self._depth += 1
-        if self._depth > 1:
-            return
-        with Plain():
-            self._take_in_changes()
-            self.engine.forward_begins()
-        self._context = self._saved.entered()
-        self._context.__enter__()
-
-    def _after_forward(self, *_: Any) -> None:
-        if self._depth == 0:
-            return
-        self._depth -= 1
-        if self._depth:
-            return
-        self._context.__exit__()
-        self._saved.left()
-        self._used_twice.update(key for key, count in self._uses.items() if count > 1)
-        self._uses.clear()
-        self._first_forward = False
-        with Plain():
-            self.engine.forward_ends()
-
-    def _take_in_changes(self) -> None:
-        changed = self.engine.changed_units() | self._exposed
-        self.masters.close_all(changed.__contains__)
-        self.engine.residency.drop(self._exposed)
-        self._exposed.clear()
-
-
-def describe_write(name: str) -> str:
-    """Say why a forward must not write to a parameter."""
-    return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
-
-
-def _call(func: Callable[..., Any], args: Any, kwargs: Any, *, keep_casts: bool) -> Any:
-    if keep_casts or not torch.is_autocast_cache_enabled():
-        return func(*args, **kwargs)
-    torch.set_autocast_cache_enabled(False)
-    try:
-        return func(*args, **kwargs)
-    finally:
-        torch.set_autocast_cache_enabled(True)
 
 
 def _sender(engine: Engine, stepper: Stepper | None, entry: Entry) -> Callable[[Tensor], None]:

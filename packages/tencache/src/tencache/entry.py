@@ -30,6 +30,11 @@ class Entry:
     gradient: Copy | None = None
     gradient_buffer: Tensor | None = None
 
+    def forget(self) -> None:
+        """Let go of every byte, and of the leaf, whose hook holds everything else."""
+        self.leaf = torch.empty(0)
+        self.slot = self.gradient = self.gradient_buffer = None
+
     def view(self, data: Tensor) -> Tensor:
         """Return this parameter's part of its unit's bytes, in its own type and shape."""
         part = data[self.offset : self.offset + self.size_bytes].view(self.dtype)

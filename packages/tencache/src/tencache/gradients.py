@@ -40,6 +40,10 @@ class Gradients:
         self._counters.gradients_in_flight_peak_bytes = max(self._counters.gradients_in_flight_peak_bytes, in_flight)
         self._link.down.put(copy)
 
+    def forget(self) -> None:
+        """Let go of copies that have arrived."""
+        self._flying.clear()
+
     def landed(self, entry: Entry) -> bool:
         """Whether the parameter's `.grad` is complete."""
         return entry.gradient is None or entry.gradient.done

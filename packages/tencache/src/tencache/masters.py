@@ -55,15 +55,15 @@ class Masters:
         return sum(self._units[unit].bytes for unit in self._filed)
 
     def adopt(self) -> None:
-        """Move every parameter's bytes into the host's tiers."""
+        """Move every parameter's bytes into the host's tiers; if the disk is full, nothing has moved yet."""
+        self._reserve_file()
         for unit, entries in self._entries.items():
-            filed = self._units[unit].tier == "file"
             buffer = self._pool.take(self._size(unit))
             for entry in entries:
                 entry.view(buffer).copy_(entry.parameter.detach())
                 entry.parameter.data = entry.view(buffer)
-            if filed:
-                self._file_away(unit, buffer)
+            if unit in self._filed:
+                self._file_away(self._filed[unit], unit, buffer)
             else:
                 self._buffers[unit] = buffer
 
@@ -74,6 +74,11 @@ class Masters:
             for entry in entries:
                 own = torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype)
                 entry.parameter.data = own.copy_(entry.parameter.detach())
+
+    def forget(self) -> None:
+        """Let go of the buffers."""
+        self._buffers.clear()
+        self._filed.clear()
 
     def lease(self, unit: int) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
         """Return a source of the unit's bytes, and what to call once they are copied."""
@@ -133,9 +138,13 @@ class Masters:
         size_bytes = self._units[unit].bytes
         return blocks(size_bytes) if self._units[unit].tier == "file" else size_bytes
 
-    def _file_away(self, unit: int, buffer: Tensor) -> None:
-        assert self._file is not None
-        self._filed[unit] = _Filed(self._file.allocate(buffer.numel()), buffer, leases=1, opened=True)
+    def _reserve_file(self) -> None:
+        for unit in self._entries:
+            if self._units[unit].tier == "file" and self._file is not None:
+                self._filed[unit] = _Filed(self._file.allocate(self._size(unit)))
+
+    def _file_away(self, filed: _Filed, unit: int, buffer: Tensor) -> None:
+        filed.buffer, filed.leases, filed.opened = buffer, 1, True
         self.close(unit, changed=True)
 
     def _make_blank(self, unit: int) -> None:

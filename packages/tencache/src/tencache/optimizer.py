@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 
 from tencache.access import Update
 from tencache.engine import Engine
@@ -46,26 +46,17 @@ class Stepper:
         store: StateStore | None,
         slice_bytes: int = SLICE_BYTES,
     ) -> None:
-        if isinstance(optimizer, LBFGS):
-            raise RefusedError(
-                "LBFGS keeps one state for all parameters: use an optimizer whose state is per parameter"
-            )
         self.optimizer = optimizer
         self.store = store
         self._slice_bytes = slice_bytes
         self._engine = engine
         self._masters = masters
-        self._by_id = {id(entry.parameter): entry for entry in engine.entries}
         self._raw = _without_hooks(type(optimizer).step)
         self._slices: list[Slice] = []
         self._order: list[int] = []
         self._checked = False
         self._settled: set[int] = set()
-        known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        self._entries = [entry for entry in engine.entries if id(entry.parameter) in known]
-        self._parameter_bytes = sum(entry.size_bytes for entry in self._entries)
-        if len(known) != len(self._entries):
-            raise RefusedError("the optimizer holds parameters that the model does not: wrap the model that it trains")
+        self._members: list[list[int]] = []
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter, those first that the next forward needs first."""
@@ -101,15 +92,22 @@ class Stepper:
                     return
 
     def _prepare(self) -> None:
+        """Cut the step into slices, anew when the order or the optimizer's parameters have changed."""
         order = self._engine.order()
-        if order != self._order:
-            self._order = order
-            self._slices = self._cut(order)
+        members = [[id(parameter) for parameter in group["params"]] for group in self.optimizer.param_groups]
+        if (order, members) != (self._order, self._members):
+            self._order, self._members = order, members
+            self._slices = self._cut(order, {one for group in members for one in group})
 
-    def _cut(self, order: list[int]) -> list[Slice]:
+    @property
+    def _parameter_bytes(self) -> int:
+        return sum(part.size_bytes for part in self._slices)
+
+    def _cut(self, order: list[int], known: set[int]) -> list[Slice]:
         by_unit: dict[int, list[Entry]] = {}
-        for entry in self._entries:
-            by_unit.setdefault(entry.unit, []).append(entry)
+        for entry in self._engine.entries:
+            if id(entry.parameter) in known:
+                by_unit.setdefault(entry.unit, []).append(entry)
         cuts: list[list[int]] = []
         size_bytes = self._slice_bytes
         for unit in order:

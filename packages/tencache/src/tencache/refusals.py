@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim import LBFGS, Optimizer
 
 from tencache.errors import RefusedError
 from tencache.parameter import WrappedParameter
@@ -29,6 +30,15 @@ def check_model(model: nn.Module) -> None:
     for name, parameter in named:
         _check_parameter(name, parameter)
     _check_apart(named)
+
+
+def check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
+    """Refuse optimizers whose step cannot be taken parameter by parameter."""
+    if isinstance(optimizer, LBFGS):
+        raise RefusedError("LBFGS keeps one state for all parameters: use an optimizer whose state is per parameter")
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"]):
+        raise RefusedError("the optimizer holds parameters that the model does not: wrap the model that it trains")
 
 
 def refuse_if_compiling() -> None:
@@ -56,6 +66,11 @@ def describe_hook(name: str) -> str:
         f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
         "gradients between backward() and step(), or unwrap the model"
     )
+
+
+def describe_write(name: str) -> str:
+    """Say why a forward must not write to a parameter."""
+    return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
 
 
 def describe_direct(name: str) -> str:

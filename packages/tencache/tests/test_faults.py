@@ -65,8 +65,13 @@ def test_a_dead_copy_thread_raises_where_it_is_waited_for(way):
         raise MemoryError("injected")
 
     getattr(cached.link, way).put(Copy(torch.empty(0), fail, 0))
+    before = {name: parameter.clone() for name, parameter in model.state_dict().items()}
     with pytest.raises(CopyError, match="the copy thread died: MemoryError: injected"):
-        train(Case(), model, optimizer, 2)
+        train(Case(), model, optimizer, 1)
+    cached.unwrap()
+    assert same_tensors(model.state_dict(), before)
+    optimizer.zero_grad()
+    train(Case(), model, optimizer, 1)
 
 
 def test_a_killed_process_leaves_its_checkpoints_and_no_file(tmp_path):

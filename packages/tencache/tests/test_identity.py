@@ -103,8 +103,8 @@ def test_an_order_that_changes_is_followed_on_demand_and_planned_again():
     assert same_tensors(runs[0][1], runs[1][1])
     assert cached is not None
     stats = cached.stats()
-    # Steps 4, 5, 6 and 10 come as a surprise; 7, 8 and 9 repeat step 6, and step 5 brings back a known order.
-    assert stats.order_changes == 4
+    # Steps 4, 6 and 10 come as a surprise, 7 and 11 confirm them; 5 is as planned, and so are 8 and 9.
+    assert stats.order_changes == 5
     cached.unwrap()
 
 

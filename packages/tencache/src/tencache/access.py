@@ -104,10 +104,6 @@ class Trace:
         worst = max(range(len(sizes)), key=sizes.__getitem__)
         return worst, sizes[worst]
 
-    def with_updates(self, updates: Iterable[Update]) -> "Trace":
-        """Return the same operations under another optimizer step."""
-        return replace(self, updates=tuple(updates))
-
     def save(self, path: str | Path) -> None:
         """Write it as JSON, for `tencache plan` and `tencache replay`."""
         Path(path).write_text(json.dumps({"tencache_trace": 1, **asdict(self)}), encoding="utf-8")

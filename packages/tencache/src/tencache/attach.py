@@ -235,9 +235,11 @@ class Cached:
                 self.optimizer.state[parameter] = dict(state.items())
 
     def _release_parameters(self) -> None:
-        for entry in self.entries:
-            self.engine.gradients.wait(entry)
-        self.engine.residency.settle()
+        copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
+        copies += [slot.copy for slot in self.engine.residency.slots.values()]
+        for copy in copies:
+            # A copy that failed has been reported where it was needed; the parameters on the host are whole.
+            copy.wait_over()
         self.masters.release_all()
         for entry in self.entries:
             parameter: Any = entry.parameter
@@ -305,4 +307,5 @@ def _device(name: str) -> torch.device:
         raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
     if not torch.cuda.is_available():
         raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
-    return device
+    # Tensors name their device with its number, and are compared with it.
+    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device

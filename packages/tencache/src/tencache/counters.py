@@ -8,7 +8,6 @@ class Counters:
     """Sums since wrapping; `stats()` divides them."""
 
     steps: int = 0
-    cycles: int = 0
     touches: int = 0
     hits: int = 0
     ready: int = 0

@@ -1,6 +1,7 @@
 """Follows a model through its steps: cycles, plans, and what to do when the order changes."""
 
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +22,9 @@ from tencache.residency import InUseError, Residency
 from tencache.schedule import Schedule
 
 Kind = Literal["train", "eval"]
+Order = tuple[tuple[int, ...], ...]
 READ_AHEAD_ROWS = 8
+KNOWN_ORDERS = 8
 
 
 @dataclass
@@ -57,7 +60,8 @@ class Engine:
         self.policy = policy
         self.plans: dict[Kind, Plan] = {}
         self.traces: dict[Kind, Trace] = {}
-        self._known: dict[tuple[Kind, tuple[tuple[int, ...], ...]], tuple[Plan, int]] = {}
+        self._known: OrderedDict[tuple[Kind, Order], tuple[Plan, int]] = OrderedDict()
+        self._last: dict[Kind, Order] = {}
         self._versions = [entry.parameter._version for entry in entries]  # noqa: SLF001
         self._running: tuple[int, ...] = ()
         self._suspects: set[int] = set()
@@ -224,17 +228,25 @@ class Engine:
     def _finish(self, updates: Iterable[Update]) -> None:
         cycle = self.cycle
         trace = cycle.recorder.finish(updates)
-        self.counters.cycles += 1
         if not trace.ops:
             return
         self.traces[cycle.kind] = trace
-        key = (cycle.kind, trace.order)
-        plan, seen = self._known.get(key, (None, 0))
+        again = self._last.get(cycle.kind) == trace.order
+        self._last[cycle.kind] = trace.order
+        if again or cycle.kind not in self.plans:
+            self._adopt(cycle.kind, trace)
+
+    def _adopt(self, kind: Kind, trace: Trace) -> None:
+        """Follow this order from now on. An order that came once may not come again: it waits for its second time."""
+        key = (kind, trace.order)
+        plan, seen = self._known.pop(key, (None, 0))
         # The first measurement is of a cold run; the third is taken again, for good.
         if plan is None or seen == 2:
             plan = self._plan(trace)
         self._known[key] = (plan, seen + 1)
-        self.plans[cycle.kind] = plan
+        self.plans[kind] = plan
+        while len(self._known) > KNOWN_ORDERS:
+            self._known.popitem(last=False)
 
     def _plan(self, trace: Trace) -> Plan:
         began = time.perf_counter()

@@ -31,7 +31,9 @@ class Gradients:
                 f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
             )
         self._make_room(entry.size_bytes)
-        first = entry.parameter.grad is None and (entry.gradient is None or entry.gradient.done)
+        # Asked in this order: a gradient that lands in between is seen.
+        pending = not self.landed(entry)
+        first = not pending and entry.parameter.grad is None
         copy = self._replace(entry, gradient) if first else self._add(entry, gradient)
         copy.fence = self._link.fence()
         entry.gradient = copy

@@ -52,10 +52,6 @@ class Layout:
     def __contains__(self, unit: int) -> bool:
         return unit in self._where
 
-    def offset(self, unit: int) -> int:
-        """Say where a resident unit lies."""
-        return self._where[unit].offset
-
     def resident(self) -> dict[int, int]:
         """Return the offset of every resident unit."""
         return {unit: segment.offset for unit, segment in self._where.items()}

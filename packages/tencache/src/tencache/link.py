@@ -23,7 +23,7 @@ _cuda: Any = torch.cuda
 class Copy:
     """One copy on its way: `source` gives the bytes (it may wait for them), `landed` runs once they are there."""
 
-    __slots__ = ("_done", "asked_s", "cancelled", "error", "fence", "landed", "ready", "size_bytes", "source", "target")
+    __slots__ = ("_done", "asked_s", "error", "fence", "landed", "ready", "size_bytes", "source", "target")
 
     def __init__(
         self,
@@ -37,7 +37,6 @@ class Copy:
         self.size_bytes = size_bytes
         self.landed = landed
         self.asked_s = time.perf_counter()
-        self.cancelled = False
         self.error: BaseException | None = None
         self.fence: Any = None
         self.ready: Any = None
@@ -52,6 +51,10 @@ class Copy:
         """Mark it as over."""
         self.error = error
         self._done.set()
+
+    def wait_over(self) -> None:
+        """Wait until it is over, well or badly."""
+        self._done.wait()
 
     def wait(self) -> None:
         """Wait until it is over, and raise what went wrong."""
@@ -71,7 +74,6 @@ class Lane:
         self._some = threading.Condition()
         self._error: BaseException | None = None
         self.bytes_moved = 0
-        self.busy_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"tencache-{name}", daemon=True)
         self._thread.start()
 
@@ -101,13 +103,10 @@ class Lane:
                     return
 
     def _serve(self, copy: Copy) -> None:
-        if not copy.cancelled:
-            begun = time.perf_counter()
-            self._carry(copy)
-            if copy.landed is not None:
-                copy.landed()
-            self.bytes_moved += copy.size_bytes
-            self.busy_s += time.perf_counter() - begun
+        self._carry(copy)
+        if copy.landed is not None:
+            copy.landed()
+        self.bytes_moved += copy.size_bytes
         copy.finish()
 
     def _next(self) -> Copy | None:

@@ -13,11 +13,6 @@ class Recorder:
         self._builder = TraceBuilder(units)
         self._resumed_s: float | None = None
 
-    @property
-    def ops(self) -> int:
-        """How many operations there were so far."""
-        return len(self._builder.ops)
-
     def touched(self) -> list[int]:
         """Return every touch so far, in order."""
         return [unit for op in self._builder.ops for unit in op.touched]

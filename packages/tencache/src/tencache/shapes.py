@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +201,3 @@ class _Builder:
 def make_trace(shape: Shape, setting: Setting) -> Trace:
     """Return one step's trace of a model of this shape."""
     return _Builder(shape, setting).build()
-
-
-def resident_s(shape: Shape, setting: Setting) -> float:
-    """Seconds of a step that waits for nothing."""
-    return make_trace(shape, replace(setting, state_in_file=0.0)).compute_s

@@ -6,7 +6,7 @@ import numpy as np
 
 from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses, picked_speed
 from rltune.core.heap import pop_best
-from rltune.core.jit import kernel
+from rltune.core.jit import allocating_kernel, kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.running import start_job
 from rltune.core.state import (
@@ -200,7 +200,7 @@ def _hold(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8
     return rows
 
 
-@kernel
+@allocating_kernel
 def conservative_pass(w: World, s: State, o: Options, n: int) -> tuple[int, int]:
     """Give each of n queued jobs, best first, its reservation; start those whose time is now."""
     room = s.n[RUNNING_N] + n + len(w.pause) + 3

@@ -1,192 +1,128 @@
 """World and State as compiled code takes them: one pointer each.
 
 A kernel that took the tuples themselves would be passed every array of theirs, several words each, in every call: that
-was measured to make the core 20 times slower, and its compilation last minutes. A handle shares the tuple's arrays.
+was measured to make the core 20 times slower, and its compilation last minutes. Numba's own structref counts
+references at every access, which cost another factor of 3. So a handle is a block of memory that holds the arrays'
+addresses and shapes, laid out as numba lays out arrays, and `w.job` in a kernel is a load from that block. The handle
+keeps the arrays alive; kernels are compiled without reference counting (see jit.py).
 """
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numba import config, njit, typeof, types
-from numba.experimental import structref
+from llvmlite import ir
+from numba import config, typeof, types
+from numba.core.datamodel import models
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 
-from rltune.core import state as core
-from rltune.core.state import Records, State, World
+from rltune.core.state import State, World
 
-
-@structref.register
-class _WorldType(types.StructRef):
-    """Numba's type of a World."""
-
-
-@structref.register
-class _StateType(types.StructRef):
-    """Numba's type of a State."""
+_WORD = 8
 
 
-class _WorldHandle(structref.StructRefProxy):
-    """What Python holds of a World given to compiled code."""
+def _source() -> str:
+    """Give a hash of all kernels' source. Numba's cache asks only whether a kernel's own file has changed, not what it
+    calls: with this in the type of every handle, code compiled from any other source is never taken.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
-class _StateHandle(structref.StructRefProxy):
-    """What Python holds of a State given to compiled code."""
+_SOURCE = _source()
 
 
-structref.define_boxing(_WorldType, _WorldHandle)
-structref.define_boxing(_StateType, _StateHandle)
+class BlockType(types.Type):
+    """Numba's type of a handle: names and types of the fields, in order. Every field takes whole words."""
+
+    def __init__(self, title, fields):
+        self.fields = fields
+        super().__init__(name=f"Block({title}, {fields})")
+
+    def place_of(self, attribute):
+        """Give the field's type and where it begins, in bytes."""
+        at = 0
+        for name, field in self.fields:
+            if name == attribute:
+                return field, at
+            at += _WORD * _words(field)
+        return None, at
 
 
-def _records(dtype: np.dtype[Any], dimensions: int = 1) -> Records:
-    return np.zeros((1,) * dimensions, dtype).view(np.recarray)
+def _words(field):
+    """Count the words of a field: five of an array (owner, parent, items, item size, data), its shape and strides."""
+    return 5 + 2 * field.ndim if isinstance(field, types.Array) else 1
 
 
-def _plain(dtype: type, dimensions: int = 1) -> Any:
-    return np.zeros((1,) * dimensions, dtype)
+@register_model(BlockType)
+class _BlockModel(models.OpaqueModel):
+    """A handle is an address."""
 
 
-_WORLD = World(
-    job=_records(core.JOB),
-    counters=_plain(np.int64, 2),
-    child=_plain(np.int64),
-    shape=_records(core.SHAPE),
-    chunk=_records(core.CHUNK, 2),
-    mask=_records(core.MASK),
-    mask_group=_plain(np.int64),
-    mask_has=_plain(np.bool_, 2),
-    group=_records(core.GROUP),
-    pause=_records(core.PAUSE),
-    event=_records(core.EVENT),
-    history_key=_plain(np.int32, 3),
-    history_par=_plain(np.float64, 2),
-    factor_par=_plain(np.float64),
-    has_limits=False,
-    has_pauses=False,
-    total_gpus=1.0,
-)
-_STATE = State(
-    now=_plain(np.float64),
-    n=_plain(np.int64),
-    life=_records(core.LIFE),
-    at=_records(core.AT),
-    node=_records(core.NODE),
-    bits=_plain(np.int64),
-    level=_plain(np.int64),
-    queue=_records(core.QUEUE),
-    heap=_plain(np.int64),
-    run=_records(core.RUN),
-    end=_records(core.END),
-    held=_plain(np.int64),
-    demand=_records(core.DEMAND),
-    active=_plain(np.int64),
-    mask_waiting=_plain(np.int64),
-    limit=_records(core.LIMIT),
-    pool=_records(core.POOL),
-    feasible=_plain(np.int64, 2),
-    pick=_plain(np.int64),
-    seen=_records(core.SEEN, 2),
-    owner=_records(core.OWNER, 2),
-)
-_WORLD_TYPE = _WorldType([(name, typeof(part)) for name, part in _WORLD._asdict().items()])
-_STATE_TYPE = _StateType([(name, typeof(part)) for name, part in _STATE._asdict().items()])
+@infer_getattr
+class _BlockAttributes(AttributeTemplate):
+    """Types `w.job`."""
+
+    key = BlockType
+
+    def generic_resolve(self, block, attribute):
+        """Give the type of a field."""
+        return block.place_of(attribute)[0]
 
 
-@njit(cache=True)
-def _new_world(
-    job,
-    counters,
-    child,
-    shape,
-    chunk,
-    mask,
-    mask_group,
-    mask_has,
-    group,
-    pause,
-    event,
-    history_key,
-    history_par,
-    factor_par,
-    has_limits,
-    has_pauses,
-    total_gpus,
-):
-    w = structref.new(_WORLD_TYPE)
-    w.job = job
-    w.counters = counters
-    w.child = child
-    w.shape = shape
-    w.chunk = chunk
-    w.mask = mask
-    w.mask_group = mask_group
-    w.mask_has = mask_has
-    w.group = group
-    w.pause = pause
-    w.event = event
-    w.history_key = history_key
-    w.history_par = history_par
-    w.factor_par = factor_par
-    w.has_limits = has_limits
-    w.has_pauses = has_pauses
-    w.total_gpus = total_gpus
-    return w
+@lower_getattr_generic(BlockType)
+def _load_field(context, builder, block, address, attribute):
+    """Load a field. The block never changes while a kernel runs, so a load may be moved out of a loop."""
+    field, at = block.place_of(attribute)
+    place = builder.gep(address, [ir.Constant(ir.IntType(64), at)])
+    value = builder.load(builder.bitcast(place, context.get_value_type(field).as_pointer()))
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
 
 
-@njit(cache=True)
-def _new_state(
-    now,
-    n,
-    life,
-    at,
-    node,
-    bits,
-    level,
-    queue,
-    heap,
-    run,
-    end,
-    held,
-    demand,
-    active,
-    mask_waiting,
-    limit,
-    pool,
-    feasible,
-    pick,
-    seen,
-    owner,
-):
-    s = structref.new(_STATE_TYPE)
-    s.now = now
-    s.n = n
-    s.life = life
-    s.at = at
-    s.node = node
-    s.bits = bits
-    s.level = level
-    s.queue = queue
-    s.heap = heap
-    s.run = run
-    s.end = end
-    s.held = held
-    s.demand = demand
-    s.active = active
-    s.mask_waiting = mask_waiting
-    s.limit = limit
-    s.pool = pool
-    s.feasible = feasible
-    s.pick = pick
-    s.seen = seen
-    s.owner = owner
-    return s
+@unbox(BlockType)
+def _unbox_block(_block, handle, c):
+    address = c.pyapi.object_getattr_string(handle, "address")
+    pointer = c.pyapi.long_as_voidptr(address)
+    c.pyapi.decref(address)
+    return NativeValue(pointer)
+
+
+class Handle:
+    """What Python holds of a tuple of arrays given to compiled code."""
+
+    def __init__(self, parts: Any) -> None:
+        self._parts = parts  # keeps the arrays alive
+        words: list[int] = []
+        fields = []
+        for name, part in parts._asdict().items():
+            if isinstance(part, np.ndarray):
+                words += [0, 0, part.size, part.itemsize, part.ctypes.data, *part.shape, *part.strides]
+                fields.append((name, typeof(part)))
+            else:
+                words.append(int(np.float64(part).view(np.int64)) if isinstance(part, float) else int(part))
+                fields.append((name, types.float64 if isinstance(part, float) else types.int64))
+        self._block = np.array(words, dtype=np.int64)
+        self.address = self._block.ctypes.data
+        self.type = BlockType(f"{type(parts).__name__}@{_SOURCE}", tuple(fields))
+
+
+@typeof_impl.register(Handle)
+def _typeof_handle(handle, _context):
+    return handle.type
 
 
 def world_handle(world: World) -> World:
     """Give what kernels take in place of a World; with NUMBA_DISABLE_JIT=1 that is the World itself."""
-    return world if config.DISABLE_JIT else cast("World", _new_world(*world))
+    return world if config.DISABLE_JIT else cast("World", Handle(world))
 
 
 def state_handle(state: State) -> State:
     """Give what kernels take in place of a State; it changes the same arrays."""
-    return state if config.DISABLE_JIT else cast("State", _new_state(*state))
+    return state if config.DISABLE_JIT else cast("State", Handle(state))

@@ -8,7 +8,7 @@ from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses, picked_speed
 from rltune.core.heap import pop_best
 from rltune.core.jit import allocating_kernel, kernel
 from rltune.core.limits import start_is_allowed
-from rltune.core.running import start_job
+from rltune.core.running import settle_running, start_job
 from rltune.core.state import (
     F8,
     FIRST_FIT,
@@ -30,6 +30,7 @@ from rltune.core.state import (
 @kernel
 def _first_profile(w: World, s: State, time: F8, gpu: I8, cpu: I8, mem: I8) -> int:
     """Lay out what is free from now on as running jobs end. Jobs past their estimate end right after now, not now."""
+    settle_running(s)
     nodes = len(s.node)
     time[0] = s.now[0]
     for node in range(nodes):

@@ -9,11 +9,12 @@ from rltune.core.index import index_add, index_remove
 from rltune.core.jit import kernel
 from rltune.core.limits import count_submitted, submit_is_allowed
 from rltune.core.queue import enqueue
-from rltune.core.running import drop_end, pop_end, stop_job
+from rltune.core.running import drop_end, pop_end, settle_running, stop_job
 from rltune.core.scores import static_score
 from rltune.core.state import (
     ACTIVE_N,
     ARRIVED,
+    DISTURBED,
     DONE,
     ENDED,
     FUTURE,
@@ -23,7 +24,7 @@ from rltune.core.state import (
     NODE_DOWN,
     NODE_EVENT,
     NODE_UP,
-    RUNNING_N,
+    RUN_END,
     Options,
     State,
     World,
@@ -81,6 +82,8 @@ def _release_held(w: World, s: State, o: Options) -> None:
 def complete(w: World, s: State, o: Options, job: int) -> None:
     """End a running job: free its nodes, learn from it, let those wait that depended on it."""
     stop_job(w, s, job)
+    if s.now[0] != s.life[job].start + s.life[job].estimate / s.life[job].speed:
+        s.n[DISTURBED] += 1  # it was expected to end at another time
     s.life[job].status = DONE
     s.n[ENDED] += 1
     if o.estimate_by_history:
@@ -110,8 +113,8 @@ def _uses_node(w: World, s: State, job: int, node: int) -> bool:
 def _node_goes_down(w: World, s: State, o: Options, node: int) -> None:
     index_remove(w, s, node)
     s.node[node].up = False
-    i = 0
-    while i < s.n[RUNNING_N]:
+    settle_running(s)
+    for i in range(s.n[RUN_END]):
         job = s.run[i].job
         if _uses_node(w, s, job, node):
             drop_end(s, job)
@@ -119,14 +122,13 @@ def _node_goes_down(w: World, s: State, o: Options, node: int) -> None:
             s.life[job].requeues += 1
             s.life[job].planned = float("nan")
             enqueue(w, s, job, o.dynamic)
-        else:
-            i += 1
 
 
 @kernel
 def _node_event(w: World, s: State, o: Options, event: int) -> None:
     node = w.event[event].node
     kind = w.event[event].kind
+    s.n[DISTURBED] += 1
     if kind == NODE_DOWN:
         _node_goes_down(w, s, o, node)
     elif kind == NODE_UP:

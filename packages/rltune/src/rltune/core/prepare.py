@@ -293,7 +293,7 @@ def _make_state(
         level=np.zeros(int((w.group.gpus + 1).sum()), dtype=np.int64),
         queue=_table(QUEUE, n + 1),
         heap=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
-        run=_table(RUN, n + 1),
+        run=_table(RUN, 2 * (n + 1)),
         end=_table(END, n + 1),
         held=np.zeros(n + 1 if w.has_limits else 1, dtype=np.int64),
         demand=_table(DEMAND, len(w.shape)),
@@ -311,6 +311,7 @@ def _make_state(
     state.life.status = FUTURE
     state.life.after_left = w.job.after_n
     state.demand.fails_from = np.inf
+    state.pool.kept_head = -1
     for which, predictor in enumerate(likeness):
         if predictor.known is not None:
             seen = state.seen[which, : predictor.n_keys]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.core.jit import kernel
-from rltune.core.state import RUNNING_N, State, World
+from rltune.core.running import settle_running
+from rltune.core.state import DISTURBED, RUNNING_N, State, World
 
 
 @kernel
@@ -90,10 +91,27 @@ def _next_pause_end(w: World, after: float) -> float:
 
 
 @kernel
+def reservation(w: World, s: State, pool: int) -> float:
+    """Give the time of the head's reservation: the last one again, if nothing has happened that could change it.
+
+    Jobs that end when expected change nothing, nor do backfilled ones, which are noted where the reservation was made.
+    """
+    kept = s.pool[pool]
+    same = kept.kept_head == kept.head and kept.kept_mark == s.n[DISTURBED] and kept.kept_time >= s.now[0]
+    if w.has_pauses or not same:
+        kept.kept_time = reserve(w, s, kept.head, pool)
+        kept.kept_head = kept.head
+        kept.kept_mark = s.n[DISTURBED]
+    kept.reserved = kept.kept_time
+    return kept.reserved
+
+
+@kernel
 def reserve(w: World, s: State, head: int, pool: int) -> float:
     """Find the earliest time at which the head fits by estimates; inf if no end of a running job brings it about."""
     shape = w.job[head].asks
     now = s.now[0]
+    settle_running(s)
     _copy_nodes(w, s, shape)
     _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
     i = 0
@@ -109,7 +127,6 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
             i += 1
         if w.has_pauses:
             _count_nodes(w, s, shape, pool, time, s.life[head].estimate)
-    s.pool[pool].reserved = time
     return time
 
 
@@ -156,6 +173,7 @@ def shadow_time(w: World, s: State, head: int, pool: int) -> float:
     for node in range(len(s.node)):
         if s.node[node].up and s.pool[s.node[node].group].pool == pool:
             free += s.node[node].gpu
+    settle_running(s)
     time = s.now[0]
     for i in range(s.n[RUNNING_N]):
         if free >= w.job[head].gpus:

@@ -1,4 +1,4 @@
-"""Running jobs: sorted by expected end for reservations, and in a heap by true end for the clock."""
+"""Running jobs: by expected end for reservations, in order when asked, and in a heap by true end for the clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rltune.core.jit import kernel
 from rltune.core.limits import count_running
 from rltune.core.queue import leave_queue
 from rltune.core.share import usage_changes
-from rltune.core.state import HEAP_N, RUNNING, RUNNING_N, State, World
+from rltune.core.state import DISTURBED, EPOCH, HEAP_N, RUN_END, RUN_SORTED, RUNNING, RUNNING_N, State, World
 
 
 @kernel
@@ -72,16 +72,93 @@ def drop_end(s: State, job: int) -> None:
 
 
 @kernel
-def _place_in_running(s: State, expected: float) -> int:
-    low = 0
-    high = s.n[RUNNING_N]
-    while low < high:
-        middle = (low + high) // 2
-        if s.run[middle].expected <= expected:
-            low = middle + 1
+def _enter(s: State, job: int, expected: float) -> None:
+    """Add a job to those that run, at the unsorted end."""
+    if s.n[RUN_END] == len(s.run) // 2:
+        settle_running(s)
+    i = s.n[RUN_END]
+    s.run[i].job = job
+    s.run[i].expected = expected
+    s.life[job].run_at = i
+    s.n[RUN_END] += 1
+    s.n[RUNNING_N] += 1
+
+
+@kernel
+def _leave(s: State, job: int) -> None:
+    """Take a job away from those that run: a gap in the sorted part, nothing in the unsorted one."""
+    i = s.life[job].run_at
+    s.n[RUNNING_N] -= 1
+    if i < s.n[RUN_SORTED]:
+        s.run[i].job = -1
+        return
+    s.n[RUN_END] -= 1
+    last = s.n[RUN_END]
+    s.run[i].job = s.run[last].job
+    s.run[i].expected = s.run[last].expected
+    s.life[s.run[i].job].run_at = i
+
+
+@kernel
+def _close_run_gaps(s: State) -> int:
+    """Drop the gaps of the sorted part; give how long it is then."""
+    kept = 0
+    for i in range(s.n[RUN_SORTED]):
+        if s.run[i].job >= 0:
+            if kept < i:
+                s.run[kept].job = s.run[i].job
+                s.run[kept].expected = s.run[i].expected
+                s.life[s.run[kept].job].run_at = kept
+            kept += 1
+    return kept
+
+
+@kernel
+def _sort_recent(s: State, low: int, count: int) -> None:
+    """Sort part of s.run by expected end (Shell's method: short and, for the few that are new, quick)."""
+    gap = count // 2
+    while gap > 0:
+        for i in range(low + gap, low + count):
+            job, expected = s.run[i].job, s.run[i].expected
+            k = i
+            while k >= low + gap and s.run[k - gap].expected > expected:
+                s.run[k].job = s.run[k - gap].job
+                s.run[k].expected = s.run[k - gap].expected
+                k -= gap
+            s.run[k].job = job
+            s.run[k].expected = expected
+        gap //= 2
+
+
+@kernel
+def settle_running(s: State) -> None:
+    """Put the running jobs in order of expected end, into the first n[RUNNING_N] places of s.run.
+
+    Who needs that order asks for it; starts and ends do not pay for it. The upper half of s.run is scratch.
+    """
+    if s.n[RUN_SORTED] == s.n[RUN_END] == s.n[RUNNING_N]:
+        return
+    recent = s.n[RUN_END] - s.n[RUN_SORTED]
+    scratch = len(s.run) // 2
+    for i in range(recent):
+        s.run[scratch + i].job = s.run[s.n[RUN_SORTED] + i].job
+        s.run[scratch + i].expected = s.run[s.n[RUN_SORTED] + i].expected
+    _sort_recent(s, scratch, recent)
+    old = _close_run_gaps(s) - 1
+    new = scratch + recent - 1
+    to = s.n[RUNNING_N] - 1
+    while new >= scratch:
+        if old >= 0 and s.run[old].expected > s.run[new].expected:
+            source = old
+            old -= 1
         else:
-            high = middle
-    return low
+            source = new
+            new -= 1
+        s.run[to].job = s.run[source].job
+        s.run[to].expected = s.run[source].expected
+        s.life[s.run[to].job].run_at = to
+        to -= 1
+    s.n[RUN_SORTED] = s.n[RUN_END] = s.n[RUNNING_N]
 
 
 @kernel
@@ -91,19 +168,14 @@ def start_job(w: World, s: State, job: int) -> None:
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]
+    s.n[EPOCH] += 1
+    s.n[DISTURBED] += 1
     s.life[job].status = RUNNING
     s.life[job].speed = speed
     s.life[job].start = now
     s.life[job].end = now + w.job[job].duration / speed
     _push_end(s, job)
-    expected = now + s.life[job].estimate / speed
-    place = _place_in_running(s, expected)
-    for i in range(s.n[RUNNING_N], place, -1):
-        s.run[i].job = s.run[i - 1].job
-        s.run[i].expected = s.run[i - 1].expected
-    s.run[place].job = job
-    s.run[place].expected = expected
-    s.n[RUNNING_N] += 1
+    _enter(s, job, now + s.life[job].estimate / speed)
     if w.has_limits:
         count_running(w, s, job, 1)
     usage_changes(w, s, job, 1.0)
@@ -112,14 +184,7 @@ def start_job(w: World, s: State, job: int) -> None:
 @kernel
 def stop_job(w: World, s: State, job: int) -> None:
     """Free what a running job has, at its end or because its node went down."""
-    expected = s.life[job].start + s.life[job].estimate / s.life[job].speed
-    i = _place_in_running(s, expected) - 1
-    while s.run[i].job != job:
-        i -= 1
-    s.n[RUNNING_N] -= 1
-    for k in range(i, s.n[RUNNING_N]):
-        s.run[k].job = s.run[k + 1].job
-        s.run[k].expected = s.run[k + 1].expected
+    _leave(s, job)
     give_nodes_back(w, s, job)
     if w.has_limits:
         count_running(w, s, job, -1)

@@ -37,9 +37,25 @@ NODE_DOWN, NODE_UP, NODE_WAKE = range(3)
 SCOPES = 5
 
 # Places in State.n, the integers that a run changes.
-ARRIVED, Q_HEAD, Q_TAIL, RUNNING_N, HEAP_N, NODE_EVENT, HELD_N, ACTIVE_N, STAMP, PASSES, ENDED, TRIES, N_COUNTERS = (
-    range(13)
-)
+(
+    ARRIVED,
+    Q_HEAD,
+    Q_TAIL,
+    RUNNING_N,
+    HEAP_N,
+    NODE_EVENT,
+    HELD_N,
+    ACTIVE_N,
+    STAMP,
+    PASSES,
+    ENDED,
+    TRIES,
+    EPOCH,
+    RUN_SORTED,
+    RUN_END,
+    DISTURBED,
+    N_COUNTERS,
+) = range(17)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW = range(7)
@@ -93,6 +109,7 @@ LIFE = _record(
     rank="f8",  # the estimate that the score uses
     key="f8",  # static score
     planned="f8",  # time of its last reservation by conservative backfilling; NaN = none
+    run_at="i8",  # place in State.run
     requeues="i8",
     after_left="i8",
     status="i8",
@@ -114,12 +131,26 @@ QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
 RUN = _record(expected="f8", job="i8")
 END = _record(time="f8", job="i8")
 DEMAND = _record(
-    fails_from="f8", waiting="i8", active_at="i8"
-)  # jobs of the shape with this estimate or more do not fit
+    fails_from="f8",  # jobs of the shape with this estimate or more are known not to fit
+    late_speed="f8",  # and as of this epoch, those that outlast the head's reservation at this speed would delay it
+    late_at="i8",
+    pool="i8",  # in which it waits, in this pass
+    waiting="i8",
+    active_at="i8",
+)
 LIMIT = _record(
     max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8"
 )
-POOL = _record(reserved="f8", pool="i8", head="i8", best_closed="i8")  # by group; a pool is named by its first group
+POOL = _record(  # by group; a pool is named by its first group
+    reserved="f8",  # time of the head's reservation, NaN = not asked for in this pass
+    kept_time="f8",  # the last reservation that was computed: its time, its head, and n[DISTURBED] then
+    kept_head="i8",
+    kept_mark="i8",
+    pool="i8",
+    before="i8",  # the pool in the last pass
+    head="i8",
+    best_closed="i8",
+)
 SEEN = _record(n="f8", total="f8")
 OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")
 
@@ -172,7 +203,7 @@ class State(NamedTuple):
     level: I8
     queue: Records  # waiting jobs, from n[Q_HEAD] to n[Q_TAIL]
     heap: I8  # scratch: places in the queue, best first
-    run: Records  # running jobs by expected end
+    run: Records  # running jobs by expected end, in order after settle_running
     end: Records  # a heap of them by true end
     held: I8  # held by a limit on submitted jobs, oldest first
     demand: Records  # by shape

@@ -17,6 +17,10 @@ class Recorder:
         """Return every touch so far, in order."""
         return [unit for op in self._builder.ops for unit in op.touched]
 
+    def saw_backward(self) -> bool:
+        """Whether a backward has begun in this cycle."""
+        return bool(self._builder.ops) and self._builder.ops[-1].phase == "backward"
+
     def op(self, touched: Sequence[int], held: Sequence[int], phase: Phase) -> None:
         """Begin an operation; what ran since the last one was ready is its compute."""
         self.pause()

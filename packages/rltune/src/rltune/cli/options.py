@@ -1,0 +1,81 @@
+"""Options that several commands share; each text is its --help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rltune.cli import complete
+
+TRACE = "a file, or a synthetic trace: synth:philly, synth:helios or synth:pai, such as synth:philly,jobs=5000,load=0.9"
+
+Trace = Annotated[str, typer.Option("--trace", "-t", help=f"The history: {TRACE}.", metavar="TRACE")]
+TraceFile = Annotated[str, typer.Argument(help="The trace to read.", metavar="TRACE")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="The trace's format; found by content if not named.", metavar="FORMAT", autocompletion=complete.formats
+    ),
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        "--cluster", "-c", help="A preset's name, or a TOML file.", metavar="CLUSTER", autocompletion=complete.presets
+    ),
+]
+Estimator = Annotated[
+    str,
+    typer.Option(
+        help="What is known of run times: history (learnt while it runs), user (the limits asked), noisy or noisy:1.2 "
+        "(the truth with an error), oracle (the truth).",
+        metavar="NAME",
+        autocompletion=complete.estimators,
+    ),
+]
+Head = Annotated[
+    str,
+    typer.Option(
+        help="What a job that does not fit blocks: its pool, or everything (global).",
+        metavar="HEAD",
+        autocompletion=complete.heads,
+    ),
+]
+View = Annotated[
+    int, typer.Option(help="Show the policy only so many of the oldest waiting jobs; 0 = all.", min=0, metavar="N")
+]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.", min=0, metavar="N")]
+Commit = Annotated[bool, typer.Option("--commit", help="Run RLScheduler's machine, to check its published table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+JsonOrFile = Annotated[
+    str | None,
+    typer.Option("--json", help="Print JSON instead of the table; with a FILE, write it there.", metavar="[FILE]"),
+]
+JobsFile = Annotated[
+    Path | None, typer.Option("--jobs", help="Write when and where every job ran, as parquet.", metavar="FILE.parquet")
+]
+ReportFile = Annotated[
+    Path | None, typer.Option("--report", help="Write one self-contained HTML page.", metavar="FILE.html")
+]
+Backfill = Annotated[
+    str,
+    typer.Option(
+        "--backfill",
+        "-b",
+        help="Who may overtake: none, fit-first, easy, conservative, shadow.",
+        metavar="NAME",
+        autocompletion=complete.backfills,
+    ),
+]
+Placement = Annotated[
+    str,
+    typer.Option(
+        help="On which nodes: best-fit, first-fit, spread.", metavar="NAME", autocompletion=complete.placements
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
+OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
+
+
+def examples(*lines: str) -> str:
+    """Set examples below a command's help, one a line."""
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])

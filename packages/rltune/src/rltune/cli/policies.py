@@ -1,0 +1,24 @@
+"""`rltune policies`: who runs next, by name."""
+
+from rltune.cli.options import examples
+from rltune.cli.output import show, show_line
+
+EXAMPLES = examples("rltune policies", "rltune simulate -t synth:philly -c philly-slice -p mine.py:score")
+
+
+def policies() -> None:
+    """List the policies, and how to bring your own."""
+    from rich.table import Table
+
+    from rltune.policy import policy_table
+
+    table = Table("name", "score, lowest first", "source", box=None, padding=(0, 2, 0, 0))
+    for policy in policy_table():
+        table.add_row(policy.name, policy.about, policy.source, style="")
+    show(table)
+    show_line("")
+    show_line("r estimate of the run time in s, n GPUs, s submit time; formulas in docs/reference/semantics.md")
+    show_line("Your own: --policy mine.py:score, where mine.py holds")
+    show_line("")
+    show_line("    def score(queue):                # a rltune.policy.QueueView: the waiting jobs, oldest first")
+    show_line("        return queue.gpus * queue.estimate_s - 10 * queue.wait_s    # an array; lowest runs first")

@@ -193,8 +193,10 @@ def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
     """Take an estimator by its name, as an object, or as an array of estimates."""
     if isinstance(spec, np.ndarray):
         return Given(spec)
-    if not isinstance(spec, str):
+    if isinstance(spec, Estimator):
         return spec
+    if not isinstance(spec, str):
+        raise InputError(f"{spec!r} is no estimator: give a name, an array of estimates or an object such as History()")
     name, _, parameter = spec.partition(":")
     if name == "noisy":
         return Noisy(_sigma(parameter)) if parameter else Noisy()

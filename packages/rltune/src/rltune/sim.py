@@ -20,7 +20,7 @@ from rltune.errors import InputError
 from rltune.estimate import Estimator, Given, get_estimator
 from rltune.jobs import Jobs
 from rltune.labels import Labels
-from rltune.policy.base import Policy, QueueView, Scored
+from rltune.policy.base import Policy, QueueView, Score, Scored
 from rltune.policy.registry import get_policy
 from rltune.schedule import Placements, Schedule, Settings
 
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]  # jobs ended, jobs in all
 def simulate(
     jobs: Jobs,
     cluster: Cluster,
-    policy: str | Policy = "fcfs",
+    policy: str | Policy | Score = "fcfs",
     backfill: str = "none",
     placement: str = "best-fit",
     estimator: str | Estimator | NDArray[np.float64] = "oracle",
@@ -54,20 +54,20 @@ def simulate(
 ) -> Schedule:
     """Run the jobs to their end and say when and where each ran, in the order given."""
     order = np.argsort(jobs.submit_s, kind="stable")
+    rule, guess = get_policy(policy), get_estimator(estimator)
     settings = Settings(
-        policy=get_policy(policy).name,
+        policy=rule.name,
         backfill=backfill,
         placement=placement,
-        estimator=get_estimator(estimator).name,
+        estimator=guess.name,
         head=head,
         commit=commit,
         view=view,
         seed=seed,
     )
-    if isinstance(estimator, np.ndarray):
-        Given(estimator).estimate(jobs, seed)  # its length is checked before it is put in order
-        estimator = estimator[order]
-    machine = Machine.of(jobs.take(order), cluster, get_policy(policy), get_estimator(estimator), settings)
+    if isinstance(guess, Given):
+        guess = Given(guess.estimate(jobs, seed).values_s[order], guess.name)  # checked before it is put in order
+    machine = Machine.of(jobs.take(order), cluster, rule, guess, settings)
     machine.run(progress)
     return machine.schedule(jobs, order)
 
@@ -91,6 +91,8 @@ class Machine:
     def of(cls, jobs: Jobs, cluster: Cluster, policy: Policy, estimator: Estimator, settings: Settings) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
         _check(jobs, cluster, settings)
+        if settings.commit and isinstance(policy, Scored):
+            raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
         options = _options(policy, settings, online=estimates.likeness is not None, ranks=own is not None)
@@ -135,24 +137,25 @@ class Machine:
             if moments % 1000 == 0:
                 self._tell(progress)
 
-    def view(self, rows: NDArray[np.int32]) -> QueueView:
-        """Show a policy the waiting jobs: copies, so that nothing leads back to the table."""
-        jobs = self.jobs.take(rows.astype(np.intp))
+    def view(self, rows: NDArray[np.int64]) -> QueueView:
+        """Show a policy the waiting jobs: copies of what it may know, so that nothing leads back to the table."""
+        jobs, s = self.jobs, self.state
         return QueueView(
-            now_s=float(self.state.now[0]),
-            submit_s=jobs.submit_s,
-            estimate_s=self.state.life.estimate[rows],
-            gpus=jobs.gpus,
-            nodes=jobs.nodes,
-            cpus=jobs.cpus,
-            mem_gib=jobs.mem_gib,
-            vc=jobs.vc.to_list(),
-            user=jobs.user.to_list(),
-            account=jobs.account.to_list(),
-            qos=jobs.qos.to_list(),
-            name=jobs.name.to_list(),
-            node_free_gpus=self.state.node.gpu.copy(),
-            node_gpus=self.world.group.gpus[self.state.node.group],
+            now_s=float(s.now[0]),
+            submit_s=jobs.submit_s[rows],
+            estimate_s=s.life.estimate[rows],
+            limit_s=jobs.limit_s[rows],
+            gpus=jobs.gpus[rows],
+            nodes=jobs.nodes[rows],
+            cpus=jobs.cpus[rows],
+            mem_gib=jobs.mem_gib[rows],
+            vc=jobs.vc.take(rows).to_list(),
+            user=jobs.user.take(rows).to_list(),
+            account=jobs.account.take(rows).to_list(),
+            qos=jobs.qos.take(rows).to_list(),
+            name=jobs.name.take(rows).to_list(),
+            node_free_gpus=s.node.gpu.copy(),
+            node_gpus=self.world.group.gpus[s.node.group],
         )
 
     def _reject_stranded(self) -> None:
@@ -271,11 +274,17 @@ def _with_dependants(jobs: Jobs, reasons: dict[int, str]) -> dict[int, str]:
 
 
 def _checked_scores(policy: Scored, view: QueueView) -> NDArray[np.float64]:
-    scores = np.asarray(policy.score(view), dtype=np.float64)
-    if scores.shape != (len(view),):
-        raise InputError(f"policy {policy.name} gave scores of shape {scores.shape} for {len(view)} jobs")
+    """Ask a user's function, and take nothing from it but one number a job."""
+    count = len(view)
+    try:
+        scores = np.array(policy.score(view), dtype=np.float64)
+    except Exception as error:  # whatever it raises, the user wrote it
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"policy {policy.name} failed at {view.now_s:g} s, {count} jobs waiting: {what}") from error
+    if scores.shape != (count,):
+        raise InputError(f"policy {policy.name} gave scores of shape {scores.shape} for {count} jobs, not ({count},)")
     if np.isnan(scores).any():
-        raise InputError(f"policy {policy.name} gave NaN as a score")
+        raise InputError(f"policy {policy.name} gave NaN as the score of {int(np.isnan(scores).sum())} of {count} jobs")
     return scores
 
 

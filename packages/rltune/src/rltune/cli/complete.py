@@ -54,9 +54,9 @@ def metrics(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """Complete a trace format."""
-    from rltune import trace
+    from rltune.trace.formats import FORMATS
 
-    return _beginning(incomplete, trace.formats())
+    return _beginning(incomplete, FORMATS)
 
 
 def kinds(incomplete: str) -> list[str]:

@@ -56,6 +56,26 @@ JobsFile = Annotated[
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Write one self-contained HTML page.", metavar="FILE.html")
 ]
+Policy = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        "-p",
+        help="Who runs next: a name of `rltune policies`, or path.py:function.",
+        metavar="NAME",
+        autocompletion=complete.policies,
+    ),
+]
+Policies = Annotated[
+    str,
+    typer.Option(
+        "--policies",
+        "-p",
+        help="Who runs next, a list with commas: names of `rltune policies`, or path.py:function.",
+        metavar="LIST",
+        autocompletion=complete.policies,
+    ),
+]
 Backfill = Annotated[
     str,
     typer.Option(
@@ -66,12 +86,59 @@ Backfill = Annotated[
         autocompletion=complete.backfills,
     ),
 ]
+Backfills = Annotated[
+    str,
+    typer.Option(
+        "--backfill",
+        "-b",
+        help="Who may overtake, a list of: none, fit-first, easy, conservative, shadow.",
+        metavar="LIST",
+        autocompletion=complete.backfills,
+    ),
+]
 Placement = Annotated[
     str,
     typer.Option(
         help="On which nodes: best-fit, first-fit, spread.", metavar="NAME", autocompletion=complete.placements
     ),
 ]
+Placements = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        help="On which nodes, a list of: best-fit, first-fit, spread.",
+        metavar="LIST",
+        autocompletion=complete.placements,
+    ),
+]
+Windows = Annotated[
+    str,
+    typer.Option(
+        "--windows",
+        "-w",
+        help="Which parts are run: whole; 20x1024 (windows x jobs), evenly spaced; 20x1024:random; "
+        "20x1024:contended=600, where FCFS waits over 600 s; steady:0.3, the first 30 % of the time not measured.",
+        metavar="WINDOWS",
+        autocompletion=complete.windows,
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="Against whom: a policy, or a pipeline such as 'saf + easy'; the first if not told.", metavar="NAME"
+    ),
+]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="Compared by what: wait, jct, slowdown, wait-p99, wait-max, large-wait, utilisation, makespan, "
+        "fragmentation, fairness.",
+        metavar="NAME",
+        autocompletion=complete.metrics,
+    ),
+]
+Workers = Annotated[int, typer.Option(help="Processes; the results do not depend on it.", min=1, max=1024, metavar="N")]
+Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
 OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
 

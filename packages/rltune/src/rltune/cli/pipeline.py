@@ -1,6 +1,6 @@
 """What `simulate` and `compare` share: names checked before work begins, and results written in every form."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,22 +16,33 @@ if TYPE_CHECKING:
     from rltune.evaluate import Comparison
 
 
-def require_known(policies: Iterable[str], backfills: Iterable[str], placements: Iterable[str], estimator: str) -> None:
-    """Refuse names that do not exist, before anything is read or compiled."""
+def require_known(
+    policies: Iterable[str],
+    backfills: Iterable[str],
+    placements: Iterable[str],
+    estimator: str,
+    head: str,
+    *,
+    commit: bool,
+) -> None:
+    """Refuse what does not exist or go together, before anything is read or compiled."""
     from rltune.estimate import get_estimator
     from rltune.policy import get_policy
-    from rltune.sim import BACKFILLS, PLACEMENTS
+    from rltune.sim import BACKFILLS, HEADS, PLACEMENTS
 
     for policy in policies:
         get_policy(policy)
     for backfill in backfills:
         _require("backfill", backfill, BACKFILLS)
+        if commit and backfill not in {"none", "shadow"}:
+            raise InputError(f"commit mode backfills by 'none' or 'shadow', not {backfill!r}")
     for placement in placements:
         _require("placement", placement, PLACEMENTS)
+    _require("head", head, HEADS)
     get_estimator(estimator)
 
 
-def _require(what: str, name: str, known: Mapping[str, Any]) -> None:
+def _require(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise InputError(f"no {what} {name!r}; there are: {', '.join(known)}")
 

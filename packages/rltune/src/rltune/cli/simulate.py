@@ -1,10 +1,6 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
-from typing import Annotated
-
-import typer
-
-from rltune.cli import complete, options
+from rltune.cli import options
 from rltune.cli.compiling import compile_core
 from rltune.cli.options import examples
 from rltune.cli.output import show, show_line
@@ -22,16 +18,7 @@ EXAMPLES = examples(
 def simulate(
     trace: options.Trace,
     cluster: options.Cluster,
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy",
-            "-p",
-            help="Who runs next: a name of `rltune policies`, or path.py:function.",
-            metavar="NAME",
-            autocompletion=complete.policies,
-        ),
-    ] = "fcfs",
+    policy: options.Policy = "fcfs",
     backfill: options.Backfill = "none",
     placement: options.Placement = "best-fit",
     estimator: options.Estimator = "history",
@@ -48,7 +35,7 @@ def simulate(
     """Replay a history under one policy, and sum it up."""
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
-    require_known([policy], [backfill], [placement], estimator)
+    require_known([policy], [backfill], [placement], estimator, head, commit=commit)
     from rltune import Cluster
     from rltune import simulate as run
     from rltune.evaluate import Comparison

@@ -11,7 +11,7 @@ from rltune.core.fit import find, picked_speed
 from rltune.core.heap import heapify, pop_best, row_before
 from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
-from rltune.core.pools import make_pools, pool_of
+from rltune.core.pools import make_pools
 from rltune.core.queue import close_gaps
 from rltune.core.reserve import leaves_head_its_place, reserve, shadow_time
 from rltune.core.running import start_job
@@ -21,6 +21,7 @@ from rltune.core.state import (
     BEHIND_HEAD,
     CONSERVATIVE,
     EASY,
+    EPOCH,
     LIMITED,
     NO_BACKFILL,
     NO_REASON,
@@ -57,9 +58,28 @@ def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
     time = s.pool[pool].reserved
     if time != time:  # NaN: not computed yet  # noqa: PLR0124
         time = reserve(w, s, s.pool[pool].head, pool)
-    if s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) <= time:
+    shape = w.job[job].asks
+    speed = picked_speed(w, s, shape)
+    if s.now[0] + s.life[job].estimate / speed <= time or leaves_head_its_place(w, s, job, pool):
         return False
-    return not leaves_head_its_place(w, s, job, pool)
+    s.demand[shape].late_at = s.n[EPOCH]
+    s.demand[shape].late_speed = speed
+    return True
+
+
+@kernel
+def _cannot_backfill(s: State, o: Options, shape: int, estimate: float, pool: int) -> bool:
+    """Tell without trying that a job behind a head cannot start."""
+    if o.backfill == NO_BACKFILL or s.demand[shape].fails_from == -INF:
+        return True
+    return _known_to_delay(s, shape, estimate, pool)
+
+
+@kernel
+def _known_to_delay(s: State, shape: int, estimate: float, pool: int) -> bool:
+    """Tell whether a job of this shape was found to delay the head since anything changed, and this one would too."""
+    demand = s.demand[shape]
+    return demand.late_at == s.n[EPOCH] and s.now[0] + estimate / demand.late_speed > s.pool[pool].reserved
 
 
 @kernel
@@ -67,12 +87,14 @@ def consider(w: World, s: State, o: Options, row: int) -> int:
     """Start the job in this place of the queue if its turn allows; else give the reason."""
     job = s.queue[row].job
     shape = s.queue[row].asks
-    pool = pool_of(w, s, shape)
+    pool = s.demand[shape].pool
     behind = s.pool[pool].head >= 0
     if behind and (o.backfill == NO_BACKFILL or o.backfill == SHADOW):  # noqa: PLR1714  numba has no tuple `in`
         return BEHIND_HEAD
     if w.has_limits and not start_is_allowed(w, s, job):
         return LIMITED
+    if behind and _known_to_delay(s, shape, s.queue[row].estimate, pool):
+        return WOULD_DELAY_HEAD
     if not fits_now(w, s, o, shape, s.queue[row].estimate):
         if not behind:
             s.pool[pool].head = job
@@ -128,10 +150,10 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
     last = -1
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
         shape = s.queue[row].asks
-        pool = pool_of(w, s, shape)
+        pool = s.demand[shape].pool
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
-        if behind and not o.explain and (not was_open or o.backfill == NO_BACKFILL):
+        if behind and not o.explain and _cannot_backfill(s, o, shape, s.queue[row].estimate, pool):
             continue
         job = s.queue[row].job
         reason = consider(w, s, o, row)
@@ -149,7 +171,7 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
 
 
 @kernel
-def _fill_heap(w: World, s: State, all_rows: bool, end: int) -> int:
+def _fill_heap(s: State, all_rows: bool, end: int) -> int:
     """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
     n = 0
     for row in range(s.n[Q_HEAD], end):
@@ -158,7 +180,7 @@ def _fill_heap(w: World, s: State, all_rows: bool, end: int) -> int:
             s.heap[n] = row
             n += 1
         else:
-            pool = pool_of(w, s, shape)
+            pool = s.demand[shape].pool
             best = s.pool[pool].best_closed
             if best < 0 or row_before(s, row, best):
                 s.pool[pool].best_closed = row
@@ -176,7 +198,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
     """Score the queue as of now and take the best, one by one."""
     end = queue_end_in_view(s, o.in_view)
     score_queue(w, s, o.policy, end)
-    n = _fill_heap(w, s, o.explain or w.has_limits or w.has_pauses, end)
+    n = _fill_heap(s, o.explain or w.has_limits or w.has_pauses, end)
     left = pools if o.backfill == NO_BACKFILL else open_shapes
     first = s.n[Q_TAIL]
     last = -1
@@ -184,7 +206,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         row = pop_best(s, n)
         n -= 1
         shape = s.queue[row].asks
-        pool = pool_of(w, s, shape)
+        pool = s.demand[shape].pool
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
         reason = consider(w, s, o, row)
@@ -208,7 +230,7 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
     """Start, oldest first, what fits and would end before the shadow time of its pool's head."""
     for row in range(s.n[Q_HEAD], end):
         job = s.queue[row].job
-        pool = pool_of(w, s, s.queue[row].asks)
+        pool = s.demand[s.queue[row].asks].pool
         head = s.pool[pool].head
         if s.life[job].status != WAITING or head < 0 or job == head:
             continue
@@ -249,6 +271,7 @@ def _conservative(w: World, s: State, o: Options) -> None:
 def decide(w: World, s: State, o: Options) -> None:
     """Make one pass over the waiting jobs as of now."""
     s.n[PASSES] += 1
+    s.n[EPOCH] += 1
     if s.n[Q_HEAD] == s.n[Q_TAIL]:
         return
     if o.explain:

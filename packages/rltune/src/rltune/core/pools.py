@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune.core.jit import kernel
-from rltune.core.state import State, World
+from rltune.core.state import ACTIVE_N, State, World
 
 
 @kernel
@@ -21,8 +21,15 @@ def make_pools(w: World, s: State, global_head: bool) -> None:
         s.pool[g].pool = 0 if global_head else g
         s.pool[g].head = -1
         s.pool[g].reserved = float("nan")
-    if global_head or groups == 1:
-        return
+    if groups > 1 and not global_head:
+        _join_groups(w, s)
+    for i in range(s.n[ACTIVE_N]):
+        shape = s.active[i]
+        s.demand[shape].pool = s.pool[w.mask_group[w.mask[w.shape[shape].mask].lo]].pool
+
+
+@kernel
+def _join_groups(w: World, s: State) -> None:
     for mask in range(len(s.mask_waiting)):
         if s.mask_waiting[mask] > 0:
             first = _root(s, w.mask_group[w.mask[mask].lo])
@@ -31,11 +38,5 @@ def make_pools(w: World, s: State, global_head: bool) -> None:
                 low, high = min(first, other), max(first, other)
                 s.pool[high].pool = low
                 first = low
-    for g in range(groups):
+    for g in range(len(w.group)):
         s.pool[g].pool = _root(s, g)
-
-
-@kernel
-def pool_of(w: World, s: State, shape: int) -> int:
-    """Give the pool in which jobs of a shape wait."""
-    return s.pool[w.mask_group[w.mask[w.shape[shape].mask].lo]].pool

@@ -243,6 +243,7 @@ class Cached:
                 self.optimizer.state[parameter] = dict(state.items())
 
     def _release_parameters(self) -> None:
+        self.engine.gradients.flush()
         copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
         copies += [slot.copy for slot in self.engine.residency.slots.values()]
         for copy in copies:

@@ -37,7 +37,7 @@ class Recorder:
     def pause(self) -> None:
         """Say that compute stops here: at the next operation, or at the end."""
         if self._resumed_s is not None:
-            self._builder.lasted(self._builder_last_s() + time.perf_counter() - self._resumed_s)
+            self._builder.computed(time.perf_counter() - self._resumed_s)
             self._resumed_s = None
 
     def grad(self, unit: int, size_bytes: int) -> None:
@@ -48,6 +48,3 @@ class Recorder:
         """Return the trace."""
         self.pause()
         return self._builder.build(updates)
-
-    def _builder_last_s(self) -> float:
-        return self._builder.ops[-1].compute_s if self._builder.ops else 0.0

@@ -141,3 +141,35 @@ def test_every_option_says_what_it_does():
     group = get_command(app)
     for command in (group.commands["simulate"], group.commands["compare"], *group.commands["trace"].commands.values()):
         assert all(getattr(p, "help", "x") for p in command.params)
+
+
+@pytest.mark.parametrize("width", [70, 80, 100, 200])
+def test_a_narrow_terminal_loses_columns_not_digits(width):
+    from rich.console import Console
+    from rich.table import Table
+
+    from rltune.cli.narrow import fitted
+
+    cells = {
+        "pipeline": "fcfs + easy",
+        "mean wait": "6.8 h",
+        "p99 wait": "2.2 d",
+        "slowdown": "231.4",
+        "util.": "23.4 %",
+        "vs fcfs": "+5.8 [2.5, 10.8] h",
+        "ratio": "6.7 [5.4, 9.4]",
+        "better in": "0/10",
+        "gap to bound": "135.9 %",
+    }
+    table = Table(*cells, title="a title")
+    table.add_row(*cells.values())
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(fitted(table, console))
+    text = capture.get()
+    assert "…" not in text
+    shown = [cell for cell in cells.values() if cell in text]
+    left_out = text.partition("Left out for want of width: ")[2].partition(".\n")[0]
+    assert len(shown) + len([name for name in left_out.split(", ") if name]) == len(cells)
+    assert (width < 120) == bool(left_out)
+    assert {"fcfs + easy", "6.8 h", "2.2 d", "+5.8 [2.5, 10.8] h", "135.9 %"} <= set(shown)

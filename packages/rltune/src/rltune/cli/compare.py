@@ -9,7 +9,7 @@ from rltune.cli import options
 from rltune.cli.compiling import compile_core
 from rltune.cli.manners import INTERRUPTED
 from rltune.cli.options import examples
-from rltune.cli.output import say, show, show_line
+from rltune.cli.output import say, show, show_line, show_table
 from rltune.cli.pipeline import Outputs, is_own, named, require_known, split, with_notes
 from rltune.cli.progress import bar
 from rltune.cli.workload import load_workload
@@ -68,7 +68,9 @@ def compare(
     result = with_notes(made, work)
     if not outputs.only_json:
         show_line(f"{work.name} on {named(on, cluster)}")
-        show(result.table(), *([result.details()] if details else []))
+        show_table(result.table())
+        if details:
+            show(result.details())
     outputs.write(result, work, named(on, cluster), json_text.loads(result.to_json()))
     if not result.complete:
         say(f"rltune: interrupted after {len(result.runs)} of {result.planned} runs; only those count")

@@ -5,11 +5,14 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDTH_IN_A_FILE = 140  # of what goes into a file or a pipe, so that tables stay whole
 
@@ -35,6 +38,14 @@ def show(*renderables: Any) -> None:
     console = results()
     for renderable in renderables:
         console.print(renderable)
+
+
+def show_table(table: "Table") -> None:
+    """Print a table; columns that a narrow terminal has no room for are left out, and named."""
+    from rltune.cli.narrow import fitted
+
+    console = results()
+    console.print(fitted(table, console))
 
 
 def show_line(text: str) -> None:

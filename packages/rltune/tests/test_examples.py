@@ -1,4 +1,7 @@
-"""The example scripts print what the files beside them say, so the documentation cannot rot."""
+"""The example scripts print what the files beside them say, so the documentation cannot rot.
+
+If an example rightly prints something else: for f in packages/rltune/examples/*.py; do python $f > ${f%.py}.out; done
+"""
 
 import runpy
 from pathlib import Path
@@ -15,4 +18,6 @@ def test_there_are_examples():
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_is_written_beside_it(script, capsys):
     runpy.run_path(str(script), run_name="__main__")
-    assert capsys.readouterr().out == script.with_suffix(".out").read_text(encoding="utf-8")
+    beside = script.with_suffix(".out")
+    expected = beside.read_text(encoding="utf-8") if beside.exists() else ""  # some only define a policy
+    assert capsys.readouterr().out == expected

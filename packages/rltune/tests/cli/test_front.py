@@ -111,7 +111,8 @@ def test_the_user_is_told_only_of_compiling_that_will_happen(tmp_path):
     code = (
         "from numba import njit\nfrom rltune.cli.compiling import is_compiled\n"
         "import sys; sys.path.insert(0, sys.argv[1])\nimport kernel\n"
-        "print(is_compiled(kernel.twice)); kernel.twice(1); print(is_compiled(kernel.twice))"
+        "print(is_compiled(kernel.twice)); kernel.twice(1)\n"
+        "print(is_compiled(kernel.twice), is_compiled(kernel.twice, 'int'), is_compiled(kernel.twice, 'float'))"
     )
     (tmp_path / "kernel.py").write_text("from numba import njit\n@njit(cache=True)\ndef twice(x):\n    return 2 * x\n")
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
@@ -121,7 +122,7 @@ def test_the_user_is_told_only_of_compiling_that_will_happen(tmp_path):
         ).stdout
         for _ in range(2)
     ]
-    assert said == ["False\nTrue\n", "True\nTrue\n"]
+    assert said == ["False\nTrue True False\n", "True\nTrue True False\n"]
 
 
 def test_plain_python_needs_no_compiling():
@@ -130,7 +131,7 @@ def test_plain_python_needs_no_compiling():
 
 def test_compiling_is_announced_once_and_done(monkeypatch, capsys):
     done = []
-    monkeypatch.setattr(compiling, "is_compiled", lambda _: False)
+    monkeypatch.setattr(compiling, "is_compiled", lambda *_: False)
     monkeypatch.setattr(compiling, "_simulate_one_job", lambda **how: done.append(how))
     compiling.compile_core(commit=False, own_policy=True)
     assert capsys.readouterr().err == compiling.NOTICE + "\n"

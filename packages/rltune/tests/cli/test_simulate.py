@@ -52,7 +52,7 @@ def test_files_are_written_named_and_not_overwritten(rltune, trace, cluster, tmp
     assert said.code == 0
     assert f"report: {page}\n" in said.out
     assert pl.read_parquet(out)["start_s"].to_list() == [0, 100, 100]
-    assert "<html" in page.read_text()
+    assert "<h1>One simulation</h1>" in page.read_text()
     assert json.loads(text.read_text())["jobs"] == 3
     again = rltune(*words)
     assert (again.code, again.out) == (2, "")

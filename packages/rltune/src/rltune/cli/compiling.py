@@ -8,28 +8,30 @@ from rltune.cli.progress import spinner
 NOTICE = "compiling the core, once (about a minute) ..."
 
 
-def is_compiled(kernel: Any) -> bool:
-    """Tell whether a kernel's machine code for this source, this numba and this processor is on disk.
+def is_compiled(kernel: Any, source: str = "") -> bool:
+    """Tell whether a kernel's machine code for this numba and this processor is on disk.
 
-    Plain Python (NUMBA_DISABLE_JIT=1) needs none.
+    `source` stands in the types of the arguments that the code must be for. Plain Python (NUMBA_DISABLE_JIT=1) needs
+    no machine code.
     """
     cache = getattr(kernel, "_cache", None)
     if cache is None:
         return True
     known = cache._cache_file._load_index()  # noqa: SLF001  numba offers no public way to ask
     this_processor = kernel.targetctx.codegen().magic_tuple()
-    return any(processor == this_processor for _signature, processor, *_ in known)
+    return any(processor == this_processor and source in str(signature) for signature, processor, *_ in known)
 
 
 def compile_core(*, commit: bool, own_policy: bool) -> None:
     """Compile what a run will need, if that has not been done, on the smallest workload."""
     from rltune.core import commit as committed
-    from rltune.core import decide, loop
+    from rltune.core import decide, handle, loop
 
     needed: list[Any] = [committed.run_committed] if commit else [loop.run]
     if own_policy:
         needed += [loop.advance, decide.decide]
-    if all(map(is_compiled, needed)):
+    source = handle._SOURCE  # noqa: SLF001  of all kernels; every compiled signature holds it
+    if all(is_compiled(kernel, source) for kernel in needed):
         return
     say(NOTICE)
     with spinner("compiling"):

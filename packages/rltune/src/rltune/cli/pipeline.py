@@ -124,4 +124,5 @@ def _write_report(comparison: "Comparison", path: Path, trace: str) -> None:
     from rltune.report import write_report
 
     with spinner(f"writing {path}"):
-        write_report(comparison, make_room(path), trace=trace)
+        title = "Scheduler comparison" if len(comparison.contenders) > 1 else "One simulation"
+        write_report(comparison, make_room(path), title, trace)

@@ -15,7 +15,7 @@ def test_json_holds_the_waits_and_nothing_else_is_on_stdout(rltune, trace, clust
     assert told["wait_s"]["mean"] == (0 + 99 + 98) / 3
     assert told["settings"]["estimator"] == "oracle"
     assert told["trace"].endswith("(csv, 3 jobs)")
-    assert told["cluster"] == "two (1 nodes, 2 GPUs)"
+    assert told["cluster"] == "two (1 node, 2 GPUs)"
 
 
 def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, cluster):

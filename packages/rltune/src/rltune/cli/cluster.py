@@ -9,7 +9,7 @@ import typer
 from rltune.cli import complete
 from rltune.cli.manners import Mannered
 from rltune.cli.options import examples
-from rltune.cli.output import show, show_line
+from rltune.cli.output import count, show, show_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,7 +94,7 @@ def _plain(table: "Table") -> "Table":
 def _totals(cluster: "Cluster") -> str:
     parts = [(cluster.node_count, "nodes"), (cluster.gpu_count, "GPUs"), (len(cluster.groups), "groups")]
     parts += [(len(cluster.vcs), "VCs")] if cluster.vcs else []
-    return ", ".join(f"{n:,} {what if n != 1 else what.removesuffix('s')}" for n, what in parts)
+    return ", ".join(count(n, what) for n, what in parts)
 
 
 def _more(cluster: "Cluster") -> Iterator[str]:

@@ -14,7 +14,7 @@ from rltune.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-_WIDTH_IN_A_FILE = 140  # of what goes into a file or a pipe, so that tables stay whole
+_WIDTH_IN_A_FILE = 200  # of what goes into a file or a pipe, so that tables stay whole
 
 
 def results() -> Console:
@@ -46,6 +46,11 @@ def show_table(table: "Table") -> None:
 
     console = results()
     console.print(fitted(table, console))
+
+
+def count(number: int, what: str) -> str:
+    """Write a number of things; `what` is their plural."""
+    return f"{number:,} {what.removesuffix('s') if number == 1 else what}"
 
 
 def show_line(text: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.manners import TO_STDOUT
-from rltune.cli.output import make_room, require_free, show_json, show_line, write_json
+from rltune.cli.output import count, make_room, require_free, show_json, show_line, write_json
 from rltune.cli.progress import spinner
 from rltune.errors import InputError
 
@@ -103,7 +103,7 @@ def with_notes(comparison: "Comparison", work: "Workload") -> "Comparison":
 
 def named(cluster: "Cluster", given: str) -> str:
     """Name a cluster in one line."""
-    return f"{cluster.name or given} ({cluster.node_count:,} nodes, {cluster.gpu_count:,} GPUs)"
+    return f"{cluster.name or given} ({count(cluster.node_count, 'nodes')}, {count(cluster.gpu_count, 'GPUs')})"
 
 
 def _version() -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rltune.cli.output import count
 from rltune.cli.progress import spinner
 from rltune.errors import InputError
 
@@ -33,7 +34,7 @@ def load_workload(spec: str, format_name: str | None, cluster: "Cluster | None" 
     if spec.startswith(SYNTH):
         return _synthetic(spec, cluster)
     trace = read(spec, format_name)
-    return Workload(trace.jobs, f"{spec} ({trace.quality.format}, {len(trace.jobs):,} jobs)", notes_on(trace))
+    return Workload(trace.jobs, f"{spec} ({trace.quality.format}, {count(len(trace.jobs), 'jobs')})", notes_on(trace))
 
 
 def read(path: str, format_name: str | None) -> "Trace":

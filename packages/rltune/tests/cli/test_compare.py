@@ -43,6 +43,11 @@ def test_files_and_details(rltune, trace, cluster, tmp_path):
     assert trace.name in files[1].read_text()
 
 
+def test_a_comparison_in_which_nobody_waits_says_so(rltune, trace):
+    words = ("compare", "-t", trace, "-c", "philly", *TWO, "--json")
+    assert "No job waited" in json.loads(rltune(*words).out)["notes"][0]
+
+
 def test_results_do_not_depend_on_workers(rltune, synthetic):
     words = (*synthetic, "--windows", "2x100", "--json")
     assert rltune(*words).out == rltune(*words, "--workers", 2).out

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.evaluate import Comparison
 
+NOBODY_WAITED = "No job waited: the cluster is larger than the load, so nothing can be told apart."
+
 
 def require_known(
     policies: Iterable[str],
@@ -98,7 +100,9 @@ class Outputs:
 
 def with_notes(comparison: "Comparison", work: "Workload") -> "Comparison":
     """Put what must be known of the trace under every form of the results."""
-    return replace(comparison, notes=(*work.notes, *comparison.notes))
+    waited = any(standing.wait_s.max > 0 for standing in comparison.standings)
+    nothing = () if waited else (NOBODY_WAITED,)
+    return replace(comparison, notes=(*work.notes, *nothing, *comparison.notes))
 
 
 def named(cluster: "Cluster", given: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,14 +167,14 @@ def _keys(earlier: Jobs, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32],
     columns = []
     used = 0
     for level in levels:
-        together = [_together(earlier, jobs, column) for column in level]
-        code, rows = distinct_rows([np.zeros(len(earlier) + len(jobs), dtype=np.int32), *together])
-        columns.append(np.where(together[-1] < 0, -1, code + used) if together else code + used)
+        joined = [together(earlier, jobs, column) for column in level]
+        code, rows = distinct_rows([np.zeros(len(earlier) + len(jobs), dtype=np.int32), *joined])
+        columns.append(np.where(joined[-1] < 0, -1, code + used) if joined else code + used)
         used += len(rows)
     return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int32), max(used, 1)
 
 
-def _together(earlier: Jobs, jobs: Jobs, column: str) -> NDArray[np.int32]:
+def together(earlier: Jobs, jobs: Jobs, column: str) -> NDArray[Any]:
     """Join a column of both tables; labels get the codes that they have in the later one."""
     first, then = getattr(earlier, column), getattr(jobs, column)
     if not isinstance(then, Labels):
@@ -186,7 +186,7 @@ def _together(earlier: Jobs, jobs: Jobs, column: str) -> NDArray[np.int32]:
     return np.concatenate([np.array([*table, -1], dtype=np.int32)[first.codes], then.codes])
 
 
-NAMES = ("oracle", "user", "noisy[:sigma]", "history")
+NAMES = ("oracle", "user", "noisy[:sigma]", "history", "boost:TRACE")
 
 
 def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
@@ -200,10 +200,21 @@ def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
     name, _, parameter = spec.partition(":")
     if name == "noisy":
         return Noisy(_sigma(parameter)) if parameter else Noisy()
+    if name == "boost":
+        from rltune.estimate_boost import Boost
+
+        return Boost(before=read_history(parameter) if parameter else None)
     plain: dict[str, Estimator] = {"oracle": Oracle(), "user": User(), "history": History()}
     if spec in plain:
         return plain[spec]
     raise InputError(f"no estimator {spec!r}; there are: {', '.join(NAMES)}")
+
+
+def read_history(path: str) -> Jobs:
+    """Read the earlier history that an estimator is to learn from."""
+    from rltune.trace import read_trace
+
+    return read_trace(path)
 
 
 def _sigma(text: str) -> float:

@@ -9,11 +9,15 @@ from types import ModuleType
 
 from rltune.core import scores
 from rltune.errors import InputError
+from rltune.estimate import read_history
 from rltune.policy.base import Policy, Rule, Score, Scored
 from rltune.policy.multifactor import Multifactor, paper
 from rltune.policy.qssf import Qssf
+from rltune.policy.qssf_boost import QssfBoost
 
-_RULES: tuple[Rule | Qssf | Multifactor, ...] = (
+BuiltIn = Rule | Qssf | QssfBoost | Multifactor
+
+_RULES: tuple[BuiltIn, ...] = (
     Rule("fcfs", scores.FCFS, dynamic=False, about="first come, first served"),
     Rule("sjf", scores.SJF, dynamic=False, about="shortest job first, by estimate"),
     Rule("srf", scores.SRF, dynamic=False, about="smallest request (GPUs) first"),
@@ -24,12 +28,13 @@ _RULES: tuple[Rule | Qssf | Multifactor, ...] = (
     ),
     Rule("unicep", scores.UNICEP, dynamic=True, about="-wait / (log2(n) r)", source="Tang 2009"),
     Qssf(),
+    QssfBoost(),
     Multifactor(),
     paper(),
 )
 
 
-def policy_table() -> tuple[Rule | Qssf | Multifactor, ...]:
+def policy_table() -> tuple[BuiltIn, ...]:
     """List the policies that come with the package."""
     return _RULES
 
@@ -51,6 +56,8 @@ def _named(spec: str) -> Policy:
             return rule
     if ".py:" in spec:
         return _from_file(spec)
+    if spec.startswith("qssf-boost:"):
+        return QssfBoost(before=read_history(spec.removeprefix("qssf-boost:")))
     names = ", ".join(rule.name for rule in _RULES)
     raise InputError(f"no policy {spec!r}; there are: {names}, or your own as path.py:function")
 

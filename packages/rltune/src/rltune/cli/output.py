@@ -7,24 +7,27 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _WIDTH_IN_A_FILE = 200  # of what goes into a file or a pipe, so that tables stay whole
 
 
-def results() -> Console:
+def results() -> "Console":
     """Give the console for results."""
+    from rich.console import Console
+
     fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_IN_A_FILE
     return Console(width=fixed, highlight=False)
 
 
-def notes() -> Console:
+def notes() -> "Console":
     """Give the console for progress, notes and errors."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 

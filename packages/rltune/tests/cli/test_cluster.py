@@ -17,7 +17,7 @@ def test_show_tells_groups_limits_maintenance_and_outages(rltune, tmp_path):
         gpus = 8
         gpu_type = "A100"
         mem_gib = 512
-        vc = "research"
+        vc = "[research]"
         [speed]
         A100 = 2.0
         [[limit]]
@@ -36,6 +36,7 @@ def test_show_tells_groups_limits_maintenance_and_outages(rltune, tmp_path):
         "ours",
         "A100",
         "512 GiB",
+        "[research]",
         "in all: 4 nodes, 32 GPUs, 1 group, 1 VC",
         "speed of A100: 2",
         "limit of each user: 16 GPUs",

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from rltune.cli import app, compiling, complete
 from rltune.cli.manners import with_json_value
+from rltune.estimate import NAMES
 from rltune.policy import policy_table
 from rltune.sim import BACKFILLS, HEADS, PLACEMENTS
 
@@ -60,12 +61,13 @@ def test_a_noun_alone_shows_its_verbs(rltune, words):
 def test_policies_lists_all_and_says_how_to_bring_one_s_own(rltune):
     said = rltune("policies")
     assert all(policy.name in said.out for policy in policy_table())
+    assert all(policy.about in said.out for policy in policy_table())
     assert "mine.py:score" in said.out
 
 
 def test_help_names_every_choice(rltune):
     text = " ".join(rltune("compare", "--help").out.split())
-    assert all(name in text for name in (*BACKFILLS, *HEADS))
+    assert all(name in text for name in (*BACKFILLS, *HEADS, *(n.partition("[")[0] for n in NAMES)))
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,7 @@ def test_help_names_every_choice(rltune):
         (complete.presets, "philly-", "philly-slice"),
         (complete.heads, "g", "global"),
         (complete.estimators, "no", "noisy"),
+        (complete.estimators, "bo", "boost:"),
         (complete.metrics, "wait-p", "wait-p99"),
         (complete.formats, "rltune", "rltune-csv"),
         (complete.kinds, "he", "helios"),

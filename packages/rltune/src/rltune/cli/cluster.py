@@ -51,18 +51,20 @@ def check(
 
 def _presets() -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     from rltune.cluster import Cluster
 
     table = _plain(Table("preset", "nodes", "GPUs", "what it is"))
     for name in Cluster.presets():
         one = Cluster.preset(name)
-        table.add_row(name, f"{one.node_count:,}", f"{one.gpu_count:,}", one.about)
+        table.add_row(*map(Text, (name, f"{one.node_count:,}", f"{one.gpu_count:,}", one.about)))
     return table
 
 
 def _groups(cluster: "Cluster") -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     table = _plain(Table("group", "nodes", "GPUs a node", "GPU type", "CPUs", "memory", "VCs", "rack"))
     for column in (4, 5):
@@ -70,7 +72,7 @@ def _groups(cluster: "Cluster") -> "Table":
     for i, group in enumerate(cluster.groups):
         memory = "-" if group.mem_gib is None else f"{group.mem_gib:,.0f} GiB"
         rack = group.rack + (f" ({group.nodes_per_rack} nodes each)" if group.nodes_per_rack else "")
-        table.add_row(
+        cells = (
             f"{i} {group.name}".strip(),
             f"{group.count:,}",
             str(group.gpus),
@@ -80,6 +82,7 @@ def _groups(cluster: "Cluster") -> "Table":
             ", ".join(group.vc) or "all",
             rack or "-",
         )
+        table.add_row(*map(Text, cells))
     return table
 
 

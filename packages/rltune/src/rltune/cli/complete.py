@@ -42,7 +42,7 @@ def estimators(incomplete: str) -> list[str]:
     """Complete an estimator."""
     from rltune.estimate import NAMES
 
-    return _beginning(incomplete, (name.partition("[")[0] for name in NAMES))
+    return _beginning(incomplete, (name.partition("[")[0].removesuffix("TRACE") for name in NAMES))
 
 
 def metrics(incomplete: str) -> list[str]:

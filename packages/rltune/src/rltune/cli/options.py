@@ -27,7 +27,7 @@ Estimator = Annotated[
     str,
     typer.Option(
         help="What is known of run times: history (learnt while it runs), user (the limits asked), noisy or noisy:1.2 "
-        "(the truth with an error), oracle (the truth).",
+        "(the truth with an error), boost:TRACE (boosted trees learnt from an earlier trace), oracle (the truth).",
         metavar="NAME",
         autocompletion=complete.estimators,
     ),

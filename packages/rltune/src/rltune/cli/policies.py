@@ -9,15 +9,16 @@ EXAMPLES = examples("rltune policies", "rltune simulate -t synth:philly -c phill
 def policies() -> None:
     """List the policies, and how to bring your own."""
     from rich.table import Table
+    from rich.text import Text
 
     from rltune.policy import policy_table
 
     table = Table("name", "score, lowest first", "source", box=None, padding=(0, 2, 0, 0))
     for policy in policy_table():
-        table.add_row(policy.name, policy.about, policy.source, style="")
+        table.add_row(*map(Text, (policy.name, policy.about, policy.source)))
     show(table)
     show_line("")
-    show_line("r estimate of the run time in s, n GPUs, s submit time; formulas in docs/reference/semantics.md")
+    show_line("r estimate of the run time in s, n GPUs, s submit time; more in docs/reference/policies.md")
     show_line("Your own: --policy mine.py:score, where mine.py holds")
     show_line("")
     show_line("    def score(queue):                # a rltune.policy.QueueView: the waiting jobs, oldest first")

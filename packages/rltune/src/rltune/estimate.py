@@ -15,6 +15,15 @@ from rltune.errors import InputError
 from rltune.jobs import Floats, Jobs
 from rltune.labels import Labels
 
+Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
+LEVELS: Levels = (
+    (),
+    ("gpus",),
+    ("gpus", "vc"),
+    ("gpus", "vc", "limit_s"),
+    ("gpus", "vc", "limit_s", "user"),
+    ("gpus", "vc", "user", "name"),
+)
 _SURE = 1e9  # jobs' worth of trust in a prediction made elsewhere, against what nothing is known of
 
 
@@ -87,7 +96,7 @@ class Noisy:
 
 @dataclass(frozen=True)
 class History:
-    """The mean run time of ended jobs like it: same size, then VC, then user, then name, each blended with the last."""
+    """The mean run time of ended jobs like it: same size, VC, limit, user, name, each blended with the one before."""
 
     trust: float = 16.0  # how many jobs a likeness needs to count as much as the coarser one before it
     before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history; what ended is known at once
@@ -103,8 +112,7 @@ class History:
 
     def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
         """Leave the estimates to the run, which knows what has ended."""
-        levels = ((), ("gpus",), ("gpus", "vc"), ("gpus", "vc", "user"), ("gpus", "vc", "user", "name"))
-        return Estimates(np.zeros(len(jobs)), likeness(jobs, levels, trust=self.trust, before=self.before))
+        return Estimates(np.zeros(len(jobs)), likeness(jobs, LEVELS, trust=self.trust, before=self.before))
 
 
 @dataclass(frozen=True)
@@ -121,9 +129,6 @@ class Given:
         if not (np.isfinite(self.values_s).all() and (self.values_s >= 0).all()):
             raise InputError("an estimate is negative or not a finite number of seconds")
         return Estimates(np.ascontiguousarray(self.values_s, dtype=np.float64))
-
-
-Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
 
 
 def likeness(
@@ -167,7 +172,7 @@ def _keys(earlier: Jobs, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32],
     columns = []
     used = 0
     for level in levels:
-        joined = [together(earlier, jobs, column) for column in level]
+        joined = [np.nan_to_num(together(earlier, jobs, column), nan=-1) for column in level]  # -1 is no label, too
         code, rows = distinct_rows([np.zeros(len(earlier) + len(jobs), dtype=np.int32), *joined])
         columns.append(np.where(joined[-1] < 0, -1, code + used) if joined else code + used)
         used += len(rows)

@@ -130,10 +130,23 @@ PAST = [(0, 100, 1, "v", "a", "x"), (0, 300, 1, "v", "b", "y"), (0, 800, 2, "w",
 )
 @pytest.mark.parametrize("trust", [16.0, 2.0])
 def test_history_blends_from_coarse_to_fine(row, levels, trust):
-    """All, size, VC, user, name: each level's mean weighs as many jobs as it has, against `trust` of the one before."""
+    """Without limits: all, size, VC, user, name. A mean weighs as its jobs, against `trust` of the level before."""
     made = estimates(jobs_of(*PAST, (1000, 5, *row)), History(trust=trust))
     assert made[:3].tolist() == [HOUR] * 3
     assert made[3] == pytest.approx(blend(HOUR, trust, *levels))
+
+
+def test_who_asks_for_the_same_time_is_alike():
+    """Asked one hour: 100 s; asked a day: 900 s. A user's jobs count for it with the same limit only, or with none."""
+    limit = [HOUR, 86400, np.nan, HOUR, HOUR, 86400, np.nan]
+    user = ["a", "b", "a", "a", "new", "a", "a"]
+    jobs = Jobs.from_arrays([0, 0, 0, 1000, 1000, 1000, 1000], [100, 900, 500, 1, 1, 1, 1], 1, limit_s=limit, user=user)
+    made = estimates(jobs, History(trust=2.0))
+    all_and_size = [(3, 1500), (3, 1500)]
+    assert made[3] == pytest.approx(blend(HOUR, 2.0, *all_and_size, (1, 100), (1, 100)))
+    assert made[4] == pytest.approx(blend(HOUR, 2.0, *all_and_size, (1, 100)))
+    assert made[5] == pytest.approx(blend(86400, 2.0, *all_and_size, (1, 900)))
+    assert made[6] == pytest.approx(blend(HOUR, 2.0, *all_and_size, (1, 500)))
 
 
 def test_history_by_hand():

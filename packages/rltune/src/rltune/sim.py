@@ -149,11 +149,11 @@ class Machine:
             nodes=jobs.nodes[rows],
             cpus=jobs.cpus[rows],
             mem_gib=jobs.mem_gib[rows],
-            vc=jobs.vc.take(rows).to_list(),
-            user=jobs.user.take(rows).to_list(),
-            account=jobs.account.take(rows).to_list(),
-            qos=jobs.qos.take(rows).to_list(),
-            name=jobs.name.take(rows).to_list(),
+            vc=_names(jobs.vc, rows),
+            user=_names(jobs.user, rows),
+            account=_names(jobs.account, rows),
+            qos=_names(jobs.qos, rows),
+            name=_names(jobs.name, rows),
             node_free_gpus=s.node.gpu.copy(),
             node_gpus=self.world.group.gpus[s.node.group],
         )
@@ -271,6 +271,11 @@ def _with_dependants(jobs: Jobs, reasons: dict[int, str]) -> dict[int, str]:
             return reasons
         reasons.update(dict.fromkeys(more.tolist(), "depends on a job that was rejected"))
         rejected[more] = True
+
+
+def _names(labels: Labels, rows: NDArray[np.int64]) -> list[str | None]:
+    """Spell some rows out, in time that depends on them alone."""
+    return [labels.names[code] if code >= 0 else None for code in labels.codes[rows].tolist()]
 
 
 def _checked_scores(policy: Scored, view: QueueView) -> NDArray[np.float64]:

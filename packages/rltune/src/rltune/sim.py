@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from rltune.errors import InputError
 from rltune.estimate import Estimator, Given, get_estimator
 from rltune.jobs import Jobs
 from rltune.labels import Labels
+from rltune.placement.registry import NAMES, Placer, get_placer
 from rltune.policy.base import Policy, QueueView, Score, Scored
 from rltune.policy.registry import get_policy
 from rltune.schedule import Placements, Schedule, Settings
@@ -31,7 +33,7 @@ BACKFILLS = {
     "conservative": core.CONSERVATIVE,
     "shadow": core.SHADOW,
 }
-PLACEMENTS = {"best-fit": core.BEST_FIT, "first-fit": core.FIRST_FIT, "spread": core.SPREAD}
+PLACEMENTS = NAMES
 HEADS = ("pool", "global")
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
 
@@ -85,7 +87,9 @@ class Machine:
     state: core.State
     w: core.World  # handles of the two for compiled code
     s: core.State
+    placer: Placer
     reject_reason: dict[int, str]
+    placer_work: dict[str, Any]
 
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, policy: Policy, estimator: Estimator, settings: Settings) -> Machine:
@@ -95,23 +99,28 @@ class Machine:
             raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
-        options = _options(policy, settings, online=estimates.likeness is not None, ranks=own is not None)
+        placer = get_placer(settings.placement, jobs, cluster)
+        options = _options(policy, settings, placer, online=estimates.likeness is not None, ranks=own is not None)
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
-        world, state = prepare(jobs, cluster, estimates.values_s, policy.factors(jobs), likeness, sorts=sorts)
+        values, factors = estimates.values_s, policy.factors(jobs)
+        world, state = prepare(jobs, cluster, values, factors, likeness, sorts=sorts, wider=placer.solves)
         s = state_handle(state)
         misfits = _misfits(cluster, world, s, options)
         reasons = _rejections(jobs, world, state, misfits)
         state.n[core.TRIES] = 0
         state.life.status[list(reasons)] = core.REJECTED
-        return cls(jobs, cluster, policy, settings, options, world, state, world_handle(world), s, reasons)
+        w = world_handle(world)
+        return cls(jobs, cluster, policy, settings, options, world, state, w, s, placer, reasons, {})
 
     def run(self, progress: Progress | None = None) -> None:
         """Simulate to the end."""
         if self.settings.commit:
             run_committed(self.w, self.s, self.options)
+        elif self.placer.solves:
+            self._run_with_solver(progress)
         elif isinstance(self.policy, Scored):
-            self._run_with_python(self.policy, progress)
+            self._run_with_python(lambda: decide(self.w, self.s, self.options), progress)
         else:
             while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
                 self._tell(progress)
@@ -122,17 +131,26 @@ class Machine:
         if progress is not None:
             progress(int(self.state.n[core.ENDED]), len(self.jobs) - len(self.reject_reason))
 
-    def _run_with_python(self, policy: Scored, progress: Progress | None) -> None:
-        """Leave compiled code in every pass to let a Python function score the queue."""
+    def _run_with_solver(self, progress: Progress | None) -> None:
+        """Leave compiled code in every pass to let the solver place jobs where it could help."""
+        from rltune.placement.drive import LookAhead
+
+        ahead = LookAhead(self.world, self.state, self.w, self.s, self.options, self.placer.k)
+        self._run_with_python(ahead.make_pass, progress)
+        self.placer_work.update(ahead.to_dict())
+
+    def _run_with_python(self, make_pass: Callable[[], None], progress: Progress | None) -> None:
+        """Leave compiled code in every pass, to let a Python function score the queue or place jobs."""
         s = self.state
+        policy = self.policy if isinstance(self.policy, Scored) else None
         moments = 0
         while advance(self.w, self.s, self.options):
             head, tail = s.n[core.Q_HEAD], s.n[core.Q_TAIL]
             if self.settings.view:
                 tail = min(tail, head + self.settings.view)
-            if tail > head:
+            if tail > head and policy:
                 s.queue.score[head:tail] = _checked_scores(policy, self.view(s.queue.job[head:tail]))
-            decide(self.w, self.s, self.options)
+            make_pass()
             moments += 1
             if moments % 1000 == 0:
                 self._tell(progress)
@@ -186,17 +204,17 @@ class Machine:
             requeues=s.life.requeues[back],
             placements=_placements(w, s, rejected, back),
             passes=int(s.n[core.PASSES]),
-            work={"placements_tried": int(s.n[core.TRIES])},
+            work={"placements_tried": int(s.n[core.TRIES]), "placer": self.placer.name, **self.placer_work},
         )
 
 
-def _options(policy: Policy, settings: Settings, *, online: bool, ranks: bool) -> core.Options:
+def _options(policy: Policy, settings: Settings, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
     by_age = settings.commit or settings.view > 0 or settings.backfill == "shadow"
     return core.Options(
         policy=policy.code,
         dynamic=policy.dynamic or by_age,
         backfill=BACKFILLS[settings.backfill],
-        placement=PLACEMENTS[settings.placement],
+        placement=placer.rule,
         global_head=settings.head == "global",
         in_view=settings.view,
         estimate_by_history=online,
@@ -208,14 +226,18 @@ def _options(policy: Policy, settings: Settings, *, online: bool, ranks: bool) -
 def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
     for what, value, known in (
         ("backfill", settings.backfill, tuple(BACKFILLS)),
-        ("placement", settings.placement, tuple(PLACEMENTS)),
         ("head", settings.head, HEADS),
     ):
         if value not in known:
             raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
     if settings.view < 0:
         raise InputError(f"view should be 0 (all) or more, not {settings.view}")
+    placer = get_placer(settings.placement, jobs, cluster)
     if settings.commit:
+        if placer.solves:
+            raise InputError(
+                f"commit mode places jobs one at a time: placement {settings.placement!r} needs commit=False"
+            )
         _check_commit(jobs, cluster, settings)
 
 
@@ -295,7 +317,7 @@ def _checked_scores(policy: Scored, view: QueueView) -> NDArray[np.float64]:
 
 def _placements(w: core.World, s: core.State, rejected: NDArray[np.bool_], back: NDArray[np.intp]) -> Placements:
     """Gather every job's chunks, in the order in which the jobs were given."""
-    count = np.where(rejected, 0, w.job.chunk_end - w.job.chunk_at)[back]
+    count = np.where(rejected, 0, w.shape.chunks[s.life.form])[back]
     ptr = np.zeros(len(back) + 1, dtype=np.int64)
     np.cumsum(count, out=ptr[1:])
     at = np.repeat(w.job.chunk_at[back] - ptr[:-1], count) + np.arange(ptr[-1])

@@ -7,7 +7,7 @@ from rltune.core.jit import kernel
 from rltune.core.limits import count_running
 from rltune.core.queue import leave_queue
 from rltune.core.share import usage_changes
-from rltune.core.state import HEAP_N, RUNNING, RUNNING_N, State, World
+from rltune.core.state import EPOCH, HEAP_N, RUNNING, RUNNING_N, State, World
 
 
 @kernel
@@ -87,10 +87,11 @@ def _place_in_running(s: State, expected: float) -> int:
 @kernel
 def start_job(w: World, s: State, job: int) -> None:
     """Start a waiting job now on the nodes in s.pick."""
-    speed = picked_speed(w, s, w.job[job].asks)
+    speed = picked_speed(w, s, s.life[job].form)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]
+    s.n[EPOCH] += 1
     s.life[job].status = RUNNING
     s.life[job].speed = speed
     s.life[job].start = now

@@ -25,7 +25,7 @@ UNLIMITED = 1 << 40  # stands for a resource or a limit that is not modelled; ti
 FUTURE, HELD, WAITING, RUNNING, DONE, REJECTED = range(6)
 
 # Placement rules.
-BEST_FIT, FIRST_FIT, SPREAD = range(3)
+BEST_FIT, FIRST_FIT, SPREAD, HIERARCHICAL = range(4)
 
 # Backfilling rules.
 NO_BACKFILL, FIT_FIRST, EASY, CONSERVATIVE, SHADOW = range(5)
@@ -37,9 +37,22 @@ NODE_DOWN, NODE_UP, NODE_WAKE = range(3)
 SCOPES = 5
 
 # Places in State.n, the integers that a run changes.
-ARRIVED, Q_HEAD, Q_TAIL, RUNNING_N, HEAP_N, NODE_EVENT, HELD_N, ACTIVE_N, STAMP, PASSES, ENDED, TRIES, N_COUNTERS = (
-    range(13)
-)
+(
+    ARRIVED,
+    Q_HEAD,
+    Q_TAIL,
+    RUNNING_N,
+    HEAP_N,
+    NODE_EVENT,
+    HELD_N,
+    ACTIVE_N,
+    STAMP,
+    PASSES,
+    ENDED,
+    TRIES,
+    EPOCH,
+    N_COUNTERS,
+) = range(14)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW = range(7)
@@ -66,7 +79,16 @@ JOB = _record(
     user="i8",
     account="i8",
 )
-SHAPE = _record(mask="i8", kinds="i8", smallest="i8")
+SHAPE = _record(
+    mask="i8",
+    kinds="i8",
+    smallest="i8",
+    chunks="i8",  # nodes that it takes
+    needs="i8",  # nodes that the job would do with: fewer for a wider way of another shape
+    racks="i8",  # racks that it would do with
+    wider_lo="i8",  # shapes that are the same request cut for one node more
+    wider_hi="i8",
+)
 CHUNK = _record(cpu="i8", mem="i8", n="i8", gpus="i8")  # [shape, kind], largest first; CPU or memory -1 = the GPU share
 MASK = _record(lo="i8", hi="i8", gpus="i8")  # its part of mask_group, GPUs of the largest node
 GROUP = _record(
@@ -83,6 +105,7 @@ GROUP = _record(
     pause_hi="i8",
 )
 PAUSE = _record(start="f8", end="f8")
+SLOWDOWN = _record(extra_node="f8", extra_rack="f8", cpu="f8", mem="f8")  # factors, 1 = none
 EVENT = _record(time="f8", node="i8", kind="i8")
 
 LIFE = _record(
@@ -97,6 +120,7 @@ LIFE = _record(
     after_left="i8",
     status="i8",
     reason="i8",
+    form="i8",  # the shape in which it runs: what it asks, or a wider one
 )
 AT = _record(node="i8", gpus="i8")
 NODE = _record(
@@ -109,13 +133,21 @@ NODE = _record(
     then_gpu="i8",
     group="i8",
     up="i8",
+    rack="i8",
 )
+PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the job in question; GPUs -1 = nothing
+RACK = _record(free="i8", seen="i8")
 QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
 RUN = _record(expected="f8", job="i8")
 END = _record(time="f8", job="i8")
 DEMAND = _record(
-    fails_from="f8", waiting="i8", active_at="i8"
-)  # jobs of the shape with this estimate or more do not fit
+    fails_from="f8",  # jobs of the shape with this estimate or more are known not to fit
+    late_speed="f8",  # and as of this epoch, those that outlast the head's reservation at this speed would delay it
+    late_at="i8",
+    pool="i8",  # in which it waits, in this pass
+    waiting="i8",
+    active_at="i8",
+)
 LIMIT = _record(
     max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8"
 )
@@ -155,8 +187,10 @@ class World(NamedTuple):
     history_key: I4  # [predictor, job, level], coarse to fine; -1 = none
     history_par: F8  # [predictor, parameter]
     factor_par: F8
+    slowdown: Records  # one row
     has_limits: bool
     has_pauses: bool
+    has_slowdown: bool
     total_gpus: float
 
 
@@ -184,3 +218,6 @@ class State(NamedTuple):
     pick: I8  # nodes chosen for a job
     seen: Records  # [predictor, key] run times of ended jobs
     owner: Records  # [users or accounts, which]
+    probe: Records  # scratch by node, see racks.py
+    rack: Records  # scratch by rack
+    rack_fit: I8  # [rack, kind] nodes that could take a chunk; the last row counts chunks not placed yet

@@ -14,10 +14,9 @@ import torch
 from scale import scale_table
 
 from tencache.attach import wrap
-from tencache.bench import Bench, Runner, Traffic, compare, show
-from tencache.progress import progress
+from tencache.bench import Bench, Loaded, Runner, compare, interleave, show
 
-LINKS = ("0.5GB/s", "1GB/s", "2GB/s", "4GB/s")
+LINKS = ("0.5GB/s", "1GB/s", "2GB/s")
 FLOOR_LIMIT = 1.05
 
 
@@ -30,23 +29,25 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     bench = Bench(tokens=options.tokens, rounds=1 if options.quick else 5, small=options.quick)
-    parts = [
-        machine(),
-        policies(bench),
-        fits(bench),
-        optimizer_state(bench, options.nvme),
-        tokens_sweep(bench),
-        scale_table(),
-    ]
-    parts[0] += f", {os.getloadavg()[0]:.1f} after"
-    text = "\n\n".join(parts)
-    print(text)
+    measures = (
+        machine,
+        lambda: policies(bench),
+        lambda: fits(bench),
+        lambda: optimizer_state(bench, options.nvme),
+        lambda: tokens_sweep(bench),
+        scale_table,
+        machine,
+    )
+    parts = []
+    for measure in measures:
+        parts.append(measure())
+        print(parts[-1], end="\n\n", flush=True)
     if options.out is not None:
-        options.out.write_text(text + "\n", encoding="utf-8")
+        options.out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 def machine() -> str:
-    load = f"load of the machine {os.getloadavg()[0]:.1f} before"
+    load = f"load average {os.getloadavg()[0]:.1f}"
     return f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, one compute thread; {load}"
 
 
@@ -72,12 +73,6 @@ def policies(bench: Bench) -> str:
     return "\n".join(lines)
 
 
-def interleave(runners: list[Runner], bench: Bench, label: str) -> None:
-    for tokens in progress(bench.batches(), label):
-        for runner in runners:
-            runner.step(tokens)
-
-
 def wrapped(bench: Bench, name: str, **options: object) -> Runner:
     model, optimizer = bench.make()
     return Runner(name, model, optimizer, wrap(model, optimizer, **options))
@@ -87,7 +82,7 @@ def fits(bench: Bench) -> str:
     """What wrapping costs when all parameters fit the budget: optimizer on the host all the same."""
     plain = Runner("unwrapped", *bench.make())
     runners = [plain, *(wrapped(bench, link, budget="100%", link=link) for link in ("2GB/s", "4GB/s"))]
-    interleave(runners, replace(bench, rounds=2 * bench.rounds), "fits")
+    interleave(bench, runners, "fits")
     lines = [
         "## When everything fits",
         "| link | step s | unwrapped s | overhead | |",
@@ -114,7 +109,7 @@ def optimizer_state(bench: Bench, folder: str) -> str:
         wrapped(bench, "in memory", budget=bench.budget, link="2GB/s"),
         wrapped(bench, "half in the file", budget=bench.budget, link="2GB/s", host=host, nvme=folder),
     ]
-    interleave(runners, bench, "optimizer state")
+    interleave(bench, runners, "optimizer state")
     ratio = runners[1].median_s / runners[0].median_s
     lines = [
         "## Optimizer state in the file",
@@ -143,15 +138,12 @@ def tokens_sweep(bench: Bench) -> str:
     """Where it helps and where it does not: more tokens a step make everything compute."""
     lines = ["## More compute a step, 1 GB/s", "| tokens | resident s | planned s | LRU s | LRU / planned |"]
     lines.append("| --- | --- | --- | --- | --- |")
-    for tokens in (32, 128, 512):
+    for tokens in (32, 128, 256):
         one = replace(bench, tokens=tokens, rounds=min(bench.rounds, 3))
         runners = [wrapped(one, policy, budget=one.budget, link="1GB/s", policy=policy) for policy in ("ahead", "lru")]
         plain = Runner("resident", *one.make())
-        for batch in progress(one.batches(), f"{tokens} tokens"):
-            with Traffic(1e9):
-                plain.step(batch)
-            for runner in runners:
-                runner.step(batch)
+        interleave(one, [Loaded(plain, 1e9), *runners], f"{tokens} tokens")
+        plain.chosen = runners[0].chosen
         ahead, lru = (runner.median_s for runner in runners)
         lines.append(f"| {tokens} | {plain.median_s:.3f} | {ahead:.3f} | {lru:.3f} | {lru / ahead:.2f} |")
         for runner in runners:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup, Outage
+from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup, Outage, Slowdown
 from rltune.jobs import Jobs
 
 BACKFILLS = ("none", "fit-first", "easy", "conservative", "shadow")
-PLACEMENTS = ("best-fit", "first-fit", "spread")
+PLACEMENTS = ("best-fit", "first-fit", "spread", "hierarchical")
 POLICIES = ("fcfs", "sjf", "srf", "saf", "wfp3", "unicep", "f1")
 HEADS = ("pool", "global")
 
-MACHINE = ("mixed", "types", "speeds", "vcs", "cpus", "memory", "no-gpus")  # features of what runs where
+MACHINE = ("mixed", "types", "speeds", "vcs", "cpus", "memory", "no-gpus", "racks")  # features of what runs where
 TIMES = ("zero", "wrong-estimates", "unsorted")
 RULES = ("limits", "dependencies", "arrays")
 TROUBLE = ("maintenance", "outages")
+SLOW = ("slowdown",)  # only where it is asked for: it breaks the promises that rest on known lengths
 FEATURES = (*MACHINE, "shapes", "huge", *TIMES, *RULES, *TROUBLE)
 
 TYPES = ("A", "B", "C")
@@ -80,7 +81,9 @@ def groups(has: set[str]):
     sizes = (4, 2, 8, 0) if "no-gpus" in has else (4, 2, 8)
     return st.builds(
         NodeGroup,
-        count=st.integers(1, 3),
+        count=st.sampled_from((1, 3, 4, 5)) if "racks" in has else st.integers(1, 3),
+        nodes_per_rack=only_with("racks" in has, st.sampled_from((2, 0, 3)), 0),
+        rack=only_with("racks" in has, st.sampled_from(("", "", "east")), ""),
         gpus=st.sampled_from(sizes if "mixed" in has else (4,)),
         gpu_type=only_with("types" in has, st.sampled_from(("", *TYPES)), ""),
         cpus=only_with("cpus" in has, sometimes(st.sampled_from((4.0, 8.0, 7.0)))),
@@ -115,6 +118,11 @@ def outages(draw, node_count: int):
     return Outage(node=draw(st.integers(0, node_count - 1)), down_s=down, up_s=down + lasts)
 
 
+def slowdowns():
+    factor = st.sampled_from((1.0, 1.5, 1.1))
+    return st.builds(Slowdown, extra_rack=factor, cpu_contention=factor, mem_contention=factor)
+
+
 @st.composite
 def clusters(draw, has: set[str]):
     made = tuple(draw(st.lists(groups(has), min_size=1, max_size=4 if has & {"types", "vcs", "mixed"} else 2)))
@@ -126,6 +134,7 @@ def clusters(draw, has: set[str]):
         speed=draw(only_with("speeds" in has, speeds, {})),
         limits=tuple(draw(only_with("limits" in has, st.lists(limits(), min_size=1, max_size=3), ()))),
         maintenance=tuple(draw(only_with("maintenance" in has, st.lists(windows(len(made)), max_size=2), ()))),
+        slowdown=draw(only_with("slowdown" in has, slowdowns(), Slowdown())),
         outages=tuple(draw(only_with("outages" in has, st.lists(outages(nodes), min_size=1, max_size=4), ()))),
     )
 

@@ -5,7 +5,7 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BACKFILLS, FEATURES, HEADS, PLACEMENTS, POLICIES, RULES, TROUBLE, Case, cases
+from strategies import BACKFILLS, FEATURES, HEADS, PLACEMENTS, POLICIES, RULES, SLOW, TROUBLE, Case, cases
 
 import rltune
 
@@ -52,12 +52,20 @@ def test_every_policy(policy: str, data) -> None:
     assert_equal(case, **data.draw(settings(policy=policy)))
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("feature", [*FEATURES, *SLOW])
 @given(data=st.data())
 def test_every_feature(feature: str, data) -> None:
     """Each feature of machine, workload and rules, with any others."""
     case = data.draw(cases(always=(feature,)))
     assert_equal(case, **data.draw(settings()))
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
+def test_racks_and_slowdowns(backfill: str, data) -> None:
+    """Gangs are kept in racks, and distance and sharing cost the same, in both."""
+    case = data.draw(cases(always=("racks", "shapes", "slowdown", "cpus", "memory"), without=(*RULES, *TROUBLE)))
+    assert_equal(case, **data.draw(settings(backfill=backfill, placement="hierarchical")))
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)

@@ -69,6 +69,27 @@ def test_a_model_without_an_optimizer_can_be_evaluated():
     cached.unwrap()
 
 
+def test_steps_taken_by_hand_are_planned_too():
+    runs = []
+    for wrapped in (False, True):
+        model = make(Case())[0]
+        cached = wrap(model, None) if wrapped else None
+        for step in range(6):
+            loss = model(torch.arange(24).view(2, 12) + step)
+            loss.backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.sub_(parameter.grad, alpha=0.1)
+                    parameter.grad = None
+            runs.append(loss.item())
+        if cached is not None:
+            stats = cached.stats()
+            assert stats.plans > 0
+            assert stats.order_changes == 0
+            cached.unwrap()
+    assert runs[:6] == runs[6:]
+
+
 def test_evaluation_moves_the_fewest_bytes():
     """A loop over layers is where eviction by next use pays: LRU would load everything every time."""
     model = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(10)))

@@ -30,8 +30,10 @@ def compute_device(device: str) -> str:
 
 @cache
 def unwrapped(name: str, device: str):
+    """The run to compare with. On CUDA the optimizer is the host's, so it is the run whose parameters all fit."""
     model, optimizer = make(CASES[name])
-    model.to(compute_device(device))
+    if device == "cuda":
+        wrap(model, optimizer, device, budget="100%")
     return train(CASES[name], model, optimizer, STEPS, compute_device(device)), model, optimizer
 
 
@@ -63,7 +65,8 @@ def test_losses_parameters_and_state_are_those_of_the_unwrapped_run(name, budget
 def test_every_optimizer_with_state_per_parameter_is_kept(optimizer, options, device):
     case = Case(optimizer=optimizer, options=options)
     reference, reference_optimizer = make(case)
-    reference.to(compute_device(device))
+    if device == "cuda":
+        wrap(reference, reference_optimizer, device, budget="100%")
     losses = train(case, reference, reference_optimizer, 6, compute_device(device))
     model, wrapped_optimizer = make(case)
     cached = wrap(model, wrapped_optimizer, device)
@@ -71,6 +74,15 @@ def test_every_optimizer_with_state_per_parameter_is_kept(optimizer, options, de
     assert same_tensors(model.state_dict(), reference.state_dict())
     assert same_state(wrapped_optimizer, reference_optimizer)
     cached.unwrap()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here: the CUDA path is not tested")
+@pytest.mark.parametrize("name", CASES)
+def test_on_cuda_the_losses_are_those_of_an_optimizer_on_the_device_but_for_rounding(name):
+    model, optimizer = make(CASES[name])
+    model.cuda()
+    losses = train(CASES[name], model, optimizer, 5, "cuda")
+    assert unwrapped(name, "cuda")[0][: len(losses)] == pytest.approx(losses, rel=1e-3)
 
 
 @pytest.mark.parametrize("policy", ["lru", "bucket"])

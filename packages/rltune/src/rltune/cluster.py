@@ -83,6 +83,17 @@ class Outage(BaseModel):
         return self
 
 
+class Slowdown(BaseModel):
+    """Factors by which a job runs longer; 1 = not at all. See docs/reference/placement.md."""
+
+    model_config = _STRICT
+
+    extra_node: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # for each node more than it needs
+    extra_rack: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # for each rack more than it needs
+    cpu_contention: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # where others hold all CPUs of a node
+    mem_contention: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+
+
 class _File(BaseModel):
     """The TOML of a cluster."""
 
@@ -95,6 +106,7 @@ class _File(BaseModel):
     limit: tuple[Limit, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
     outage: tuple[Outage, ...] = ()
+    slowdown: Slowdown = Slowdown()
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,7 @@ class Cluster:
     limits: tuple[Limit, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
     outages: tuple[Outage, ...] = ()
+    slowdown: Slowdown = field(default_factory=Slowdown)
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -182,6 +195,7 @@ class Cluster:
                 limits=file.limit,
                 maintenance=file.maintenance,
                 outages=file.outage,
+                slowdown=file.slowdown,
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.core.history import learn_all
 from rltune.core.prepare import Likeness
 from rltune.core.shapes import distinct_rows
 from rltune.errors import InputError
 from rltune.jobs import Floats, Jobs
+from rltune.labels import Labels
+
+Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
+LEVELS: Levels = (
+    (),
+    ("gpus",),
+    ("gpus", "vc"),
+    ("gpus", "vc", "limit_s"),
+    ("gpus", "vc", "limit_s", "user"),
+    ("gpus", "vc", "user", "name"),
+)
+_SURE = 1e9  # jobs' worth of trust in a prediction made elsewhere, against what nothing is known of
 
 
 @dataclass(frozen=True)
@@ -83,21 +96,23 @@ class Noisy:
 
 @dataclass(frozen=True)
 class History:
-    """The mean run time of ended jobs like it: same size, VC, user, name, each blended with the one before."""
+    """The mean run time of ended jobs like it: same size, VC, limit, user, name, each blended with the one before."""
 
-    trust: float = 4.0  # how many jobs of the coarser likeness one needs to be outweighed
+    trust: float = 16.0  # how many jobs a likeness needs to count as much as the coarser one before it
+    before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history; what ended is known at once
     name: str = "history"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.trust < np.inf:
+            raise InputError(f"history: trust should be a number above 0, not {self.trust}")
+
+    def after(self, before: Jobs) -> History:
+        """Start warm: from the jobs of an earlier part of the trace that had ended when the run begins."""
+        return replace(self, before=before, name="history-warm")
 
     def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
         """Leave the estimates to the run, which knows what has ended."""
-        everything = np.zeros(len(jobs), dtype=np.int64)
-        size, vc, user = jobs.gpus, jobs.vc.codes, jobs.user.codes
-        keys = likeness_keys(
-            [(everything,), (size,), (size, vc), (size, vc, user), (size, vc, user, jobs.name.codes)],
-            optional=[(), (), (vc,), (user,), (jobs.name.codes,)],
-        )
-        likeness = Likeness(*keys, trust=self.trust)
-        return Estimates(np.zeros(len(jobs)), likeness)
+        return Estimates(np.zeros(len(jobs)), likeness(jobs, LEVELS, trust=self.trust, before=self.before))
 
 
 @dataclass(frozen=True)
@@ -116,38 +131,95 @@ class Given:
         return Estimates(np.ascontiguousarray(self.values_s, dtype=np.float64))
 
 
-def likeness_keys(
-    levels: list[tuple[NDArray[np.generic], ...]], optional: list[tuple[NDArray[np.generic], ...]]
-) -> tuple[NDArray[np.int32], int]:
-    """Give numbers to the distinct combinations of each level; a job without an optional label has no key there."""
+def likeness(
+    jobs: Jobs,
+    levels: Levels,
+    *,
+    trust: float,
+    decay: float = 1.0,
+    before: Jobs | None = None,
+    own: Floats | None = None,
+) -> Likeness:
+    """Tell a run which jobs are alike, and what was known of such jobs before it.
+
+    A job without the last label of a level (no user, say) has no likeness there. With `own`, every job's first
+    likeness is its own and knows that run time: a prediction made elsewhere, for the others to correct.
+    """
+    earlier = jobs.window(0, 0) if before is None or not len(jobs) else ended_by(before, float(jobs.submit_s[0]))
+    keys, used = _keys(earlier, jobs, levels)
+    known = np.zeros((used, 2))
+    learn_all(keys[: len(earlier)], earlier.duration_s, decay, known)
+    keys = keys[len(earlier) :]
+    if own is not None:
+        keys = np.column_stack([np.arange(used, used + len(jobs), dtype=np.int32), keys])
+        known = np.concatenate([known, np.stack([np.full(len(jobs), _SURE), _SURE * own], axis=1)])
+    return Likeness(np.ascontiguousarray(keys), len(known), trust, decay, known)
+
+
+def ended_by(before: Jobs, time_s: float) -> Jobs:
+    """Keep the jobs that had ended by then, in order of their ends.
+
+    Where the trace does not tell when a job started, it is taken to have started at once.
+    """
+    start = np.where(np.isnan(before.recorded_start_s), before.submit_s, before.recorded_start_s)
+    end = start + before.duration_s
+    rows = np.flatnonzero(end <= time_s)
+    return before.take(rows[np.argsort(end[rows], kind="stable")])
+
+
+def _keys(earlier: Jobs, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
+    """Give the combinations of each level numbers, over the earlier jobs and then these; -1 where a label lacks."""
     columns = []
     used = 0
-    for columns_of_level, needed in zip(levels, optional, strict=True):
-        code, rows = distinct_rows(columns_of_level)
-        key = code + used
-        for labels in needed:
-            key = np.where(np.asarray(labels) < 0, -1, key)
-        columns.append(key)
+    for level in levels:
+        joined = [np.nan_to_num(together(earlier, jobs, column), nan=-1) for column in level]  # -1 is no label, too
+        code, rows = distinct_rows([np.zeros(len(earlier) + len(jobs), dtype=np.int32), *joined])
+        columns.append(np.where(joined[-1] < 0, -1, code + used) if joined else code + used)
         used += len(rows)
     return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int32), max(used, 1)
 
 
-NAMES = ("oracle", "user", "noisy[:sigma]", "history")
+def together(earlier: Jobs, jobs: Jobs, column: str) -> NDArray[Any]:
+    """Join a column of both tables; labels get the codes that they have in the later one."""
+    first, then = getattr(earlier, column), getattr(jobs, column)
+    if not isinstance(then, Labels):
+        return np.concatenate([first, then])
+    if first.names is then.names:
+        return np.concatenate([first.codes, then.codes])
+    number = {name: code for code, name in enumerate(then.names)}
+    table = [number.setdefault(name, len(number)) for name in first.names]
+    return np.concatenate([np.array([*table, -1], dtype=np.int32)[first.codes], then.codes])
+
+
+NAMES = ("oracle", "user", "noisy[:sigma]", "history", "boost:TRACE")
 
 
 def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
     """Take an estimator by its name, as an object, or as an array of estimates."""
     if isinstance(spec, np.ndarray):
         return Given(spec)
-    if not isinstance(spec, str):
+    if isinstance(spec, Estimator):
         return spec
+    if not isinstance(spec, str):
+        raise InputError(f"{spec!r} is no estimator: give a name, an array of estimates or an object such as History()")
     name, _, parameter = spec.partition(":")
     if name == "noisy":
         return Noisy(_sigma(parameter)) if parameter else Noisy()
+    if name == "boost":
+        from rltune.estimate_boost import Boost
+
+        return Boost(before=read_history(parameter) if parameter else None)
     plain: dict[str, Estimator] = {"oracle": Oracle(), "user": User(), "history": History()}
     if spec in plain:
         return plain[spec]
     raise InputError(f"no estimator {spec!r}; there are: {', '.join(NAMES)}")
+
+
+def read_history(path: str) -> Jobs:
+    """Read the earlier history that an estimator is to learn from."""
+    from rltune.trace import read_trace
+
+    return read_trace(path)
 
 
 def _sigma(text: str) -> float:

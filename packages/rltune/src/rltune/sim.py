@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,8 @@ from rltune.errors import InputError
 from rltune.estimate import Estimator, Given, get_estimator
 from rltune.jobs import Jobs
 from rltune.labels import Labels
-from rltune.policy.base import Policy, QueueView, Scored
+from rltune.placement.registry import NAMES, Placer, get_placer
+from rltune.policy.base import Policy, QueueView, Score, Scored
 from rltune.policy.registry import get_policy
 from rltune.schedule import Placements, Schedule, Settings
 
@@ -31,7 +33,7 @@ BACKFILLS = {
     "conservative": core.CONSERVATIVE,
     "shadow": core.SHADOW,
 }
-PLACEMENTS = {"best-fit": core.BEST_FIT, "first-fit": core.FIRST_FIT, "spread": core.SPREAD}
+PLACEMENTS = NAMES
 HEADS = ("pool", "global")
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
 
@@ -41,7 +43,7 @@ Progress = Callable[[int, int], None]  # jobs ended, jobs in all
 def simulate(
     jobs: Jobs,
     cluster: Cluster,
-    policy: str | Policy = "fcfs",
+    policy: str | Policy | Score = "fcfs",
     backfill: str = "none",
     placement: str = "best-fit",
     estimator: str | Estimator | NDArray[np.float64] = "oracle",
@@ -54,20 +56,20 @@ def simulate(
 ) -> Schedule:
     """Run the jobs to their end and say when and where each ran, in the order given."""
     order = np.argsort(jobs.submit_s, kind="stable")
+    rule, guess = get_policy(policy), get_estimator(estimator)
     settings = Settings(
-        policy=get_policy(policy).name,
+        policy=rule.name,
         backfill=backfill,
         placement=placement,
-        estimator=get_estimator(estimator).name,
+        estimator=guess.name,
         head=head,
         commit=commit,
         view=view,
         seed=seed,
     )
-    if isinstance(estimator, np.ndarray):
-        Given(estimator).estimate(jobs, seed)  # its length is checked before it is put in order
-        estimator = estimator[order]
-    machine = Machine.of(jobs.take(order), cluster, get_policy(policy), get_estimator(estimator), settings)
+    if isinstance(guess, Given):
+        guess = Given(guess.estimate(jobs, seed).values_s[order], guess.name)  # checked before it is put in order
+    machine = Machine.of(jobs.take(order), cluster, rule, guess, settings)
     machine.run(progress)
     return machine.schedule(jobs, order)
 
@@ -85,31 +87,40 @@ class Machine:
     state: core.State
     w: core.World  # handles of the two for compiled code
     s: core.State
+    placer: Placer
     reject_reason: dict[int, str]
+    placer_work: dict[str, Any]
 
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, policy: Policy, estimator: Estimator, settings: Settings) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
         _check(jobs, cluster, settings)
+        if settings.commit and isinstance(policy, Scored):
+            raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
-        options = _options(policy, settings, online=estimates.likeness is not None, ranks=own is not None)
+        placer = get_placer(settings.placement, jobs, cluster)
+        options = _options(policy, settings, placer, online=estimates.likeness is not None, ranks=own is not None)
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
-        world, state = prepare(jobs, cluster, estimates.values_s, policy.factors(jobs), likeness, sorts=sorts)
+        values, factors = estimates.values_s, policy.factors(jobs)
+        world, state = prepare(jobs, cluster, values, factors, likeness, sorts=sorts, wider=placer.solves)
         s = state_handle(state)
         misfits = _misfits(cluster, world, s, options)
         reasons = _rejections(jobs, world, state, misfits)
         state.n[core.TRIES] = 0
         state.life.status[list(reasons)] = core.REJECTED
-        return cls(jobs, cluster, policy, settings, options, world, state, world_handle(world), s, reasons)
+        w = world_handle(world)
+        return cls(jobs, cluster, policy, settings, options, world, state, w, s, placer, reasons, {})
 
     def run(self, progress: Progress | None = None) -> None:
         """Simulate to the end."""
         if self.settings.commit:
             run_committed(self.w, self.s, self.options)
+        elif self.placer.solves:
+            self._run_with_solver(progress)
         elif isinstance(self.policy, Scored):
-            self._run_with_python(self.policy, progress)
+            self._run_with_python(lambda: decide(self.w, self.s, self.options), progress)
         else:
             while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
                 self._tell(progress)
@@ -120,39 +131,49 @@ class Machine:
         if progress is not None:
             progress(int(self.state.n[core.ENDED]), len(self.jobs) - len(self.reject_reason))
 
-    def _run_with_python(self, policy: Scored, progress: Progress | None) -> None:
-        """Leave compiled code in every pass to let a Python function score the queue."""
+    def _run_with_solver(self, progress: Progress | None) -> None:
+        """Leave compiled code in every pass to let the solver place jobs where it could help."""
+        from rltune.placement.drive import LookAhead
+
+        ahead = LookAhead(self.world, self.state, self.w, self.s, self.options, self.placer.k)
+        self._run_with_python(ahead.make_pass, progress)
+        self.placer_work.update(ahead.to_dict())
+
+    def _run_with_python(self, make_pass: Callable[[], None], progress: Progress | None) -> None:
+        """Leave compiled code in every pass, to let a Python function score the queue or place jobs."""
         s = self.state
+        policy = self.policy if isinstance(self.policy, Scored) else None
         moments = 0
         while advance(self.w, self.s, self.options):
             head, tail = s.n[core.Q_HEAD], s.n[core.Q_TAIL]
             if self.settings.view:
                 tail = min(tail, head + self.settings.view)
-            if tail > head:
+            if tail > head and policy:
                 s.queue.score[head:tail] = _checked_scores(policy, self.view(s.queue.job[head:tail]))
-            decide(self.w, self.s, self.options)
+            make_pass()
             moments += 1
             if moments % 1000 == 0:
                 self._tell(progress)
 
-    def view(self, rows: NDArray[np.int32]) -> QueueView:
-        """Show a policy the waiting jobs: copies, so that nothing leads back to the table."""
-        jobs = self.jobs.take(rows.astype(np.intp))
+    def view(self, rows: NDArray[np.int64]) -> QueueView:
+        """Show a policy the waiting jobs: copies of what it may know, so that nothing leads back to the table."""
+        jobs, s = self.jobs, self.state
         return QueueView(
-            now_s=float(self.state.now[0]),
-            submit_s=jobs.submit_s,
-            estimate_s=self.state.life.estimate[rows],
-            gpus=jobs.gpus,
-            nodes=jobs.nodes,
-            cpus=jobs.cpus,
-            mem_gib=jobs.mem_gib,
-            vc=jobs.vc.to_list(),
-            user=jobs.user.to_list(),
-            account=jobs.account.to_list(),
-            qos=jobs.qos.to_list(),
-            name=jobs.name.to_list(),
-            node_free_gpus=self.state.node.gpu.copy(),
-            node_gpus=self.world.group.gpus[self.state.node.group],
+            now_s=float(s.now[0]),
+            submit_s=jobs.submit_s[rows],
+            estimate_s=s.life.estimate[rows],
+            limit_s=jobs.limit_s[rows],
+            gpus=jobs.gpus[rows],
+            nodes=jobs.nodes[rows],
+            cpus=jobs.cpus[rows],
+            mem_gib=jobs.mem_gib[rows],
+            vc=_names(jobs.vc, rows),
+            user=_names(jobs.user, rows),
+            account=_names(jobs.account, rows),
+            qos=_names(jobs.qos, rows),
+            name=_names(jobs.name, rows),
+            node_free_gpus=s.node.gpu.copy(),
+            node_gpus=self.world.group.gpus[s.node.group],
         )
 
     def _reject_stranded(self) -> None:
@@ -183,17 +204,17 @@ class Machine:
             requeues=s.life.requeues[back],
             placements=_placements(w, s, rejected, back),
             passes=int(s.n[core.PASSES]),
-            work={"placements_tried": int(s.n[core.TRIES])},
+            work={"placements_tried": int(s.n[core.TRIES]), "placer": self.placer.name, **self.placer_work},
         )
 
 
-def _options(policy: Policy, settings: Settings, *, online: bool, ranks: bool) -> core.Options:
+def _options(policy: Policy, settings: Settings, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
     by_age = settings.commit or settings.view > 0 or settings.backfill == "shadow"
     return core.Options(
         policy=policy.code,
         dynamic=policy.dynamic or by_age,
         backfill=BACKFILLS[settings.backfill],
-        placement=PLACEMENTS[settings.placement],
+        placement=placer.rule,
         global_head=settings.head == "global",
         in_view=settings.view,
         estimate_by_history=online,
@@ -205,14 +226,18 @@ def _options(policy: Policy, settings: Settings, *, online: bool, ranks: bool) -
 def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
     for what, value, known in (
         ("backfill", settings.backfill, tuple(BACKFILLS)),
-        ("placement", settings.placement, tuple(PLACEMENTS)),
         ("head", settings.head, HEADS),
     ):
         if value not in known:
             raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
     if settings.view < 0:
         raise InputError(f"view should be 0 (all) or more, not {settings.view}")
+    placer = get_placer(settings.placement, jobs, cluster)
     if settings.commit:
+        if placer.solves:
+            raise InputError(
+                f"commit mode places jobs one at a time: placement {settings.placement!r} needs commit=False"
+            )
         _check_commit(jobs, cluster, settings)
 
 
@@ -270,18 +295,29 @@ def _with_dependants(jobs: Jobs, reasons: dict[int, str]) -> dict[int, str]:
         rejected[more] = True
 
 
+def _names(labels: Labels, rows: NDArray[np.int64]) -> list[str | None]:
+    """Spell some rows out, in time that depends on them alone."""
+    return [labels.names[code] if code >= 0 else None for code in labels.codes[rows].tolist()]
+
+
 def _checked_scores(policy: Scored, view: QueueView) -> NDArray[np.float64]:
-    scores = np.asarray(policy.score(view), dtype=np.float64)
-    if scores.shape != (len(view),):
-        raise InputError(f"policy {policy.name} gave scores of shape {scores.shape} for {len(view)} jobs")
+    """Ask a user's function, and take nothing from it but one number a job."""
+    count = len(view)
+    try:
+        scores = np.array(policy.score(view), dtype=np.float64)
+    except Exception as error:  # whatever it raises, the user wrote it
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"policy {policy.name} failed at {view.now_s:g} s, {count} jobs waiting: {what}") from error
+    if scores.shape != (count,):
+        raise InputError(f"policy {policy.name} gave scores of shape {scores.shape} for {count} jobs, not ({count},)")
     if np.isnan(scores).any():
-        raise InputError(f"policy {policy.name} gave NaN as a score")
+        raise InputError(f"policy {policy.name} gave NaN as the score of {int(np.isnan(scores).sum())} of {count} jobs")
     return scores
 
 
 def _placements(w: core.World, s: core.State, rejected: NDArray[np.bool_], back: NDArray[np.intp]) -> Placements:
     """Gather every job's chunks, in the order in which the jobs were given."""
-    count = np.where(rejected, 0, w.job.chunk_end - w.job.chunk_at)[back]
+    count = np.where(rejected, 0, w.shape.chunks[s.life.form])[back]
     ptr = np.zeros(len(back) + 1, dtype=np.int64)
     np.cumsum(count, out=ptr[1:])
     at = np.repeat(w.job.chunk_at[back] - ptr[:-1], count) + np.arange(ptr[-1])

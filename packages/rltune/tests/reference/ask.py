@@ -12,6 +12,7 @@ class Node:
     cpus: int | None  # None = unlimited
     mem: int | None
     speed: float
+    rack: int  # numbered by first appearance; groups may share one by name
     windows: tuple[tuple[float, float], ...]  # maintenance [a, b)
     outages: tuple[tuple[float, float], ...]  # down [a, b)
 
@@ -36,10 +37,12 @@ class Job:
 
 def read_nodes(cluster) -> list[Node]:
     nodes: list[Node] = []
+    racks: dict[tuple, int] = {}
     for g, group in enumerate(cluster.groups):
         windows = tuple((w.start_s, w.end_s) for w in cluster.maintenance if not w.groups or g in w.groups)
-        for _ in range(group.count):
+        for i in range(group.count):
             index = len(nodes)
+            rack = (group.rack or g, i // group.nodes_per_rack if group.nodes_per_rack else 0)
             nodes.append(
                 Node(
                     index=index,
@@ -48,6 +51,7 @@ def read_nodes(cluster) -> list[Node]:
                     cpus=None if group.cpus is None else round(group.cpus * 1000),
                     mem=None if group.mem_gib is None else round(group.mem_gib * 1024),
                     speed=cluster.speed.get(group.gpu_type, 1.0),
+                    rack=racks.setdefault(rack, len(racks)),
                     windows=windows,
                     outages=tuple((o.down_s, o.up_s) for o in cluster.outages if o.node == index),
                 )

@@ -140,7 +140,7 @@ def _reserve(m: Machine, job: Job, reserved: list[Reservation], before) -> Reser
     times |= {b for n in m.nodes for _, b in n.windows}
     for t in sorted(t for t in times if t >= m.now):
         if chunks := _place_over(m, job, t, reserved, before, really=False):
-            return Reservation(t, t + max(job.estimate, 1.0) / m.slowest(chunks), chunks)
+            return Reservation(t, t + max(job.estimate, 1.0) / m.speed_on(job, chunks), chunks)
     return None
 
 

@@ -95,15 +95,49 @@ def place(
     """Choose a node for every chunk, or say that they do not fit; `nodes` are those that may take the job now."""
     mine = [n for n in nodes if eligible(job, groups[n.group])]
     free = {n.index: free_of(n) for n in mine}
+    sizes = chunk_sizes(job, [g for g in groups if eligible(job, g)])
+    if rule == "hierarchical" and len(sizes) > 1:
+        return _in_racks(job, sizes, mine, free)
+    placed, left = _fill(job, sizes, mine, free, "best-fit" if rule == "hierarchical" else rule)
+    return None if left else tuple(placed)
+
+
+def _fill(
+    job: Job, sizes: list[int], nodes: list[Node], free: dict[int, Free], rule: str
+) -> tuple[list[Chunk], list[int]]:
+    """Place the chunks one by one; give those placed and the sizes that found no node."""
     placed: list[Chunk] = []
-    for gpus in chunk_sizes(job, [g for g in groups if eligible(job, g)]):
-        open_nodes = [n for n in mine if n.index not in {c.node for c in placed}]
+    left: list[int] = []
+    for gpus in sizes:
+        open_nodes = [n for n in nodes if n.index not in {c.node for c in placed}]
         options = [n for n in open_nodes if fits(chunk_on(job, gpus, n), free[n.index])]
-        if not options:
-            return None
-        best = min(options, key=lambda n: _preference(rule, n, free[n.index]))
-        placed.append(chunk_on(job, gpus, best))
-    return tuple(placed)
+        if options:
+            best = min(options, key=lambda n: _preference(rule, n, free[n.index]))
+            placed.append(chunk_on(job, gpus, best))
+        else:
+            left.append(gpus)
+    return placed, left
+
+
+def _in_racks(job: Job, sizes: list[int], nodes: list[Node], free: dict[int, Free]) -> tuple[Chunk, ...] | None:
+    """Take the fullest rack that holds the job; else go through the racks, the emptiest first, and fill each."""
+    racks: dict[int, list[Node]] = {}
+    for n in sorted(nodes, key=lambda n: n.rack):
+        racks.setdefault(n.rack, []).append(n)
+
+    def all_free(rack: list[Node]) -> float:
+        return sum(max(0, free[n.index].gpus) for n in rack)
+
+    order = sorted(racks.values(), key=all_free)
+    for rack in order:
+        placed, left = _fill(job, sizes, rack, free, "best-fit")
+        if not left:
+            return tuple(placed)
+    placed, left = [], sizes
+    for rack in sorted(racks.values(), key=lambda rack: -all_free(rack)):
+        here, left = _fill(job, left, rack, free, "best-fit")
+        placed += here
+    return None if left else tuple(placed)
 
 
 def _preference(rule: str, node: Node, free: Free) -> tuple[float, int]:

@@ -1,12 +1,14 @@
 """The machine: who runs, who waits, and what may be asked of it."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.scores import score
+from rltune.cluster import Slowdown
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Machine:
         self.settings = settings
         self.groups = cluster.groups
         self.limits = cluster.limits
+        self.slowdown = cluster.slowdown
         self.nodes = read_nodes(cluster)
         self.jobs = read_jobs(jobs, estimates)
         self.now = -math.inf
@@ -96,17 +99,36 @@ class Machine:
         return self.place_at(job, self.now, lambda n: free_on(n, taken))
 
     def length_on(self, job: Job, chunks: Iterable[Chunk]) -> float:
-        """Say how long the job is expected to run there: by the slowest of its nodes."""
-        return job.estimate / self.slowest(chunks)
+        """Say how long the job is expected to run there."""
+        return job.estimate / self.speed_on(job, chunks)
 
-    def slowest(self, chunks: Iterable[Chunk]) -> float:
-        return min(self.nodes[c.node].speed for c in chunks)
+    def speed_on(self, job: Job, chunks: Iterable[Chunk]) -> float:
+        """By the slowest of its nodes, by racks it would not need, and by what others use on its nodes now."""
+        nodes = [self.nodes[c.node] for c in chunks]
+        slowest = min(n.speed for n in nodes)
+        if self.slowdown == Slowdown():
+            return slowest
+        factor = 1.0
+        for _ in range(len({n.rack for n in nodes}) - self.racks_needed(job, len(nodes))):
+            factor *= self.slowdown.extra_rack
+        taken = [c for run in self.running for c in run.chunks]
+        cpu = max(_used_share(n.cpus, sum(c.cpus for c in taken if c.node == n.index)) for n in nodes)
+        mem = max(_used_share(n.mem, sum(c.mem for c in taken if c.node == n.index)) for n in nodes)
+        factor *= 1.0 + (self.slowdown.cpu_contention - 1.0) * cpu
+        factor *= 1.0 + (self.slowdown.mem_contention - 1.0) * mem
+        return slowest / factor
+
+    def racks_needed(self, job: Job, chunks: int) -> int:
+        """Count the largest racks until their eligible nodes are as many as the chunks."""
+        mine = Counter(n.rack for n in self.nodes if eligible(job, self.groups[n.group]))
+        sizes = sorted(mine.values(), reverse=True)
+        return next(k for k in range(1, len(sizes) + 1) if sum(sizes[:k]) >= chunks)
 
     def expected_end(self, run: Run) -> float:
         return max(self.now, run.planned_end)
 
     def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
-        f = self.slowest(chunks)
+        f = self.speed_on(job, chunks)
         self.waiting.remove(job)
         self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks))
 
@@ -139,6 +161,10 @@ class Machine:
             if limit.max_submitted is not None and len(alike) + 1 > limit.max_submitted:
                 return False
         return True
+
+
+def _used_share(of_node: int | None, used: int) -> float:
+    return used / of_node if of_node else 0.0
 
 
 def age(job: Job) -> tuple[float, int]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -125,29 +125,38 @@ class Trace:
 
 
 @dataclass
+class _Running:
+    """An operation while it is recorded."""
+
+    touched: tuple[int, ...]
+    held: tuple[int, ...]
+    phase: Phase
+    compute_s: float = 0.0
+
+
 class TraceBuilder:
     """Collects a trace operation by operation."""
 
-    units: tuple[Unit, ...]
-    ops: list[Op] = field(default_factory=list)
-    grads: list[Grad] = field(default_factory=list)
+    def __init__(self, units: tuple[Unit, ...]) -> None:
+        self.units = units
+        self.ops: list[_Running] = []
+        self.grads: list[Grad] = []
 
     def op(self, touched: tuple[int, ...], held: tuple[int, ...], phase: Phase) -> None:
         """Begin an operation."""
-        self.ops.append(Op(touched, held, 0.0, phase))
+        self.ops.append(_Running(touched, held, phase))
 
     def also_touches(self, unit: int) -> None:
         """Say that the operation that runs touches one more unit."""
         last = self.ops[-1]
         if unit not in last.touched:
-            self.ops[-1] = replace(
-                last, touched=(*last.touched, unit), held=tuple(held for held in last.held if held != unit)
-            )
+            last.touched = (*last.touched, unit)
+            last.held = tuple(held for held in last.held if held != unit)
 
-    def lasted(self, compute_s: float) -> None:
-        """Say how long the last operation's compute was."""
+    def computed(self, seconds: float) -> None:
+        """Add to the compute of the last operation."""
         if self.ops:
-            self.ops[-1] = replace(self.ops[-1], compute_s=compute_s)
+            self.ops[-1].compute_s += seconds
 
     def grad(self, unit: int, size_bytes: int) -> None:
         """Note a gradient that left after the last operation."""
@@ -155,7 +164,8 @@ class TraceBuilder:
 
     def build(self, updates: Iterable[Update] = ()) -> Trace:
         """Return what was collected."""
-        return Trace(self.units, tuple(self.ops), tuple(self.grads), tuple(updates))
+        ops = tuple(Op(op.touched, op.held, op.compute_s, op.phase) for op in self.ops)
+        return Trace(self.units, ops, tuple(self.grads), tuple(updates))
 
 
 def _read_op(item: dict[str, Any]) -> Op:

@@ -131,7 +131,15 @@ class Cached:
         speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
         with Plain():
             self.engine = Engine(
-                self.units, self.entries, residency, gradients, self.masters, self.counters, speeds, policy
+                self.units,
+                self.entries,
+                residency,
+                gradients,
+                self.masters,
+                self.counters,
+                speeds,
+                policy,
+                stepped=self.optimizer is not None,
             )
         self._gate = Gate(self.engine, self.masters, SavedTensors(self.engine, self.arena), device)
         self._stepper = self._make_stepper(split)
@@ -235,6 +243,7 @@ class Cached:
                 self.optimizer.state[parameter] = dict(state.items())
 
     def _release_parameters(self) -> None:
+        self.engine.gradients.flush()
         copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
         copies += [slot.copy for slot in self.engine.residency.slots.values()]
         for copy in copies:

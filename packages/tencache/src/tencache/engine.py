@@ -49,6 +49,8 @@ class Engine:
         counters: Counters,
         speeds: Bandwidths,
         policy: str,
+        *,
+        stepped: bool,
     ) -> None:
         self.units = units
         self.entries = entries
@@ -58,6 +60,7 @@ class Engine:
         self.counters = counters
         self.speeds = speeds
         self.policy = policy
+        self._stepped = stepped
         self.plans: dict[Kind, Plan] = {}
         self.traces: dict[Kind, Trace] = {}
         self._known: OrderedDict[tuple[Kind, Order], tuple[Plan, int]] = OrderedDict()
@@ -117,6 +120,10 @@ class Engine:
         if not torch.is_grad_enabled():
             self._interrupted = self.cycle
             self._start("eval")
+        elif not self._stepped and self.cycle.recorder.saw_backward():
+            # Without an optimizer of ours to mark it, a step ends where the forward after its backward begins.
+            self._finish(())
+            self._start("train")
 
     def forward_ends(self) -> None:
         """Go back to the training cycle after a forward without gradients."""

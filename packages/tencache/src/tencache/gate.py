@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from tencache.engine import Engine
 from tencache.entry import Entry
@@ -27,6 +28,7 @@ class Gate:
         self._uses: dict[int, int] = {}
         self._used_twice: set[int] = set()
         self._first_forward = True
+        self._context: saved_tensors_hooks | None = None
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RefusedError("a wrapped model cannot be copied: copy its state_dict(), or unwrap() it first")
@@ -104,7 +106,9 @@ class Gate:
         self._depth -= 1
         if self._depth:
             return
-        self._context.__exit__()
+        if self._context is not None:
+            self._context.__exit__()
+            self._context = None
         self._saved.left()
         self._used_twice.update(key for key, count in self._uses.items() if count > 1)
         self._uses.clear()

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from tencache.arena import users
 from tencache.counters import Counters
-from tencache.entry import Entry
+from tencache.entry import SMALL_BYTES, Entry
 from tencache.errors import RefusedError
-from tencache.link import Copy, Link
+from tencache.link import Batch, Copy, Link
 from tencache.pool import Pool
 
 
@@ -23,20 +23,38 @@ class Gradients:
         self._pool = pool
         self._counters = counters
         self._flying: deque[Copy] = deque()
+        self._batch = Batch()
 
     def send(self, entry: Entry, gradient: Tensor) -> None:
-        """Start a gradient on its way to the parameter's `.grad`."""
+        """Start a gradient on its way to the parameter's `.grad`; small ones wait for company."""
         if gradient.is_sparse:
             raise RefusedError(
                 f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
             )
-        self._make_room(entry.size_bytes)
         # Asked in this order: a gradient that lands in between is seen.
-        pending = not self.landed(entry)
+        pending = entry.gradient is not None and not entry.gradient.done
         first = not pending and entry.parameter.grad is None
-        copy = self._replace(entry, gradient) if first else self._add(entry, gradient)
+        target, landed = self._replace(entry) if first else self._add(entry)
+        if entry.size_bytes < SMALL_BYTES:
+            entry.gradient = self._batch
+            self._batch.add(target, gradient, landed)
+            if self._batch.size_bytes >= SMALL_BYTES:
+                self.flush()
+            return
+        self.flush()
+        entry.gradient = Copy(target, _once(gradient), entry.size_bytes, landed)
+        del gradient
+        self._put(entry.gradient)
+
+    def flush(self) -> None:
+        """Send the small gradients that wait."""
+        if self._batch.size_bytes:
+            batch, self._batch = self._batch, Batch()
+            self._put(batch)
+
+    def _put(self, copy: Copy) -> None:
+        self._make_room(copy.size_bytes)
         copy.fence = self._link.fence()
-        entry.gradient = copy
         self._flying.append(copy)
         in_flight = sum(one.size_bytes for one in self._flying)
         self._counters.gradients_in_flight_peak_bytes = max(self._counters.gradients_in_flight_peak_bytes, in_flight)
@@ -48,26 +66,30 @@ class Gradients:
 
     def landed(self, entry: Entry) -> bool:
         """Whether the parameter's `.grad` is complete."""
+        if entry.gradient is self._batch:
+            self.flush()
         return entry.gradient is None or entry.gradient.done
 
     def wait(self, entry: Entry) -> None:
         """Wait until the parameter's `.grad` is complete."""
+        if entry.gradient is self._batch:
+            self.flush()
         if entry.gradient is not None:
             began = time.perf_counter()
             entry.gradient.wait()
             self._counters.gradient_stall_s += time.perf_counter() - began
             entry.gradient = None
 
-    def _replace(self, entry: Entry, gradient: Tensor) -> Copy:
+    def _replace(self, entry: Entry) -> tuple[Tensor, Callable[[], None]]:
         """Copy straight into the buffer that becomes `.grad`."""
         target = entry.like(self._buffer(entry))
 
         def landed() -> None:
             entry.parameter.grad = target
 
-        return Copy(target, _once(gradient), entry.size_bytes, landed)
+        return target, landed
 
-    def _add(self, entry: Entry, gradient: Tensor) -> Copy:
+    def _add(self, entry: Entry) -> tuple[Tensor, Callable[[], None]]:
         """Copy beside, then add in the order of arrival: old + new, as autograd does it."""
         buffer = self._pool.take(entry.size_bytes)
         target = entry.like(buffer)
@@ -78,7 +100,7 @@ class Gradients:
             grad.add_(target)
             self._pool.give(buffer)
 
-        return Copy(target, _once(gradient), entry.size_bytes, landed)
+        return target, landed
 
     def _buffer(self, entry: Entry) -> Tensor:
         """Return the parameter's own gradient buffer, unless someone still refers to what it held."""

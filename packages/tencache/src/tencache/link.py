@@ -18,12 +18,17 @@ from tencache.errors import CopyError
 
 _SLEEP_ERROR_S = 1e-3
 _cuda: Any = torch.cuda
+_NOTHING = torch.empty(0)
+
+
+def _nothing() -> Tensor:
+    return _NOTHING
 
 
 class Copy:
     """One copy on its way: `source` gives the bytes (it may wait for them), `landed` runs once they are there."""
 
-    __slots__ = ("_done", "asked_s", "error", "fence", "landed", "ready", "size_bytes", "source", "target")
+    __slots__ = ("_bytes", "_done", "asked_s", "error", "fence", "landed", "ready", "size_bytes", "source", "target")
 
     def __init__(
         self,
@@ -40,7 +45,16 @@ class Copy:
         self.error: BaseException | None = None
         self.fence: Any = None
         self.ready: Any = None
+        self._bytes = _NOTHING
         self._done = threading.Event()
+
+    def prepare(self) -> None:
+        """Wait for the bytes, if they are to come from the file first."""
+        self._bytes = self.source()
+
+    def move(self, *, non_blocking: bool = False) -> None:
+        """Copy the bytes."""
+        self.target.copy_(self._bytes, non_blocking=non_blocking)
 
     @property
     def done(self) -> bool:
@@ -48,8 +62,10 @@ class Copy:
         return self._done.is_set()
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Mark it as over."""
+        """Mark it as over, and let go of the source."""
         self.error = error
+        self._bytes = _NOTHING
+        self.source = _nothing
         self._done.set()
 
     def wait_over(self) -> None:
@@ -63,6 +79,31 @@ class Copy:
             raise CopyError(
                 f"the copy thread died: {type(self.error).__name__}: {self.error}; unwrap the model and wrap it again"
             ) from self.error
+
+
+class Batch(Copy):
+    """Several small copies that travel as one: waking a thread costs more than they do."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        super().__init__(_NOTHING, _nothing, 0, self._land)
+        self._parts: list[tuple[Tensor, Tensor, Callable[[], None]]] = []
+
+    def add(self, target: Tensor, source: Tensor, landed: Callable[[], None]) -> None:
+        """Put one more in."""
+        self._parts.append((target, source, landed))
+        self.size_bytes += target.nbytes
+
+    def move(self, *, non_blocking: bool = False) -> None:
+        """Copy all of them."""
+        for target, source, _ in self._parts:
+            target.copy_(source, non_blocking=non_blocking)
+
+    def _land(self) -> None:
+        for _, _, landed in self._parts:
+            landed()
+        self._parts.clear()
 
 
 class Lane:
@@ -174,9 +215,9 @@ class _Throttle:
         self._free_at = 0.0
 
     def __call__(self, copy: Copy) -> None:
-        source = copy.source()
+        copy.prepare()
         begun = time.perf_counter()
-        copy.target.copy_(source)
+        copy.move()
         if self._bytes_per_s is None:
             return
         # A sleep ends late by its nature; a copy that was already waiting begins when the wire was free, not then.
@@ -216,11 +257,11 @@ class CudaLink(Link):
 
     def _carry_on(self, stream: torch.cuda.Stream) -> Callable[[Copy], None]:
         def carry(copy: Copy) -> None:
-            source = copy.source()
+            copy.prepare()
             with torch.cuda.stream(stream):
                 if copy.fence is not None:
                     stream.wait_event(copy.fence)
-                copy.target.copy_(source, non_blocking=True)
+                copy.move(non_blocking=True)
                 copy.ready = _cuda.Event()
                 copy.ready.record(stream)
             if copy.landed is not None:

@@ -34,21 +34,18 @@ _DESCRIBING = frozenset(
         "is_shared",
         "is_pinned",
         "requires_grad_",
-        "__repr__",
-        "__format__",
-        "__deepcopy__",
-        "__reduce_ex__",
         "_is_view",
         "is_inference",
         "is_set_to",
         "is_same_size",
         "has_names",
-        "is_nonzero",
         "retain_grad",
     ]
 )
 _HOST_SIDE = frozenset(
     [
+        "__repr__",
+        "__format__",
         "detach",
         "detach_",
         "cpu",

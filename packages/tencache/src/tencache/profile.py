@@ -17,6 +17,10 @@ class Recorder:
         """Return every touch so far, in order."""
         return [unit for op in self._builder.ops for unit in op.touched]
 
+    def saw_backward(self) -> bool:
+        """Whether a backward has begun in this cycle."""
+        return bool(self._builder.ops) and self._builder.ops[-1].phase == "backward"
+
     def op(self, touched: Sequence[int], held: Sequence[int], phase: Phase) -> None:
         """Begin an operation; what ran since the last one was ready is its compute."""
         self.pause()
@@ -33,7 +37,7 @@ class Recorder:
     def pause(self) -> None:
         """Say that compute stops here: at the next operation, or at the end."""
         if self._resumed_s is not None:
-            self._builder.lasted(self._builder_last_s() + time.perf_counter() - self._resumed_s)
+            self._builder.computed(time.perf_counter() - self._resumed_s)
             self._resumed_s = None
 
     def grad(self, unit: int, size_bytes: int) -> None:
@@ -44,6 +48,3 @@ class Recorder:
         """Return the trace."""
         self.pause()
         return self._builder.build(updates)
-
-    def _builder_last_s(self) -> float:
-        return self._builder.ops[-1].compute_s if self._builder.ops else 0.0

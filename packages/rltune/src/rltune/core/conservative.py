@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses, picked_speed
+from rltune.core.fit import picked_speed
 from rltune.core.heap import pop_best
 from rltune.core.jit import allocating_kernel, kernel
 from rltune.core.limits import start_is_allowed
+from rltune.core.need import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.core.racks import pick_in_racks
 from rltune.core.running import settle_running, start_job
 from rltune.core.state import (
     F8,
     FIRST_FIT,
+    HIERARCHICAL,
     I8,
     LIMITED,
     NO_REASON,
@@ -58,7 +61,7 @@ def _copy_row(source: int, to: int, gpu: I8, cpu: I8, mem: I8) -> None:
 
 @kernel
 def _add_job(w: World, s: State, job: int, row: int, sign: int, gpu: I8, cpu: I8, mem: I8) -> None:
-    shape = w.job[job].asks
+    shape = s.life[job].form
     i = w.job[job].chunk_at
     for kind in range(w.shape[shape].kinds):
         for _ in range(w.chunk[shape, kind].n):
@@ -99,6 +102,21 @@ def _better(placement: int, free: int, best_free: int) -> bool:
 
 
 @kernel
+def _probe(w: World, s: State, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8) -> None:
+    """Note what each eligible node would give to a job that would start at a row of the profile."""
+    mask = w.shape[w.job[job].asks].mask
+    for at in range(w.mask[mask].lo, w.mask[mask].hi):
+        group = w.mask_group[at]
+        closed = w.has_pauses and not clear_of_pauses(w, group, time[begin], s.life[job].estimate)
+        until = time[begin] + _length(s, job, w.group[group].speed)
+        for node in range(w.group[group].lo, w.group[group].hi):
+            g, c, m = _least_free(node, begin, rows, until, time, gpu, cpu, mem)
+            s.probe[node].gpu = -1 if closed else g
+            s.probe[node].cpu = c
+            s.probe[node].mem = m
+
+
+@kernel
 def _choose(
     w: World, s: State, o: Options, job: int, begin: int, rows: int, time: F8, gpu: I8, cpu: I8, mem: I8
 ) -> bool:
@@ -106,6 +124,9 @@ def _choose(
     shape = w.job[job].asks
     mask = w.shape[shape].mask
     s.n[STAMP] += 1
+    if o.placement == HIERARCHICAL and w.shape[shape].chunks > 1:
+        _probe(w, s, job, begin, rows, time, gpu, cpu, mem)
+        return pick_in_racks(w, s, shape)
     found = 0
     for kind in range(w.shape[shape].kinds):
         for _ in range(w.chunk[shape, kind].n):

@@ -4,39 +4,9 @@ from __future__ import annotations
 
 from rltune.core.index import index_add, index_remove, lowest_bit
 from rltune.core.jit import kernel
-from rltune.core.state import ACTIVE_N, BEST_FIT, FIRST_FIT, STAMP, TRIES, UNLIMITED, State, World
-
-
-@kernel
-def chunk_cpu(w: World, shape: int, kind: int, group: int) -> int:
-    """Give the thousandths of a CPU that a chunk takes on a node of a group."""
-    asked = w.chunk[shape, kind].cpu
-    if asked >= 0:
-        return asked
-    if w.group[group].cpu >= UNLIMITED:
-        return 0
-    return w.group[group].cpu * w.chunk[shape, kind].gpus // w.group[group].gpus
-
-
-@kernel
-def chunk_mem(w: World, shape: int, kind: int, group: int) -> int:
-    """Give the MiB that a chunk takes on a node of a group."""
-    asked = w.chunk[shape, kind].mem
-    if asked >= 0:
-        return asked
-    if w.group[group].mem >= UNLIMITED:
-        return 0
-    return w.group[group].mem * w.chunk[shape, kind].gpus // w.group[group].gpus
-
-
-@kernel
-def clear_of_pauses(w: World, group: int, start: float, estimate: float) -> bool:
-    """Tell whether a job started then would end, by its estimate, before each maintenance window or starts after it."""
-    end = start + estimate / w.group[group].speed
-    for i in range(w.group[group].pause_lo, w.group[group].pause_hi):
-        if end > w.pause[i].start and start < w.pause[i].end:
-            return False
-    return True
+from rltune.core.need import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.core.racks import pick_in_racks, probe_now, slowdown
+from rltune.core.state import ACTIVE_N, FIRST_FIT, HIERARCHICAL, SPREAD, STAMP, TRIES, State, World
 
 
 @kernel
@@ -122,12 +92,15 @@ def find(w: World, s: State, shape: int, estimate: float, placement: int) -> boo
     if w.chunk[shape, 0].n > 1 and _too_few_nodes(w, s, shape):
         return False
     s.n[STAMP] += 1
+    if placement == HIERARCHICAL and w.shape[shape].chunks > 1:
+        probe_now(w, s, shape, estimate)
+        return pick_in_racks(w, s, shape)
     found = 0
     for kind in range(w.shape[shape].kinds):
         if placement == FIRST_FIT:
             found = _pick_by_number(w, s, shape, kind, estimate, found)
         else:
-            found = _pick_by_level(w, s, shape, kind, estimate, placement != BEST_FIT, found)
+            found = _pick_by_level(w, s, shape, kind, estimate, placement == SPREAD, found)
         if found < 0:
             return False
     return True
@@ -135,20 +108,17 @@ def find(w: World, s: State, shape: int, estimate: float, placement: int) -> boo
 
 @kernel
 def picked_speed(w: World, s: State, shape: int) -> float:
-    """Give the speed of the slowest of the nodes in s.pick."""
+    """Give the speed of the slowest of the nodes in s.pick, less what a job loses to distance and to sharing."""
     speed = w.group[s.node[s.pick[0]].group].speed
-    chunks = 0
-    for kind in range(w.shape[shape].kinds):
-        chunks += w.chunk[shape, kind].n
-    for i in range(1, chunks):
+    for i in range(1, w.shape[shape].chunks):
         speed = min(speed, w.group[s.node[s.pick[i]].group].speed)
-    return speed
+    return speed / slowdown(w, s, shape) if w.has_slowdown else speed
 
 
 @kernel
 def take_nodes(w: World, s: State, job: int) -> None:
     """Give a job the nodes in s.pick."""
-    shape = w.job[job].asks
+    shape = s.life[job].form
     at = w.job[job].chunk_at
     i = 0
     for kind in range(w.shape[shape].kinds):
@@ -168,7 +138,7 @@ def take_nodes(w: World, s: State, job: int) -> None:
 @kernel
 def give_nodes_back(w: World, s: State, job: int) -> None:
     """Free what a job uses; a node that is down stays out of the index."""
-    shape = w.job[job].asks
+    shape = s.life[job].form
     at = w.job[job].chunk_at
     i = 0
     for kind in range(w.shape[shape].kinds):

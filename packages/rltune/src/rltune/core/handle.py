@@ -26,8 +26,10 @@ _WORD = 8
 
 
 def _source() -> str:
-    """Give a hash of all kernels' source. Numba's cache asks only whether a kernel's own file has changed, not what it
-    calls: with this in the type of every handle, code compiled from any other source is never taken.
+    """Give a hash of all kernels' source.
+
+    Numba's cache asks only whether a kernel's own file has changed, not what it calls. With this in the type of every
+    handle, code compiled from any other source is never taken.
     """
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parent.glob("*.py")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune.core.jit import kernel
-from rltune.core.state import State, World
+from rltune.core.state import F8, I4, State, World
 
 # The two predictors of a run: one for estimates, one for a policy that ranks by a prediction of its own (QSSF).
 FOR_ESTIMATE, FOR_RANK = range(2)
@@ -28,22 +28,30 @@ def predict(w: World, s: State, which: int, job: int) -> float:
 
 
 @kernel
-def _finest(w: World, which: int, job: int) -> int:
-    """Give the last likeness that a job has."""
-    level = w.history_key.shape[2] - 1
-    while level > 0 and w.history_key[which, job, level] < 0:
-        level -= 1
-    return level
-
-
-@kernel
 def learn(w: World, s: State, which: int, job: int) -> None:
     """Add an ended job's run time to every likeness it has; in the finest, older ones fade."""
     run = (s.life[job].end - s.life[job].start) * s.life[job].speed
-    finest = _finest(w, which, job)
+    finest = w.history_key.shape[2] - 1
+    while finest > 0 and w.history_key[which, job, finest] < 0:
+        finest -= 1
     for level in range(finest + 1):
         key = int(w.history_key[which, job, level])
         if key >= 0:
             keep = w.history_par[which, DECAY] if level == finest else 1.0
             s.seen[which, key].n = s.seen[which, key].n * keep + 1.0
             s.seen[which, key].total = s.seen[which, key].total * keep + run
+
+
+@kernel
+def learn_all(keys: I4, run: F8, decay: float, known: F8) -> None:
+    """Learn from jobs that ended before a run, in order, as `learn` does; `known` is by key their number and sum."""
+    for job in range(len(run)):
+        finest = keys.shape[1] - 1
+        while finest > 0 and keys[job, finest] < 0:
+            finest -= 1
+        for level in range(finest + 1):
+            key = int(keys[job, level])
+            if key >= 0:
+                keep = decay if level == finest else 1.0
+                known[key, 0] = known[key, 0] * keep + 1.0
+                known[key, 1] = known[key, 1] * keep + run[job]

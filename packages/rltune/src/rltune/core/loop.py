@@ -35,8 +35,8 @@ INF = float("inf")
 
 @kernel
 def _wait_or_hold(w: World, s: State, o: Options, job: int) -> None:
-    """Let a job whose dependencies have ended wait, unless a limit on submitted jobs holds it."""
-    if w.has_limits and not submit_is_allowed(w, s, job):
+    """Let a job whose dependencies have ended wait; with limits it is held until all of the moment are known."""
+    if w.has_limits:
         i = s.n[HELD_N]
         while i > 0 and s.held[i - 1] > job:
             s.held[i] = s.held[i - 1]
@@ -44,8 +44,6 @@ def _wait_or_hold(w: World, s: State, o: Options, job: int) -> None:
         s.held[i] = job
         s.n[HELD_N] += 1
         return
-    if w.has_limits:
-        count_submitted(w, s, job, 1)
     enqueue(w, s, job, o.dynamic)
 
 
@@ -97,13 +95,12 @@ def complete(w: World, s: State, o: Options, job: int) -> None:
         s.life[child].after_left -= 1
         if s.life[child].after_left == 0 and s.life[child].status == HELD:
             _wait_or_hold(w, s, o, child)
-    if w.has_limits:
-        _release_held(w, s, o)
 
 
 @kernel
 def _uses_node(w: World, s: State, job: int, node: int) -> bool:
-    for at in range(w.job[job].chunk_at, w.job[job].chunk_end):
+    first = w.job[job].chunk_at
+    for at in range(first, first + w.shape[s.life[job].form].chunks):
         if s.at[at].node == node:
             return True
     return False
@@ -158,6 +155,8 @@ def advance(w: World, s: State, o: Options) -> bool:
     while s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit == now:
         arrive(w, s, o, s.n[ARRIVED])
         s.n[ARRIVED] += 1
+    if w.has_limits:
+        _release_held(w, s, o)
     return True
 
 

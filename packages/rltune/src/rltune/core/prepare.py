@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rltune.cluster import Cluster, Limit
+from rltune.cluster import Cluster, Limit, Slowdown
 from rltune.core.shapes import Masks, Shapes, make_masks, make_shapes
 from rltune.core.state import (
     AT,
@@ -33,11 +33,14 @@ from rltune.core.state import (
     OWNER,
     PAUSE,
     POOL,
+    PROBE,
     QUEUE,
+    RACK,
     RUN,
     SCOPES,
     SEEN,
     SHAPE,
+    SLOWDOWN,
     UNLIMITED,
     Records,
     State,
@@ -141,6 +144,9 @@ def _shape_tables(shapes: Shapes) -> tuple[Records, Records]:
     chunk.cpu = chunk.mem = -1
     shape.mask = shapes.mask
     shape.kinds = [len(c) for c in shapes.chunks]
+    shape.chunks = [sum(n for n, _ in c) for c in shapes.chunks]
+    shape.needs = shapes.needs
+    shape.wider_lo, shape.wider_hi = shapes.wider.T
     shape.smallest = [min(g for _, g in c) for c in shapes.chunks]
     for i, chunks in enumerate(shapes.chunks):
         total = sum(c * g for c, g in chunks)
@@ -153,6 +159,33 @@ def _shape_tables(shapes: Shapes) -> tuple[Records, Records]:
             if shapes.mem_mib[i] >= 0:
                 row.mem = int(shapes.mem_mib[i]) * part // whole
     return shape, chunk
+
+
+def racks_of_nodes(cluster: Cluster) -> I8:
+    """Give each node's rack by number. Groups that name the same rack share it, number by number."""
+    number: dict[tuple[str | int, int], int] = {}
+    racks = []
+    for g, group in enumerate(cluster.groups):
+        for i in range(group.count):
+            key = (group.rack or g, i // group.nodes_per_rack if group.nodes_per_rack else 0)
+            racks.append(number.setdefault(key, len(number)))
+    return np.array(racks, dtype=np.int64)
+
+
+def _add_racks(shape: Records, cluster: Cluster, masks: Masks) -> None:
+    """Give each shape the least number of racks whose eligible nodes are as many as its chunks."""
+    rack = racks_of_nodes(cluster)
+    group = np.repeat(np.arange(len(cluster.groups)), [g.count for g in cluster.groups])
+    nodes = [np.sort(np.bincount(rack[np.isin(group, m)], minlength=1))[::-1].cumsum() for m in masks.groups]
+    for row in shape:
+        row.racks = int(np.searchsorted(nodes[row.mask], row.needs)) + 1
+
+
+def _slowdown(cluster: Cluster) -> Records:
+    table = _table(SLOWDOWN, 1)
+    of = cluster.slowdown
+    table[0] = (of.extra_node, of.extra_rack, of.cpu_contention, of.mem_contention)
+    return table
 
 
 def _mask_tables(cluster: Cluster, masks: Masks) -> tuple[Records, I8, B1]:
@@ -213,28 +246,42 @@ def _node_events(cluster: Cluster) -> Records:
 
 
 def prepare(
-    jobs: Jobs, cluster: Cluster, estimate_s: F8, factors: Factors, likeness: tuple[Likeness, Likeness], *, sorts: bool
+    jobs: Jobs,
+    cluster: Cluster,
+    estimate_s: F8,
+    factors: Factors,
+    likeness: tuple[Likeness, Likeness],
+    *,
+    sorts: bool,
+    wider: bool = False,
 ) -> tuple[World, State]:
-    """Build the arrays of a run; jobs are in order of submit time. `sorts`: the queue is ordered in every pass."""
+    """Build the arrays of a run; jobs are in order of submit time.
+
+    `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
+    """
     counters, limit = _limits(jobs, cluster.limits)
-    world = _make_world(jobs, cluster, counters, factors, likeness)
-    state = _make_state(world, limit, factors, likeness, sorts=sorts)
+    world = _make_world(jobs, cluster, counters, factors, likeness, wider=wider)
+    rack = racks_of_nodes(cluster)
+    state = _make_state(world, limit, factors, likeness, sorts=sorts, racks=int(rack.max()) + 1)
     state.life.estimate = estimate_s
     state.life.rank = estimate_s
+    state.node.rack = rack
     return world, state
 
 
 def _make_world(
-    jobs: Jobs, cluster: Cluster, counters: I8, factors: Factors, likeness: tuple[Likeness, Likeness]
+    jobs: Jobs, cluster: Cluster, counters: I8, factors: Factors, likeness: tuple[Likeness, Likeness], *, wider: bool
 ) -> World:
     masks = make_masks(jobs, cluster)
-    shapes = make_shapes(jobs, cluster, masks)
+    shapes = make_shapes(jobs, cluster, masks, wider=wider)
     shape, chunk = _shape_tables(shapes)
+    _add_racks(shape, cluster, masks)
     mask, mask_group, mask_has = _mask_tables(cluster, masks)
     group = _groups(cluster)
     pause = _pauses(cluster, group)
     child_ptr, child = _children(jobs)
-    chunks = chunk.n.sum(axis=1)[shapes.of_job] if len(jobs) else np.zeros(0, dtype=np.int64)
+    chunks = shape.chunks[shapes.of_job]
+    room = chunks + (shape.wider_hi > shape.wider_lo)[shapes.of_job]
     job = _table(JOB, len(jobs))
     job.submit = jobs.submit_s
     job.duration = jobs.duration_s
@@ -242,8 +289,8 @@ def _make_world(
     job.rank_n = np.maximum(jobs.gpus, 1)
     job.prior = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # nothing is known: the user's limit, or an hour
     job.partition_factor, job.qos_factor = factors.of_job.T
-    job.chunk_end = np.cumsum(chunks)
-    job.chunk_at = job.chunk_end - chunks
+    job.chunk_at = np.cumsum(room) - room
+    job.chunk_end = job.chunk_at + chunks
     job.child_at, job.child_end = child_ptr[:-1], child_ptr[1:]
     job.asks = shapes.of_job
     job.after_n = np.diff(jobs.after_ptr)
@@ -264,8 +311,10 @@ def _make_world(
         history_key=np.stack([_widened(x.keys, levels) for x in likeness]),
         history_par=np.array([[x.trust, x.decay] for x in likeness]),
         factor_par=factors.parameters,
+        slowdown=_slowdown(cluster),
         has_limits=bool((counters >= 0).any()),
         has_pauses=len(pause) > 0,
+        has_slowdown=cluster.slowdown != Slowdown(),
         total_gpus=float(max(cluster.gpu_count, 1)),
     )
 
@@ -276,7 +325,7 @@ def _widened(keys: I4, width: int) -> I4:
 
 
 def _make_state(
-    w: World, limit: Records, factors: Factors, likeness: tuple[Likeness, Likeness], *, sorts: bool
+    w: World, limit: Records, factors: Factors, likeness: tuple[Likeness, Likeness], *, sorts: bool, racks: int
 ) -> State:
     n = len(w.job)
     groups = len(w.group)
@@ -287,7 +336,7 @@ def _make_state(
         now=np.zeros(1),
         n=np.zeros(N_COUNTERS, dtype=np.int64),
         life=_table(LIFE, n),
-        at=_table(AT, int(w.job.chunk_end[-1]) if n else 0),
+        at=_table(AT, int(w.job.chunk_end[-1]) + 1 if n else 0),
         node=_table(NODE, int(w.group.hi[-1])),
         bits=np.zeros(int((w.group.words * (w.group.gpus + 1)).sum()), dtype=np.int64),
         level=np.zeros(int((w.group.gpus + 1).sum()), dtype=np.int64),
@@ -305,7 +354,11 @@ def _make_state(
         pick=np.zeros(int(w.group.hi[-1]), dtype=np.int64),
         seen=_table(SEEN, 2, max(x.n_keys for x in likeness)),
         owner=owner,
+        probe=_table(PROBE, int(w.group.hi[-1])),
+        rack=_table(RACK, racks),
+        rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
     )
+    state.life.form = w.job.asks
     state.life.start = state.life.end = state.life.planned = np.nan
     state.life.speed = 1.0
     state.life.status = FUTURE

@@ -55,6 +55,7 @@ def enqueue(w: World, s: State, job: int, by_age: bool) -> None:
         _move(s, i, i - 1)
     s.queue[place].job = job
     s.queue[place].asks = w.job[job].asks
+    s.life[job].form = w.job[job].asks
     s.queue[place].key = key
     s.queue[place].estimate = s.life[job].estimate
     s.n[Q_TAIL] += 1

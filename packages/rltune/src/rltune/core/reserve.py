@@ -6,8 +6,8 @@ a large chunk can take a small one, so counting nodes is exact.
 
 from __future__ import annotations
 
-from rltune.core.fit import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.core.jit import kernel
+from rltune.core.need import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.core.running import settle_running
 from rltune.core.state import DISTURBED, RUNNING_N, State, World
 
@@ -63,7 +63,7 @@ def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimat
 @kernel
 def _release(w: World, s: State, job: int, shape: int, pool: int) -> None:
     """Give back what a running job will have ended using, and count the nodes that become able to take a chunk."""
-    own = w.job[job].asks
+    own = s.life[job].form
     i = w.job[job].chunk_at
     for own_kind in range(w.shape[own].kinds):
         for _ in range(w.chunk[own, own_kind].n):
@@ -179,7 +179,8 @@ def shadow_time(w: World, s: State, head: int, pool: int) -> float:
         if free >= w.job[head].gpus:
             break
         job = s.run[i].job
-        for at in range(w.job[job].chunk_at, w.job[job].chunk_end):
+        first = w.job[job].chunk_at
+        for at in range(first, first + w.shape[s.life[job].form].chunks):
             if s.pool[s.node[s.at[at].node].group].pool == pool:
                 free += s.at[at].gpus
                 time = max(s.now[0], s.run[i].expected)

@@ -164,7 +164,7 @@ def settle_running(s: State) -> None:
 @kernel
 def start_job(w: World, s: State, job: int) -> None:
     """Start a waiting job now on the nodes in s.pick."""
-    speed = picked_speed(w, s, w.job[job].asks)
+    speed = picked_speed(w, s, s.life[job].form)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]

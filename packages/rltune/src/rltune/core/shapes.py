@@ -31,6 +31,8 @@ class Shapes:
     cpu_milli: I8  # in all; -1 = by GPU share
     mem_mib: I8
     chunks: tuple[tuple[ChunkKind, ...], ...]
+    needs: I8  # nodes that the request would do with
+    wider: I8  # [shape, from and to]: the shapes that are the same request cut for one node more
 
 
 def make_masks(jobs: Jobs, cluster: Cluster) -> Masks:
@@ -59,8 +61,8 @@ def _eligible(cluster: Cluster, vc: str | None, types: Sequence[str] | None, gpu
     )
 
 
-def make_shapes(jobs: Jobs, cluster: Cluster, masks: Masks) -> Shapes:
-    """Find the distinct requests, and cut each into chunks."""
+def make_shapes(jobs: Jobs, cluster: Cluster, masks: Masks, *, wider: bool = False) -> Shapes:
+    """Find the distinct requests, and cut each into chunks; with `wider` also in the ways that take one node more."""
     cpu = _scaled(jobs.cpus, 1000.0)
     mem = _scaled(jobs.mem_gib, 1024.0)
     no_gpus = jobs.gpus == 0
@@ -68,13 +70,33 @@ def make_shapes(jobs: Jobs, cluster: Cluster, masks: Masks) -> Shapes:
     cpu = np.where(no_gpus & (cpu < 0), 1000 * nodes, cpu)
     mem = np.where(no_gpus & (mem < 0), 0, mem)
     of_job, rows = distinct_rows((masks.of_job, jobs.gpus, jobs.nodes, jobs.gpus_per_node, cpu, mem))
+    chunks = [_chunks(cluster, masks.groups[m], g, n, per) for m, g, n, per, _, _ in rows.tolist()]
+    open_ended = wider & (rows[:, 2] == 0) & (rows[:, 3] == 0)
+    cuts = [_cut_once_more(c) if may else () for c, may in zip(chunks, open_ended, strict=True)]
+    source = np.repeat(np.arange(len(rows)), [len(c) for c in cuts])
+    end = len(rows) + np.cumsum([len(c) for c in cuts], dtype=np.int64)
+    ranges = np.stack([end - [len(c) for c in cuts], end], axis=1).astype(np.int64)
+    all_rows = np.concatenate([rows, rows[source]])
+    needs = np.array([sum(n for n, _ in c) for c in chunks], dtype=np.int64)
     return Shapes(
         of_job=of_job,
-        mask=rows[:, 0].astype(np.int32),
-        cpu_milli=rows[:, 4],
-        mem_mib=rows[:, 5],
-        chunks=tuple(_chunks(cluster, masks.groups[m], g, n, per) for m, g, n, per, _, _ in rows.tolist()),
+        mask=all_rows[:, 0].astype(np.int32),
+        cpu_milli=all_rows[:, 4],
+        mem_mib=all_rows[:, 5],
+        chunks=(*chunks, *(cut for c in cuts for cut in c)),
+        needs=np.concatenate([needs, needs[source]]),
+        wider=np.concatenate([ranges, np.zeros((len(source), 2), dtype=np.int64)]),
     )
+
+
+def _cut_once_more(kinds: tuple[ChunkKind, ...]) -> tuple[tuple[ChunkKind, ...], ...]:
+    """Cut one of the smallest chunks in two, in every way; the user has not said how many nodes are wanted."""
+    (n, gpus), rest = kinds[-1], kinds[:-1]
+    cuts = []
+    for part in range((gpus + 1) // 2, gpus):
+        pieces = ((2, part),) if 2 * part == gpus else ((1, part), (1, gpus - part))
+        cuts.append(_kinds((*rest, (n - 1, gpus), *pieces)))
+    return tuple(cuts)
 
 
 def _scaled(values: np.ndarray, factor: float) -> I8:

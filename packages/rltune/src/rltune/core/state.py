@@ -25,7 +25,7 @@ UNLIMITED = 1 << 40  # stands for a resource or a limit that is not modelled; ti
 FUTURE, HELD, WAITING, RUNNING, DONE, REJECTED = range(6)
 
 # Placement rules.
-BEST_FIT, FIRST_FIT, SPREAD = range(3)
+BEST_FIT, FIRST_FIT, SPREAD, HIERARCHICAL = range(4)
 
 # Backfilling rules.
 NO_BACKFILL, FIT_FIRST, EASY, CONSERVATIVE, SHADOW = range(5)
@@ -82,7 +82,16 @@ JOB = _record(
     user="i8",
     account="i8",
 )
-SHAPE = _record(mask="i8", kinds="i8", smallest="i8")
+SHAPE = _record(
+    mask="i8",
+    kinds="i8",
+    smallest="i8",
+    chunks="i8",  # nodes that it takes
+    needs="i8",  # nodes that the job would do with: fewer for a wider way of another shape
+    racks="i8",  # racks that it would do with
+    wider_lo="i8",  # shapes that are the same request cut for one node more
+    wider_hi="i8",
+)
 CHUNK = _record(cpu="i8", mem="i8", n="i8", gpus="i8")  # [shape, kind], largest first; CPU or memory -1 = the GPU share
 MASK = _record(lo="i8", hi="i8", gpus="i8")  # its part of mask_group, GPUs of the largest node
 GROUP = _record(
@@ -99,6 +108,7 @@ GROUP = _record(
     pause_hi="i8",
 )
 PAUSE = _record(start="f8", end="f8")
+SLOWDOWN = _record(extra_node="f8", extra_rack="f8", cpu="f8", mem="f8")  # factors, 1 = none
 EVENT = _record(time="f8", node="i8", kind="i8")
 
 LIFE = _record(
@@ -114,6 +124,7 @@ LIFE = _record(
     after_left="i8",
     status="i8",
     reason="i8",
+    form="i8",  # the shape in which it runs: what it asks, or a wider one
 )
 AT = _record(node="i8", gpus="i8")
 NODE = _record(
@@ -126,7 +137,10 @@ NODE = _record(
     then_gpu="i8",
     group="i8",
     up="i8",
+    rack="i8",
 )
+PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the job in question; GPUs -1 = nothing
+RACK = _record(free="i8", seen="i8")
 QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
 RUN = _record(expected="f8", job="i8")
 END = _record(time="f8", job="i8")
@@ -186,8 +200,10 @@ class World(NamedTuple):
     history_key: I4  # [predictor, job, level], coarse to fine; -1 = none
     history_par: F8  # [predictor, parameter]
     factor_par: F8
+    slowdown: Records  # one row
     has_limits: bool
     has_pauses: bool
+    has_slowdown: bool
     total_gpus: float
 
 
@@ -215,3 +231,6 @@ class State(NamedTuple):
     pick: I8  # nodes chosen for a job
     seen: Records  # [predictor, key] run times of ended jobs
     owner: Records  # [users or accounts, which]
+    probe: Records  # scratch by node, see racks.py
+    rack: Records  # scratch by rack
+    rack_fit: I8  # [rack, kind] nodes that could take a chunk; the last row counts chunks not placed yet

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.core.jit import kernel
+from rltune.core.jit import allocating_kernel as kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

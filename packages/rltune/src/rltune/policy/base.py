@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.core.prepare import Factors, Likeness
+from rltune.core.scores import GIVEN
 from rltune.core.share import ON
 from rltune.jobs import Floats, Ints, Jobs
 
@@ -20,17 +22,18 @@ class QueueView:
     now_s: float
     submit_s: Floats
     estimate_s: Floats
+    limit_s: Floats  # what the user asked for; NaN = nothing
     gpus: Ints
-    nodes: Ints
-    cpus: Floats
+    nodes: Ints  # 0 = the scheduler's choice
+    cpus: Floats  # in all; NaN = by GPU share
     mem_gib: Floats
     vc: list[str | None]
     user: list[str | None]
     account: list[str | None]
     qos: list[str | None]
     name: list[str | None]
-    node_free_gpus: Ints
-    node_gpus: Ints
+    node_free_gpus: NDArray[np.int64]
+    node_gpus: NDArray[np.int64]
 
     @property
     def wait_s(self) -> Floats:
@@ -105,7 +108,7 @@ class Scored:
 
     name: str
     score: Score = field(repr=False)
-    code: int = 8  # GIVEN in core/scores.py
+    code: int = GIVEN
     dynamic: bool = True
 
     def factors(self, jobs: Jobs) -> Factors:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from rltune.core import scores
 from rltune.errors import InputError
-from rltune.policy.base import Policy, Rule, Scored
+from rltune.estimate import read_history
+from rltune.policy.base import Policy, Rule, Score, Scored
 from rltune.policy.multifactor import Multifactor, paper
 from rltune.policy.qssf import Qssf
+from rltune.policy.qssf_boost import QssfBoost
 
-_RULES: tuple[Rule | Qssf | Multifactor, ...] = (
+BuiltIn = Rule | Qssf | QssfBoost | Multifactor
+
+_RULES: tuple[BuiltIn, ...] = (
     Rule("fcfs", scores.FCFS, dynamic=False, about="first come, first served"),
     Rule("sjf", scores.SJF, dynamic=False, about="shortest job first, by estimate"),
     Rule("srf", scores.SRF, dynamic=False, about="smallest request (GPUs) first"),
@@ -22,25 +28,36 @@ _RULES: tuple[Rule | Qssf | Multifactor, ...] = (
     ),
     Rule("unicep", scores.UNICEP, dynamic=True, about="-wait / (log2(n) r)", source="Tang 2009"),
     Qssf(),
+    QssfBoost(),
     Multifactor(),
     paper(),
 )
 
 
-def policy_table() -> tuple[Rule | Qssf | Multifactor, ...]:
+def policy_table() -> tuple[BuiltIn, ...]:
     """List the policies that come with the package."""
     return _RULES
 
 
-def get_policy(spec: str | Policy) -> Policy:
-    """Take a policy by its name, as `path.py:function`, or as an object."""
-    if not isinstance(spec, str):
+def get_policy(spec: str | Policy | Score) -> Policy:
+    """Take a policy by its name, as `path.py:function`, as an object, or as a function that scores the queue."""
+    if isinstance(spec, str):
+        return _named(spec)
+    if isinstance(spec, Policy):
         return spec
+    if callable(spec):
+        return Scored(name=getattr(spec, "__name__", type(spec).__name__), score=spec)
+    raise InputError(f"{spec!r} is no policy: give a name, path.py:function, a function or an object such as Qssf()")
+
+
+def _named(spec: str) -> Policy:
     for rule in _RULES:
         if rule.name == spec:
             return rule
     if ".py:" in spec:
         return _from_file(spec)
+    if spec.startswith("qssf-boost:"):
+        return QssfBoost(before=read_history(spec.removeprefix("qssf-boost:")))
     names = ", ".join(rule.name for rule in _RULES)
     raise InputError(f"no policy {spec!r}; there are: {names}, or your own as path.py:function")
 
@@ -50,15 +67,21 @@ def _from_file(spec: str) -> Scored:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"policy {spec!r}: there is no file {path}")
-    module_spec = importlib.util.spec_from_file_location(file.stem, file)
+    score = getattr(_load(spec, file), function, None)
+    if not callable(score):
+        raise InputError(f"policy {spec!r}: {path} has no function {function!r}")
+    return Scored(name=f"{file.stem}:{function}", score=score)
+
+
+def _load(spec: str, file: Path) -> ModuleType:
+    name = f"rltune_own_policy_{file.stem}"
+    module_spec = importlib.util.spec_from_file_location(name, file)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = module  # a dataclass in the file looks itself up there
     try:
         module_spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError) as error:
-        raise InputError(f"policy {spec!r}: {path} cannot be loaded: {error}") from error
-    score = getattr(module, function, None)
-    if not callable(score):
-        raise InputError(f"policy {spec!r}: {path} has no function {function}")
-    return Scored(name=f"{file.stem}:{function}", score=score)
+    except Exception as error:  # whatever it raises, the user wrote it
+        raise InputError(f"policy {spec!r}: {file} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,48 @@
+"""The command `rltune`, by noun and verb. What is heavy is imported inside the commands, so that --help is quick."""
+
+from typing import Annotated
+
+import typer
+
+from rltune.cli import cluster, compare, policies, simulate, trace
+from rltune.cli.manners import JsonMayNameAFile, Mannered
+from rltune.cli.options import examples
+
+app = typer.Typer(
+    cls=Mannered,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog=examples(
+        "rltune compare --trace synth:philly --cluster philly-slice",
+        "rltune trace check history.txt",
+        "rltune compare --help",
+    ),
+)
+app.add_typer(trace.app, name="trace")
+app.add_typer(cluster.app, name="cluster")
+app.command(cls=JsonMayNameAFile, epilog=simulate.EXAMPLES)(simulate.simulate)
+app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
+app.command(epilog=policies.EXAMPLES)(policies.policies)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from rltune import __version__
+
+        typer.echo(f"rltune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Tell the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Replay a GPU cluster's history under any scheduling policy, and compare honestly."""
+
+
+def main() -> None:
+    """Run the command."""
+    app(prog_name="rltune")

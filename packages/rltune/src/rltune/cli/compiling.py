@@ -1,0 +1,49 @@
+"""The core is compiled by numba when it is first used and kept on disk; whoever waits for that is told."""
+
+from typing import Any
+
+from rltune.cli.output import say
+from rltune.cli.progress import spinner
+
+NOTICE = "compiling the core, once (about a minute) ..."
+
+
+def is_compiled(kernel: Any, source: str = "") -> bool:
+    """Tell whether a kernel's machine code for this numba and this processor is on disk.
+
+    `source` stands in the types of the arguments that the code must be for. Plain Python (NUMBA_DISABLE_JIT=1) needs
+    no machine code.
+    """
+    cache = getattr(kernel, "_cache", None)
+    if cache is None:
+        return True
+    known = cache._cache_file._load_index()  # noqa: SLF001  numba offers no public way to ask
+    this_processor = kernel.targetctx.codegen().magic_tuple()
+    return any(processor == this_processor and source in str(signature) for signature, processor, *_ in known)
+
+
+def compile_core(*, commit: bool, own_policy: bool) -> None:
+    """Compile what a run will need, if that has not been done, on the smallest workload."""
+    from rltune.core import commit as committed
+    from rltune.core import decide, handle, loop
+
+    needed: list[Any] = [committed.run_committed] if commit else [loop.run]
+    if own_policy:
+        needed += [loop.advance, decide.decide]
+    source = handle._SOURCE  # noqa: SLF001  of all kernels; every compiled signature holds it
+    if all(is_compiled(kernel, source) for kernel in needed):
+        return
+    say(NOTICE)
+    with spinner("compiling"):
+        _simulate_one_job(commit=commit)
+        if own_policy:
+            _simulate_one_job(own_policy=True)
+
+
+def _simulate_one_job(*, commit: bool = False, own_policy: bool = False) -> None:
+    from rltune import Cluster, Jobs, simulate
+    from rltune.policy.base import Scored
+
+    jobs = Jobs.from_arrays(submit_s=[0.0], duration_s=[1.0], gpus=[1])
+    policy = Scored("in order", lambda queue: queue.submit_s) if own_policy else "fcfs"
+    simulate(jobs, Cluster.uniform(nodes=1, gpus=1), policy=policy, commit=commit).summary()

@@ -1,0 +1,137 @@
+"""The model solved by HiGHS: started from the greedy answer, bounded by work rather than by the clock."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.placement.greedy import Values, finish, greedy, worth
+
+if TYPE_CHECKING:
+    from rltune.placement.model import Model
+
+
+class SolverWarning(UserWarning):
+    """The solver is missing or failed; greedy placement goes on without it."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard the solver may try. In simulation `seconds` stays 0: no limit, so that results do not depend on load."""
+
+    nodes: int = 20  # of branch and bound
+    gap: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The better of two answers, and by how much."""
+
+    values: Values
+    worth: int
+    greedy_worth: int
+    optimal: bool
+
+
+class Solver:
+    """HiGHS, kept between calls. It says once if it does not work, and gives the greedy answer from then on."""
+
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = effort or Effort()
+        self.error = ""
+        self._highs: Any = None
+        self._module: Any = None
+
+    def answer(self, model: Model) -> Answer:
+        """Give the solver's answer if it is better than the greedy one, else that."""
+        plain, first = greedy(model), greedy(model, wider=True)
+        solved, optimal = self._solve(model, first)
+        answers = [plain, first] if solved is None else [plain, first, finish(model, solved)]
+        best = max(answers, key=lambda values: worth(model, values))
+        return Answer(best, worth(model, best), worth(model, plain), optimal)
+
+    def _start(self) -> bool:
+        """Load HiGHS once."""
+        if self._highs is None and not self.error:
+            try:
+                import highspy
+            except ImportError as error:
+                self._fail(f"the solver HiGHS cannot be loaded ({error}); install highspy")
+                return False
+            self._module = highspy
+            self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
+            options = {
+                "output_flag": False,
+                "threads": 1,
+                "random_seed": 0,
+                "mip_rel_gap": self.effort.gap,
+                "mip_abs_gap": 0.9,  # the objective is whole
+                "mip_max_nodes": self.effort.nodes,
+                "mip_heuristic_effort": 0.0,  # the greedy answer is the heuristic
+            }
+            if self.effort.seconds > 0:
+                options["time_limit"] = self.effort.seconds
+            for name, value in options.items():
+                self._highs.setOptionValue(name, value)
+        return not self.error
+
+    def _fail(self, reason: str) -> None:
+        self.error = reason
+        message = f"{reason}; greedy placement goes on without it"
+        warnings.warn(message, SolverWarning, stacklevel=2)
+
+    def _solve(self, model: Model, first: Values) -> tuple[Values | None, bool]:
+        if not model.cost or not self._start():
+            return None, not model.cost
+        highs, module = self._highs, self._module
+        highs.clearModel()
+        highs.passModel(self._program(model))
+        solution = module.HighsSolution()
+        solution.col_value = [float(v) for v in first]
+        highs.setSolution(solution)
+        run = highs.run()
+        status = highs.getModelStatus()
+        if run == module.HighsStatus.kError or status in {
+            module.HighsModelStatus.kSolveError,
+            module.HighsModelStatus.kModelError,
+        }:
+            self._fail(f"the solver HiGHS failed with {highs.modelStatusToString(status)}")
+            return None, False
+        values = [round(v) for v in highs.getSolution().col_value]
+        if len(values) != len(model.cost) or not feasible(model, values):
+            return None, False
+        return values, status == module.HighsModelStatus.kOptimal
+
+    def _program(self, model: Model) -> Any:
+        module = self._module
+        lp = module.HighsLp()
+        n, m = len(model.cost), len(model.rows)
+        lp.num_col_, lp.num_row_ = n, m
+        lp.sense_ = module.ObjSense.kMaximize
+        lp.col_cost_ = np.array(model.cost, dtype=np.float64)
+        lp.col_lower_ = np.zeros(n)
+        lp.col_upper_ = np.array(model.upper, dtype=np.float64)
+        bound = np.array([r.bound for r in model.rows], dtype=np.float64)
+        lp.row_upper_ = bound
+        lp.row_lower_ = np.where([r.equal for r in model.rows], bound, -np.inf)
+        lp.a_matrix_.format_ = module.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.cumsum([0, *(len(r.terms) for r in model.rows)], dtype=np.int32)
+        lp.a_matrix_.index_ = np.array([i for r in model.rows for i, _ in r.terms], dtype=np.int32)
+        lp.a_matrix_.value_ = np.array([a for r in model.rows for _, a in r.terms], dtype=np.float64)
+        lp.integrality_ = [module.HighsVarType.kInteger] * n
+        return lp
+
+
+def feasible(model: Model, values: Values) -> bool:
+    """Check an answer against every row, in whole numbers."""
+    if any(not 0 <= v <= u for v, u in zip(values, model.upper, strict=True)):
+        return False
+    for row in model.rows:
+        total = sum(values[i] * amount for i, amount in row.terms)
+        if total > row.bound or (row.equal and total != row.bound):
+            return False
+    return True

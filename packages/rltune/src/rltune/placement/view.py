@@ -1,0 +1,150 @@
+"""What the solver is shown of a pool: its first jobs, a few moments ahead, and the nodes in classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rltune.core import snapshot as kernels
+from rltune.core.state import B1, I8, UNLIMITED, State, World
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Alike chunks of a job; CPUs (thousandths) and memory (MiB) -1 = the GPU share of the node."""
+
+    n: int
+    gpus: int
+    cpu: int
+    mem: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to cut a job into chunks, largest first. `pieces_below`: smaller chunks may only go to nodes in use."""
+
+    shape: int
+    kinds: tuple[Kind, ...]
+    pieces_below: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A job of the first few, best first: the narrow form comes first, then those that take one node more."""
+
+    job: int
+    length_s: float
+    forms: tuple[Form, ...]
+    open: B1  # [group, slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a node of a group has, and how fast it is."""
+
+    gpus: int
+    cpu: int
+    mem: int
+    speed: float
+
+    def takes(self, kind: Kind) -> tuple[int, int, int]:
+        """Give what a chunk takes of a node of this group."""
+        return kind.gpus, self._of(kind.cpu, self.cpu, kind.gpus), self._of(kind.mem, self.mem, kind.gpus)
+
+    def _of(self, asked: int, capacity: int, gpus: int) -> int:
+        if asked >= 0:
+            return asked
+        return 0 if capacity >= UNLIMITED else capacity * gpus // self.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes of a group that have the same free at every slot: [slot] of (GPUs, CPUs, memory)."""
+
+    group: int
+    nodes: tuple[int, ...]
+    free: tuple[tuple[int, int, int], ...]
+
+    @property
+    def count(self) -> int:
+        """Count the nodes."""
+        return len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A pool at one moment. `slots_s[0]` is now. The first `sure` jobs are known to fit together now, uncut."""
+
+    slots_s: tuple[float, ...]
+    asks: tuple[Ask, ...]
+    classes: tuple[NodeClass, ...]
+    groups: tuple[Group, ...]
+    sure: int = 0
+
+
+class Camera:
+    """Takes snapshots of a run; what never changes is read once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._forms: dict[int, tuple[Form, ...]] = {}
+        g = world.group
+        rows = zip(g.gpus.tolist(), g.cpu.tolist(), g.mem.tolist(), g.speed.tolist(), strict=True)
+        self.groups = tuple(Group(*row) for row in rows)
+
+    def forms(self, shape: int) -> tuple[Form, ...]:
+        """Give the ways to cut a request."""
+        if shape not in self._forms:
+            row = self._world.shape[shape]
+            narrow = self._kinds(shape)
+            wider = (self._kinds(i) for i in range(int(row.wider_lo), int(row.wider_hi)))
+            numbers = range(int(row.wider_lo), int(row.wider_hi))
+            more = (Form(i, kinds, int(row.smallest)) for i, kinds in zip(numbers, wider, strict=True))
+            self._forms[shape] = (Form(shape, narrow), *more)
+        return self._forms[shape]
+
+    def narrow(self, job: int) -> int:
+        """Give the shape that a job asks for."""
+        return int(self._world.job.asks[job])
+
+    def _kinds(self, shape: int) -> tuple[Kind, ...]:
+        rows = self._world.chunk[shape][: int(self._world.shape[shape].kinds)]
+        return tuple(Kind(int(r.n), int(r.gpus), int(r.cpu), int(r.mem)) for r in rows)
+
+    def take(
+        self, w: World, s: State, state: State, jobs: I8, pool: int, slots: int, fitting: int, *, aggregate: bool = True
+    ) -> Snapshot:
+        """Look at the nodes that the pool's first jobs may use; `fitting` of them would start without a solver."""
+        asks = self._world.job.asks[jobs]
+        masks = self._world.shape.mask[asks]
+        groups = self._world.mask_has[masks].any(axis=0)
+        times = kernels.slots(w, s, jobs, pool, groups, slots, fitting)
+        smallest = int(self._world.shape.smallest[asks].min())
+        pieces = any(self._world.shape.wider_hi[a] > self._world.shape.wider_lo[a] for a in asks.tolist())
+        classes = kernels.classes(w, s, times, groups, 1 if pieces else smallest, aggregate)
+        opened = kernels.open_groups(w, s, jobs, times)
+        length = state.life.estimate[jobs].tolist()
+        return Snapshot(
+            slots_s=tuple(times.tolist()),
+            asks=tuple(
+                Ask(job, length[i], self.forms(shape), opened[i])
+                for i, (job, shape) in enumerate(zip(jobs.tolist(), asks.tolist(), strict=True))
+            ),
+            classes=_classes(state, *classes),
+            groups=self.groups,
+            sure=fitting,
+        )
+
+
+def _classes(state: State, first: I8, free: I8, class_of: I8) -> tuple[NodeClass, ...]:
+    members = np.argsort(class_of, kind="stable")
+    members = members[np.count_nonzero(class_of < 0) :]
+    ends = np.cumsum(np.bincount(class_of[members], minlength=len(first))).tolist()
+    group = state.node.group[first].tolist()
+    amounts = free.tolist()
+    nodes = members.tolist()
+    begin = [0, *ends[:-1]]
+    return tuple(
+        NodeClass(group[c], tuple(nodes[begin[c] : ends[c]]), tuple(map(tuple, amounts[c]))) for c in range(len(first))
+    )

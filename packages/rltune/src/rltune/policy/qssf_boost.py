@@ -1,0 +1,41 @@
+"""QSSF with the paper's gradient-boosted model (Hu et al., SC'21): the extra `rltune[boost]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from rltune.core.prepare import Factors, Likeness
+from rltune.core.scores import SAF
+from rltune.estimate import likeness
+from rltune.estimate_boost import Trees
+from rltune.jobs import Jobs
+from rltune.policy.base import no_factors
+
+
+@dataclass(frozen=True)
+class QssfBoost:
+    """Rank by GPU time as trees predict it from earlier history, blended with the user's own as the run goes on."""
+
+    before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history, needed
+    trust: float = 1.0  # one ended job of that user and name counts as much as the trees
+    decay: float = 0.9
+    seed: int = 0
+    trees: Trees = field(default_factory=Trees)
+    name: str = "qssf-boost"
+    code: int = SAF
+    dynamic: bool = False
+    about: str = "GPUs x run time predicted by boosted trees from earlier history (qssf-boost:TRACE; extra [boost])"
+    source: str = "Hu et al., SC'21"
+
+    def after(self, before: Jobs) -> QssfBoost:
+        """Learn from the jobs of an earlier part of the trace that had ended when the run begins."""
+        return replace(self, before=before)
+
+    def factors(self, jobs: Jobs) -> Factors:
+        """Need none."""
+        return no_factors(jobs)
+
+    def likeness(self, jobs: Jobs) -> Likeness:
+        """Start from what the trees predict; then look for jobs of the same user, size and name."""
+        predicted = self.trees.predict(self.before, jobs, self.seed)
+        return likeness(jobs, (("gpus", "user", "name"),), trust=self.trust, decay=self.decay, own=predicted)

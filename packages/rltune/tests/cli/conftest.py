@@ -1,0 +1,46 @@
+"""The command as a user runs it, in this process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rltune.cli import app
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def rltune(monkeypatch):
+    """Run the command with these words; give exit code, stdout and stderr. A traceback fails the test."""
+    monkeypatch.delenv("RLTUNE_SALT", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def run(*words: object) -> Said:
+        result = CliRunner().invoke(app, [str(w) for w in words], prog_name="rltune")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Said(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def trace(tmp_path) -> Path:
+    """Three jobs that queue on one node of two GPUs."""
+    path = tmp_path / "trace.csv"
+    path.write_text("submit_s,duration_s,gpus,user,vc\n0,100,2,ann,a\n1,50,1,bob,a\n2,10,1,cy,a\n")
+    return path
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Path:
+    path = tmp_path / "two.toml"
+    path.write_text('name = "two"\n[[group]]\ncount = 1\ngpus = 2\n')
+    return path

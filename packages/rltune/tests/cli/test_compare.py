@@ -1,0 +1,75 @@
+import json
+
+import polars as pl
+import pytest
+
+TWO = ("-p", "fcfs,sjf", "-b", "none,easy")
+
+
+@pytest.fixture
+def synthetic():
+    return ("compare", "-t", "synth:philly,jobs=600,load=1.2", "-c", "philly-slice", *TWO)
+
+
+def test_the_table_names_every_pipeline_and_the_baseline(rltune, synthetic):
+    said = rltune(*synthetic, "--windows", "5x100", "--baseline", "sjf + easy")
+    assert said.code == 0
+    assert "synthetic philly, 600 jobs, load 1.2 on philly-slice (36 nodes, 192 GPUs)" in said.out
+    assert "vs sjf + easy" in said.out
+    assert "5 windows of 100 jobs" in said.out
+
+
+def test_json_alone_on_stdout(rltune, synthetic):
+    told = json.loads(rltune(*synthetic, "--windows", "5x100", "--metric", "jct", "--json").out)
+    assert [s["label"] for s in told["standings"]] == ["fcfs", "fcfs + easy", "sjf", "sjf + easy"]
+    assert told["metric"] == "jct"
+    assert told["complete"] is True
+
+
+@pytest.mark.parametrize("windows", ["whole", "steady:0.3", "3x100:random", "3x100:contended=1"])
+def test_every_form_of_windows(rltune, windows):
+    words = ("-t", "synth:philly,jobs=600,load=2", "-c", "slurm-five", "-p", "fcfs", "-b", "none")
+    assert rltune("compare", *words, "--windows", windows, "--json").code == 0
+
+
+def test_files_and_details(rltune, trace, cluster, tmp_path):
+    files = [tmp_path / name for name in ("jobs.parquet", "page.html", "r.json")]
+    words = ("--jobs", files[0], "--report", files[1], "--json", files[2], "--details")
+    said = rltune("compare", "-t", trace, "-c", cluster, *TWO, *words)
+    assert said.code == 0
+    assert "wait, large jobs" in said.out
+    assert pl.read_parquet(files[0]).height == 4 * 3
+    assert json.loads(files[2].read_text())["runs_made"] == 4
+    assert trace.name in files[1].read_text()
+
+
+def test_a_comparison_in_which_nobody_waits_says_so(rltune, trace):
+    words = ("compare", "-t", trace, "-c", "philly", *TWO, "--json")
+    assert "No job waited" in json.loads(rltune(*words).out)["notes"][0]
+
+
+def test_results_do_not_depend_on_workers(rltune, synthetic):
+    words = (*synthetic, "--windows", "2x100", "--json")
+    assert rltune(*words).out == rltune(*words, "--workers", 2).out
+
+
+def test_an_interrupt_shows_what_is_there_and_ends_with_130(rltune, trace, cluster, monkeypatch):
+    from rltune.evaluate import runs
+
+    made = runs.Bench.run
+    left = [1]
+
+    def interrupted(self, task):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return made(self, task)
+
+    monkeypatch.setattr(runs.Bench, "run", interrupted)
+    said = rltune("compare", "-t", trace, "-c", cluster, *TWO, "--json")
+    assert said.code == 130
+    assert json.loads(said.out)["complete"] is False
+    assert said.err.endswith("rltune: interrupted after 1 of 4 runs; only those count\n")
+    nothing = rltune("compare", "-t", trace, "-c", cluster, *TWO)
+    assert (nothing.code, nothing.out) == (130, "")
+    assert nothing.err.endswith("rltune: interrupted\n")

@@ -1,0 +1,55 @@
+"""Commands in the documentation are commands: each is taken apart as the shell and the program would."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from rltune.cli import app
+
+ROOT = Path(__file__).parents[4]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "packages/rltune/README.md",
+    ROOT / "scripts/demo",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+def commands(text: str) -> list[list[str]]:
+    """Find the lines of code that call rltune, and give their words."""
+    whole = text.replace("\\\n", " ")
+    lines = re.findall(r"^(?: {4}|show )(?:[A-Z_]+=\S+ )*(?:\S*/)?(rltune .*)$", whole, flags=re.MULTILINE)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+FOUND = [(page, words) for page in PAGES if page.exists() for words in commands(page.read_text(encoding="utf-8"))]
+
+
+def test_there_are_commands_in_the_documentation():
+    assert len({page for page, _ in FOUND}) >= 4
+    assert any(page.name == "demo" for page, _ in FOUND)
+
+
+@pytest.mark.parametrize(("page", "words"), FOUND, ids=lambda x: " ".join(x)[:60] if isinstance(x, list) else x.stem)
+def test_a_documented_command_is_understood(page, words):
+    command = get_command(app)
+    if words[0].startswith("--"):
+        return
+    while hasattr(command, "commands"):
+        command = command.commands[words[0]]
+        words = words[1:]
+    command.make_context(command.name, list(words))
+
+
+def test_every_command_and_option_stands_in_the_reference():
+    text = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    group = get_command(app)
+    for name, command in group.commands.items():
+        for verb in getattr(command, "commands", {"": None}):
+            assert f"rltune {name} {verb}".strip() in text
+    for name in ("simulate", "compare"):
+        long = [o for p in group.commands[name].params for o in p.opts if o.startswith("--") and o != "--help"]
+        assert [option for option in long if option not in text] == []

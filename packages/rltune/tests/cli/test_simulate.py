@@ -1,0 +1,76 @@
+import json
+
+import polars as pl
+
+
+def test_simulate_sums_up(rltune, trace, cluster):
+    said = rltune("simulate", "--trace", trace, "--cluster", cluster, "--estimator", "oracle")
+    assert said.code == 0
+    assert "3 jobs ran, 0 rejected" in said.out
+    assert said.err in {"", "compiling the core, once (about a minute) ...\n"}
+
+
+def test_json_holds_the_waits_and_nothing_else_is_on_stdout(rltune, trace, cluster):
+    told = json.loads(rltune("simulate", "-t", trace, "-c", cluster, "--estimator", "oracle", "--json").out)
+    assert told["wait_s"]["mean"] == (0 + 99 + 98) / 3
+    assert told["settings"]["estimator"] == "oracle"
+    assert told["trace"].endswith("(csv, 3 jobs)")
+    assert told["cluster"] == "two (1 node, 2 GPUs)"
+
+
+def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, cluster):
+    words = ("-p", "sjf", "-b", "easy", "--placement", "spread", "--estimator", "noisy:0.5", "--head", "global")
+    told = json.loads(rltune("simulate", "-t", trace, "-c", cluster, *words, "--view", 2, "--seed", 3, "--json").out)
+    assert told["settings"] == {
+        "policy": "sjf",
+        "backfill": "easy",
+        "placement": "spread",
+        "estimator": "noisy:0.5",
+        "head": "global",
+        "commit": False,
+        "view": 2,
+        "seed": 3,
+    }
+
+
+def test_commit_mode_runs(rltune, trace, cluster):
+    words = ("--commit", "-b", "shadow", "--estimator", "oracle", "--json")
+    assert json.loads(rltune("simulate", "-t", trace, "-c", cluster, *words).out)["settings"]["commit"] is True
+
+
+def test_a_policy_of_one_s_own(rltune, trace, cluster, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text("def newest(queue):\n    return -queue.submit_s\n")
+    told = json.loads(rltune("simulate", "-t", trace, "-c", cluster, "-p", f"{mine}:newest", "--json").out)
+    assert told["settings"]["policy"] == "mine:newest"
+
+
+def test_files_are_written_named_and_not_overwritten(rltune, trace, cluster, tmp_path):
+    out, page, text = tmp_path / "o" / "jobs.parquet", tmp_path / "o" / "page.html", tmp_path / "o" / "r.json"
+    words = ("simulate", "-t", trace, "-c", cluster, "--jobs", out, "--report", page, "--json", text)
+    said = rltune(*words)
+    assert said.code == 0
+    assert f"report: {page}\n" in said.out
+    assert pl.read_parquet(out)["start_s"].to_list() == [0, 100, 100]
+    assert "<h1>One simulation</h1>" in page.read_text()
+    assert json.loads(text.read_text())["jobs"] == 3
+    again = rltune(*words)
+    assert (again.code, again.out) == (2, "")
+    assert rltune(*words, "--force").code == 0
+
+
+def test_a_synthetic_trace_fits_the_cluster_and_its_load(rltune):
+    told = json.loads(
+        rltune("simulate", "-t", "synth:philly?jobs=300&seed=1&load=0.5", "-c", "philly-slice", "--json").out
+    )
+    assert told["trace"] == "synthetic philly, 300 jobs, seed 1, load 0.5"
+    assert told["rejected"] == 0
+
+
+def test_rounded_shares_are_said_under_the_results(rltune):
+    from pathlib import Path
+
+    shares = Path(__file__).parents[1] / "trace" / "data" / "pai_job_sim.csv"
+    assert "asked a share of a GPU" in rltune("simulate", "-t", shares, "-c", "pai-slice").out
+    said = rltune("compare", "-t", shares, "-c", "pai-slice", "-p", "fcfs", "-b", "none", "--json")
+    assert "asked a share of a GPU" in json.loads(said.out)["notes"][0]

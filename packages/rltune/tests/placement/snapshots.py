@@ -1,0 +1,66 @@
+"""Small snapshots by hand and at random."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from rltune.core.state import UNLIMITED
+from rltune.placement.view import Ask, Form, Group, Kind, NodeClass, Snapshot
+
+FREE = UNLIMITED
+
+
+def gpus(*sizes: int, n: int = 1) -> Form:
+    """A form of chunks of these sizes."""
+    return Form(0, tuple(Kind(n, g, -1, -1) for g in sizes))
+
+
+def wider(narrow: int, *sizes: int) -> Form:
+    """A cut of a job of one chunk into pieces."""
+    kinds = tuple(Kind(sizes.count(g), g, -1, -1) for g in sorted(set(sizes), reverse=True))
+    return Form(1, kinds, pieces_below=narrow)
+
+
+def ask(*forms: Form, length_s: float = 100.0, slots: int = 1, groups: int = 1) -> Ask:
+    return Ask(0, length_s, forms, np.ones((groups, slots), dtype=bool))
+
+
+def snapshot(asks, frees, *, size: int = 8, slots=(0.0,), cpu: int = FREE, mem: int = FREE) -> Snapshot:
+    """One group; `frees` are per node the free GPUs at each slot, or (GPUs, CPUs, memory) at each."""
+    by_free: dict = {}
+    for node, free in enumerate(frees):
+        vector = tuple((f, cpu, mem) if isinstance(f, int) else f for f in free)
+        by_free.setdefault(vector, []).append(node)
+    classes = tuple(NodeClass(0, tuple(nodes), vector) for vector, nodes in by_free.items())
+    numbered = tuple(Ask(i, a.length_s, a.forms, a.open) for i, a in enumerate(asks))
+    return Snapshot(tuple(slots), numbered, classes, (Group(size, cpu, mem, 1.0),))
+
+
+def apart(seen: Snapshot) -> Snapshot:
+    """The same with every node a class of its own."""
+    classes = tuple(NodeClass(c.group, (n,), c.free) for c in seen.classes for n in c.nodes)
+    return Snapshot(seen.slots_s, seen.asks, tuple(sorted(classes, key=lambda c: c.nodes)), seen.groups)
+
+
+@st.composite
+def asks(draw, i: int, sizes: tuple[int, ...], slots: int, cpus: bool, gangs: bool) -> Ask:
+    size = draw(st.sampled_from(sizes))
+    cpu = draw(st.sampled_from((1000, 3000))) if cpus else -1
+    n = draw(st.sampled_from((1, 1, 2))) if gangs else 1
+    forms = [Form(i, (Kind(n, size, cpu, -1),))]
+    if gangs and n == 1 and size % 2 == 0 and draw(st.booleans()):
+        forms.append(Form(9, (Kind(2, size // 2, cpu, -1),), pieces_below=size))
+    length = draw(st.sampled_from((5.0, 15.0, 100.0)))
+    return Ask(i, length, tuple(forms), np.ones((1, slots), dtype=bool))
+
+
+@st.composite
+def snapshots(draw, sizes=(1, 2, 4), cpus: bool = False, gangs: bool = True, max_nodes: int = 3, max_jobs: int = 3):
+    """Draw up to three slots, a few jobs (`gangs`: some of two chunks, some that may be cut) and nodes of 4 GPUs."""
+    slots = draw(st.sampled_from(((0.0,), (0.0, 10.0), (0.0, 10.0, 20.0))))
+    jobs = [draw(asks(i, sizes, len(slots), cpus, gangs)) for i in range(draw(st.integers(1, max_jobs)))]
+    frees = []
+    for _ in range(draw(st.integers(1, max_nodes))):
+        free = sorted(draw(st.lists(st.integers(0, 4), min_size=len(slots), max_size=len(slots))))
+        cpu = draw(st.sampled_from((2000, 4000))) if cpus else FREE
+        frees.append(tuple((g, cpu, FREE) for g in free))
+    return snapshot(jobs, frees, size=4, slots=slots, cpu=4000 if cpus else FREE)

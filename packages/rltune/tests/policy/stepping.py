@@ -1,0 +1,48 @@
+"""Runs that stop on the way, to look at what the core knows there."""
+
+import numpy as np
+
+from rltune.cluster import Cluster
+from rltune.core import state as core
+from rltune.core.decide import decide
+from rltune.core.loop import advance
+from rltune.core.scores import score_queue
+from rltune.estimate import get_estimator
+from rltune.jobs import Jobs
+from rltune.policy import get_policy
+from rltune.schedule import Settings
+from rltune.sim import Machine
+
+
+def machine(jobs: Jobs, cluster: Cluster, policy, estimator="oracle", **settings) -> Machine:
+    """Prepare a run of jobs in order of submit time."""
+    rule, guess = get_policy(policy), get_estimator(estimator)
+    return Machine.of(jobs, cluster, rule, guess, Settings(policy=rule.name, estimator=guess.name, **settings))
+
+
+def scores_at(time_s: float, jobs: Jobs, cluster: Cluster, policy, estimator="oracle") -> dict[int, float]:
+    """Give the scores of the waiting jobs, by row, when something happens at that time and before anything starts."""
+    m = machine(jobs, cluster, policy, estimator)
+    while advance(m.w, m.s, m.options):
+        if m.state.now[0] == time_s:
+            score_queue(m.w, m.s, m.options.policy, m.state.n[core.Q_TAIL])
+            return _by_row(m.state)
+        decide(m.w, m.s, m.options)
+    raise AssertionError(f"nothing happens at {time_s}")
+
+
+def priorities_at(time_s: float, jobs: Jobs, cluster: Cluster, policy) -> dict[int, float]:
+    """Give Slurm's priorities: higher is better."""
+    return {row: -score for row, score in scores_at(time_s, jobs, cluster, policy).items()}
+
+
+def ranks(jobs: Jobs, cluster: Cluster, policy, estimator="oracle") -> np.ndarray:
+    """Run to the end, and give the run times that the scores were made with."""
+    m = machine(jobs, cluster, policy, estimator)
+    m.run()
+    return m.state.life.rank.copy()
+
+
+def _by_row(s: core.State) -> dict[int, float]:
+    waiting = s.queue[s.n[core.Q_HEAD] : s.n[core.Q_TAIL]]
+    return dict(zip(waiting.job.tolist(), waiting.score.tolist(), strict=True))

@@ -1,0 +1,75 @@
+"""Clusters: the presets are the published ones, and a bad file is refused with one sentence."""
+
+import pytest
+
+from rltune import Cluster, InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("philly-slice", [(16, 2, "P100"), (20, 8, "P100")]),
+        ("philly", [(321, 2, "P100"), (231, 8, "P100")]),
+        ("helios-slice", [(16, 8, ""), (12, 8, ""), (10, 8, ""), (8, 8, ""), (8, 8, "")]),
+        ("pai-slice", [(8, 2, "T4"), (8, 8, "MISC"), (15, 2, "P100"), (10, 8, "V100"), (8, 8, "V100M32")]),
+        ("slurm-five", [(2, 4, "p100"), (2, 2, "k80"), (1, 1, "m40")]),
+    ],
+)
+def test_presets_are_the_published_clusters(name, groups):
+    assert [(g.count, g.gpus, g.gpu_type) for g in Cluster.preset(name).groups] == groups
+
+
+def test_the_whole_of_pai():
+    pai = Cluster.preset("pai")
+    assert (pai.node_count, pai.gpu_count) == (1897, 6742)
+
+
+def test_helios_virtual_clusters_do_not_share_nodes():
+    assert [g.vc for g in Cluster.preset("helios-slice").groups] == [(f"vc{i}",) for i in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "group: Field required"),
+        ("group = []", "group: Tuple should have at least 1 item"),
+        ("[[group]]\ncount = 0\ngpus = 8", "group.0.count: Input should be greater than 0, given 0"),
+        ("[[group]]\ncount = 1\ngpus = -8", "group.0.gpus: Input should be greater than or equal to 0, given -8"),
+        ("[[group]]\ncount = 1\ngpus = 8\nmem_gib = 0", "group.0.mem_gib: Input should be greater than 0, given 0"),
+        ("[[group]]\ncount = 1\ngpus = 8\ngpu = 1", "group.0.gpu: Extra inputs are not permitted, given 1"),
+        ("[[group]\ncount = 1", "not valid TOML"),
+        ("[[group]]\ncount=1\ngpus=8\n[speed]\nA100 = 2", "speed is given for GPU types that no group has: A100"),
+        ("[[group]]\ncount=1\ngpus=8\n[[outage]]\nnode=1\ndown_s=0", "an outage names node 1, the last one is 0"),
+        ("[[group]]\ncount=1\ngpus=8\n[[outage]]\nnode=0\ndown_s=5\nup_s=5", "up_s must be after down_s"),
+        ("[[group]]\ncount=1\ngpus=8\n[[maintenance]]\nstart_s=5\nend_s=4", "end_s must be after start_s"),
+        ("[[group]]\ncount=1\ngpus=8\n[[maintenance]]\nstart_s=5\nend_s=6\ngroups=[3]", "names group 3, there are 1"),
+        ('[[group]]\ncount=1\ngpus=8\n[[limit]]\nscope="team"', "limit.0.scope: Input should be 'user', 'account'"),
+    ],
+)
+def test_a_bad_file_is_refused_with_one_sentence(tmp_path, text, sentence):
+    file = tmp_path / "cluster.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        Cluster.from_toml(file)
+    assert str(file) in str(error.value)
+    assert sentence in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        Cluster.from_toml(tmp_path / "nothing.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not text in UTF-8"):
+        Cluster.from_toml(tmp_path / "binary.toml")
+
+
+def test_an_unknown_name_lists_the_presets():
+    with pytest.raises(InputError, match="philly-slice"):
+        Cluster.load("phily-slice")
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(0, 8), (1, -1)])
+def test_an_impossible_uniform_cluster_is_refused(nodes, gpus):
+    with pytest.raises(InputError, match="cannot be"):
+        Cluster.uniform(nodes=nodes, gpus=gpus)

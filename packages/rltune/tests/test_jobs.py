@@ -1,0 +1,83 @@
+"""The job table refuses what the engine cannot work with, and keeps what it is given."""
+
+import numpy as np
+import pytest
+
+from rltune import InputError, Jobs
+
+
+def three(**columns):
+    return Jobs.from_arrays(**{"submit_s": [0, 1, 2], "duration_s": [5, 6, 7], "gpus": [1, 2, 4]} | columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {"submit_s": [0, float("nan"), 2]},
+            "column submit_s, row 1: np.float64(nan) should be a finite time in seconds",
+        ),
+        ({"duration_s": [5, -1, 7]}, "column duration_s, row 1: np.float64(-1.0) should be 0 s or more"),
+        ({"duration_s": [5, 6]}, "column duration_s has 2 rows, submit_s has 3"),
+        ({"gpus": [1, -2, 4]}, "column gpus, row 1: np.int32(-2) should be 0 or more"),
+        ({"gpus": [1, 1.5, 4]}, "column gpus, row 1: np.float64(1.5) should be a whole number"),
+        ({"gpus": ["one", 2, 4]}, "column gpus holds something that is not a number"),
+        ({"gpus": [[1, 2, 4]]}, "column gpus has 2 dimensions, not one"),
+        ({"nodes": [2, 0, 0]}, "column nodes, row 0: np.int32(2) should be at most the job's GPUs"),
+        ({"limit_s": [1, -1, 1]}, "column limit_s, row 1: np.float64(-1.0) should be 0 s or more"),
+        ({"cpus_per_gpu": [1, float("inf"), 1]}, "column cpus, row 1: np.float64(inf) should be 0 or more"),
+        ({"cpus": 1, "cpus_per_gpu": 1}, "give cpus in all or per GPU, not both"),
+        ({"id": ["a", "b", "a"]}, "job id np.str_('a') is used 2 times (first in row 0)"),
+        ({"after": [[], [0], [7]]}, "a job depends on a row that does not exist"),
+        ({"after": [[]]}, "column after has 1 rows, submit_s has 3"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_column_and_row(columns, sentence):
+    with pytest.raises(InputError) as error:
+        three(**columns)
+    assert str(error.value) == sentence
+
+
+def test_a_scalar_stands_for_a_column():
+    assert three(gpus=2).gpus.tolist() == [2, 2, 2]
+
+
+def test_cpus_per_gpu_are_counted_for_the_whole_job():
+    """Jobs without GPUs have none, whatever is said per GPU."""
+    jobs = three(gpus=[1, 4, 0], cpus_per_gpu=2.5, mem_gib_per_gpu=[1, 2, 3])
+    np.testing.assert_array_equal(jobs.cpus, [2.5, 10, np.nan])
+    np.testing.assert_array_equal(jobs.mem_gib, [1, 8, np.nan])
+
+
+def test_gpu_types_are_sets_however_they_are_spelled():
+    jobs = three(gpu_types=["V100|P100", ["P100", "V100"], None])
+    assert jobs.gpu_types.to_list() == ["P100|V100", "P100|V100", None]
+
+
+def test_no_name_is_spelled_none_nan_or_empty():
+    assert three(user=[None, float("nan"), ""]).user.to_list() == [None, None, None]
+
+
+def test_taking_rows_keeps_dependencies_among_them():
+    """A dependency on a row that is left out counts as ended."""
+    jobs = three(after=[[], [0], [0, 1]])
+    part = jobs.take(np.array([2, 1]))
+    assert part.depends_on(0).tolist() == [1]
+    assert part.depends_on(1).tolist() == []
+    assert part.id.tolist() == [2, 1]
+
+
+def test_sorting_is_stable():
+    jobs = three(submit_s=[5, 0, 5]).sorted()
+    assert jobs.id.tolist() == [1, 0, 2]
+
+
+def test_a_table_can_be_empty():
+    assert len(Jobs.from_arrays([], [], [])) == 0
+
+
+def test_the_data_frame_spells_everything_out():
+    frame = three(vc=["a", None, "b"], after=[[], [0], []]).to_polars()
+    assert frame["vc"].to_list() == ["a", None, "b"]
+    assert frame["after"].to_list() == [[], [0], []]
+    assert frame["limit_s"].to_list() == [None, None, None]

@@ -30,16 +30,11 @@ class _Room:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.values = [0] * len(model.cost)
-        self.left = [0] * len(model.rows)
-        self.uses: dict[int, list[tuple[int, int]]] = {}
-        touched = set(model.touch.values())
-        count = {p.row: p.unit * model.snapshot.classes[c].count for c, rows in model.packing.items() for p in rows}
-        for i in model.slot_rows:
-            row = model.rows[i]
-            self.left[i] = count.get(i, row.bound)
-            for column, amount in row.terms:
-                if column not in touched:
-                    self.uses.setdefault(column, []).append((i, amount))
+        self.left = {i: model.rows[i].bound for i in model.slot_rows}
+        for c, packing in model.packing.items():
+            for p in packing:
+                self.left[p.row] = p.unit * model.snapshot.classes[c].count
+        self.uses = model.uses
 
     def take(self, option: Option) -> bool:
         """Place all chunks of an option, or none."""
@@ -63,11 +58,11 @@ class _Room:
         return True
 
     def _most(self, column: int) -> int:
-        return min((self.left[i] // amount for i, amount in self.uses.get(column, ())), default=1 << 30)
+        return min((self.left[i] // amount for i, amount in self.uses[column]), default=1 << 30)
 
     def _put(self, column: int, n: int) -> None:
         self.values[column] += n
-        for i, amount in self.uses.get(column, ()):
+        for i, amount in self.uses[column]:
             self.left[i] -= n * amount
 
 

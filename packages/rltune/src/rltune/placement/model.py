@@ -83,18 +83,28 @@ class Model:
     spare: dict[int, int] = field(default_factory=dict)
     weights: Weights = field(default_factory=lambda: Weights(1, 1, 1, 1, 1))
     safe: dict[int, int] = field(default_factory=dict)  # by group: the request that stays possible in any case
-    slot_rows: set[int] = field(default_factory=set)  # capacity rows, as opposed to those that tie columns together
+    slot_rows: list[int] = field(default_factory=list)  # about capacity; the others tie columns together
+    uses: list[list[tuple[int, int]]] = field(default_factory=list)  # by column: its part in rows about capacity
 
     def column(self, upper: int, cost: int = 0) -> int:
         """Add a column."""
         self.cost.append(cost)
         self.upper.append(upper)
+        self.uses.append([])
         return len(self.cost) - 1
 
     def row(self, terms: list[tuple[int, int]], bound: int, *, equal: bool = False) -> int:
         """Add a row."""
         self.rows.append(Row(terms, bound, equal))
         return len(self.rows) - 1
+
+    def limit(self, terms: list[tuple[int, int]], bound: int) -> int:
+        """Add a row about capacity."""
+        row = self.row(terms, bound)
+        self.slot_rows.append(row)
+        for column, amount in terms:
+            self.uses[column].append((row, amount))
+        return row
 
     @property
     def one_way(self) -> bool:
@@ -217,7 +227,7 @@ def _distinct_nodes(model: Model, option: Option) -> None:
         by_class.setdefault(model.puts[column].node_class, []).append(column)
     for c, columns in by_class.items():
         if sum(model.upper[i] for i in columns) > model.snapshot.classes[c].count:
-            model.slot_rows.add(model.row([(i, 1) for i in columns], model.snapshot.classes[c].count))
+            model.limit([(i, 1) for i in columns], model.snapshot.classes[c].count)
 
 
 def starts(option: Option) -> tuple[int, ...]:
@@ -258,9 +268,7 @@ def _pack_now(model: Model) -> None:
             model.touch[c] = model.column(node_class.count, -model.weights.whole if idle else 0)
         model.packing[c] = []
         for terms, unit in _loads(model, columns, c, 0):
-            row = model.row(terms, unit * node_class.count)
-            model.slot_rows.add(row)
-            model.packing[c].append(Packing(row, unit))
+            model.packing[c].append(Packing(model.limit(terms, unit * node_class.count), unit))
 
 
 def _safe(snapshot: Snapshot, used: set[int]) -> dict[int, int]:
@@ -311,7 +319,7 @@ def _pack_later(model: Model) -> None:
                     there.append(column)
             if any(model.puts[i].slot > 0 for i in there):
                 for terms, unit in _loads(model, there, c, s):
-                    model.slot_rows.add(model.row(terms, unit * node_class.count))
+                    model.limit(terms, unit * node_class.count)
 
 
 def _keep_largest(model: Model) -> None:

@@ -118,4 +118,5 @@ def paper() -> Multifactor:
         job_size=0.0,
         time=1000.0,
         about="multifactor with all weights 1000 and requested time as the job's attribute",
+        source="RLTune, section 5.4",
     )

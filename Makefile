@@ -29,6 +29,7 @@ contracts: setup
 	.venv/bin/lint-imports
 
 unit: setup
+	@scripts/setup tests
 	$(PY) -m pytest packages -n 2 --dist loadfile
 
 format: setup

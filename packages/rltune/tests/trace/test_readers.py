@@ -31,6 +31,13 @@ def test_every_format_has_a_file_here():
     assert set(FILES) | {"parquet"} == set(formats())
 
 
+def test_formats_are_still_listed_once_a_trace_has_been_read():
+    """In a fresh process: a submodule of the function's name would take its place when it is imported."""
+    code = "import rltune, sys; rltune.trace.load(sys.argv[1]); print(*rltune.trace.formats())"
+    done = subprocess.run([sys.executable, "-c", code, DATA / FILES["csv"]], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(formats())
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_known_by_its_content_whatever_its_name(name, tmp_path):
     copy = tmp_path / "history"

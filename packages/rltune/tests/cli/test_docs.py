@@ -53,3 +53,14 @@ def test_every_command_and_option_stands_in_the_reference():
     for name in ("simulate", "compare"):
         long = [o for p in group.commands[name].params for o in p.opts if o.startswith("--") and o != "--help"]
         assert [option for option in long if option not in text] == []
+
+
+def options_of(command) -> set[str]:
+    own = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
+    return own.union(*(options_of(c) for c in getattr(command, "commands", {}).values()))
+
+
+@pytest.mark.parametrize("folder", ["how-to", "tutorial", "explanation"])
+def test_every_option_that_a_page_names_exists(folder):
+    text = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / folder).glob("*.md")))
+    assert set(re.findall(r"`(--[a-z-]+)", text)) <= options_of(get_command(app))

@@ -16,22 +16,24 @@ class Chunk:
     takes: tuple[int, int, int]
 
 
-def value_of(snapshot: Snapshot, plan: list) -> tuple[int, int, int, int, int]:
+def value_of(snapshot: Snapshot, plan: list) -> tuple[int, ...]:
     """Terms of the objective, best first, all to be maximised; plan[j] = None or (slot, form, chunks)."""
     slots = len(snapshot.slots_s)
     now = [p for p in plan if p and p[0] == 0]
     early = sum(slots - p[0] for p in plan if p and p[0] > 0)
     touched = {c.node for p in now for c in p[2]}
     node_class = {n: c for c in snapshot.classes for n in c.nodes}
-    idle = sum(node_class[n].free[0][0] == snapshot.groups[node_class[n].group].gpus > 0 for n in touched)
+    size = max(snapshot.groups[c.group].gpus for c in snapshot.classes)
+    idle = sum(node_class[n].free[0][0] == snapshot.groups[node_class[n].group].gpus == size for n in touched)
+    over = sum(min(3, node_class[c.node].free[0][0] - c.takes[0]) for p in now for c in p[2])
     largest = 0
     for g in {c.group for c in snapshot.classes}:
         free = [c.free[0][0] for n, c in node_class.items() if c.group == g and n not in touched]
         largest += max(free, default=0)
-    return len(now), early, -idle, largest, -sum(len(p[2]) for p in now)
+    return len(now), early, -idle, largest, -sum(len(p[2]) for p in now), -over
 
 
-def best(snapshot: Snapshot) -> tuple[int, int, int, int, int]:
+def best(snapshot: Snapshot) -> tuple[int, ...]:
     """Try everything."""
     node_class = {n: c for c in snapshot.classes for n in c.nodes}
     found = [value_of(snapshot, [])]

@@ -14,14 +14,15 @@ from rltune.placement.model import Model, Weights, build, starts
 from rltune.placement.realise import realise
 from rltune.placement.view import Form, Kind
 
-SOLVER = Solver(Effort(nodes=10_000))
+SOLVER = Solver(Effort(nodes=10_000, ties=True))
 
 
 def expected(model: Model, terms: tuple[int, ...]) -> int:
     """Weigh the oracle's terms as the model does, who counts the largest request from what is safe."""
     w = model.weights
-    now, early, idle, largest, nodes = terms
-    return now * w.start + early * w.early + idle * w.whole + (largest - sum(model.safe.values())) * w.largest + nodes
+    now, early, idle, largest, nodes, fit = terms
+    most = now * w.start + early * w.early + idle * w.whole + nodes * w.node + fit * w.fit
+    return most + (largest - sum(model.safe.values())) * w.largest
 
 
 def total(model: Model) -> int:
@@ -145,6 +146,13 @@ def test_fewest_nodes_term():
     assert solve(seen, node=-1)[0][1] == 1
 
 
+def test_best_fit_breaks_ties():
+    """Where nothing else tells them apart, the hole that fits best is taken."""
+    seen = snapshot([ask(gpus(2))], [(5,), (2,), (7,)])
+    assert solve(seen)[0] == (0, 0, (1,))
+    assert solve(seen, fit=-1)[0] == (0, 0, (0,))
+
+
 def test_gangs_are_all_or_nothing():
     """Three chunks and two nodes: none starts, and the job behind is left to backfilling."""
     seen = snapshot([ask(Form(0, (Kind(3, 4, -1, -1),))), ask(gpus(1))], [(8,), (8,)])
@@ -165,4 +173,4 @@ def test_deterministic(repeat):
     """One solver, kept between calls, answers as a new one."""
     jobs = [ask(gpus(g), slots=2) for g in (2, 2, 4, 2, 1, 8)]
     seen = snapshot(jobs, [(3, 8), (4, 8), (2, 6), (5, 8)], slots=(0.0, 5.0))
-    assert SOLVER.answer(build(seen)).values == Solver(Effort(nodes=10_000)).answer(build(seen)).values
+    assert SOLVER.answer(build(seen)).values == Solver(Effort(nodes=10_000, ties=True)).answer(build(seen)).values

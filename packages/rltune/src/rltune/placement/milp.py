@@ -22,8 +22,8 @@ class SolverWarning(UserWarning):
 class Effort:
     """How hard the solver may try. In simulation `seconds` stays 0: no limit, so that results do not depend on load."""
 
-    nodes: int = 20  # of branch and bound
-    gap: float = 0.0
+    nodes: int = 10  # of branch and bound
+    ties: bool = False  # prove the best also in idle nodes, largest requests and nodes, not only in who starts when
     seconds: float = 0.0
 
 
@@ -68,8 +68,7 @@ class Solver:
                 "output_flag": False,
                 "threads": 1,
                 "random_seed": 0,
-                "mip_rel_gap": self.effort.gap,
-                "mip_abs_gap": 0.9,  # the objective is whole
+                "mip_rel_gap": 0.0,
                 "mip_max_nodes": self.effort.nodes,
                 "mip_heuristic_effort": 0.0,  # the greedy answer is the heuristic
                 "mip_heuristic_run_feasibility_jump": False,  # it took two thirds of the time and found nothing
@@ -91,6 +90,7 @@ class Solver:
             return None, not model.cost
         highs, module = self._highs, self._module
         highs.clearModel()
+        highs.setOptionValue("mip_abs_gap", 0.9 * (1 if self.effort.ties else model.weights.early))
         highs.passModel(self._program(model))
         solution = module.HighsSolution()
         solution.col_value = [float(v) for v in first]

@@ -12,8 +12,9 @@ the sizes divide one another, as 1, 2, 4, 8 do, whatever satisfies them can be p
 memory, the answer is checked on the nodes themselves (realise.py).
 
 The objective is lexicographic by weight: jobs started now, in order of priority (a job may start only with all before
-it, so their number says it); then slots by which the others start early; then idle nodes kept idle, and the largest
-single-node request that an untouched node of a group could still take; then fewest nodes.
+it, so their number says it); then slots by which the others start early; then idle nodes of the largest size kept
+idle, and the largest single-node request that an untouched node of a group could still take; then fewest nodes; and
+where all that is equal, the holes that fit best.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rltune.core.state import UNLIMITED
 from rltune.placement.view import Ask, Form, Kind, Snapshot
 
 MOST_CLASSES = (12, 4)  # that a chunk may choose from: now, and at later slots
+WORST_FIT = 3  # GPUs left over on a node, beyond which one fit is as bad as another
 MOST_CUT = 3  # jobs that may be cut for one node more: the first that do not fit
 
 
@@ -122,17 +124,19 @@ class Weights:
     whole: int
     largest: int
     node: int
+    fit: int = 1
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Weights:
         """Scale the terms by what the snapshot lets them reach."""
         chunks = sum(max(sum(k.n for k in f.kinds) for f in a.forms) for a in snapshot.asks)
         largest = {c.group: snapshot.groups[c.group].gpus for c in snapshot.classes}
-        of_largest = chunks + 1
+        node = WORST_FIT * chunks + 1
+        of_largest = node * (chunks + 1)
         whole = of_largest * (sum(largest.values()) + 1)
         early = whole * (chunks + 1)
         start = early * (len(snapshot.asks) * (len(snapshot.slots_s) - 1) + 1)
-        return cls(start, early, whole, of_largest, 1)
+        return cls(start, early, whole, of_largest, node)
 
 
 def build(snapshot: Snapshot, weights: Weights | None = None) -> Model:
@@ -201,14 +205,15 @@ def _option(model: Model, option: Option, form: Form, classes: list[list[tuple[i
     weights = model.weights
     gain = weights.start if option.slot == 0 else weights.early * (slots - option.slot)
     chunks = sum(k.n for k in form.kinds)
-    cost = -weights.node if option.slot == 0 else 0
     if chunks > 1:
         option.start = model.column(1, gain)
     puts = []
     for k, candidates in enumerate(classes):
         columns = []
         for c, most in candidates:
-            column = model.column(most, cost + (gain if chunks == 1 else 0))
+            over = min(WORST_FIT, model.snapshot.classes[c].free[0][0] - form.kinds[k].gpus)
+            cost = weights.node + weights.fit * over if option.slot == 0 else 0
+            column = model.column(most, (gain if chunks == 1 else 0) - cost)
             model.puts[column] = Put(option.ask, option.form, k, c, option.slot)
             columns.append(column)
         if chunks > 1:
@@ -261,9 +266,10 @@ def _pack_now(model: Model) -> None:
         if put.slot == 0:
             by_class.setdefault(put.node_class, []).append(column)
     model.safe = _safe(snapshot, set(by_class))
+    largest = max((snapshot.groups[c.group].gpus for c in snapshot.classes), default=0)
     for c, columns in sorted(by_class.items()):
         node_class = snapshot.classes[c]
-        idle = node_class.free[0][0] == snapshot.groups[node_class.group].gpus > 0
+        idle = node_class.free[0][0] == snapshot.groups[node_class.group].gpus == largest > 0
         if idle or node_class.free[0][0] > model.safe.get(node_class.group, 0):
             model.touch[c] = model.column(node_class.count, -model.weights.whole if idle else 0)
         model.packing[c] = []

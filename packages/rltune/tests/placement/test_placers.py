@@ -123,7 +123,7 @@ def test_bad_names(placement):
         rltune.simulate(contended(5), FOUR, placement=placement)
 
 
-def test_bad_requests():
+def test_bad_requests(tmp_path):
     """Impossible jobs are rejected with a reason; nodes without GPUs and without memory are no places."""
     jobs = Jobs.from_arrays(submit_s=[0, 0], duration_s=[1, 1], gpus=[64, 1], mem_gib=[1, 1])
     no_gpus = Cluster((NodeGroup(count=1, gpus=0, cpus=4, mem_gib=4), NodeGroup(count=1, gpus=8)))
@@ -132,6 +132,11 @@ def test_bad_requests():
     assert "larger than the cluster" in str(schedule.reject_reason.name_of(0))
     with pytest.raises(ValueError, match="greater than 0"):
         NodeGroup(count=1, gpus=8, mem_gib=0)
+    for line in ("mem_gib = 0", "gpus = -1", "[slowdown]\nextra_node = 0.5"):
+        file = tmp_path / "cluster.toml"
+        file.write_text(f"[[group]]\ncount = 1\n{'' if 'gpus' in line else 'gpus = 8'}\n{line}\n")
+        with pytest.raises(rltune.InputError, match=r"cluster\.toml: .*greater than"):
+            Cluster.from_toml(file)
     with pytest.raises(rltune.InputError, match="commit"):
         rltune.simulate(jobs, FOUR, placement="milp", commit=True)
 

@@ -29,8 +29,9 @@ def require_known(
 ) -> None:
     """Refuse what does not exist or go together, before anything is read or compiled."""
     from rltune.estimate import get_estimator
+    from rltune.placement.registry import get_placer
     from rltune.policy import get_policy
-    from rltune.sim import BACKFILLS, HEADS, PLACEMENTS
+    from rltune.sim import BACKFILLS, HEADS
 
     for policy in policies:
         get_policy(policy)
@@ -39,7 +40,7 @@ def require_known(
         if commit and backfill not in {"none", "shadow"}:
             raise InputError(f"commit mode backfills by 'none' or 'shadow', not {backfill!r}")
     for placement in placements:
-        _require("placement", placement, PLACEMENTS)
+        get_placer(placement)
     _require("head", head, HEADS)
     get_estimator(estimator)
 

@@ -16,7 +16,7 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.evaluate import METRICS, Comparison, Steady, WindowSpec, compare
 from rltune.evaluate.bootstrap import Interval
-from rltune.evaluate.show import interval
+from rltune.evaluate.show import honesty, interval
 from rltune.jobs import Jobs
 from rltune.metrics.show import seconds
 
@@ -229,6 +229,28 @@ def test_an_interval_is_written_in_one_unit():
     assert interval(Interval(-30.0, -7200.0, 60.0), seconds) == "-0.0 [-2.0, 0.0] h"
     assert interval(Interval(300.0, 120.0, 600.0), seconds, sign=True) == "+5.0 [2.0, 10.0] min"
     assert interval(Interval(0.5, np.nan, np.nan), seconds) == "0.5 s"
+
+
+def test_two_waits_of_zero_have_no_ratio():
+    idle = compare(Jobs.from_arrays(np.arange(200) * 100.0, 1, 1), CLUSTER, ["fcfs", "saf"])
+    assert np.isnan(idle.standings[1].ratio.estimate)
+    text = text_of(idle.table())
+    assert "nan" not in text
+    assert "0.0 [0.0, 0.0] s" in text
+
+
+def test_intervals_are_explained_only_where_they_are_shown(jobs, result):
+    def said(comparison):
+        return [note for note in honesty(comparison) if "interval" in note]
+
+    assert said(result) == ["[low, high]: 95% intervals, paired bootstrap (BCa) over windows."]
+    assert said(Comparison.of_schedules([simulate(jobs, CLUSTER)])) == []
+    few = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(3, 50))
+    assert said(few) == ["There are no intervals: 3 windows are too few, 5 are the least."]
+    whole = compare(jobs, CLUSTER, ["fcfs", "saf"], metric="makespan")
+    assert said(whole) == ["There are no intervals: one run gives none for this metric."]
+    small = compare(jobs.window(0, 20), CLUSTER, ["fcfs", "saf"])
+    assert said(small) == ["There are no intervals: the jobs are too few."]
 
 
 def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from rltune.evaluate.bootstrap import FEWEST
 from rltune.evaluate.metric import Metric, metric_of
 from rltune.metrics.show import most_common, number, percent, seconds
 
@@ -82,8 +83,7 @@ def honesty(comparison: Comparison) -> list[str]:
     apart = _windows_with_other_jobs(comparison)
     if apart:
         said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")
-    said.append(_about_intervals(comparison))
-    return said
+    return [*said, *_about_intervals(comparison)]
 
 
 def interval(value: Interval, write: Callable[[float], str], *, sign: bool = False) -> str:
@@ -99,6 +99,22 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
     return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
 
 
+def ratio(value: float) -> str:
+    """Write a ratio; to a baseline of 0 there is none."""
+    return f"{value:.3f}" if math.isfinite(value) else "-"
+
+
+def rivals(comparison: Comparison) -> list[Standing]:
+    """Give those who are compared with the baseline."""
+    base = comparison.contenders[comparison.baseline].label
+    return [s for s in comparison.standings if s.label != base]
+
+
+def has_intervals(comparison: Comparison) -> bool:
+    """Tell whether any interval is shown."""
+    return any(math.isfinite(i.low) for s in rivals(comparison) for i in (s.difference, s.ratio))
+
+
 def _bare(value: float, like: float) -> str:
     """Write a time without its unit, which stands once, behind the interval."""
     return seconds(value, like).split()[0]
@@ -112,11 +128,20 @@ def _windows_with_other_jobs(comparison: Comparison) -> int:
     return sum(len(different) > 1 for different in ran.values())
 
 
-def _about_intervals(comparison: Comparison) -> str:
-    level = f"{comparison.confidence:.0%}"
-    if len(comparison.windows) > 1:
-        return f"[low, high]: {level} intervals, paired bootstrap (BCa) over windows."
-    return f"[low, high]: {level} intervals, block bootstrap over the jobs of this one trace."
+def _about_intervals(comparison: Comparison) -> list[str]:
+    """Explain the intervals, or why there are none; nothing if there is no rival who could have one."""
+    level, many = f"{comparison.confidence:.0%}", len(comparison.windows) > 1
+    if has_intervals(comparison):
+        how = "paired bootstrap (BCa) over windows" if many else "block bootstrap over the jobs of this one trace"
+        return [f"[low, high]: {level} intervals, {how}."]
+    shared = max((s.windows for s in rivals(comparison)), default=0)
+    if not shared:
+        return []
+    if many and shared < FEWEST:
+        return [f"There are no intervals: {shared} windows are too few, {FEWEST} are the least."]
+    if not many and metric_of(comparison.metric).per_job:
+        return ["There are no intervals: the jobs are too few."]
+    return ["There are no intervals: one run gives none for this metric." if not many else "There are no intervals."]
 
 
 def _caption(comparison: Comparison) -> Text:
@@ -128,7 +153,7 @@ def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
     if not is_base:
         pair = [
             interval(s.difference, metric.write, sign=True),
-            interval(s.ratio, lambda v: f"{v:.3f}"),
+            interval(s.ratio, ratio),
             f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
         ]
     facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]

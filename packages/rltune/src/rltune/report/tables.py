@@ -10,7 +10,7 @@ import numpy as np
 
 from rltune.evaluate.comparison import measured
 from rltune.evaluate.metric import metric_of
-from rltune.evaluate.show import honesty, interval
+from rltune.evaluate.show import has_intervals, honesty, interval, ratio
 from rltune.metrics.show import number, percent, seconds
 from rltune.report.data import pipelines
 
@@ -73,7 +73,7 @@ def headline(comparison: Comparison) -> Table:
         cells = (
             metric.write(s.value),
             "baseline" if is_base else interval(s.difference, metric.write, sign=True),
-            "" if is_base else interval(s.ratio, lambda v: f"{v:.3f}"),
+            "" if is_base else interval(s.ratio, ratio),
             *(["" if is_base else f"{s.better_in} of {s.windows}"] if many else []),
             seconds(s.jct_s.mean),
             percent(s.gap),
@@ -175,6 +175,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
     first = comparison.runs[0].schedule
     cluster_of, settings = first.cluster, first.settings
     begin, end = comparison.runs[0].summary.utilisation.span_s
+    how = f"{comparison.confidence:.0%}, {comparison.resamples:,} resamples"
     return [
         ("Trace", trace or "not named"),
         ("Jobs", f"{sum(w.count for w in comparison.windows):,} in {len(comparison.windows)} window(s)"),
@@ -189,7 +190,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
         ("Placements", ", ".join(dict.fromkeys(c.placement for c in comparison.contenders))),
         ("Span of utilisation", f"{seconds(end - begin)} in the first run" + _span_kind(comparison.runs[0])),
         ("Seed", str(comparison.seed)),
-        ("Intervals", f"{comparison.confidence:.0%}, {comparison.resamples:,} resamples"),
+        *([("Intervals", how)] if has_intervals(comparison) else []),
     ]
 
 

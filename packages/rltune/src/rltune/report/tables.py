@@ -48,12 +48,14 @@ class Table:
 
 
 def lead(comparison: Comparison) -> str:
-    """Say the result in two sentences."""
+    """Say the result in a few sentences."""
     metric = metric_of(comparison.metric)
     sign = -1.0 if metric.higher_is_better else 1.0
     best = min(comparison.standings, key=lambda s: sign * s.value if math.isfinite(s.value) else math.inf)
     base = comparison.contenders[comparison.baseline].label
     gap = f"Its mean JCT is {percent(best.gap)} above a bound that no schedule can beat."
+    if len(comparison.standings) == 1:
+        return f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}. {gap}"
     if best.label == base:
         return f"Nothing beats {base}: {metric.title} {metric.write(best.value)}. {gap}"
     sure = "" if best.difference.excludes_zero else " The interval includes 0, so chance may explain it."

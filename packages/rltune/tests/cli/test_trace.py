@@ -33,6 +33,24 @@ def test_info_says_that_gpu_shares_were_rounded_up(rltune):
     assert "1 of 4 jobs asked a share of a GPU" in rltune("trace", "info", DATA / "pai_job_sim.csv").out
 
 
+NASTY = "[red]x[/] :boom: [/nobody]"
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(rltune, trace, cluster, tmp_path, monkeypatch):
+    trace.write_text(f"submit_s,duration_s,gpus,user,vc,{NASTY}\n0,100,2,{NASTY},{NASTY},1\n1,9,1,b,{NASTY},1\n")
+    assert f"{NASTY} 1" in rltune("trace", "info", trace).out
+    assert f"line 2: {NASTY}" in rltune("trace", "check", trace).out
+    simulated = rltune("simulate", "-t", trace, "-c", cluster)
+    assert NASTY in simulated.out
+    odd = tmp_path / f"{NASTY.replace('/', '')}.csv"
+    odd.write_bytes(trace.read_bytes())
+    assert str(odd) in rltune("trace", "check", odd).out
+    monkeypatch.chdir(tmp_path)
+    Path("[red]x.py").write_text("def score(queue):\n    return queue.submit_s\n")
+    said = rltune("compare", "-t", trace, "-c", cluster, "-p", "[red]x.py:score,fcfs", "--details")
+    assert said.out.count("[red]x.py:score") >= 4
+
+
 def test_check_names_each_rule(rltune):
     said = rltune("trace", "check", DATA / "sacct.txt")
     assert said.code == 0

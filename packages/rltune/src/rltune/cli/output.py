@@ -21,14 +21,14 @@ def results() -> "Console":
     from rich.console import Console
 
     fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_IN_A_FILE
-    return Console(width=fixed, highlight=False)
+    return Console(width=fixed, highlight=False, emoji=False)
 
 
 def notes() -> "Console":
     """Give the console for progress, notes and errors."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def say(sentence: str) -> None:

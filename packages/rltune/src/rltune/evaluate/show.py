@@ -28,7 +28,7 @@ def headline(comparison: Comparison) -> Table:
     )
     table.add_column("pipeline", no_wrap=True)
     for column in (metric.title, "p99 wait", "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
-        table.add_column(column, justify="right")
+        table.add_column(Text(column), justify="right")
     for standing in comparison.standings:
         cells = _row(standing, metric, is_base=standing.label == base)
         table.add_row(*map(Text, cells), style=_style(standing, base))
@@ -51,7 +51,7 @@ def details(comparison: Comparison) -> Table:
         ]
         for i, (name, values, write) in enumerate(rows):
             cells = [write(getattr(values, part)) for part in ("mean", "p50", "p90", "p99", "max")]
-            table.add_row(s.label if i == 0 else "", name, *cells, end_section=i == len(rows) - 1)
+            table.add_row(Text(s.label if i == 0 else ""), name, *cells, end_section=i == len(rows) - 1)
     return table
 
 

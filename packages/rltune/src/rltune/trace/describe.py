@@ -44,10 +44,11 @@ class Description:
 
     def __rich__(self) -> Table:
         from rich.table import Table
+        from rich.text import Text
 
         table = Table("", "", box=None, show_header=False, padding=(0, 2, 0, 0))
         for name, value in self.to_dict().items():
-            table.add_row(name.replace("_", " "), _spell(value))
+            table.add_row(name.replace("_", " "), Text(_spell(value)))  # as it is: names may look like markup
         return table
 
 

@@ -110,18 +110,18 @@ class Quality:
 
     def __rich__(self) -> Group:
         from rich.console import Group
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
-        head = f"[bold]{escape(self.path)}[/] ({self.format}): {self.rows:,} rows read, {self.kept:,} jobs kept"
+        told = f" ({self.format}): {self.rows:,} rows read, {self.kept:,} jobs kept"
+        head = Text.assemble((self.path, "bold"), told)
         if not self.findings:
             return Group(head, "nothing to repair")
         table = Table("rule", "rows", "what was done", "first at", box=None, padding=(0, 2, 0, 0))
         table.columns[1].justify = "right"
         for f in self.findings:
-            table.add_row(
-                f.rule, f"{f.count:,}", f"{f.action}: {f.meaning}", f"line {f.line}: {escape(f.example[:40])}"
-            )
+            first = Text(f"line {f.line}: {f.example[:40]}")  # as it is: a line may look like markup
+            table.add_row(f.rule, f"{f.count:,}", f"{f.action}: {f.meaning}", first)
         return Group(head, table)
 
 

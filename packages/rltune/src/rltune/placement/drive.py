@@ -20,6 +20,7 @@ from rltune.placement.realise import Start, realise
 from rltune.placement.view import Camera
 
 SLOTS = 4
+MOST_COLUMNS = 150  # of a program; the last jobs are left out of a larger one, which could take a second
 
 
 @dataclass
@@ -138,6 +139,8 @@ class LookAhead:
         camera = self._camera
         snapshot = camera.take(self._w, self._s, self._state, jobs, pool, SLOTS, fitting, aggregate=aggregate)
         model = build(snapshot)
+        while len(model.cost) > MOST_COLUMNS and len(model.snapshot.asks) > max(2, snapshot.sure + 1):
+            model = build(model.snapshot.first(len(model.snapshot.asks) - 1 - len(model.snapshot.asks) // 4))
         if model.one_way and not self._always:
             self.work.skipped_one_way += 1
             return []

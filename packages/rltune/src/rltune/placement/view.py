@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -81,6 +81,10 @@ class Snapshot:
     classes: tuple[NodeClass, ...]
     groups: tuple[Group, ...]
     sure: int = 0
+
+    def first(self, n: int) -> Snapshot:
+        """Give the same with the first n jobs alone."""
+        return replace(self, asks=self.asks[: max(n, self.sure)])
 
 
 class Camera:

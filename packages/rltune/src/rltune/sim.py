@@ -99,7 +99,7 @@ class Machine:
             raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
-        placer = get_placer(settings.placement, jobs, cluster)
+        placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
         options = _options(policy, settings, placer, online=estimates.likeness is not None, ranks=own is not None)
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
@@ -232,7 +232,7 @@ def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
             raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
     if settings.view < 0:
         raise InputError(f"view should be 0 (all) or more, not {settings.view}")
-    placer = get_placer(settings.placement, jobs, cluster)
+    placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
     if settings.commit:
         if placer.solves:
             raise InputError(

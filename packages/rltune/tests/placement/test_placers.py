@@ -153,10 +153,14 @@ def test_a_missing_solver_is_said_once(monkeypatch):
 
 
 def test_auto_chooses():
-    """Jobs of one GPU need no solver; where cutting jobs costs time it is not used."""
+    """Jobs of one GPU need no solver; where it lost, or cutting jobs costs much, it is not used."""
     single = Jobs.from_arrays(submit_s=[0.0] * 4, duration_s=[1.0] * 4, gpus=[1] * 4)
-    slow = Cluster((NodeGroup(count=4, gpus=8),), slowdown=Slowdown(extra_node=1.2))
+    slow = Cluster((NodeGroup(count=4, gpus=8),), slowdown=Slowdown(extra_node=1.5))
+    mixed = Cluster((NodeGroup(count=4, gpus=8, gpu_type="A"), NodeGroup(count=4, gpus=8, gpu_type="B")))
     assert get_placer("auto", contended(), FOUR).name == "milp"
+    assert get_placer("auto", contended(), FOUR, "easy").name == "milp"
+    assert get_placer("auto", contended(), mixed).name == "milp"
+    assert get_placer("auto", contended(), mixed, "easy").name == "best-fit"
     assert get_placer("auto", single, FOUR).name == "best-fit"
     assert get_placer("auto", contended(), slow).name == "best-fit"
     assert rltune.simulate(single, FOUR, placement="auto").work["placer"] == "best-fit"

@@ -35,14 +35,14 @@ class Placer:
     k: int = 0
 
 
-def get_placer(spec: str, jobs: Jobs | None = None, cluster: Cluster | None = None) -> Placer:
-    """Take a placer by its name; `auto` needs the jobs and the cluster to choose."""
+def get_placer(spec: str, jobs: Jobs | None = None, cluster: Cluster | None = None, backfill: str = "none") -> Placer:
+    """Take a placer by its name; `auto` chooses by the jobs, the cluster and the backfilling."""
     name, _, number = spec.partition(":")
     if name == "milp":
         return Placer(spec, core.BEST_FIT, solves=True, k=_k(spec, number) if number else 0)
     if spec == "auto":
-        chosen = "milp" if jobs is None or cluster is None or pays(jobs, cluster) else "best-fit"
-        return get_placer(chosen)
+        wins = jobs is None or cluster is None or pays(jobs, cluster, backfill)
+        return get_placer("milp" if wins else "best-fit")
     if spec not in GREEDY:
         raise InputError(f"no placement {spec!r}; there are: {SHOWN}")
     return Placer(spec, GREEDY[spec])
@@ -54,12 +54,16 @@ def _k(spec: str, text: str) -> int:
     return int(text)
 
 
-def pays(jobs: Jobs, cluster: Cluster) -> bool:
-    """Tell whether the solver has won on work like this: jobs of several GPUs that share nodes, and no other way out.
+def pays(jobs: Jobs, cluster: Cluster, backfill: str) -> bool:
+    """Tell whether the solver has been measured to win on work like this (docs/explanation/placement.md).
 
-    On one-GPU jobs best fit is as good, and where a job slows down on more nodes than it needs (slowdown.extra_node),
-    cutting jobs costs what it gains.
+    It needs jobs of several GPUs that share nodes. It won wherever nothing is backfilled, and with backfilling on
+    clusters of one GPU type; it was not tried with more than a fifth lost for a node more.
     """
+    if not len(jobs):
+        return False
     shared = (jobs.gpus >= 2) & (jobs.nodes == 0) & (jobs.gpus_per_node == 0)
-    largest = max(g.gpus for g in cluster.groups)
-    return bool(shared.mean() >= 0.05) and largest >= 4 and cluster.slowdown.extra_node == 1.0 if len(jobs) else False
+    one_type = len({g.gpu_type for g in cluster.groups}) == 1
+    large = max(g.gpus for g in cluster.groups) >= 4
+    wins = backfill == "none" or one_type
+    return bool(shared.mean() >= 0.05) and large and wins and cluster.slowdown.extra_node <= 1.2

@@ -32,6 +32,15 @@ def test_every_form_of_windows(rltune, windows):
     assert rltune("compare", *words, "--windows", windows, "--json").code == 0
 
 
+def test_a_warm_start_is_said_and_needs_windows(rltune, synthetic):
+    said = rltune(*synthetic, "--windows", "3x100", "--warm", "--workers", 2)
+    assert "estimates: history-warm" in said.out
+    assert "Warm start: estimator history began each window" in said.out
+    refused = rltune(*synthetic, "--warm")
+    assert (refused.code, refused.out) == (2, "")
+    assert "a warm start needs jobs before those that are run" in refused.err
+
+
 def test_files_and_details(rltune, trace, cluster, tmp_path):
     files = [tmp_path / name for name in ("jobs.parquet", "page.html", "r.json")]
     words = ("--jobs", files[0], "--report", files[1], "--json", files[2], "--details")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.errors import InputError
+from rltune.estimate import History
 from rltune.evaluate import METRICS, Comparison, Steady, WindowSpec, compare
 from rltune.evaluate.bootstrap import Interval
 from rltune.evaluate.show import honesty, interval
@@ -251,6 +252,68 @@ def test_intervals_are_explained_only_where_they_are_shown(jobs, result):
     assert said(whole) == ["There are no intervals: one run gives none for this metric."]
     small = compare(jobs.window(0, 20), CLUSTER, ["fcfs", "saf"])
     assert said(small) == ["There are no intervals: the jobs are too few."]
+
+
+def same_starts(one, other):
+    """Tell run by run whether all jobs start at the same times."""
+    starts = [(a.schedule.start_s, b.schedule.start_s) for a, b in zip(one.runs, other.runs, strict=True)]
+    return [np.array_equal(a, b, equal_nan=True) for a, b in starts]
+
+
+def test_a_warm_window_knows_the_jobs_before_it_and_no_other(jobs):
+    given = []
+
+    def engine(part, cluster, policy="fcfs", **settings):
+        given.append((part.id[0], getattr(policy, "before", None), settings["estimator"].before))
+        return simulate(part, cluster, policy, **settings)
+
+    how = {"windows": WindowSpec(3, 100), "estimator": "history"}
+    warm = compare(jobs, CLUSTER, ["saf", "qssf"], warm=True, engine=engine, **how)
+    assert [first for first, _, _ in given] == [0, 0, 300, 300, 600, 600]
+    for first, ranked_by, known in given:
+        assert known.id.tolist() == list(range(first))
+        assert ranked_by is None or ranked_by.id.tolist() == known.id.tolist()
+    assert [ranked_by is None for _, ranked_by, _ in given] == [True, False] * 3
+    assert [s.label for s in warm.standings] == ["saf", "qssf"]
+    assert warm.runs[0].schedule.settings.estimator == "history-warm"
+    cold = compare(jobs, CLUSTER, ["saf", "qssf"], **how)
+    assert same_starts(warm, cold) == [True, True, False, False, False, False]  # nothing is before the first window
+
+
+def test_a_warm_window_does_not_depend_on_what_comes_later(jobs):
+    longer = jobs.duration_s.copy()
+    longer[400:] *= 7
+    how = {"windows": WindowSpec(3, 100), "estimator": "history", "warm": True}
+    one, other = (compare(j, CLUSTER, ["qssf"], **how) for j in (jobs, jobs.with_columns(duration_s=longer)))
+    assert same_starts(one, other) == [True, True, False]
+
+
+def test_a_warm_start_is_said_and_a_cold_one_too(jobs):
+    how = {"windows": WindowSpec(3, 100), "estimator": "history", "backfills": ["none", "easy"]}
+    warm = honesty(compare(jobs, CLUSTER, ["saf", "qssf"], warm=True, **how))
+    assert (
+        "Warm start: estimator history, policy qssf began each window with what had ended before it, "
+        "the same for all pipelines." in warm
+    )
+    assert "The window at the trace's beginning has no job before it." in warm
+    assert not any("nothing learnt" in note for note in warm)
+    cold = honesty(compare(jobs, CLUSTER, ["saf"], **how))
+    assert any("nothing learnt" in note for note in cold)
+    assert not any("Warm" in note for note in cold)
+
+
+def test_a_warm_start_that_cannot_be_is_refused(jobs):
+    for whole in (None, Steady(0.2)):
+        with pytest.raises(InputError, match="needs jobs before those that are run"):
+            compare(jobs, CLUSTER, ["saf"], windows=whole, estimator="history", warm=True)
+    with pytest.raises(InputError, match="neither estimator oracle nor a policy learns"):
+        compare(jobs, CLUSTER, ["saf"], windows=WindowSpec(3, 100), warm=True)
+
+
+def test_a_history_of_one_s_own_is_kept_in_a_warm_window(jobs):
+    own = History().after(jobs.window(0, 10))
+    got = compare(jobs, CLUSTER, ["qssf"], windows=WindowSpec(2, 50), estimator=own, warm=True)
+    assert any(note.startswith("Warm start: policy qssf began") for note in got.notes)
 
 
 def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):

@@ -31,6 +31,7 @@ def compare(
     backfill: options.Backfills = "none,easy",
     placement: options.Placements = "best-fit",
     windows: options.Windows = "whole",
+    warm: options.Warm = False,
     estimator: options.Estimator = "history",
     baseline: options.Baseline = None,
     metric: options.Metric = "wait",
@@ -55,14 +56,15 @@ def compare(
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
     require_known(names, backfills, placements, estimator, head, commit=commit)
-    cut = _understood(names, backfills, placements, windows, baseline, metric, seed)
+    cut = _understood(names, backfills, placements, windows, baseline, metric, seed, warm=estimator if warm else None)
     from rltune import Cluster
     from rltune.evaluate import compare as run
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
     compile_core(commit=commit, own_policy=is_own(names))
-    how: dict[str, Any] = {"head": head, "view": view, "commit": commit, "seed": seed, "workers": workers}
+    how: dict[str, Any] = {"head": head, "view": view, "commit": commit, "seed": seed}
+    how |= {"workers": workers, "warm": warm}
     with bar("comparing") as tell:
         made = run(work.jobs, on, names, backfills, placements, cut, estimator, baseline, metric, progress=tell, **how)
     result = with_notes(made, work)
@@ -85,13 +87,19 @@ def _understood(
     baseline: str | None,
     metric: str,
     seed: int,
+    *,
+    warm: str | None,
 ) -> "Spec":
-    """Refuse, before anything is read or compiled, windows, a metric or a baseline that cannot be."""
+    """Refuse, before anything is read or compiled, windows, a metric, a baseline or a warm start that cannot be."""
     from rltune.evaluate import parse_windows
-    from rltune.evaluate.compare import line_up
+    from rltune.evaluate.compare import line_up, warmable
     from rltune.evaluate.comparison import find_contender
     from rltune.evaluate.metric import metric_of
 
     metric_of(metric)
-    find_contender(line_up(policies, backfills, placements), baseline)
-    return parse_windows(windows, seed)
+    contenders = line_up(policies, backfills, placements)
+    find_contender(contenders, baseline)
+    cut = parse_windows(windows, seed)
+    if warm is not None:
+        warmable(contenders, warm, cut)
+    return cut

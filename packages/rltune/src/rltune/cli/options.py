@@ -122,6 +122,12 @@ Windows = Annotated[
         autocompletion=complete.windows,
     ),
 ]
+Warm = Annotated[
+    bool,
+    typer.Option(
+        "--warm", help="Let estimators and policies that learn begin each window with what had ended before it."
+    ),
+]
 Baseline = Annotated[
     str | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from rltune.errors import InputError
 from rltune.evaluate.comparison import Comparison
 from rltune.evaluate.metric import metric_of
-from rltune.evaluate.runs import Bench, Contender, Run, perform
-from rltune.evaluate.windows import Spec, Window, choose_windows
+from rltune.evaluate.runs import Bench, Contender, Run, learns, perform
+from rltune.evaluate.windows import Spec, Window, WindowSpec, choose_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ def compare(
     baseline: str | None = None,
     metric: str = "wait",
     *,
+    warm: bool = False,
     head: str = "pool",
     commit: bool = False,
     view: int = 0,
@@ -48,6 +50,7 @@ def compare(
     """Run each policy with each backfilling and placement on the same windows, and pair the results by window.
 
     `windows` is None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
+    With `warm` estimators and policies that learn start each window from the jobs before it that had ended, all alike.
     The baseline is a contender's label or a policy's name, the first contender if not told. With several workers
     policies and estimators given as objects must be picklable; the results do not depend on the number of workers.
     Ctrl-C gives the comparison of what has been done so far, with `complete` False; several workers first finish the
@@ -56,6 +59,9 @@ def compare(
     """
     metric_of(metric)
     contenders = line_up(policies, backfills, placements)
+    learners: tuple[str, ...] = ()
+    if warm:
+        contenders, estimator, learners = warmable(contenders, estimator, windows)
     ordered = jobs
     if np.any(np.diff(jobs.submit_s) < 0):
         order = np.argsort(jobs.submit_s, kind="stable")
@@ -63,7 +69,7 @@ def compare(
         estimator = estimator[order] if isinstance(estimator, np.ndarray) else estimator
     settings = {"estimator": estimator, "head": head, "commit": commit, "view": view, "seed": seed}
     chosen, notes = choose_windows(ordered, windows, _fcfs_wait(Bench(ordered, cluster, (), (), {}, engine)))
-    bench = Bench(ordered, cluster, chosen, contenders, settings, engine)
+    bench = Bench(ordered, cluster, chosen, contenders, settings, engine, warm)
     tasks = list(itertools.product(range(len(chosen)), range(len(contenders))))
     return Comparison.build(
         runs=_collect(bench, tasks, workers, progress),
@@ -75,7 +81,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         about=str(windows) if windows else "whole trace, from an idle cluster",
-        notes=notes,
+        notes=(*notes, *_warm_notes(learners, chosen)),
     )
 
 
@@ -94,6 +100,35 @@ def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Seque
     if twice:
         raise InputError(f"listed twice: {', '.join(twice)}")
     return tuple(made)
+
+
+def warmable(
+    contenders: tuple[Contender, ...], estimator: Any, windows: Spec
+) -> tuple[tuple[Contender, ...], Any, tuple[str, ...]]:
+    """Put objects for the names of what learns, and name it; refuse a warm start where there can be none."""
+    if not isinstance(windows, WindowSpec):
+        raise InputError("a warm start needs jobs before those that are run: give windows such as 20x1024")
+    from rltune.estimate import get_estimator
+    from rltune.policy import get_policy
+
+    def of_name(policy: Any) -> Any:
+        return found if isinstance(policy, str) and learns(found := get_policy(policy)) else policy
+
+    made = [replace(c, policy=of_name(c.policy)) for c in contenders]
+    guess = get_estimator(estimator)
+    names = [f"estimator {guess.name}"] if learns(guess) else []
+    names += dict.fromkeys(f"policy {c.policy_name}" for c in made if learns(c.policy))
+    if not names:
+        raise InputError(f"nothing here can start warm: neither estimator {guess.name} nor a policy learns from jobs")
+    return tuple(made), guess if learns(guess) else estimator, tuple(names)
+
+
+def _warm_notes(learners: tuple[str, ...], windows: tuple[Window, ...]) -> tuple[str, ...]:
+    if not learners:
+        return ()
+    who = f"{', '.join(learners)} began each window with what had ended before it, the same for all pipelines"
+    cold = sum(window.first == 0 for window in windows)
+    return (f"Warm start: {who}.", *(["The window at the trace's beginning has no job before it."] if cold else []))
 
 
 def _collect(bench: Bench, tasks: list[tuple[int, int]], workers: int, progress: Progress | None) -> tuple[Run, ...]:

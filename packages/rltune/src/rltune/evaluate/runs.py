@@ -46,6 +46,11 @@ class Contender:
         return self.policy if isinstance(self.policy, str) else str(getattr(self.policy, "name", self.policy))
 
 
+def learns(given: Any) -> bool:
+    """Tell whether an estimator or a policy can start from earlier jobs, and was given none of its own."""
+    return callable(getattr(given, "after", None)) and getattr(given, "before", None) is None
+
+
 @dataclass(frozen=True)
 class Run:
     """What one contender made of one window."""
@@ -66,6 +71,7 @@ class Bench:
     contenders: tuple[Contender, ...]
     settings: dict[str, Any]
     engine: Engine | None = None
+    warm: bool = False  # who can learn from the jobs before a window does
     bounds: dict[tuple[int, bytes], Bound] = field(default_factory=dict)  # by window and the jobs that ran
 
     def run(self, task: tuple[int, int]) -> Run:
@@ -85,6 +91,9 @@ class Bench:
         rows = slice(window.first, window.first + window.count)
         if isinstance(settings.get("estimator"), np.ndarray):
             settings["estimator"] = settings["estimator"][rows]
+        if self.warm:
+            before = self.jobs.window(0, window.first)
+            settings |= {key: settings[key].after(before) for key in ("policy", "estimator") if learns(settings[key])}
         whole = window.count == len(self.jobs)
         return engine(self.jobs if whole else self.jobs.window(window.first, window.count), self.cluster, **settings)
 

@@ -139,8 +139,9 @@ class LookAhead:
         camera = self._camera
         snapshot = camera.take(self._w, self._s, self._state, jobs, pool, SLOTS, fitting, aggregate=aggregate)
         model = build(snapshot)
-        while len(model.cost) > MOST_COLUMNS and len(model.snapshot.asks) > max(2, snapshot.sure + 1):
-            model = build(model.snapshot.first(len(model.snapshot.asks) - 1 - len(model.snapshot.asks) // 4))
+        if len(model.cost) > MOST_COLUMNS:
+            few = len(jobs) * MOST_COLUMNS // len(model.cost)
+            model = build(snapshot.first(max(2, snapshot.sure + 1, few)))
         if model.one_way and not self._always:
             self.work.skipped_one_way += 1
             return []

@@ -49,6 +49,8 @@ class Table:
 
 def lead(comparison: Comparison) -> str:
     """Say the result in a few sentences."""
+    if not comparison.standings:
+        return "It was stopped before the baseline had run once, so there is nothing to compare."
     metric = metric_of(comparison.metric)
     sign = -1.0 if metric.higher_is_better else 1.0
     best = min(comparison.standings, key=lambda s: sign * s.value if math.isfinite(s.value) else math.inf)

@@ -144,7 +144,7 @@ def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool) 
     settings = Settings(placement=f"milp:{k}", backfill="easy")
     m = Machine.of(jobs, cluster, get_policy("fcfs"), get_estimator("oracle"), settings)
     ahead = Stopwatch(m.world, m.state, m.w, m.s, m.options, k)
-    ahead.watch(max(1, solves // others), apart=nodes <= 128, cvxpy=cvxpy)
+    ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128, cvxpy=cvxpy)
     while len(ahead.work.solve_ms) < solves and advance(m.w, m.s, m.options):
         ahead.make_pass()
     return ahead

@@ -157,9 +157,8 @@ def skipping(jobs_count: int) -> None:
     print("\nSkipping, on Philly-like runs of the slice (K = 8): milliseconds over all passes, skipped ones included")
     print("policy  backfill  passes  skip rate  pass p50     p99 | mean wait s  never skipping     loss")
     for policy, backfill in (("fcfs", "none"), ("fcfs", "easy"), ("saf", "none"), ("saf", "easy")):
-        skip, never = (
-            [one_run(jobs_count, seed, policy, backfill, always) for seed in SEEDS] for always in (False, True)
-        )
+        skip = [one_run(jobs_count, seed, policy, backfill, always=False) for seed in SEEDS]
+        never = [one_run(jobs_count, seed, policy, backfill, always=True) for seed in SEEDS]
         ms = np.concatenate([ahead.work.ms for ahead, _ in skip])
         solved = sum(len(ahead.work.solve_ms) for ahead, _ in skip)
         wait, unskipped = (np.mean([w for _, w in runs]) for runs in (skip, never))

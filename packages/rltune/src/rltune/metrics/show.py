@@ -90,7 +90,20 @@ def _title(summary: Summary) -> str:
 
 
 def _caption(summary: Summary) -> str:
-    return "\n".join([_jobs_line(summary), *_cluster_lines(summary), *_fairness_lines(summary)])
+    return "\n".join(
+        [_jobs_line(summary), *_placer_lines(summary), *_cluster_lines(summary), *_fairness_lines(summary)]
+    )
+
+
+def _placer_lines(summary: Summary) -> list[str]:
+    """Say what the solver did, where one was asked."""
+    work = summary.work
+    if "milp_solved" not in work:
+        return []
+    solved = f"solver: asked in {work['milp_solved']:,} passes, skipped in {percent(work['milp_skip_rate'])}"
+    gained = f"better than greedy {work['milp_better_than_greedy']:,} times, {work['milp_more_starts']:,} more starts"
+    took = f"p50 {work['milp_solve_ms_p50']:.1f} ms, p99 {work['milp_solve_ms_p99']:.1f} ms a solve"
+    return [f"{solved}; {gained}; {took}"]
 
 
 def _jobs_line(summary: Summary) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Summary:
     fairness: Fairness
     bound: Bound
     interval_s: Span | None  # if told: only jobs submitted in [begin, end), and the cluster between the two
+    work: dict[str, Any] = field(default_factory=dict)  # counters of the engine and the placer
 
     @property
     def gap(self) -> float:
@@ -55,7 +56,8 @@ class Summary:
         """Give plain values; what cannot be told is None."""
         from rltune.metrics.show import plain
 
-        values: dict[str, Any] = plain({**asdict(self), "gap_to_bound": self.gap})
+        counted = {name: value for name, value in self.work.items() if "_ms" not in name}  # the same on every machine
+        values: dict[str, Any] = plain({**asdict(self), "work": counted, "gap_to_bound": self.gap})
         return values
 
     def __str__(self) -> str:
@@ -99,6 +101,7 @@ def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound |
         fairness=_fairness(schedule, kept),
         bound=bound or lower_bound(schedule.jobs, schedule.cluster, kept),
         interval_s=interval_s,
+        work=schedule.work,
     )
 
 

@@ -99,14 +99,16 @@ Backfills = Annotated[
 Placement = Annotated[
     str,
     typer.Option(
-        help="On which nodes: best-fit, first-fit, spread.", metavar="NAME", autocompletion=complete.placements
+        help="On which nodes: best-fit, first-fit, spread, hierarchical, milp[:K], auto.",
+        metavar="NAME",
+        autocompletion=complete.placements,
     ),
 ]
 Placements = Annotated[
     str,
     typer.Option(
         "--placement",
-        help="On which nodes, a list of: best-fit, first-fit, spread.",
+        help="On which nodes, a list of: best-fit, first-fit, spread, hierarchical, milp[:K], auto.",
         metavar="LIST",
         autocompletion=complete.placements,
     ),

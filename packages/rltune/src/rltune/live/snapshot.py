@@ -5,6 +5,7 @@ Times are seconds since the epoch by the cluster's own clock; NaN means that the
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -157,6 +158,16 @@ class Snapshot:
     def job_by_id(self) -> dict[int, LiveJob]:
         """Find a job by its id."""
         return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def array_running(self) -> dict[int, int]:
+        """Count the tasks of each array that hold nodes."""
+        return dict(Counter(job.array_id for job in self.jobs if job.array_id and job.on_nodes))
+
+    @cached_property
+    def partition_by_name(self) -> dict[str, Partition]:
+        """Find a partition by its name."""
+        return {partition.name: partition for partition in self.partitions}
 
     @cached_property
     def pending(self) -> tuple[LiveJob, ...]:

@@ -1,0 +1,56 @@
+"""Time, as the controller sees it: handed in, so that a test or a test bed can bring its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time and waits."""
+
+    def now_s(self) -> float:
+        """Give the time of day, in seconds since the epoch."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """Give a time that never jumps; only differences mean something."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until somebody wakes it."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait, from a signal handler or another thread."""
+        ...
+
+
+@dataclass
+class SystemClock:
+    """The machine's clock; with a factor it runs faster from `begin_s` on, as a test bed's does."""
+
+    factor: float = 1.0
+    begin_s: float = field(default_factory=time.time)
+    _first_s: float = field(default_factory=time.monotonic)
+    _woken: threading.Event = field(default_factory=threading.Event)
+
+    def now_s(self) -> float:
+        """Give the time of day."""
+        if self.factor == 1.0:
+            return time.time()
+        return self.begin_s + (time.time() - self.begin_s) * self.factor
+
+    def elapsed_s(self) -> float:
+        """Give the time since this clock was made."""
+        return (time.monotonic() - self._first_s) * self.factor
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless it was woken already."""
+        self._woken.wait(max(0.0, seconds) / self.factor)
+
+    def wake(self) -> None:
+        """End this wait and all to come."""
+        self._woken.set()

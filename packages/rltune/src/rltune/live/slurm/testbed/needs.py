@@ -1,0 +1,64 @@
+"""What a testbed needs of the machine, and the Debian packages that have it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+from rltune.errors import InputError
+
+PACKAGE_OF = {
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "squeue": "slurm-client",
+}
+WITH_DATABASE = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
+WITH_CLOCK = {"faketime": "faketime"}
+_PORTS = range(12000, 32000)  # below those that the kernel gives to clients
+
+
+def missing(*, database: bool = False, clock: bool = False) -> str:
+    """Say in one sentence why there can be no testbed here; "" if there can."""
+    if os.geteuid() != 0:
+        return "a testbed needs root: Slurm's daemons start jobs as their users"
+    wanted = PACKAGE_OF | (WITH_DATABASE if database else {}) | (WITH_CLOCK if clock else {})
+    packages = [package for program, package in wanted.items() if shutil.which(program) is None]
+    if packages:
+        return f"a testbed needs Debian's packages {' '.join(packages)}: apt-get install {' '.join(packages)}"
+    return ""
+
+
+def require(*, database: bool, clock: bool) -> None:
+    """Refuse if there can be no testbed here."""
+    if reason := missing(database=database, clock=clock):
+        raise InputError(reason)
+
+
+def require_free(ports: range) -> None:
+    """Refuse if one of the ports is in use."""
+    for port in ports:
+        if not _is_free(port):
+            raise InputError(f"port {port} is in use; the testbed needs {ports[0]} to {ports[-1]}: give another --port")
+
+
+def free_ports(count: int) -> range:
+    """Find so many ports in a row; where to look first differs between processes."""
+    blocks = len(_PORTS) // count
+    for step in range(blocks):
+        first = _PORTS[(os.getpid() + step) * 7 % blocks * count]
+        ports = range(first, first + count)
+        if all(map(_is_free, ports)):
+            return ports
+    raise InputError(f"no {count} free ports in a row between {_PORTS[0]} and {_PORTS[-1]}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -2,6 +2,8 @@
 
 from rltune.evaluate.compare import compare
 from rltune.evaluate.comparison import Comparison, Standing
+from rltune.evaluate.evaluate import evaluate
+from rltune.evaluate.evaluation import Evaluation
 from rltune.evaluate.metric import METRICS
 from rltune.evaluate.runs import Contender, Run
 from rltune.evaluate.windows import Steady, Window, WindowSpec, parse_windows
@@ -10,11 +12,13 @@ __all__ = [
     "METRICS",
     "Comparison",
     "Contender",
+    "Evaluation",
     "Run",
     "Standing",
     "Steady",
     "Window",
     "WindowSpec",
     "compare",
+    "evaluate",
     "parse_windows",
 ]

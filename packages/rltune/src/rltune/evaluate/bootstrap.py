@@ -1,7 +1,8 @@
 """Confidence intervals without assumptions on the distribution: resample, and see how the answer moves.
 
 Over windows: BCa (Efron 1987), which corrects the percentile interval for bias and skew. Over the jobs of one trace,
-which depend on their neighbours in time: circular blocks (Politis, Romano 1992), percentile interval.
+which depend on their neighbours in time: circular blocks (Politis, Romano 1992), percentile interval. Over windows that
+overlap: blocks of two windows' length, widened by Student's t, because the blocks are few.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from rltune.jobs import Floats
 
+    Counts = NDArray[np.int64]
     Statistic = Callable[[Floats, Floats], Floats]  # from means of ours and of theirs
 
 FEWEST = 5  # with fewer windows an interval would promise what it cannot keep
+BLOCK_WINDOWS = 2  # windows' lengths in a block of overlapping windows; one is too short, see docs/reference/metrics.md
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,96 @@ def over_jobs(
     return Interval(estimate, low, high)
 
 
+@dataclass(frozen=True)
+class Course:
+    """Windows along a part of a trace: where each starts, in steps from the part's beginning, and what is alike."""
+
+    step: Counts  # of each window, ascending
+    steps: int  # at which a window could start
+    window: int  # its length in steps, at least 1
+    disjoint: int  # the most windows of which no two share a job
+
+    @property
+    def blocks(self) -> float:
+        """Count the blocks' worth of independent windows."""
+        return self.disjoint / BLOCK_WINDOWS
+
+
+def over_time(
+    ours: Floats, theirs: Floats, course: Course, statistic: Statistic, *, confidence: float, resamples: int, seed: int
+) -> Interval:
+    """Compare two pipelines by their values on the same windows, which may overlap."""
+    one = np.ones(len(ours))
+    return of_sums((ours, one), (theirs, one), course, statistic, confidence=confidence, resamples=resamples, seed=seed)
+
+
+def of_sums(
+    ours: tuple[Floats, Floats],
+    theirs: tuple[Floats, Floats],
+    course: Course,
+    statistic: Statistic,
+    *,
+    confidence: float,
+    resamples: int,
+    seed: int,
+) -> Interval:
+    """Compare means that are sums over counts, each given by window (such as the waits of one VC's jobs)."""
+    columns = [*ours, *theirs]
+    estimate = float(_of_totals(statistic, np.array([[column.sum() for column in columns]]))[0])
+    if course.disjoint < FEWEST or not np.isfinite(estimate):
+        return Interval(estimate, np.nan, np.nan)
+    length = min(BLOCK_WINDOWS * course.window, course.steps)
+    first = np.random.default_rng(seed).integers(0, course.steps, (resamples, -(-course.steps // length)))
+    totals = np.stack([_block_totals(_laid_out(column, course), first, length) for column in columns], axis=1)
+    drawn = _of_totals(statistic, totals)
+    drawn = drawn[np.isfinite(drawn)]
+    if statistic is not ratio:
+        return _widened(estimate, drawn, course.blocks, confidence)
+    if not (estimate > 0 and (drawn > 0).all()):
+        return Interval(estimate, np.nan, np.nan)
+    logs = _widened(float(np.log(estimate)), np.log(drawn), course.blocks, confidence)  # a ratio stays above 0
+    return Interval(estimate, float(np.exp(logs.low)), float(np.exp(logs.high)))
+
+
+def student(probability: float, freedom: float) -> float:
+    """Give the quantile of Student's t: its distribution is an integral of cos^(freedom - 1)."""
+    angle = np.linspace(0.0, np.pi / 2, 20_001)
+    density = np.cos(angle) ** (freedom - 1)
+    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    at = float(np.interp(2 * abs(probability - 0.5), mass / mass[-1], angle))
+    return float(np.copysign(np.sqrt(freedom) * np.tan(at), probability - 0.5))
+
+
+def _of_totals(statistic: Statistic, totals: Floats) -> Floats:
+    """Apply a statistic to rows of (our sum, our count, their sum, their count)."""
+    ours = np.divide(totals[:, 0], totals[:, 1], out=np.full(len(totals), np.nan), where=totals[:, 1] > 0)
+    theirs = np.divide(totals[:, 2], totals[:, 3], out=np.full(len(totals), np.nan), where=totals[:, 3] > 0)
+    return statistic(ours, theirs)
+
+
+def _laid_out(values: Floats, course: Course) -> Floats:
+    """Put values at their steps, 0 where no window is."""
+    laid = np.zeros(course.steps)
+    laid[course.step] = values
+    return laid
+
+
+def _block_totals(values: Floats, first: Counts, length: int) -> Floats:
+    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:length]]))])
+    totals: Floats = (sums[first + length] - sums[first]).sum(axis=1)
+    return totals
+
+
+def _widened(estimate: float, drawn: Floats, blocks: float, confidence: float) -> Interval:
+    """Stretch the percentile interval as few blocks ask: by t over z, and for the variance that a mean takes away."""
+    if not len(drawn):
+        return Interval(estimate, np.nan, np.nan)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail]).tolist()
+    stretch = student(1 - tail, blocks - 1) / NormalDist().inv_cdf(1 - tail) * (blocks / (blocks - 1)) ** 0.5
+    return Interval(estimate, estimate - stretch * (estimate - low), estimate + stretch * (high - estimate))
+
+
 def block_length(n: int) -> int:
     """Jobs in a block: n^(2/3), long, because a queue remembers; 100,000 jobs make 47 blocks."""
     return int(np.ceil(max(n, 1) ** (2 / 3)))
@@ -88,7 +183,7 @@ def _of_means(statistic: Statistic, ours: Floats, theirs: Floats) -> float:
     return float(statistic(np.array([ours.mean()]), np.array([theirs.mean()]))[0])
 
 
-def _block_means(values: Floats, first: np.ndarray[tuple[int, ...], np.dtype[np.int64]], length: int) -> Floats:
+def _block_means(values: Floats, first: Counts, length: int) -> Floats:
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:length]]))])
     means: Floats = (sums[first + length] - sums[first]).mean(axis=1) / length
     return means

@@ -1,0 +1,143 @@
+"""Evaluate pipelines on held-out windows of a trace."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.evaluate.choose import Choice, choose
+from rltune.evaluate.comparison import find_contender
+from rltune.evaluate.evaluation import Evaluation
+from rltune.evaluate.groups import Groups
+from rltune.evaluate.outcome import MEASURED
+from rltune.evaluate.parts import Part, split
+from rltune.evaluate.results import Results
+from rltune.evaluate.runs import Contender
+from rltune.evaluate.trial import Trial
+from rltune.policy import get_policy
+from rltune.policy.base import Scored
+from rltune.spread import Here, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rltune.cluster import Cluster
+    from rltune.jobs import Jobs
+
+    Progress = Callable[[int, int, str], None]  # windows done, windows in all, the part
+
+FCFS = "fcfs"
+
+
+def evaluate(
+    jobs: Jobs,
+    cluster: Cluster,
+    policies: Sequence[Any],
+    backfills: Sequence[str] = ("none",),
+    placements: Sequence[str] = ("best-fit",),
+    estimator: Any = "history",
+    *,
+    holdout: float = 0.1,
+    size: int = 1024,
+    every: int = 64,
+    contended_s: float = 600.0,
+    select: bool = False,
+    baseline: str | None = None,
+    metric: str = "wait",
+    head: str = "pool",
+    view: int = 0,
+    seed: int = 0,
+    spread: Spread | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Run pipelines on the contended windows of the held-out part of a trace, and divide them by a reference.
+
+    A window of `size` jobs starts at every `every`th job of the last `holdout` of the trace, from an idle cluster; all
+    that had ended before it is known to estimators and policies that learn. It counts if FCFS without backfilling
+    waits more than `contended_s` on average. With `select` the best pipelines are first chosen on the part before, of
+    equal length, and only those are run on the test part. Results do not depend on where the work is spread.
+    """
+    require_measured(metric)
+    ordered, estimator = in_order(jobs, estimator)
+    pipelines = line_up(policies, backfills, placements)
+    parts = split(len(ordered), holdout)
+    groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
+    settings = {"head": head, "view": view, "seed": seed}
+    trial = Trial(ordered, cluster, pipelines, estimator, size, contended_s, settings, groupings)
+    work = spread or Here()
+    validation: Results | None = None
+    choices: tuple[Choice, ...] = ()
+    if select:
+        validation = run_part(trial, parts.validation, every, work, progress)
+        choices = choose(validation, metric)
+        trial = replace(trial, pipelines=_unique([pipelines[0], *(c.pipeline for c in choices)]))
+        baseline = baseline or next((c.pipeline.label for c in reversed(choices) if c.side == "static"), None)
+    reference = find_contender(trial.pipelines, baseline)
+    test = run_part(trial, parts.test, every, work, progress)
+    name = get_estimator(estimator).name
+    return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices)
+
+
+def run_part(trial: Trial, part: Part, every: int, spread: Spread, progress: Progress | None = None) -> Results:
+    """Run the windows of one part."""
+    starts = part.starts(trial.size, every)
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(done, len(starts), f"{part.name} part")
+
+    outcomes = spread.map(trial, starts, tell)
+    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every, trial.settings["seed"])
+
+
+def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Sequence[str]) -> tuple[Contender, ...]:
+    """Make all pipelines, FCFS without backfilling first whether it was asked for or not."""
+    made = [Contender(FCFS, "none", placements[0] if placements else "best-fit", FCFS)]
+    for spec, backfill, placement in itertools.product(policies, backfills, placements):
+        tail = f" + {backfill}" if backfill != "none" else ""
+        where = f", {placement}" if len(placements) > 1 and placement != placements[0] else ""
+        made.append(Contender(portable(spec), backfill, placement, f"{name_of(spec)}{tail}{where}"))
+    if len(made) == 1:
+        raise InputError("nothing to evaluate: give at least one policy, one backfilling and one placement")
+    given = [p.label for p in made[1:]]
+    twice = sorted({label for label in given if given.count(label) > 1})
+    if twice:
+        raise InputError(f"listed twice: {', '.join(twice)}")
+    return _unique(made)
+
+
+def portable(spec: Any) -> Any:
+    """Give a policy that can be sent to another machine: a model itself, not its file; a user's function by name."""
+    policy = get_policy(spec)
+    return spec if isinstance(policy, Scored) else policy
+
+
+def name_of(spec: Any) -> str:
+    """Name a policy as a table can show it: a model's file without folder and suffix."""
+    if not isinstance(spec, str):
+        return str(getattr(spec, "name", None) or getattr(spec, "__name__", spec))
+    return Path(spec).stem if Path(spec).suffix and ".py:" not in spec else spec
+
+
+def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:
+    """Put jobs, and estimates that were given job by job, into the order of submit."""
+    order = np.argsort(jobs.submit_s, kind="stable")
+    return jobs.take(order), estimator[order] if isinstance(estimator, np.ndarray) else estimator
+
+
+def require_measured(metric: str) -> None:
+    """Refuse a metric that is not kept by window."""
+    if metric not in MEASURED:
+        raise InputError(f"no metric {metric!r} to evaluate by; there are: {', '.join(MEASURED)}")
+
+
+def _unique(pipelines: Sequence[Contender]) -> tuple[Contender, ...]:
+    return tuple(
+        {p.label: p for p in reversed(pipelines)}[label] for label in dict.fromkeys(p.label for p in pipelines)
+    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-import signal
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.errors import InputError
 from rltune.metrics import lower_bound, summarise
+from rltune.spread import spread_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -23,12 +21,6 @@ if TYPE_CHECKING:
     from rltune.schedule import Schedule
 
     Engine = Callable[..., Schedule]  # called as `rltune.simulate` is
-
-
-DIED = (
-    "a worker process died: for want of memory (try fewer workers), or because a script that compares with several "
-    'workers does so outside `if __name__ == "__main__":`'
-)
 
 
 @dataclass(frozen=True)
@@ -110,40 +102,9 @@ class Bench:
 
 def perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Generator[Run]:
     """Give the runs, in the order of the tasks from one process, as they are finished from several."""
-    if workers <= 1 or len(tasks) <= 1:
-        yield from map(bench.run, tasks)
-        return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory(prefix="rltune-") as folder:
-        # By file, not by argument: if a worker dies while it is sent much, its parent waits for ever.
-        path = Path(folder) / "bench"
-        path.write_bytes(pickle.dumps(bench))
-        # Fresh processes: a copy of one that has started threads (polars, numba) may hang.
-        pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), _sit_down, (path,))
-        try:
-            for done in as_completed([pool.submit(_work, task) for task in tasks]):
-                yield done.result()
-        except BrokenProcessPool:
-            raise InputError(DIED) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-_bench: list[Bench] = []  # of a worker process; the pool offers no other place for it
-
-
-def _sit_down(path: Path) -> None:
-    # Ctrl-C is the parent's to hear: a worker that died while it sends a result would make the parent wait for ever.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _bench[:] = [pickle.loads(path.read_bytes())]  # noqa: S301  written by our parent a moment ago
-
-
-def _work(task: tuple[int, int]) -> Run:
-    return _bench[0].run(task)
+    with spread_over(min(workers, len(tasks))) as spread, closing(spread.each(bench.run, tasks)) as made:
+        for _, run in made:
+            yield run
 
 
 def _engine() -> Engine:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from rltune.live.holdings import Holdings
+from rltune.live.nodes import is_understood
 from rltune.live.settings import Canary, Scope
 from rltune.live.snapshot import LiveJob, Snapshot
 
@@ -54,6 +55,10 @@ def left_to_slurm(job: LiveJob, snapshot: Snapshot, holdings: Holdings) -> str:
         return "is part of a heterogeneous job, which is left to Slurm"
     if job.reservation:
         return f"is for reservation {job.reservation}, which is left to Slurm"
+    if job.required_nodes and len(job.required_nodes) != max(1, job.nodes):
+        return "asks for some nodes by name and for others besides, which is left to Slurm"
+    if not is_understood(job.features):
+        return f"has the constraint {job.features}, which is left to Slurm"
     if job.array_throttle and _array_running(job, snapshot) >= job.array_throttle:
         return "waits for other tasks of its array"
     if not _waits_for_its_turn(job, holdings):

@@ -1,0 +1,112 @@
+"""From a snapshot to a decision: a pure function. It reads no clock, does no I/O and draws no number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rltune.jobs import Jobs
+from rltune.live.core_pass import CorePass, Result, live_policy
+from rltune.live.decision import Decision, Waiting
+from rltune.live.estimates import estimate
+from rltune.live.holdings import Holdings
+from rltune.live.nodes import lay_out
+from rltune.live.problem import pose
+from rltune.live.ranking import Field, Ranking
+from rltune.live.scope import Standing, standing
+from rltune.live.settings import ControlSettings
+from rltune.live.snapshot import LiveJob, Snapshot
+from rltune.live.untouched import untouched
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that a decision depends on, beside the settings."""
+
+    snapshot: Snapshot  # as it is, with our changes in it
+    holdings: Holdings = field(default_factory=Holdings)
+    history: Jobs | None = field(default=None, repr=False)  # jobs that have ended
+    estimates: Mapping[int, float] | None = field(default=None, repr=False)  # made before, for a replay
+
+
+def decide(situation: Situation, settings: ControlSettings) -> Decision:
+    """Say who should start where, and in which order the others should wait."""
+    snapshot = untouched(situation.snapshot, situation.holdings)
+    judged = {
+        job.id: standing(job, snapshot, settings.scope, settings.canary, situation.holdings) for job in snapshot.pending
+    }
+    competing = [job for job in snapshot.pending if judged[job.id].competes]
+    estimates = situation.estimates or estimate(snapshot, settings.pipeline.estimator, situation.history)
+    if not competing or not snapshot.nodes:
+        return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
+    layout = lay_out(snapshot, competing)
+    problem = pose(snapshot, layout, competing, dict(estimates))
+    policy = live_policy(settings.pipeline.policy, situation.history)
+    core = CorePass(problem, layout, settings.pipeline, policy, snapshot.taken_s)
+    scores = core.scores()
+    field_ = Field(
+        jobs=[job for job in competing if job.id in scores],
+        now=situation.snapshot.job_by_id,
+        ours=frozenset(job.id for job in competing if judged[job.id].ours),
+        score=scores,
+        holdings=situation.holdings,
+        settings=settings,
+    )
+    ranking = field_.rank(snapshot)
+    core.run(ranking.order)
+    told = _Told(judged, estimates, scores, ranking, core.results())
+    waiting = told.in_order({job.id: job for job in snapshot.pending})
+    return Decision(snapshot.taken_s, waiting, core.work())
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is known of every job after the pass."""
+
+    judged: Mapping[int, Standing]
+    estimates: Mapping[int, float]
+    scores: Mapping[int, float]
+    ranking: Ranking
+    results: Mapping[int, Result]
+
+    def in_order(self, pending: Mapping[int, LiveJob]) -> tuple[Waiting, ...]:
+        slurm = {job: rank for rank, job in enumerate(self.ranking.slurm)}
+        ranked = [self._ranked(job, rank, slurm[job]) for rank, job in enumerate(self.ranking.order)]
+        rest = [self._rest(job) for job in pending if job not in slurm]
+        return (*ranked, *rest)
+
+    def _ranked(self, job: int, rank: int, slurm_rank: int) -> Waiting:
+        result, judged = self.results[job], self.judged[job]
+        return Waiting(
+            job=job,
+            reason=result.reason,
+            competes=True,
+            ours=judged.ours,
+            kept=judged.kept,
+            score=self.scores[job],
+            estimate_s=self.estimates[job],
+            slurm_rank=slurm_rank,
+            rank=rank,
+            number=self.ranking.number.get(job),
+            tasks=result.tasks,
+            nodes=result.nodes,
+            reserved_s=result.reserved_s,
+        )
+
+    def _rest(self, job: int) -> Waiting:
+        judged = self.judged[job]
+        reason = judged.left or self.results[job].reason  # left to Slurm, or larger than the cluster
+        return Waiting(job=job, reason=reason, kept=judged.kept, estimate_s=self.estimates[job])
+
+
+def _left(snapshot: Snapshot, judged: Mapping[int, Standing], estimates: Mapping[int, float]) -> tuple[Waiting, ...]:
+    """Tell of jobs none of which competes."""
+    return tuple(
+        Waiting(
+            job=job.id,
+            reason=judged[job.id].left or "there are no nodes",
+            kept=judged[job.id].kept,
+            estimate_s=estimates[job.id],
+        )
+        for job in snapshot.pending
+    )

@@ -1,0 +1,132 @@
+"""Small clusters for the tests of live/: snapshots by hand, and a cluster in memory that keeps to Backend's promises."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rltune.live.backend import BackendError, Change, Kind, Outcome
+from rltune.live.settings import ControlSettings
+from rltune.live.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
+
+NOW = 1_700_000_000.0
+
+
+def job(id: int, gpus: int = 1, minutes: float = 60, **more) -> LiveJob:  # noqa: A002
+    """Make a waiting job; the id tells its age."""
+    values = {
+        "partitions": ("gpu",),
+        "state": "PENDING",
+        "reason": "Resources",
+        "submit_s": NOW - 1000.0 + id,
+        "limit_s": minutes * 60,
+        "gpus": gpus,
+        "cpus": float(max(1, gpus)),
+        "priority": 20_000,
+        "site_factor": 0,
+        "user": "ann",
+        "name": f"job{id}",
+    }
+    return LiveJob(id=id, **{**values, **more})
+
+
+def running(id: int, node: str, gpus: int, minutes: float = 60, ran_s: float = 600.0, **more) -> LiveJob:  # noqa: A002
+    """Make a job that runs on one node."""
+    where = {"node_names": (node,), "gpus_by_node": (gpus,), "nodes": 1, "reason": "None"}
+    return job(id, gpus, minutes, state="RUNNING", start_s=NOW - ran_s, **{**where, **more})
+
+
+def nodes(*sizes: int, gpu_type: str = "p100", **more) -> tuple[LiveNode, ...]:
+    """Make nodes n0, n1, ... with so many GPUs."""
+    each = {"partitions": ("gpu", "sla"), "cpus": 32.0, "mem_gib": 128.0, "gpu_type": gpu_type}
+    return tuple(LiveNode(name=f"n{i}", gpus=gpus, **{**each, **more}) for i, gpus in enumerate(sizes))
+
+
+def snapshot(
+    jobs: Sequence[LiveJob],
+    on: Sequence[LiveNode] | None = None,
+    at: float = NOW,
+    reservations: Sequence[Reservation] = (),
+    **more,
+) -> Snapshot:
+    """Look at a cluster of two 4-GPU nodes, or at the one given; nodes count what the jobs use."""
+    used: Counter[str] = Counter()
+    for one in jobs:
+        if one.on_nodes:
+            used.update(dict(zip(one.node_names, one.gpus_by_node, strict=True)))
+    members = nodes(4, 4) if on is None else on
+    return Snapshot(
+        taken_s=at,
+        version="22.05.8",
+        jobs=tuple(jobs),
+        nodes=tuple(replace(n, gpus_used=max(n.gpus_used, used[n.name])) for n in members),
+        partitions=(Partition(name="gpu"), Partition(name="sla", priority_tier=100)),
+        reservations=tuple(reservations),
+        mem_counts=False,
+        **more,
+    )
+
+
+def settings(**sections) -> ControlSettings:
+    """Act on partition gpu by smallest area first, unless told otherwise."""
+    return ControlSettings.load(None, {"mode": "act", "scope": {"partitions": ["gpu"]}, **sections})
+
+
+class MemoryCluster:
+    """A cluster that only remembers: changes are seen in the next snapshot, as Slurm would show them."""
+
+    def __init__(self, first: Snapshot) -> None:
+        self.now = first
+        self.calls: Counter[str] = Counter()
+        self.batches: list[tuple[Change, ...]] = []
+        self.refuse: dict[int, str] = {}  # job: why
+        self.broken: str = ""
+
+    def ping(self) -> None:
+        if self.broken:
+            raise BackendError(self.broken)
+
+    def observe(self) -> Snapshot:
+        self.calls.update(("squeue", "sinfo", "scontrol", "sprio"))
+        self.ping()
+        return self.now
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        self.calls["scontrol"] += 1
+        self.ping()
+        self.batches.append(tuple(changes))
+        return tuple(self._make(change) for change in changes)
+
+    def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
+        return tuple(f"{c.job} {c.kind} {c.value or ','.join(c.nodes)}" for c in changes)
+
+    def _make(self, change: Change) -> Outcome:
+        if change.job in self.refuse:
+            return Outcome(change, self.refuse[change.job])
+        one = self.now.job_by_id.get(change.job)
+        if one is None:
+            return Outcome(change, "Invalid job id specified")
+        self.now = replace(self.now, jobs=tuple(_changed(j, change) if j is one else j for j in self.now.jobs))
+        return Outcome(change)
+
+    def edit(self, job_id: int, **values) -> None:
+        """Change a job from outside."""
+        self.now = replace(self.now, jobs=tuple(replace(j, **values) if j.id == job_id else j for j in self.now.jobs))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the cluster's clock go on."""
+        self.now = replace(self.now, taken_s=self.now.taken_s + seconds)
+
+
+def _changed(one: LiveJob, change: Change) -> LiveJob:
+    match change.kind:
+        case Kind.SITE_FACTOR:
+            priority = max(1, one.priority - (one.site_factor or 0) + change.value)
+            return replace(one, site_factor=change.value, priority=priority)
+        case Kind.PRIORITY:
+            return replace(one, priority=change.value, priority_by_hand=True)
+        case Kind.RELEASE:
+            return replace(one, priority=20_000, priority_by_hand=False)
+        case Kind.EXCLUDE_NODES:
+            return replace(one, excluded_nodes=change.nodes)
+        case Kind.REQUIRE_NODES:
+            return replace(one, required_nodes=change.nodes)

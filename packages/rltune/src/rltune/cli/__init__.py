@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import cluster, compare, policies, simulate, trace
+from rltune.cli import cluster, compare, evaluate, policies, simulate, trace
 from rltune.cli.manners import JsonMayNameAFile, Mannered
 from rltune.cli.options import examples
 
@@ -23,6 +23,7 @@ app.add_typer(trace.app, name="trace")
 app.add_typer(cluster.app, name="cluster")
 app.command(cls=JsonMayNameAFile, epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
+app.command(cls=JsonMayNameAFile, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=policies.EXAMPLES)(policies.policies)
 
 

@@ -5,6 +5,7 @@ from rltune.evaluate.comparison import Comparison, Standing
 from rltune.evaluate.evaluate import evaluate
 from rltune.evaluate.evaluation import Evaluation
 from rltune.evaluate.metric import METRICS
+from rltune.evaluate.results import Results
 from rltune.evaluate.runs import Contender, Run
 from rltune.evaluate.windows import Steady, Window, WindowSpec, parse_windows
 
@@ -13,6 +14,7 @@ __all__ = [
     "Comparison",
     "Contender",
     "Evaluation",
+    "Results",
     "Run",
     "Standing",
     "Steady",

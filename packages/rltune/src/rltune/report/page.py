@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -16,6 +16,8 @@ from rltune.report.data import page_data
 from rltune.report.pick import busiest_window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rltune.evaluate import Comparison
 
 SCRIPTS = ("base.js", "lines.js", "gantt.js", "main.js")
@@ -31,10 +33,14 @@ def write_report(
     window: int | None = None,
 ) -> Path:
     """Write the page; `trace` names the workload, `window` is shown over time (the most contended if not told)."""
-    path = Path(path)
+    return write_page(render(comparison, title, trace, window), Path(path))
+
+
+def write_page(text: str, path: Path) -> Path:
+    """Write a page into a file whose folders are made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(comparison, title, trace, window), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     return path
@@ -49,7 +55,10 @@ def render(
         raise InputError(f"window {window} was not run; there are windows 0 to {len(comparison.windows) - 1}")
     most = min(MOST_JOBS, MOST_BARS // len(comparison.contenders))
     data = page_data(comparison, shown, most)
-    return _template().render(
+    return page_of(
+        "report.html.j2",
+        SCRIPTS,
+        data,
         title=title,
         trace=trace,
         lead=tables.lead(comparison),
@@ -62,9 +71,16 @@ def render(
         notes=tables.notes(comparison),
         shown=tables.shown_window(comparison, shown),
         gantt_note=data["gantt"]["note"],
+    )
+
+
+def page_of(template: str, scripts: Sequence[str], data: object, **parts: Any) -> str:
+    """Fill a template with its parts, the style, scripts and what they draw."""
+    return _template(template).render(
         style=Markup(_asset("report.css")),  # noqa: S704  our own file
-        script=Markup("\n".join(_asset(name) for name in SCRIPTS)),  # noqa: S704  our own files
+        script=Markup("\n".join(_asset(name) for name in scripts)),  # noqa: S704  our own files
         data=Markup(_embedded(data)),  # noqa: S704  cannot end its element, see _embedded
+        **parts,
     )
 
 
@@ -73,9 +89,9 @@ def _embedded(data: object) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
-def _template() -> Template:
+def _template(name: str) -> Template:
     world = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return world.from_string(_asset("report.html.j2"))
+    return world.from_string(_asset("macros.html.j2") + _asset(name))
 
 
 def _asset(name: str) -> str:

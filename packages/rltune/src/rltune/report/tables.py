@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.evaluate.comparison import measured
+from rltune.evaluate.groups import SIZES, size_name
 from rltune.evaluate.metric import metric_of
 from rltune.evaluate.show import has_intervals, honesty, interval, ratio
 from rltune.metrics.show import number, percent, seconds
 from rltune.report.data import pipelines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from rltune.evaluate import Comparison, Run, Standing
+    from rltune.evaluate.bootstrap import Interval
     from rltune.metrics import Distribution
 
-SIZES = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 2**31))
 MOST_VCS = 20
 
 
@@ -70,7 +71,7 @@ def lead(comparison: Comparison) -> str:
 def headline(comparison: Comparison) -> Table:
     """Compare by the metric: value, difference, ratio, wins, gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
-    at = _scale(comparison)
+    at = forest_scale(s.ratio for s in comparison.standings)
     many, rows = len(comparison.windows) > 1, []
     for look, s in _looks(comparison):
         is_base = s.label == base
@@ -144,7 +145,7 @@ def by_size(comparison: Comparison) -> Table:
     """Give mean and p99 of the wait by the GPUs a job asks for."""
     gpus = _sample(comparison, lambda run: run.schedule.jobs.gpus)
     present = [(low, high) for low, high in SIZES if bool(((gpus >= low) & (gpus <= high)).any())]
-    names = tuple(_size_name(low, high) for low, high in present)
+    names = tuple(size_name(low, high) for low, high in present)
     counts = [int(((gpus >= low) & (gpus <= high)).sum()) for low, high in present]
 
     def cells(runs: list[Run]) -> tuple[str, ...]:
@@ -225,9 +226,9 @@ def _looks(comparison: Comparison) -> list[tuple[tuple[str, int, int], Standing]
     return [(look[s.label], s) for s in comparison.standings]
 
 
-def _scale(comparison: Comparison) -> Callable[[float], float]:
+def forest_scale(ratios: Iterable[Interval]) -> Callable[[float], float]:
     """Give the place of a ratio in the forest plot, in % of its width; the log scale holds 1 and all intervals."""
-    told = [v for s in comparison.standings for v in (s.ratio.low, s.ratio.estimate, s.ratio.high)]
+    told = [v for r in ratios for v in (r.low, r.estimate, r.high)]
     known = [math.log(v) for v in told if v > 0 and math.isfinite(v)]
     low, high = min([0.0, *known]), max([0.0, *known])
     margin = max(0.08 * (high - low), 0.02)
@@ -253,12 +254,6 @@ def _wait_cell(wait: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
     if not len(wait):
         return "-"
     return f"{seconds(float(wait.mean()))}\np99 {seconds(float(np.percentile(wait, 99)))}"
-
-
-def _size_name(low: int, high: int) -> str:
-    if low == high:
-        return f"{low} GPU" if low == 1 else f"{low} GPUs"
-    return f"{low} GPUs and more" if high > 2**20 else f"{low} to {high} GPUs"
 
 
 def _span_kind(run: Run) -> str:

@@ -1,0 +1,156 @@
+"""`rltune evaluate`: policies and trained models on the held-out part of a history."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rltune.cli import complete, options
+from rltune.cli.compiling import compile_core
+from rltune.cli.options import examples
+from rltune.cli.output import show_json, show_line, show_table, write_json
+from rltune.cli.pipeline import Outputs, is_own, named, require_known, split
+from rltune.cli.progress import bar, spinner
+from rltune.cli.workload import Workload, load_workload
+
+if TYPE_CHECKING:
+    from rltune.evaluate import Evaluation
+
+RULES = "fcfs,sjf,saf,wfp3,f1,unicep,qssf,multifactor"
+EXAMPLES = examples(
+    "rltune evaluate history.txt -c my.toml",
+    "rltune evaluate history.txt -c my.toml -p saf,f1,sjf,mine.rltune -b none,fit-first,easy --select",
+    "rltune evaluate synth:philly,jobs=20000 -c philly-slice -p fcfs,saf --windows 256 --contended 60 --jobs 2",
+)
+
+TraceToJudge = Annotated[str, typer.Argument(help=f"The history: {options.TRACE}.", metavar="TRACE")]
+Judged = Annotated[
+    str,
+    typer.Option(
+        "--policies",
+        "-p",
+        help="Who runs next, a list with commas: names of `rltune policies`, model files, or path.py:function.",
+        metavar="LIST",
+        autocompletion=complete.policies,
+    ),
+]
+Holdout = Annotated[
+    float, typer.Option(help="The share of the jobs, the last ones, that makes the test part.", metavar="SHARE")
+]
+Size = Annotated[int, typer.Option("--windows", "-w", help="Jobs in a window.", min=1, metavar="JOBS")]
+Every = Annotated[
+    int, typer.Option(help="A window starts at every so-manyth job; they may overlap.", min=1, metavar="JOBS")
+]
+Contended = Annotated[
+    float,
+    typer.Option(
+        help="Only windows in which FCFS without backfilling waits longer, on average.", min=0, metavar="SECONDS"
+    ),
+]
+Select = Annotated[
+    bool,
+    typer.Option(
+        "--select",
+        help="Choose the best configuration of rules, and of models, on the part before; test only those.",
+    ),
+]
+Measure = Annotated[
+    str,
+    typer.Option(
+        help="Chosen and compared by what: wait, jct, slowdown, wait-p99, utilisation.",
+        metavar="NAME",
+        autocompletion=complete.metrics,
+    ),
+]
+Processes = Annotated[
+    int, typer.Option("--jobs", "-j", help="Processes; the results do not depend on it.", min=1, max=1024, metavar="N")
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Spread the windows over the Ray cluster at this address, or `auto` (extra [ray]).",
+        metavar="ADDRESS",
+    ),
+]
+BreakDown = Annotated[bool, typer.Option("--details", help="Add every metric's mean, and the waits by size and by VC.")]
+
+
+def evaluate(
+    trace: TraceToJudge,
+    cluster: options.Cluster,
+    policies: Judged = RULES,
+    backfill: options.Backfills = "none",
+    placement: options.Placements = "best-fit",
+    estimator: options.Estimator = "history",
+    holdout: Holdout = 0.1,
+    windows: Size = 1024,
+    every: Every = 64,
+    contended: Contended = 600.0,
+    select: Select = False,
+    baseline: options.Baseline = None,
+    metric: Measure = "wait",
+    head: options.Head = "pool",
+    view: options.View = 0,
+    seed: options.Seed = 0,
+    jobs: Processes = 1,
+    ray: RayAddress = None,
+    details: BreakDown = False,
+    format: options.Format = None,  # noqa: A002
+    json: options.JsonOrFile = None,
+    report: options.ReportFile = None,
+    force: options.Force = False,
+) -> None:
+    """Evaluate policies and models on the held-out part of a history.
+
+    The last tenth of the jobs, which nothing was trained on or chosen by, is cut into windows; those where jobs queue
+    are run under every pipeline. Ratios to a reference stand with intervals that know that windows overlap.
+    """
+    names, backfills, placements = split(policies), split(backfill), split(placement)
+    outputs = Outputs(json, None, report)
+    outputs.require_free(force=force, inputs=[trace, cluster])
+    require_known(names, backfills, placements, estimator, head, commit=False)
+    from rltune import Cluster
+    from rltune.evaluate import evaluate as run
+    from rltune.evaluate.evaluate import require_measured
+    from rltune.spread import spread_over
+
+    require_measured(metric)
+    on = Cluster.load(cluster)
+    work = load_workload(trace, format, on)
+    compile_core(commit=False, own_policy=is_own(names))
+    how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
+    how |= {"select": select, "baseline": baseline, "metric": metric, "head": head, "view": view, "seed": seed}
+    with spread_over(jobs, ray) as spread, bar("evaluating") as tell:
+        made = run(work.jobs, on, names, backfills, placements, estimator, spread=spread, progress=tell, **how)
+    _write(made, outputs, work, named(on, cluster), details=details)
+
+
+def _write(made: "Evaluation", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
+    from rltune import __version__
+    from rltune.evaluate.show_evaluation import tables
+
+    told = {"rltune": __version__, "trace": work.name, "cluster": cluster, **made.to_dict()}
+    told["notes"] = [*work.notes, *told["notes"]]
+    if outputs.json_file is not None:
+        write_json(told, outputs.json_file)
+    if outputs.report is not None:
+        _write_report(made, outputs.report, work, cluster)
+    if outputs.only_json:
+        show_json(told)
+        return
+    show_line(f"{work.name} on {cluster}")
+    for note in work.notes:
+        show_line(note)
+    for table in tables(made, details=details):
+        show_table(table)
+    for what, path in (("JSON", outputs.json_file), ("report", outputs.report)):
+        if path is not None:
+            show_line(f"{what}: {path}")
+
+
+def _write_report(made: "Evaluation", path: Path, work: Workload, cluster: str) -> None:
+    from rltune.report import write_evaluation
+
+    with spinner(f"writing {path}"):
+        write_evaluation(made, path, work.name, cluster, work.notes)

@@ -20,6 +20,8 @@ FORGETFUL = (  # of MariaDB: nothing needs to survive the machine, so nothing wa
     "--sync-frm=0",
 )
 
+_REAL_TIME = ("env", "-u", "LD_PRELOAD")  # what waits for others only seconds must not see a fast clock
+
 # A tick a second, whole queue: what a small cluster can afford. Measured gap from end to next start: 0.5 s.
 _SCHEDULER = (
     "bf_interval=1,bf_continue,sched_interval=1,sched_min_interval=1000,"
@@ -73,6 +75,7 @@ def commands(spec: Spec) -> dict[str, list[str]]:
     """Give the command of every daemon, in the order in which they start; none goes into the background by itself."""
     folder = spec.folder
     munged = [
+        *_REAL_TIME,
         "munged",
         "--foreground",
         "--force",
@@ -196,9 +199,8 @@ def _partitions(spec: Spec) -> list[str]:
 
 def _mariadbd(spec: Spec) -> list[str]:
     folder = spec.folder
-    real_time = ["env", "-u", "LD_PRELOAD"]  # a database under a fast clock times out
     return [
-        *real_time,
+        *_REAL_TIME,
         "mariadbd",
         "--no-defaults",
         "--user=root",

@@ -1,7 +1,9 @@
 """One parent for all daemons of a testbed: it shares one clock with them, and knows them all by a mark.
 
 The parent is a shell that starts what it is told through a pipe. A fast clock is libfaketime's; it lives as long as
-its wrapper, which is why daemons that are restarted must come from the same parent.
+its wrapper, which is why daemons that are restarted must come from the same parent. Under a fast clock two seconds of
+patience are over in a blink, so peers hang up on each other: a daemon must not die of that (SIGPIPE) before it has
+learnt to ignore it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from rltune.errors import InputError
 
 MARK = "RLTUNE_TESTBED"  # in the environment of all that belongs to a testbed; its value is the folder
 _SCRIPT = """
+trap '' PIPE
 exec 3<>"$0/run/orders"
 date +%s.%N >"$0/run/clock"
 while read -r name command <&3; do

@@ -88,16 +88,19 @@ class Holdings:
         if not self.by_job.get(job):
             self.by_job.pop(job, None)
 
-    def forget_ended(self, snapshot: Snapshot) -> None:
-        """Forget jobs that will never wait again; one that runs may be requeued and is kept."""
-        for job_id in list(self.by_job):
+    def forget_ended(self, snapshot: Snapshot) -> list[tuple[int, float]]:
+        """Forget jobs that will never wait again, and name them; one that runs may be requeued and is kept."""
+        forgotten = []
+        for job_id, holds in list(self.by_job.items()):
             job = snapshot.job_by_id.get(job_id)
             if job is None or job.ended or not self.of(job):
                 del self.by_job[job_id]
+                forgotten += [(job_id, submit_s) for submit_s in {hold.submit_s for hold in holds.values()}]
         for job_id, submit_s in list(self.given_up.items()):
             job = snapshot.job_by_id.get(job_id)
             if job is None or job.submit_s != submit_s:
                 del self.given_up[job_id]
+        return forgotten
 
     def copy(self) -> Holdings:
         """Give one that can be changed alone."""

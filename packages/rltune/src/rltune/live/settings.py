@@ -151,7 +151,7 @@ class Keeping(BaseModel):
 
     keep_days: Annotated[float, Field(gt=0)] = 30.0
     max_mib: Annotated[float, Field(gt=0)] = 2048.0
-    history_jobs: Annotated[int, Field(ge=1)] = 200_000  # ended jobs, from which run times are learnt
+    history_jobs: Annotated[int, Field(ge=1)] = 50_000  # ended jobs, the newest, from which run times are learnt
 
 
 class Gain(BaseModel):

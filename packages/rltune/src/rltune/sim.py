@@ -22,7 +22,7 @@ from rltune.estimate import Estimator, Given, get_estimator
 from rltune.jobs import Jobs
 from rltune.labels import Labels
 from rltune.placement.registry import NAMES, Placer, get_placer
-from rltune.policy.base import Policy, QueueView, Score, Scored
+from rltune.policy.base import Networked, Policy, QueueView, Score, Scored
 from rltune.policy.registry import get_policy
 from rltune.schedule import Placements, Schedule, Settings
 
@@ -104,7 +104,8 @@ class Machine:
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
         values, factors = estimates.values_s, policy.factors(jobs)
-        world, state = prepare(jobs, cluster, values, factors, likeness, sorts=sorts, wider=placer.solves)
+        net = policy.net if isinstance(policy, Networked) else None
+        world, state = prepare(jobs, cluster, values, factors, likeness, sorts=sorts, wider=placer.solves, net=net)
         s = state_handle(state)
         misfits = _misfits(cluster, world, s, options)
         reasons = _rejections(jobs, world, state, misfits)
@@ -219,6 +220,7 @@ def _options(policy: Policy, settings: Settings, placer: Placer, *, online: bool
         in_view=settings.view,
         estimate_by_history=online,
         rank_by_history=ranks,
+        relook=isinstance(policy, Networked) and settings.backfill not in {"conservative", "shadow"},
         explain=False,
     )
 

@@ -25,7 +25,7 @@ def scores_at(time_s: float, jobs: Jobs, cluster: Cluster, policy, estimator="or
     m = machine(jobs, cluster, policy, estimator)
     while advance(m.w, m.s, m.options):
         if m.state.now[0] == time_s:
-            score_queue(m.w, m.s, m.options.policy, m.state.n[core.Q_TAIL])
+            score_queue(m.w, m.s, m.options, m.state.n[core.Q_TAIL], False)
             return _by_row(m.state)
         decide(m.w, m.s, m.options)
     raise AssertionError(f"nothing happens at {time_s}")

@@ -94,6 +94,6 @@ def run_committed(w: World, s: State, o: Options) -> None:
             if not _advance_one(w, s, o):
                 return
             continue
-        score_queue(w, s, o.policy, s.n[Q_TAIL])
+        score_queue(w, s, o, s.n[Q_TAIL], False)
         if not _start_selected(w, s, o, s.queue[_best_row(s)].job):
             return

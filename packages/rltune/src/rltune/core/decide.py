@@ -197,10 +197,10 @@ def _fill_heap(s: State, all_rows: bool, end: int) -> int:
 
 
 @kernel
-def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> None:
-    """Score the queue as of now and take the best, one by one."""
+def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> bool:
+    """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
     end = queue_end_in_view(s, o.in_view)
-    score_queue(w, s, o.policy, end)
+    score_queue(w, s, o, end, not o.explain)
     n = _fill_heap(s, o.explain or w.has_limits or w.has_pauses, end)
     left = pools if o.backfill == NO_BACKFILL else open_shapes
     first = s.n[Q_TAIL]
@@ -220,12 +220,13 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
-        if left == 0 and not o.explain:
+        if (left == 0 and not o.explain) or (o.relook and last >= 0):
             break
     if o.backfill == SHADOW:
         first, last = _shadow_backfill(w, s, o, end, first, last)
     if last >= 0:
         close_gaps(s, first, last)
+    return o.relook and last >= 0
 
 
 @kernel
@@ -259,7 +260,7 @@ def _conservative(w: World, s: State, o: Options) -> None:
     end = queue_end_in_view(s, o.in_view)
     n = end - s.n[Q_HEAD]
     if o.dynamic:
-        score_queue(w, s, o.policy, end)
+        score_queue(w, s, o, end, False)
     for i in range(n):
         s.heap[i] = s.n[Q_HEAD] + i
         if not o.dynamic:
@@ -283,13 +284,20 @@ def decide(w: World, s: State, o: Options) -> None:
     if o.backfill == CONSERVATIVE:
         _conservative(w, s, o)
         return
+    while _pass(w, s, o):
+        s.n[EPOCH] += 1
+
+
+@kernel
+def _pass(w: World, s: State, o: Options) -> bool:
+    """Go through the queue once; True if it should be looked at again."""
     ordered_none = o.backfill == NO_BACKFILL and not o.dynamic
     open_shapes = 1 if ordered_none else _count_open(w, s, o)
     if open_shapes == 0 and not o.explain:
-        return
+        return False
     make_pools(w, s, o.global_head)
     pools = _count_pools(w, s)
     if o.dynamic:
-        _scored_pass(w, s, o, open_shapes, pools)
-    else:
-        _sorted_pass(w, s, o, pools if ordered_none else open_shapes)
+        return _scored_pass(w, s, o, open_shapes, pools)
+    _sorted_pass(w, s, o, pools if ordered_none else open_shapes)
+    return False

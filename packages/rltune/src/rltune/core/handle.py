@@ -10,6 +10,7 @@ keeps the arrays alive; kernels are compiled without reference counting (see jit
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 
-from rltune.core.state import State, World
+from rltune.core.state import Record, State, World
 
 _WORD = 8
 
@@ -96,6 +97,21 @@ def _unbox_block(_block, handle, c):
     return NativeValue(pointer)
 
 
+_types: dict[Any, Any] = {}  # of arrays seen before: asking numba takes longer than a small window
+
+
+def _type_of(part: Any) -> Any:
+    key = (type(part), part.dtype, part.ndim, part.flags.c_contiguous, part.flags.writeable, part.flags.aligned)
+    if key not in _types:
+        _types[key] = typeof(part)
+    return _types[key]
+
+
+@cache
+def _block_type(title: str, fields: tuple[tuple[str, Any], ...]) -> BlockType:
+    return BlockType(title, fields)
+
+
 class Handle:
     """What Python holds of a tuple of arrays given to compiled code."""
 
@@ -106,13 +122,13 @@ class Handle:
         for name, part in parts._asdict().items():
             if isinstance(part, np.ndarray):
                 words += [0, 0, part.size, part.itemsize, part.ctypes.data, *part.shape, *part.strides]
-                fields.append((name, typeof(part)))
+                fields.append((name, _type_of(part)))
             else:
                 words.append(int(np.float64(part).view(np.int64)) if isinstance(part, float) else int(part))
                 fields.append((name, types.float64 if isinstance(part, float) else types.int64))
         self._block = np.array(words, dtype=np.int64)
         self.address = self._block.ctypes.data
-        self.type = BlockType(f"{type(parts).__name__}@{_SOURCE}", tuple(fields))
+        self.type = _block_type(f"{type(parts).__name__}@{_SOURCE}", tuple(fields))
 
 
 @typeof_impl.register(Handle)
@@ -123,6 +139,11 @@ def _typeof_handle(handle, _context):
 def world_handle(world: World) -> World:
     """Give what kernels take in place of a World; with NUMBA_DISABLE_JIT=1 that is the World itself."""
     return world if config.DISABLE_JIT else cast("World", Handle(world))
+
+
+def record_handle(record: Record) -> Record:
+    """Give what kernels take in place of a Record."""
+    return record if config.DISABLE_JIT else cast("Record", Handle(record))
 
 
 def state_handle(state: State) -> State:

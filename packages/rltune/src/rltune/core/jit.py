@@ -1,4 +1,7 @@
-"""The one way kernels are compiled: cached, numpy's rules for division, no fast-math (results must not vary)."""
+"""The one way kernels are compiled: cached, numpy's rules for division, no fast-math (results must not vary).
+
+They do not hold Python's lock, so windows can be run on several threads.
+"""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -8,7 +11,7 @@ from numba import njit
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy"}
+_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 _UNCOUNTED: dict[str, Any] = {"_nrt": False}  # no reference counting: a kernel that makes no array needs none
 _COUNTED: dict[str, Any] = {"_nrt": True}
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, Limit, Slowdown
+from rltune.core.features import A_COLUMNS, HIDDEN_1, HIDDEN_2, INPUTS
 from rltune.core.shapes import Masks, Shapes, make_masks, make_shapes
 from rltune.core.state import (
     AT,
@@ -46,6 +47,7 @@ from rltune.core.state import (
     State,
     World,
 )
+from rltune.core.ways import COLUMNS
 from rltune.jobs import Jobs
 from rltune.labels import Labels
 
@@ -75,6 +77,20 @@ class Factors:
     user: I8  # who a job's usage is counted for; -1 = nobody
     user_share: F8
     account_share: F8
+
+
+@dataclass(frozen=True)
+class Net:
+    """A learned policy as the core takes it: see core/features.py and core/network.py."""
+
+    weights: F8
+    plan: I8
+    norm: F8  # [input, 4]
+
+    @classmethod
+    def none(cls) -> Net:
+        """Give a network that is never asked."""
+        return cls(np.zeros(1), np.zeros(8, dtype=np.int64), np.zeros((1, 4)))
 
 
 def _groups(cluster: Cluster) -> Records:
@@ -254,13 +270,14 @@ def prepare(
     *,
     sorts: bool,
     wider: bool = False,
+    net: Net | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
     """
     counters, limit = _limits(jobs, cluster.limits)
-    world = _make_world(jobs, cluster, counters, factors, likeness, wider=wider)
+    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), wider=wider)
     rack = racks_of_nodes(cluster)
     state = _make_state(world, limit, factors, likeness, sorts=sorts, racks=int(rack.max()) + 1)
     state.life.estimate = estimate_s
@@ -270,7 +287,14 @@ def prepare(
 
 
 def _make_world(
-    jobs: Jobs, cluster: Cluster, counters: I8, factors: Factors, likeness: tuple[Likeness, Likeness], *, wider: bool
+    jobs: Jobs,
+    cluster: Cluster,
+    counters: I8,
+    factors: Factors,
+    likeness: tuple[Likeness, Likeness],
+    net: Net,
+    *,
+    wider: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -312,6 +336,9 @@ def _make_world(
         history_par=np.array([[x.trust, x.decay] for x in likeness]),
         factor_par=factors.parameters,
         slowdown=_slowdown(cluster),
+        net=net.weights,
+        net_plan=net.plan,
+        net_norm=net.norm,
         has_limits=bool((counters >= 0).any()),
         has_pauses=len(pause) > 0,
         has_slowdown=cluster.slowdown != Slowdown(),
@@ -356,6 +383,12 @@ def _make_state(
         owner=owner,
         probe=_table(PROBE, int(w.group.hi[-1])),
         rack=_table(RACK, racks),
+        asked=np.zeros((len(w.shape), A_COLUMNS)),
+        wanted=np.zeros(len(w.mask)),
+        crowd=np.zeros(int(w.job.user.max(initial=0)) + 1, dtype=np.int64),
+        way=np.zeros((_most_ways(w), COLUMNS), dtype=np.int64),
+        way_nodes=np.zeros((_most_ways(w), int(w.shape.chunks.max(initial=0)) + 2), dtype=np.int64),
+        hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2]].max()) + 1)),
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
     )
     state.life.form = w.job.asks
@@ -371,6 +404,10 @@ def _make_state(
             seen.n, seen.total = predictor.known.T
     _fill_nodes(w, state)
     return state
+
+
+def _most_ways(w: World) -> int:
+    return 3 * (1 + int((w.shape.wider_hi - w.shape.wider_lo).max(initial=0)))
 
 
 def _fill_nodes(w: World, s: State) -> None:

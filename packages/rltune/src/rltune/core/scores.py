@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from rltune.core.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.core.jit import kernel
+from rltune.core.network import fill_inputs, logit
 from rltune.core.share import (
     FAVOR_SMALL,
     MAX_AGE,
@@ -18,9 +20,9 @@ from rltune.core.share import (
     fair_share,
     usage_now,
 )
-from rltune.core.state import Q_HEAD, Q_TAIL, State, World
+from rltune.core.state import DRIFTED, FELL_BACK, FIT_FIRST, Q_HEAD, Q_TAIL, Options, State, World
 
-FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN = range(9)
+FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED = range(10)
 TINY = 1e-15
 
 
@@ -91,9 +93,75 @@ def all_usage(w: World, s: State) -> float:
 
 
 @kernel
-def score_queue(w: World, s: State, policy: int, last: int) -> None:
-    """Score the queue as of now, into the queue; GIVEN leaves the scores that Python has put there."""
+def _base_score(w: World, s: State, job: int, policy: int, used: float) -> float:
+    """Score one job by any rule."""
+    if policy == WFP3:
+        return wfp3_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+    if policy == UNICEP:
+        return unicep_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+    if policy == MULTIFACTOR:
+        return multifactor_score(w, s, job, used)
+    return static_score(w, s, job, policy)
+
+
+@kernel
+def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bool) -> None:
+    """Score the queue by the learned network; jobs unlike those of training by its base policy."""
+    look_around(w, s, o, last)
+    outside = 0
+    for i in range(s.n[Q_HEAD], last):
+        if only_fitting and s.asked[s.queue[i].asks][A_CAN] == 0.0:
+            s.queue[i].score = float("inf")
+            continue
+        inside = fill_inputs(w, s, i, s.hidden[2])
+        s.queue[i].score = -logit(w, s, s.hidden[2]) if inside else float("nan")
+        outside += not inside
+    if outside > 0:
+        s.n[DRIFTED] += outside
+        _fall_back(w, s, last, outside)
+
+
+@kernel
+def _fall_back(w: World, s: State, last: int, outside: int) -> None:
+    """Let the base policy score all, or place each strange job beside its neighbour in the base policy's order."""
     head = s.n[Q_HEAD]
+    base = w.net_plan[BASE]
+    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
+    if w.net_plan[DRIFT] == DRIFT_WHOLE or 2 * outside > last - head:
+        s.n[FELL_BACK] += 1
+        for i in range(head, last):
+            s.queue[i].score = _base_score(w, s, s.queue[i].job, base, used)
+        return
+    for i in range(head, last):
+        s.life[s.queue[i].job].key = _base_score(w, s, s.queue[i].job, base, used)
+    for i in range(head, last):
+        if s.queue[i].score != s.queue[i].score:  # NaN: strange
+            s.queue[i].score = _score_of_neighbour(s, last, i)
+
+
+@kernel
+def _score_of_neighbour(s: State, last: int, row: int) -> float:
+    """Give the score of the known job that the base policy ranks next before this one; before all if there is none."""
+    own = s.life[s.queue[row].job].key
+    nearest = -float("inf")
+    score = -1e300
+    for i in range(s.n[Q_HEAD], last):
+        key = s.life[s.queue[i].job].key
+        known = s.queue[i].score == s.queue[i].score
+        if known and nearest < key <= own:
+            nearest = key
+            score = s.queue[i].score
+    return score
+
+
+@kernel
+def score_queue(w: World, s: State, o: Options, last: int, hasty: bool) -> None:
+    """Score the queue as of now, into the queue; GIVEN leaves the scores that Python has put there.
+
+    `hasty`: what cannot start now and bars nobody need not be scored.
+    """
+    head = s.n[Q_HEAD]
+    policy = o.policy
     now = s.now[0]
     if policy == WFP3:
         for i in range(head, last):
@@ -107,6 +175,8 @@ def score_queue(w: World, s: State, policy: int, last: int) -> None:
         used = all_usage(w, s)
         for i in range(head, last):
             s.queue[i].score = multifactor_score(w, s, s.queue[i].job, used)
+    elif policy == LEARNED:
+        score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST)
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key

@@ -54,8 +54,10 @@ SCOPES = 5
     RUN_SORTED,
     RUN_END,
     DISTURBED,
+    DRIFTED,
+    FELL_BACK,
     N_COUNTERS,
-) = range(17)
+) = range(19)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW = range(7)
@@ -180,6 +182,7 @@ class Options(NamedTuple):
     in_view: int  # how many of the oldest jobs take part; 0 = all
     estimate_by_history: bool
     rank_by_history: bool
+    relook: bool  # score anew after every start, as a policy does that looks at what is free
     explain: bool  # give a reason for every job left waiting; takes no short cuts
 
 
@@ -201,6 +204,9 @@ class World(NamedTuple):
     history_par: F8  # [predictor, parameter]
     factor_par: F8
     slowdown: Records  # one row
+    net: F8  # weights of the learned policy, and how its inputs are made: see features.py and network.py
+    net_plan: I8
+    net_norm: F8  # [input, 4]
     has_limits: bool
     has_pauses: bool
     has_slowdown: bool
@@ -233,4 +239,28 @@ class State(NamedTuple):
     owner: Records  # [users or accounts, which]
     probe: Records  # scratch by node, see racks.py
     rack: Records  # scratch by rack
+    asked: F8  # [shape, column] what the learned policy sees, see features.py; so are the next
+    wanted: F8  # [mask]
+    crowd: I8  # [user]
+    way: I8  # scratch for ways of placing
+    way_nodes: I8
+    hidden: F8  # scratch of the network
     rack_fit: I8  # [rack, kind] nodes that could take a chunk; the last row counts chunks not placed yet
+
+
+N_CRITIC = 5  # features of a job that the critic sees
+
+# Places in Record.n.
+ROWS, CHOICES, SEED_1, SEED_2, FULL, CHOSEN, N_RECORD = range(7)
+
+
+class Record(NamedTuple):
+    """What a rollout writes: rows of candidates, and for every choice its candidates, the one taken and when."""
+
+    n: I8  # counters, see above
+    row: F8  # [row, inputs] normalised inputs of the actor
+    critic: F8  # [row, N_CRITIC]
+    first: I8  # [choice] first row of its candidates; they go on to the next choice's first
+    taken: I8  # [choice] which of them
+    when: F8  # [choice] the time of it
+    critic_of: I8  # the features the critic sees

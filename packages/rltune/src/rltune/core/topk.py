@@ -39,7 +39,7 @@ def top_jobs(w: World, s: State, o: Options, k: int) -> tuple[I8, I8]:
     make_pools(w, s, o.global_head)
     end = queue_end_in_view(s, o.in_view)
     if o.dynamic:
-        score_queue(w, s, o.policy, end)
+        score_queue(w, s, o, end, False)
     rows = np.full((len(s.pool), k), -1, dtype=np.int64)
     n = np.zeros(len(s.pool), dtype=np.int64)
     for row in range(s.n[Q_HEAD], end):

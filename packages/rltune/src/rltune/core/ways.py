@@ -93,18 +93,15 @@ def _same(a: I8, b: I8) -> bool:
     return a[NODES] == b[NODES] and a[RACKS] == b[RACKS] and a[ALIKE] == b[ALIKE] and a[LEFT] == b[LEFT]
 
 
-@allocating_kernel
-def ways_now(w: World, s: State, shape: int, estimate: float) -> tuple[I8, I8]:
-    """Give the undominated ways of a request, and per way its nodes in order of chunks.
+@kernel
+def fill_ways(w: World, s: State, shape: int, estimate: float, way: I8, nodes: I8) -> int:
+    """Enter the undominated ways of a request into tables with room for `way_room` of them; give how many there are.
 
     Spreading is kept beside packing though it leaves less, unless it takes nodes alike: it trades what is left for
     a node with fewer neighbours, which is what a user who spreads wants.
     """
-    forms = 1 + w.shape[shape].wider_hi - w.shape[shape].wider_lo
-    way = np.zeros((3 * forms, COLUMNS), dtype=np.int64)
-    nodes = np.full((3 * forms, w.shape[shape].chunks + 1), -1, dtype=np.int64)
     n = 0
-    for form in range(forms):
+    for form in range(way_room(w, shape) // 3):
         used = shape if form == 0 else w.shape[shape].wider_lo + form - 1
         for rule in (BEST_FIT, HIERARCHICAL, SPREAD):
             if not find(w, s, used, estimate, rule):
@@ -122,4 +119,20 @@ def ways_now(w: World, s: State, shape: int, estimate: float) -> tuple[I8, I8]:
                 for i in range(way[n, NODES]):
                     nodes[n, i] = s.pick[i]
                 n += 1
+    return n
+
+
+@kernel
+def way_room(w: World, shape: int) -> int:
+    """Give how many ways a request can have at most: three rules for every form it can be cut into."""
+    return 3 * (1 + w.shape[shape].wider_hi - w.shape[shape].wider_lo)
+
+
+@allocating_kernel
+def ways_now(w: World, s: State, shape: int, estimate: float) -> tuple[I8, I8]:
+    """Give the undominated ways of a request, and per way its nodes in order of chunks."""
+    room = way_room(w, shape)
+    way = np.zeros((room, COLUMNS), dtype=np.int64)
+    nodes = np.full((room, w.shape[shape].chunks + 1), -1, dtype=np.int64)
+    n = fill_ways(w, s, shape, estimate, way, nodes)
     return way[:n], nodes[:n]

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.core.prepare import Factors, Likeness
+from rltune.core.prepare import Factors, Likeness, Net
 from rltune.core.scores import GIVEN
 from rltune.core.share import ON
 from rltune.jobs import Floats, Ints, Jobs
@@ -72,6 +72,16 @@ class Policy(Protocol):
 
     def likeness(self, jobs: Jobs) -> Likeness | None:
         """Give the predictor that this policy ranks by, if it has one of its own."""
+        ...
+
+
+@runtime_checkable
+class Networked(Policy, Protocol):
+    """Orders the queue by a network that the core evaluates."""
+
+    @property
+    def net(self) -> Net:
+        """Give the network."""
         ...
 
 

@@ -1,0 +1,1 @@
+"""The learned policy: its features, its file, its training."""

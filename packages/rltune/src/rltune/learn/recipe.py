@@ -1,0 +1,105 @@
+"""Which features a network sees, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rltune.core import features as core
+from rltune.errors import InputError
+
+# In the order of core/features.py. The first 17 are the paper's Table 3.
+FEATURES = (
+    "job_id",
+    "user",
+    "gpus",
+    "vc",
+    "gpu_type",
+    "requested_time",
+    "submit_time",
+    "req_cpu",
+    "req_mem",
+    "free_nodes",
+    "can_schedule_now",
+    "num_ways",
+    "demand_supply",
+    "job_size",
+    "urgency",
+    "future_availability",
+    "fragmentation",
+    "leftover",
+    "queue_length",
+    "busy",
+)
+PAPER = FEATURES[:17]
+SLOTS = (
+    "gpus",
+    "requested_time",
+    "can_schedule_now",
+    "num_ways or free_nodes",
+    "job_size or urgency",
+    "demand_supply",
+    "future_availability",
+    "fragmentation",
+    "submit_time",
+)
+NAIVE = ("job_id", "user", "gpus", "vc", "gpu_type", "requested_time", "submit_time", "req_cpu", "req_mem")
+CRITIC = ("submit_time", "requested_time", "gpus", "can_schedule_now", "job_size")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The inputs of a network: the sampler's slots, or features by name."""
+
+    name: str
+    inputs: tuple[str, ...]
+
+    @property
+    def samples(self) -> bool:
+        """Tell whether the situation decides what fills a slot."""
+        return self.name.startswith("sampled")
+
+    def codes(self) -> list[int]:
+        """Give the inputs as the core knows them."""
+        names = SLOTS if self.samples else FEATURES
+        return [names.index(name) for name in self.inputs]
+
+    @property
+    def uses_ways(self) -> bool:
+        """Tell whether ways to place a job must be counted."""
+        return any("num_ways" in name for name in self.inputs)
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("sampled", SLOTS[:8]),
+        Recipe("sampled-7", SLOTS[:6] + SLOTS[7:8]),
+        Recipe("sampled-9", SLOTS),
+        Recipe("naive", NAIVE),
+        Recipe("paper-17", PAPER),
+        Recipe("all", FEATURES),
+    )
+}
+
+
+def get_recipe(spec: str) -> Recipe:
+    """Take a recipe by its name, or as names of features joined by +."""
+    if spec in RECIPES:
+        return RECIPES[spec]
+    names = tuple(spec.split("+"))
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown:
+        raise InputError(
+            f"no features {unknown[0]!r}; there are {', '.join(RECIPES)}, or names joined by +: {', '.join(FEATURES)}"
+        )
+    return Recipe("listed", names)
+
+
+def critic_codes() -> np.ndarray:
+    """Give the features that the critic sees as the core knows them."""
+    return np.array([FEATURES.index(name) for name in CRITIC], dtype=np.int64)
+
+
+assert len(FEATURES) == core.N_FEATURES

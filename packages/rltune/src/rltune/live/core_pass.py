@@ -12,7 +12,7 @@ from rltune.core import state as core
 from rltune.core.decide import decide
 from rltune.core.index import index_remove
 from rltune.core.loop import arrive
-from rltune.core.prepare import Factors, Likeness
+from rltune.core.prepare import Factors, Likeness, Net
 from rltune.core.queue import enqueue
 from rltune.core.reserve import reservation
 from rltune.core.running import start_job
@@ -24,7 +24,7 @@ from rltune.live.problem import Problem
 from rltune.live.settings import Pipeline
 from rltune.live.snapshot import LiveJob
 from rltune.placement.drive import LookAhead
-from rltune.policy.base import Policy, Scored
+from rltune.policy.base import Networked, Policy, Scored
 from rltune.policy.registry import get_policy
 from rltune.sim import Machine, _checked_scores
 
@@ -55,6 +55,18 @@ class _Ranked:
         return self.inner.likeness(jobs)
 
 
+@dataclass(frozen=True)
+class _RankedNetwork(_Ranked):
+    @property
+    def net(self) -> Net:
+        assert isinstance(self.inner, Networked)
+        return self.inner.net
+
+
+def _ranked(policy: Policy) -> _Ranked:
+    return _RankedNetwork(policy) if isinstance(policy, Networked) else _Ranked(policy)
+
+
 def live_policy(spec: str, history: Jobs | None) -> Policy:
     """Take a policy by name; one that learns knows all history that there is."""
     policy = get_policy(spec)
@@ -73,8 +85,10 @@ class CorePass:
         self._problem, self._layout, self._policy = problem, layout, policy
         given = Given(problem.estimate_s, pipeline.estimator)
         settings = pipeline.for_core(policy.name)
-        machine = Machine.of(problem.jobs, layout.cluster, _Ranked(policy), given, settings)
-        self._m = replace(machine, options=machine.options._replace(explain=True))
+        machine = Machine.of(problem.jobs, layout.cluster, _ranked(policy), given, settings)
+        # The scores are given, so that nothing is scored anew within the pass.
+        self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
+        self._rule = self._m.options._replace(policy=policy.code)
         self._fill(now_s)
 
     def _fill(self, now_s: float) -> None:
@@ -90,9 +104,8 @@ class CorePass:
             index_remove(m.w, m.s, node)
             s.node.up[node] = 0
         s.now[0] = now_s
-        by_rule = m.options._replace(policy=self._policy.code)
         for row, _ in sorted(self._problem.tasks, key=lambda task: task[0]):
-            arrive(m.w, m.s, by_rule, row)
+            arrive(m.w, m.s, self._rule, row)
         s.n[core.ARRIVED] = len(m.jobs)
 
     @property
@@ -106,7 +119,7 @@ class CorePass:
         if isinstance(self._policy, Scored):
             queue.score[here] = _checked_scores(self._policy, m.view(queue.job[here]))
         else:
-            score_queue(m.w, m.s, self._policy.code, here.stop)
+            score_queue(m.w, m.s, self._rule, here.stop, False)
         of_row = dict(zip(queue.job[here].tolist(), queue.score[here].tolist(), strict=True))
         scores: dict[int, float] = {}
         for row, job in self._problem.tasks:

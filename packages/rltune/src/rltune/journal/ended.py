@@ -14,9 +14,11 @@ from rltune.live.snapshot import LiveJob
 
 STATES = {"COMPLETED": "completed", "TIMEOUT": "timeout", "CANCELLED": "killed", "PREEMPTED": "killed"}
 COLUMNS = (
-    "job", "submit_s", "start_s", "end_s", "limit_s", "gpus", "nodes", "cpus", "mem_gib", "priority", "acted",
-    "partition", "user", "account", "qos", "name", "gpu_types", "state",
+    "job", "submit_s", "eligible_s", "start_s", "end_s", "limit_s", "gpus", "nodes", "cpus", "mem_gib", "priority",
+    "acted", "partition", "user", "account", "qos", "name", "gpu_types", "state",
 )  # fmt: skip
+_SAME = ("submit_s", "start_s", "end_s", "gpus", "nodes", "user", "account", "qos", "name")
+_MAY_LACK = ("eligible_s", "limit_s", "cpus", "mem_gib")
 Row = tuple[Any, ...]
 
 
@@ -28,14 +30,29 @@ class Ended:
     priority: int = 0  # Slurm's own, when last seen waiting
     acted: bool = False
 
+    @classmethod
+    def of_row(cls, row: Row) -> Ended:
+        """Take it from a row of the journal."""
+        value = dict(zip(COLUMNS, row, strict=True))
+        given: dict[str, Any] = {name: value[name] for name in _SAME}
+        given |= {name: _number(value[name]) for name in _MAY_LACK}
+        job = LiveJob(
+            id=value["job"],
+            state=next((slurm for slurm, ours in STATES.items() if ours == value["state"]), "FAILED"),
+            partitions=tuple(value["partition"].split(",")),
+            gpu_types=tuple(filter(None, value["gpu_types"].split("|"))),
+            **given,
+        )
+        return cls(job, value["priority"], bool(value["acted"]))
+
     def row(self) -> Row:
         """Give it as a row of the journal."""
         job = self.job
         return (
-            job.id, job.submit_s, job.start_s, job.end_s, _null(job.limit_s), job.gpus,
-            len(job.node_names) or job.nodes, _null(job.cpus), _null(job.mem_gib), self.priority, int(self.acted),
-            ",".join(job.partitions), job.user, job.account, job.qos, job.name, "|".join(job.gpu_types),
-            STATES.get(job.state, "failed"),
+            job.id, job.submit_s, _null(job.eligible_s), job.start_s, job.end_s, _null(job.limit_s), job.gpus,
+            len(job.node_names) or job.nodes, _null(job.cpus), _null(job.mem_gib), self.priority,
+            int(self.acted), ",".join(job.partitions), job.user, job.account, job.qos, job.name,
+            "|".join(job.gpu_types), STATES.get(job.state, "failed"),
         )  # fmt: skip
 
 
@@ -71,7 +88,7 @@ def table(rows: Sequence[Row]) -> Jobs:
 
 
 def _floats(values: Sequence[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    return np.array([_number(value) for value in values], dtype=np.float64)
 
 
 def _unique(ids: Sequence[int]) -> list[str]:
@@ -82,6 +99,10 @@ def _unique(ids: Sequence[int]) -> list[str]:
         seen[job] = seen.get(job, 0) + 1
         names.append(str(job) if seen[job] == 1 else f"{job}.{seen[job]}")
     return names
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _null(value: float) -> float | None:

@@ -65,6 +65,7 @@ CREATE TABLE ended (
   id INTEGER PRIMARY KEY,
   job INTEGER NOT NULL,
   submit_s REAL NOT NULL,
+  eligible_s REAL,
   start_s REAL NOT NULL,
   end_s REAL NOT NULL,
   limit_s REAL,

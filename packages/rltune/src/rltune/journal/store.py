@@ -187,6 +187,12 @@ class Journal:
         """Give the number of the last ended job that was kept."""
         return int(self._db.execute("SELECT coalesce(max(id), 0) FROM ended").fetchone()[0])
 
+    def ended(self, most: int) -> list[Ended]:
+        """Give the newest ended jobs, newest first."""
+        names = ", ".join(COLUMNS)
+        statement = f"SELECT {names} FROM ended ORDER BY id DESC LIMIT ?"  # noqa: S608  our names
+        return [Ended.of_row(row) for row in self.rows(statement, most)]
+
     def history(self, most: int, until: int | None = None) -> Jobs:
         """Give the newest ended jobs as a table, up to a row."""
         names = ", ".join(COLUMNS)

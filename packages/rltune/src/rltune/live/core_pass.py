@@ -78,6 +78,11 @@ def live_policy(spec: str, history: Jobs | None) -> Policy:
     return policy.after(known)
 
 
+def learns(spec: str) -> bool:
+    """Tell whether a policy wants to know what has ended."""
+    return isinstance(get_policy(spec), _Learns)
+
+
 class CorePass:
     """The core at one moment of a running cluster."""
 

@@ -1,7 +1,7 @@
 """What acting would have won: the jobs seen, replayed in Slurm's order and in ours, all else equal.
 
-The simulator is not the cluster: both replays backfill as told by the settings and know the same estimates. How near
-the replay in Slurm's order comes to what was really seen stands beside the result.
+The simulator is not the cluster: both replays backfill, place and estimate as told by the settings, from an empty
+machine on. How near the replay in Slurm's order comes to what was really seen stands beside the result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Seen:
 
     job: LiveJob
     duration_s: float  # the truth if it has ended, else the estimate
-    estimate_s: float
     priority: int  # Slurm's own
 
 
@@ -85,10 +84,9 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline) 
         return None
     layout = _layout(seen, snapshot)
     jobs = _table(seen, layout, snapshot)
-    estimates = np.array([s.estimate_s for s in seen])
     highest = max(s.priority for s in seen)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
-    waits = [_waits(jobs, layout.cluster, policy, pipeline, estimates) for policy in (slurm, pipeline.policy)]
+    waits = [_waits(jobs, layout.cluster, policy, pipeline) for policy in (slurm, pipeline.policy)]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
     if counted.sum() < FEWEST:
         return None
@@ -96,11 +94,9 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline) 
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _waits(jobs: Jobs, cluster: Cluster, policy: ByPriority | str, pipeline: Pipeline, estimates: Floats) -> Floats:
-    placement = (
-        "best-fit" if pipeline.placement in {"milp", "auto"} else pipeline.placement
-    )  # quick, and equal for both
-    return simulate(jobs, cluster, policy, pipeline.backfill, placement, estimates, pipeline.head).wait_s
+def _waits(jobs: Jobs, cluster: Cluster, policy: ByPriority | str, pipeline: Pipeline) -> Floats:
+    placement = "best-fit" if pipeline.placement.startswith(("milp", "auto")) else pipeline.placement  # quick
+    return simulate(jobs, cluster, policy, pipeline.backfill, placement, pipeline.estimator, pipeline.head).wait_s
 
 
 def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> Layout:

@@ -100,7 +100,8 @@ def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: Contr
 def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Steer) -> Wish:
     """Lead a job to the nodes chosen, if it could go elsewhere and has not chosen itself.
 
-    Tasks of an array share one list of nodes, so only a last one is led.
+    Tasks of an array share one list of nodes, so only a last one is led. A job that was led in the last cycle and did
+    not start is free in this one: Slurm may know better.
     """
     job = snapshot.job_by_id[part.job]
     before = {kind: hold.before for kind, hold in holdings.of(job).items()}
@@ -108,7 +109,7 @@ def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Stee
     excluded = before.get(Kind.EXCLUDE_NODES, job.excluded_nodes)
     assert isinstance(excluded, tuple)
     others = [name for name in _nodes_of(job, snapshot) if name not in part.nodes]
-    if required or job.array_waiting > 1 or not set(others) - set(excluded):
+    if required or job.array_waiting > 1 or holdings.steers(job) or not set(others) - set(excluded):
         return {}
     if steer is Steer.PIN:
         return {Kind.REQUIRE_NODES: part.nodes} if len(part.nodes) == max(1, job.nodes) else {}

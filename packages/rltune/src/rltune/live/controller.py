@@ -1,0 +1,287 @@
+"""The controller: looks, lets the core decide, notes what it is about to do, and does it. All I/O is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from rltune.journal.pack import pack_decision, pack_estimates, pack_holdings, pack_snapshot
+from rltune.journal.store import Cycle, Journal
+from rltune.live.backend import Backend, BackendError, Outcome
+from rltune.live.brain import (
+    Advise,
+    Brain,
+    Close,
+    Compared,
+    Decide,
+    Decided,
+    Event,
+    Looked,
+    LookFailed,
+    Made,
+    Make,
+    Tell,
+)
+from rltune.live.chronicle import Chronicle
+from rltune.live.clock import Clock, SystemClock
+from rltune.live.decide import Situation, decide
+from rltune.live.decision import Decision
+from rltune.live.estimates import estimate
+from rltune.live.health import Look
+from rltune.live.history import HistoryReader
+from rltune.live.holdings import Intent
+from rltune.live.metrics import Metrics
+from rltune.live.provenance import run_of
+from rltune.live.settings import ControlSettings, Mode
+from rltune.live.untouched import untouched
+from rltune.live.watch import Watch
+
+_PRUNE_S = 3600.0
+_MIB = 1 << 20
+_DAY_S = 86_400.0
+Say = Callable[[str], None]
+Advice = Callable[[Sequence[str]], None]
+
+
+@dataclass
+class CycleReport:
+    """What one cycle came to."""
+
+    outcome: str = "ok"  # ok, failed
+    cycle: int = 0  # in the journal
+    waiting: int = 0
+    starts: int = 0
+    changes: int = 0  # made
+    refused: int = 0
+    postponed: int = 0
+    acting: bool = False
+    decide_s: float = 0.0
+    seconds: float = 0.0
+    events: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        if self.outcome != "ok":
+            return f"cycle failed: {'; '.join(self.events)}"
+        done = f"{self.changes} changes" if self.acting or self.changes else "no changes made"
+        late = f", {self.postponed} postponed" if self.postponed else ""
+        refused = f", {self.refused} refused" if self.refused else ""
+        what = f"{self.waiting} waiting, {self.starts} should start, {done}{refused}{late}"
+        return f"cycle {self.cycle}: {what}, {self.seconds:.2f} s"
+
+
+class Controller:
+    """Drives one cluster, or only watches it."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        settings: ControlSettings,
+        clock: Clock | None = None,
+        *,
+        metrics: Metrics | None = None,
+        say: Say = lambda _: None,
+        advise: Advice = lambda _: None,
+    ) -> None:
+        self.backend, self.journal, self.settings = backend, journal, settings
+        self.clock = clock or SystemClock()
+        self.metrics = metrics or Metrics()
+        self._say, self._advise = say, advise
+        self.brain = Brain(settings, journal.holdings())
+        self._chronicle = Chronicle()
+        self._history = HistoryReader(journal, settings)
+        self._run = journal.begin_run(run_of(settings, self.clock.now_s()))
+        self._watch = Watch(journal, settings, self.clock.elapsed_s())
+        self._pruned_s = self.clock.elapsed_s()
+        self._stopping = False
+
+    def run(self, *, once: bool = False) -> None:
+        """Go on cycle by cycle until stopped; then give back what was changed, even if something broke."""
+        try:
+            while not self._stopping:
+                begin = self.clock.elapsed_s()
+                self._say(str(self.cycle()))
+                if once:
+                    return
+                self.clock.wait(self.settings.cycle_s - (self.clock.elapsed_s() - begin))
+        except Exception:
+            self._let_go()
+            raise
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.settings.mode is not Mode.ACT:
+            return
+        try:
+            left = self.release()
+        except BackendError as error:
+            jobs = len(self.brain.holdings.by_job)
+            self._say(f"stopped; {jobs} jobs keep what was set, for {error}; run `rltune control --release` later")
+            return
+        self._say(f"stopped; {left} jobs could not be given back" if left else "stopped; everything given back")
+
+    def stop(self) -> None:
+        """End after the cycle at hand; may be called from a signal handler."""
+        self._stopping = True
+        self.clock.wake()
+
+    def cycle(self) -> CycleReport:
+        """Look, decide, act."""
+        report = CycleReport()
+        begin = perf_counter()
+        self._take(self._look(), report)
+        report.seconds = perf_counter() - begin
+        report.acting, report.postponed = self.brain.acting, self.brain.postponed
+        self._measure(report)
+        return report
+
+    def release(self) -> int:
+        """Give everything back that was changed; tell how many changes could not be."""
+        snapshot = self.backend.observe()
+        plan = self.brain.let_go(snapshot)
+        report = CycleReport()
+        if plan.intents:
+            with self.journal.at_once():
+                ids = self.journal.intend(self.journal.last_cycle(), plan.intents, self.clock.now_s())
+            self._apply(plan.intents, ids, report)
+        left = sum(bool(self.brain.holdings.of(job)) for job in snapshot.pending)
+        self._tell(Tell("release", f"{report.changes} changes given back, {left} jobs left as they are"), report)
+        return left
+
+    def _look(self) -> Event:
+        try:
+            snapshot = self.backend.observe()
+        except BackendError as error:
+            return LookFailed(str(error), self.clock.elapsed_s())
+        return Looked(Look(snapshot, self.clock.elapsed_s()))
+
+    def _take(self, event: Event, report: CycleReport) -> None:
+        """Let the brain judge an event, and do as it says."""
+        if isinstance(event, LookFailed):
+            report.outcome = "failed"
+        for instruction in self.brain.on(event):
+            match instruction:
+                case Tell():
+                    self._tell(instruction, report)
+                case Close(jobs):
+                    self.journal.close_jobs(jobs)
+                case Decide(situation):
+                    self._decide(situation, report)
+                case Advise(intents):
+                    self._say_advice(intents, report)
+                case Make(intents):
+                    self._make(intents, report)
+
+    def _decide(self, situation: Situation, report: CycleReport) -> None:
+        begin = perf_counter()
+        history, until = self._history.at(self.clock.elapsed_s())
+        bare = untouched(situation.snapshot, situation.holdings)
+        estimates = estimate(bare, self.settings.pipeline.estimator, history)
+        situation = replace(situation, history=history, estimates=estimates)
+        decision = decide(situation, self.settings)
+        report.decide_s = perf_counter() - begin
+        self._record(situation, decision, until, report)
+        self._compare_canary(report)
+        self._estimate_gain(situation, report)
+        self._take(Decided(decision, report.decide_s), report)
+
+    def _record(self, situation: Situation, decision: Decision, until: int, report: CycleReport) -> None:
+        """Keep the decision and all that it came from, before anything is done."""
+        snapshot, now = situation.snapshot, self.clock.now_s()
+        report.waiting, report.starts = len(decision.waiting), len(decision.starts)
+        cycle = Cycle(
+            run=self._run,
+            at_s=now,
+            taken_s=snapshot.taken_s,
+            acting=self.brain.acting,
+            waiting=report.waiting,
+            running=sum(job.on_nodes for job in snapshot.jobs),
+            starts=report.starts,
+            decide_s=report.decide_s,
+            history=until,
+            snapshot=pack_snapshot(snapshot),
+            holdings=pack_holdings(situation.holdings),
+            estimates=pack_estimates(dict(situation.estimates or {})),
+            decision=pack_decision(decision),
+        )
+        with self.journal.at_once():
+            report.cycle = self.journal.add_cycle(cycle)
+            self.journal.add_notes(report.cycle, self._chronicle.notes(snapshot, decision), now)
+            self.journal.add_ended(self._chronicle.ended(snapshot, situation.holdings))
+        self.metrics.set(running_jobs=cycle.running)
+        self._prune()
+
+    def _make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
+        with self.journal.at_once():
+            ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
+        self._apply(intents, ids, report)
+
+    def _apply(self, intents: tuple[Intent, ...], ids: Sequence[int], report: CycleReport) -> None:
+        """Make changes that are noted, and note what became of them."""
+        outcomes: tuple[Outcome, ...] | None
+        try:
+            outcomes = self.backend.apply([intent.change for intent in intents])
+        except BackendError as error:
+            outcomes = None
+            self._tell(Tell("unreachable", f"changes may or may not have been made: {error}"), report)
+        self.brain.on(Made(intents, outcomes))
+        if outcomes is not None:
+            with self.journal.at_once():
+                errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
+                self.journal.add_outcomes(errors, self.clock.now_s())
+            self._count(outcomes, report)
+
+    def _count(self, outcomes: Sequence[Outcome], report: CycleReport) -> None:
+        for outcome in outcomes:
+            report.changes += outcome.done
+            report.refused += not outcome.done
+            self.metrics.change(outcome.change.kind.value, "done" if outcome.done else "refused")
+
+    def _say_advice(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
+        with self.journal.at_once():
+            self.journal.intend(report.cycle, intents, self.clock.now_s(), advised=True)
+        self._advise(self.backend.commands([intent.change for intent in intents]))
+
+    def _tell(self, tell: Tell, report: CycleReport) -> None:
+        report.events.append(tell.text)
+        self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
+        self.metrics.event(tell.kind)
+        self._say(f"{tell.kind}: {tell.text}")
+
+    def _compare_canary(self, report: CycleReport) -> None:
+        """Stop acting if the jobs acted on do worse than the others."""
+        if self.settings.canary.on and self.brain.acting:
+            verdict = self._watch.canary()
+            if verdict is not None and verdict.worse:
+                self._take(Compared(f"the canary is rolled back: {verdict}"), report)
+
+    def _estimate_gain(self, situation: Situation, report: CycleReport) -> None:
+        """Tell from time to time what acting wins."""
+        snapshot = untouched(situation.snapshot, situation.holdings)
+        gain = self._watch.gain(self.clock.elapsed_s(), snapshot, dict(situation.estimates or {}))
+        if gain is not None:
+            self.metrics.set(gain_share=gain.share)
+            self._tell(Tell("gain", str(gain)), report)
+
+    def _prune(self) -> None:
+        now = self.clock.elapsed_s()
+        if now - self._pruned_s < _PRUNE_S:
+            return
+        self._pruned_s = now
+        keep = self.settings.journal
+        self.journal.prune(self.clock.now_s() - keep.keep_days * _DAY_S, int(keep.max_mib * _MIB))
+        self.journal.prune_ended(2 * keep.history_jobs)
+
+    def _measure(self, report: CycleReport) -> None:
+        self.metrics.cycle(report.outcome, report.seconds)
+        self.metrics.calls(self.backend.calls)
+        self.metrics.set(
+            held_jobs=len(self.brain.holdings.by_job), postponed_changes=report.postponed, acting=float(report.acting)
+        )
+        if report.outcome == "ok":
+            self.metrics.decided(report.decide_s)
+            self.metrics.set(waiting_jobs=report.waiting, last_cycle_timestamp_seconds=self.clock.now_s())
+        with suppress(OSError):
+            self.metrics.write()

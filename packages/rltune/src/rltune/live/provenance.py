@@ -1,0 +1,24 @@
+"""What a decision was made by: the version, the core's source, the file of a policy or model."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from rltune import __version__
+from rltune.core.handle import _SOURCE
+from rltune.journal.store import Run
+from rltune.live.settings import ControlSettings
+
+
+def run_of(settings: ControlSettings, at_s: float) -> Run:
+    """Describe a start of the controller."""
+    return Run(at_s, __version__, _SOURCE, policy_hash(settings.pipeline.policy), settings.model_dump_json())
+
+
+def policy_hash(spec: str) -> str:
+    """Give the hash of the file that a policy is read from; "" if it is built in."""
+    for candidate in (spec, spec.rpartition(":")[0], spec.partition(":")[2]):
+        if candidate and Path(candidate).is_file():
+            return hashlib.sha256(Path(candidate).read_bytes()).hexdigest()
+    return ""

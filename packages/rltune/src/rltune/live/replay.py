@@ -1,0 +1,68 @@
+"""A recorded decision, made again from what was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rltune.errors import InputError
+from rltune.jobs import Jobs
+from rltune.journal.pack import pack_decision, unpack_decision, unpack_estimates, unpack_holdings, unpack_snapshot
+from rltune.journal.store import Cycle, Journal, Run
+from rltune.live.decide import Situation, decide
+from rltune.live.decision import Decision
+from rltune.live.provenance import policy_hash, run_of
+from rltune.live.settings import ControlSettings
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay came to."""
+
+    cycle: int
+    same: bool  # every byte
+    recorded: Decision
+    made: Decision
+    notes: tuple[str, ...]  # what differs of the circumstances
+
+    @property
+    def differing(self) -> tuple[int, ...]:
+        """Name the jobs whose part of the decision is another."""
+        was = self.recorded.by_job
+        return tuple(w.job for w in self.made.waiting if repr(was.get(w.job)) != repr(w))
+
+
+def replay(journal: Journal, number: int) -> Replay:
+    """Decide again on what was seen then, by the policy, settings, estimates and history of then."""
+    cycle = journal.cycle(number)
+    run = journal.run(cycle.run)
+    settings = ControlSettings.model_validate_json(run.settings)
+    _require_policy(settings, run)
+    situation = Situation(
+        snapshot=unpack_snapshot(cycle.snapshot),
+        holdings=unpack_holdings(cycle.holdings),
+        history=_history(journal, cycle, settings),
+        estimates=unpack_estimates(cycle.estimates),
+    )
+    made = decide(situation, settings)
+    same = pack_decision(made) == cycle.decision
+    return Replay(cycle.id, same, unpack_decision(cycle.decision), made, _differences(run, settings))
+
+
+def _history(journal: Journal, cycle: Cycle, settings: ControlSettings) -> Jobs | None:
+    return journal.history(settings.journal.history_jobs, until=cycle.history) if cycle.history else None
+
+
+def _require_policy(settings: ControlSettings, run: Run) -> None:
+    spec = settings.pipeline.policy
+    if run.policy and policy_hash(spec) != run.policy:
+        raise InputError(f"policy {spec}: its file is not the one of then (sha256 {run.policy[:12]}...)")
+
+
+def _differences(run: Run, settings: ControlSettings) -> tuple[str, ...]:
+    now = run_of(settings, 0.0)
+    notes = []
+    if run.version != now.version:
+        notes.append(f"recorded by rltune {run.version}, replayed by {now.version}")
+    if run.code != now.code:
+        notes.append("the core's source is not the one of then")
+    return tuple(notes)

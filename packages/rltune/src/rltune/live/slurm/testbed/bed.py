@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from rltune.cluster import Cluster
 from rltune.errors import InputError
+from rltune.live.slurm.client import Slurm
 from rltune.live.slurm.testbed import conf, needs
 from rltune.live.slurm.testbed.nursery import Nursery, wait_until
 from rltune.live.slurm.testbed.spec import Spec, ports_needed
@@ -129,6 +130,10 @@ class Testbed:
     def operator(self) -> tuple[str, ...]:
         """Give the words before a command that run it as an unprivileged Operator; needs the database."""
         return ("setpriv", f"--reuid={conf.OPERATOR}", f"--regid={conf.OPERATOR}", "--clear-groups")
+
+    def backend(self, *, as_operator: bool = False) -> Slurm:
+        """Give what the controller drives, as root or as an unprivileged Operator."""
+        return Slurm(self.operator if as_operator else (), self.environment, self.now_s)
 
     def now_s(self) -> float:
         """Tell the time by its clock."""

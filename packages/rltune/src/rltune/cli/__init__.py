@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import cluster, compare, evaluate, policies, simulate, trace
+from rltune.cli import cluster, compare, control, evaluate, journal, policies, simulate, trace
 from rltune.cli.manners import JsonMayNameAFile, Mannered
 from rltune.cli.options import examples
 
@@ -25,6 +25,8 @@ app.command(cls=JsonMayNameAFile, epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=JsonMayNameAFile, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=policies.EXAMPLES)(policies.policies)
+app.command(epilog=control.EXAMPLES)(control.control)
+app.add_typer(journal.app, name="journal")
 
 
 def _version(wanted: bool) -> None:

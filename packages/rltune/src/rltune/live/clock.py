@@ -30,18 +30,17 @@ class Clock(Protocol):
 
 @dataclass
 class SystemClock:
-    """The machine's clock; with a factor it runs faster from `begin_s` on, as a test bed's does."""
+    """The machine's clock; with a factor it runs faster, as a test bed's does, which showed `shown_s` at `at_s`."""
 
     factor: float = 1.0
-    begin_s: float = field(default_factory=time.time)
+    shown_s: float = 0.0
+    at_s: float = 0.0
     _first_s: float = field(default_factory=time.monotonic)
     _woken: threading.Event = field(default_factory=threading.Event)
 
     def now_s(self) -> float:
         """Give the time of day."""
-        if self.factor == 1.0:
-            return time.time()
-        return self.begin_s + (time.time() - self.begin_s) * self.factor
+        return self.shown_s + (time.time() - self.at_s) * self.factor
 
     def elapsed_s(self) -> float:
         """Give the time since this clock was made."""

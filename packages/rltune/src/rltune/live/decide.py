@@ -32,9 +32,7 @@ class Situation:
 def decide(situation: Situation, settings: ControlSettings) -> Decision:
     """Say who should start where, and in which order the others should wait."""
     snapshot = untouched(situation.snapshot, situation.holdings)
-    judged = {
-        job.id: standing(job, snapshot, settings.scope, settings.canary, situation.holdings) for job in snapshot.pending
-    }
+    judged = {job.id: standing(job, snapshot, settings, situation.holdings) for job in snapshot.pending}
     competing = [job for job in snapshot.pending if judged[job.id].competes]
     estimates = situation.estimates or estimate(snapshot, settings.pipeline.estimator, situation.history)
     if not competing or not snapshot.nodes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rltune.live.holdings import Holdings
 from rltune.live.nodes import is_understood
-from rltune.live.settings import Canary, Scope
+from rltune.live.settings import Canary, Channel, ControlSettings, Scope
 from rltune.live.snapshot import LiveJob, Snapshot
 
 # Slurm's words for a job that waits only for its turn, for nodes, or that was not looked at yet.
@@ -36,9 +36,9 @@ class Standing:
         return not self.left and not self.kept
 
 
-def standing(job: LiveJob, snapshot: Snapshot, scope: Scope, canary: Canary, holdings: Holdings) -> Standing:
+def standing(job: LiveJob, snapshot: Snapshot, settings: ControlSettings, holdings: Holdings) -> Standing:
     """Judge one waiting job."""
-    return Standing(left_to_slurm(job, snapshot, holdings), not_touched(job, scope, canary, holdings))
+    return Standing(left_to_slurm(job, snapshot, holdings), not_touched(job, settings, holdings))
 
 
 def left_to_slurm(job: LiveJob, snapshot: Snapshot, holdings: Holdings) -> str:
@@ -76,15 +76,17 @@ def _array_running(job: LiveJob, snapshot: Snapshot) -> int:
     return snapshot.array_running.get(job.array_id, 0)
 
 
-def not_touched(job: LiveJob, scope: Scope, canary: Canary, holdings: Holdings) -> str:
+def not_touched(job: LiveJob, settings: ControlSettings, holdings: Holdings) -> str:
     """Say why a job is not to be changed; "" if it may be."""
-    reason = out_of_scope(job, scope)
+    reason = out_of_scope(job, settings.scope)
     if reason:
         return reason
-    if not in_canary(job, canary):
+    if not in_canary(job, settings.canary):
         return "is not among the canary's jobs"
     if job.priority_by_hand and not holdings.sets_priority(job):
         return "has a priority set by hand"
+    if job.nice and settings.numbers.channel is Channel.PRIORITY:
+        return "has a Nice, which Slurm forgets when a Priority is set"
     if holdings.is_given_up(job):
         return "was changed by another hand"
     return ""

@@ -178,10 +178,18 @@ class Journal:
         """Give what was changed and not given back; what may have been changed counts."""
         rows = self._db.execute(
             "SELECT job, submit_s, kind, value, before, undo, change IS NULL FROM change LEFT JOIN outcome "
-            "ON change = change.id WHERE NOT advised AND (error IS NULL OR error = '') "
+            "ON change = change.id WHERE CASE WHEN advised THEN error = '' ELSE coalesce(error, '') = '' END "
             "AND (job, submit_s) NOT IN (SELECT job, submit_s FROM closed) ORDER BY change.id"
         )
         return Holdings.after(_intent(*row) for *row, unknown in rows if not (unknown and row[5]))
+
+    def advised(self) -> dict[int, Intent]:
+        """Give by its number the last advice for each job and kind, unless it is known to have been followed."""
+        rows = self._db.execute(
+            "SELECT max(change.id), job, submit_s, kind, value, before, undo FROM change LEFT JOIN outcome "
+            "ON change = change.id WHERE advised GROUP BY job, submit_s, kind HAVING change IS NULL"
+        )
+        return {number: _intent(*row) for number, *row in rows}
 
     def last_ended(self) -> int:
         """Give the number of the last ended job that was kept."""

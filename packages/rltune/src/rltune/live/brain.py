@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rltune.live.backend import Kind, Outcome
 from rltune.live.decide import Situation
 from rltune.live.decision import Decision
-from rltune.live.health import Look, drifted, problems, too_much_meddling, too_slow
+from rltune.live.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
 from rltune.live.holdings import Holdings, Intent
 from rltune.live.plan import Plan, plan, release
 from rltune.live.settings import ControlSettings, Mode
@@ -98,7 +98,14 @@ class Tell:
     text: str
 
 
-Instruction = Decide | Make | Advise | Close | Tell
+@dataclass(frozen=True)
+class Adopt:
+    """Note that this advice has been followed."""
+
+    intents: tuple[Intent, ...]
+
+
+Instruction = Decide | Make | Advise | Adopt | Close | Tell
 
 
 @dataclass
@@ -107,6 +114,7 @@ class Brain:
 
     settings: ControlSettings
     holdings: Holdings = field(default_factory=Holdings)
+    advised: dict[tuple[int, Kind], Intent] = field(default_factory=dict)  # and not known to be followed
     last: Look | None = None
     tripped: str = ""  # why it does not act for now
     stopped: str = ""  # why it does not act until it is started again
@@ -142,6 +150,7 @@ class Brain:
         if not wrong:
             forgotten = self.holdings.forget_ended(look.snapshot)
             told += [Close(tuple(forgotten))] if forgotten else []
+            told += self._adopt(look.snapshot)
             by_hand = self._reconcile(look.snapshot)
             wrong = list(too_much_meddling(by_hand, self.holdings, health))
         self.last = look
@@ -169,6 +178,7 @@ class Brain:
             return []
         wanted = plan(snapshot, decision, self.holdings, self.settings)
         if self.settings.mode is Mode.ADVISE:
+            self.advised |= {(intent.change.job, intent.change.kind): intent for intent in wanted.intents}
             return [Advise(wanted.intents)] if wanted.intents else []
         wanted = wanted if self.acting else release(snapshot, self.holdings)
         self.postponed = wanted.postponed
@@ -184,6 +194,19 @@ class Brain:
             if outcome.done:
                 self.holdings.take(intent)
         return []
+
+    def _adopt(self, snapshot: Snapshot) -> list[Instruction]:
+        """Take what was advised and is now so for our own: somebody followed the advice."""
+        jobs = snapshot.job_by_id
+        followed = [
+            intent
+            for intent in self.advised.values()
+            if (job := jobs.get(intent.change.job)) and job.submit_s == intent.submit_s and is_in_effect(job, intent)
+        ]
+        for intent in followed:
+            self.holdings.take(intent)
+            del self.advised[intent.change.job, intent.change.kind]
+        return [Adopt(tuple(followed))] if followed else []
 
     def _reconcile(self, snapshot: Snapshot) -> int:
         """Let go of what is not as it was set here; count the numbers that another hand has changed."""
@@ -222,7 +245,7 @@ class Brain:
         return [Tell("stopped", f"{reason}; not acting until it is started again")]
 
     def _warn_of_leftovers(self) -> list[Instruction]:
-        if self._warned or self.settings.mode is Mode.ACT or not len(self.holdings):
+        if self._warned or self.settings.mode is not Mode.SHADOW or not len(self.holdings):
             return []
         self._warned = True
         jobs = len(self.holdings.by_job)

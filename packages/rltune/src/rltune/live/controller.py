@@ -11,6 +11,7 @@ from rltune.journal.pack import pack_decision, pack_estimates, pack_holdings, pa
 from rltune.journal.store import Cycle, Journal
 from rltune.live.backend import Backend, BackendError, Outcome
 from rltune.live.brain import (
+    Adopt,
     Advise,
     Brain,
     Close,
@@ -89,7 +90,9 @@ class Controller:
         self.clock = clock or SystemClock()
         self.metrics = metrics or Metrics()
         self._say, self._advise = say, advise
-        self.brain = Brain(settings, journal.holdings())
+        self._advice = {intent: number for number, intent in journal.advised().items()}
+        known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
+        self.brain = Brain(settings, journal.holdings(), known)
         self._chronicle = Chronicle()
         self._history = HistoryReader(journal, settings)
         self._run = journal.begin_run(run_of(settings, self.clock.now_s()))
@@ -169,6 +172,9 @@ class Controller:
                     self.journal.close_jobs(jobs)
                 case Decide(situation):
                     self._decide(situation, report)
+                case Adopt(intents):
+                    followed = ((self._advice.pop(intent), "") for intent in intents)
+                    self.journal.add_outcomes(followed, self.clock.now_s())
                 case Advise(intents):
                     self._say_advice(intents, report)
                 case Make(intents):
@@ -241,7 +247,8 @@ class Controller:
 
     def _say_advice(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
         with self.journal.at_once():
-            self.journal.intend(report.cycle, intents, self.clock.now_s(), advised=True)
+            ids = self.journal.intend(report.cycle, intents, self.clock.now_s(), advised=True)
+        self._advice |= dict(zip(intents, ids, strict=True))
         self._advise(self.backend.commands([intent.change for intent in intents]))
 
     def _tell(self, tell: Tell, report: CycleReport) -> None:

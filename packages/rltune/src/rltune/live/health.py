@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rltune.live.backend import Kind
-from rltune.live.holdings import Holdings, Value
+from rltune.live.holdings import Holdings, Intent, Value, held_kind
 from rltune.live.settings import Health
 from rltune.live.snapshot import LiveJob, Snapshot
 
@@ -87,6 +87,11 @@ def drifted(snapshot: Snapshot, holdings: Holdings) -> list[Drift]:
             elif now is not None and now != _comparable(hold.value):
                 found.append(Drift(job, hold.kind, by_hand=now != _comparable(hold.before)))
     return found
+
+
+def is_in_effect(job: LiveJob, intent: Intent) -> bool:
+    """Tell whether a job has what an intent would give it."""
+    return job.pending and _seen(job, held_kind(intent.change.kind)) == _comparable(intent.value)
 
 
 def _seen(job: LiveJob, kind: Kind) -> int | frozenset[str] | None:

@@ -102,7 +102,7 @@ def out_of_scope(job: LiveJob, scope: Scope) -> str:
         for name in having:
             if name in unwanted or (wanted and EVERYBODY not in wanted and name not in wanted):
                 return f"{what} {name or '(none)'} has not opted in"
-    return "" if scope.names_somebody else "nobody has opted in"
+    return ""
 
 
 def in_canary(job: LiveJob, canary: Canary) -> bool:

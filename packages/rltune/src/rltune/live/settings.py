@@ -77,7 +77,10 @@ class Pipeline(BaseModel):
 
 
 class Scope(BaseModel):
-    """Whose jobs may be touched. Every list that names something must be met; `"*"` means all."""
+    """Whose jobs may be touched. Every list that names something must be met; `"*"` means all.
+
+    Without any list all are looked at, and none is acted on.
+    """
 
     model_config = _STRICT
 

@@ -1,4 +1,4 @@
-"""Small clusters for the tests of live/: snapshots by hand, and a cluster in memory that keeps to Backend's promises."""
+"""Small clusters for the tests of live/: snapshots by hand, and a cluster in memory that keeps Backend's promises."""
 
 from collections import Counter
 from collections.abc import Sequence

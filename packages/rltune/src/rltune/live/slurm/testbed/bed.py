@@ -117,6 +117,10 @@ class Testbed:
         """Stop a daemon, gently or with SIGKILL, and wait until it is gone."""
         self._nursery.stop(daemon, sign)
 
+    def send(self, daemon: str, sign: signal.Signals) -> None:
+        """Send a daemon a signal, such as SIGSTOP, and do not wait."""
+        os.kill(self._nursery.pid(daemon), sign)
+
     def running(self) -> dict[str, bool]:
         """Tell of every daemon whether it runs."""
         return {name: self._nursery.pid(name) > 0 for name in self.daemons}

@@ -1,0 +1,143 @@
+"""The client against a real Slurm."""
+
+import math
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from rltune.live.backend import Backend, BackendError, Change, Kind, UnreachableError
+from rltune.live.slurm.client import Slurm
+
+FULL = {"gpus": 4, "gpu_type": "p100", "nodes": 2}
+
+
+def crowd(bed, *options):
+    """Let one job hold all P100 and another wait for them."""
+    running = bed.submit(600, **FULL)
+    waiting = bed.submit(600, *options, **FULL)
+    bed.wait_for("a start", lambda: bed.job(running)["job_state"] == "RUNNING")
+    return running, waiting
+
+
+def test_it_is_a_backend(testbed):
+    """As the controller wants one."""
+    assert isinstance(testbed.backend(), Backend)
+
+
+def test_a_snapshot_by_four_processes(testbed):
+    """Jobs, nodes, partitions and reservations, at the time of the cluster."""
+    running, waiting = crowd(testbed)
+    slurm = testbed.backend()
+    seen = slurm.observe()
+    assert slurm.calls == Counter(scontrol=1, squeue=1, sinfo=1, sprio=1)
+    assert seen.version.startswith("22.05")
+    assert abs(seen.taken_s - time.time()) < 5
+    assert seen.job_by_id[running].gpus_by_node == (4, 4)
+    assert [job.id for job in seen.pending] == [waiting]
+    assert {node.name: node.gpus_used for node in seen.nodes}["p100-1"] == 4
+    assert [partition.name for partition in seen.partitions] == ["gpu", "sla"]
+    assert not seen.mem_counts
+
+
+def test_changes_are_made_by_one_process_and_each_has_its_outcome(testbed):
+    """One that fails does not stop the others."""
+    _, waiting = crowd(testbed)
+    slurm = testbed.backend()
+    changes = [
+        Change(waiting, Kind.SITE_FACTOR, 700),
+        Change(999_999, Kind.PRIORITY, 5),
+        Change(waiting, Kind.REQUIRE_NODES, nodes=("nosuch",)),
+        Change(waiting, Kind.EXCLUDE_NODES, nodes=("k80-1", "k80-2")),
+    ]
+    outcomes = slurm.apply(changes)
+    assert slurm.calls == Counter(scontrol=1)
+    assert [o.done for o in outcomes] == [True, False, False, True]
+    job = slurm.observe().job_by_id[waiting]
+    assert (job.site_factor, job.priority, job.priority_by_hand) == (700, 700, False)
+    assert job.excluded_nodes == ("k80-1", "k80-2")
+    slurm.apply([Change(waiting, Kind.SITE_FACTOR), Change(waiting, Kind.EXCLUDE_NODES)])
+    job = slurm.observe().job_by_id[waiting]
+    assert (job.site_factor, job.priority, job.excluded_nodes) == (0, 1, ())
+
+
+def test_a_release_gives_back_the_nice_that_a_priority_by_hand_took(testbed):
+    """Slurm forgets it otherwise."""
+    _, waiting = crowd(testbed, "--nice=20")
+    slurm = testbed.backend()
+    before = slurm.observe().job_by_id[waiting]
+    slurm.apply([Change(waiting, Kind.PRIORITY, 4000)])
+    by_hand = slurm.observe().job_by_id[waiting]
+    assert (by_hand.priority, by_hand.priority_by_hand, by_hand.nice) == (4000, True, 0)
+    slurm.apply([Change(waiting, Kind.RELEASE, before.nice)])
+    after = slurm.observe().job_by_id[waiting]
+    assert (after.priority, after.priority_by_hand, after.nice) == (before.priority, False, 20)
+
+
+def test_waiting_tasks_of_an_array_are_changed_as_one_record(testbed):
+    """Nothing is split off, and running tasks are left alone."""
+    array = testbed.submit(600, "--array=1-6%2", gpus=1)
+    testbed.wait_for("two tasks to run", lambda: sum(j["job_state"] == "RUNNING" for j in testbed.jobs()) == 2)
+    slurm = testbed.backend()
+    (record,) = slurm.observe().pending
+    assert (record.ref, record.array_waiting) == (f"{array}_[3-6]", 4)
+    outcomes = slurm.apply([Change(record.id, Kind.EXCLUDE_NODES, nodes=("p100-1",), ref=record.ref)])
+    assert outcomes[0].done
+    seen = slurm.observe()
+    assert [job.excluded_nodes for job in seen.pending] == [("p100-1",)]
+    assert [job.excluded_nodes for job in seen.jobs if job.on_nodes] == [(), ()]
+
+
+def test_no_changes_no_process(testbed):
+    """An empty batch costs nothing."""
+    slurm = testbed.backend()
+    assert slurm.apply([]) == ()
+    assert slurm.calls == Counter()
+
+
+def test_changes_spelled_for_an_operator(testbed):
+    """As they would be typed."""
+    told = testbed.backend().commands([Change(7, Kind.PRIORITY, 5), Change(8, Kind.RELEASE, 3)])
+    assert told == ("scontrol update JobId=7 Priority=5", "scontrol release 8 && scontrol update JobId=8 Nice=3")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGSTOP])
+def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign):
+    """Slurm's own commands would block for nine."""
+    slurm = testbed.backend()
+    slurm.timeout_s = 1
+    if sign == signal.SIGSTOP:
+        testbed.send("slurmctld", sign)
+    else:
+        testbed.stop("slurmctld", sign)
+    try:
+        for ask in (slurm.ping, slurm.observe, lambda: slurm.apply([Change(1, Kind.PRIORITY, 5)])):
+            began = time.monotonic()
+            with pytest.raises(UnreachableError):
+                ask()
+            assert time.monotonic() - began < 5
+    finally:
+        if sign == signal.SIGSTOP:
+            testbed.send("slurmctld", signal.SIGCONT)
+        else:
+            testbed.start("slurmctld")
+
+
+def test_without_slurm_the_command_is_named():
+    """Not a traceback."""
+    slurm = Slurm(environment={"PATH": "/nowhere"})
+    with pytest.raises(BackendError, match="scontrol could not be started: No such file"):
+        slurm.ping()
+    with pytest.raises(BackendError, match="scontrol could not be started: No such file"):
+        slurm.observe()
+
+
+def test_an_operator_without_privileges_sees_and_changes_all(testbed_with_database):
+    """AdminLevel=Operator is enough."""
+    _, waiting = crowd(testbed_with_database)
+    slurm = testbed_with_database.backend(as_operator=True)
+    assert slurm.apply([Change(waiting, Kind.SITE_FACTOR, 30)])[0].done
+    job = slurm.observe().job_by_id[waiting]
+    assert (job.site_factor, job.account, job.qos) == (30, "research", "normal")
+    assert math.isnan(job.start_s)

@@ -13,7 +13,6 @@ from rltune.live.decide import Situation, decide
 from rltune.live.holdings import Holdings
 from rltune.live.snapshot import Partition, Reservation
 
-
 SOME_BY_NAME = "asks for some nodes by name and for others besides, which is left to Slurm"
 
 

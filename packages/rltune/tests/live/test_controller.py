@@ -1,0 +1,387 @@
+import json
+from dataclasses import replace
+
+import pytest
+from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
+
+from rltune.errors import InputError
+from rltune.journal.store import Journal
+from rltune.live.backend import Kind
+from rltune.live.controller import Controller
+from rltune.live.replay import replay
+
+FULL = (running(100, "n0", 4), running(101, "n1", 4))
+QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10), job(3, 2, 30))
+
+
+class HandClock:
+    """A clock that goes on when told to."""
+
+    def __init__(self):
+        self.passed = 0.0
+        self.woken = False
+        self.waits = []
+
+    def now_s(self):
+        return NOW + self.passed
+
+    def elapsed_s(self):
+        return self.passed
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        self.passed += seconds
+
+    def wake(self):
+        self.woken = True
+
+
+class Rig:
+    """A controller on a cluster in memory."""
+
+    def __init__(self, folder, jobs=QUEUE, **sections):
+        self.cluster = MemoryCluster(snapshot(jobs))
+        self.clock = HandClock()
+        self.path = folder / "journal.db"
+        self.said, self.advice = [], []
+        self.settings = settings(**sections)
+        self.start()
+
+    def start(self):
+        """Start a controller, as after a crash: it knows what the journal knows."""
+        self.journal = Journal.create(self.path)
+        self.controller = Controller(
+            self.cluster, self.journal, self.settings, self.clock, say=self.said.append, advise=self.advice.extend
+        )
+
+    def cycle(self, minutes=1):
+        report = self.controller.cycle()
+        self.clock.passed += 60 * minutes
+        self.cluster.pass_time(60 * minutes)
+        return report
+
+    def jobs(self):
+        return {j.id: j for j in self.cluster.now.jobs}
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return lambda **more: Rig(tmp_path, **more)
+
+
+def as_before(rig, jobs=QUEUE):
+    """Tell whether every job has what it had."""
+    return rig.cluster.now.jobs == tuple(jobs)
+
+
+def test_a_cycle_orders_the_queue_and_the_next_changes_nothing(rig):
+    """The shortest job is on top; what is so already is not written again."""
+    r = rig()
+    first, second = r.cycle(), r.cycle()
+    assert first.changes == 3
+    by_priority = sorted((j for j in r.jobs().values() if j.pending), key=lambda j: -j.priority)
+    assert [j.id for j in by_priority] == [2, 1, 3]
+    assert second.changes == 0
+    assert len(r.cluster.batches) == 1
+
+
+def test_shadow_and_advise_never_write(rig):
+    """Nothing reaches the cluster; advice is said and kept."""
+    shadow = rig(mode="shadow")
+    shadow.cycle()
+    assert not shadow.cluster.batches
+    advise = rig(mode="advise")
+    advise.cycle()
+    assert not advise.cluster.batches
+    assert advise.advice
+    assert advise.journal.rows("SELECT count(*) FROM change WHERE advised")[0][0] == len(advise.advice)
+
+
+def test_advice_that_was_followed_survives_a_restart(rig):
+    """Commands typed by the operator between two runs are known for what they are: nothing new is advised."""
+    r = rig(mode="advise")
+    r.cycle()
+    r.cluster.apply([intent.change for intent in r.controller.brain.advised.values()])
+    r.start()
+    r.advice.clear()
+    r.cycle()
+    assert not r.advice
+    assert len(r.journal.holdings()) == 3
+
+
+def test_a_change_is_noted_before_it_is_made(rig):
+    """Whoever kills the process in the middle of the write finds the intent in the journal."""
+    r = rig()
+
+    def die(changes):
+        raise KeyboardInterrupt
+
+    r.cluster.apply = die
+    with pytest.raises(KeyboardInterrupt):
+        r.cycle()
+    noted = r.journal.rows("SELECT count(*) FROM change LEFT JOIN outcome ON change = change.id WHERE change IS NULL")
+    assert noted[0][0] == 3
+    assert len(Journal.read(r.path).holdings()) == 3
+
+
+def test_release_gives_every_job_back(rig):
+    """After a crash a new process, knowing only the journal, leaves all as Slurm alone would have it."""
+    r = rig()
+    r.cycle()
+    assert not as_before(r)
+    r.start()
+    assert r.controller.release() == 0
+    assert as_before(r)
+    assert not len(r.journal.holdings())
+
+
+def test_release_tells_what_it_could_not_free(rig):
+    """A job that refuses is counted, stays in the journal, and is freed by the next try."""
+    r = rig()
+    r.cycle()
+    r.cluster.refuse = {2: "slurmctld is busy"}
+    assert r.controller.release() == 1
+    r.cluster.refuse = {}
+    r.start()
+    assert r.controller.release() == 0
+    assert as_before(r)
+
+
+def test_a_stop_gives_everything_back(rig):
+    """SIGTERM ends after the cycle at hand; nothing stays changed."""
+    r = rig()
+    r.clock.wait = lambda _: r.controller.stop()
+    r.controller.run()
+    assert as_before(r)
+    assert r.clock.woken
+    assert r.said[-1] == "stopped; everything given back"
+
+
+def test_a_bug_gives_everything_back_too(rig):
+    """Whatever is raised in a cycle, jobs are not left as they are."""
+    r = rig()
+    r.cycle()
+
+    def broken():
+        r.cluster.observe = MemoryCluster.observe.__get__(r.cluster)
+        raise ZeroDivisionError
+
+    r.cluster.observe = broken
+    with pytest.raises(ZeroDivisionError):
+        r.controller.run()
+    assert as_before(r)
+
+
+def test_the_cycle_keeps_its_pace(rig):
+    """What a cycle took is taken off the wait."""
+    r = rig(mode="shadow")
+    r.controller.brain.on = lambda _: setattr(r.clock, "passed", r.clock.passed + 7.0) or []
+    r.clock.wait = lambda seconds: (r.clock.waits.append(seconds), r.controller.stop())
+    r.controller.run()
+    assert r.clock.waits == [53.0]
+
+
+def test_an_unreachable_cluster_is_borne_and_told(rig):
+    """Nothing raises; after two failures it lets go as soon as it can."""
+    r = rig()
+    r.cycle()
+    r.cluster.broken = "slurmctld does not answer"
+    assert r.cycle().outcome == "failed"
+    assert "cycle failed" in str(r.cycle())
+    r.cluster.broken = ""
+    report = r.cycle()
+    assert report.outcome == "ok"
+    assert not report.acting
+    assert as_before(r)
+
+
+def test_a_write_that_broke_off_is_made_good(rig):
+    """The cluster vanished while changes were made: what was made is found out by the next look."""
+    r = rig()
+    broken = MemoryCluster.apply.__get__(r.cluster)
+
+    def breaks_off(changes):
+        broken(changes[:1])
+        r.cluster.broken = "connection reset"
+        return broken(changes)
+
+    r.cluster.apply = breaks_off
+    r.cycle()
+    r.cluster.apply, r.cluster.broken = broken, ""
+    r.cycle()
+    assert sum(j.site_factor != 0 for j in r.jobs().values()) == 3
+    r.controller.release()
+    assert as_before(r)
+
+
+def test_every_decision_can_be_made_again(rig):
+    """Byte for byte, with our changes in the snapshot, after a queue that moved."""
+    r = rig(pipeline={"policy": "wfp3"})
+    for minute in range(4):
+        r.cycle()
+        r.cluster.now = replace(r.cluster.now, jobs=(*r.cluster.now.jobs, job(50 + minute, 1, 5 + minute)))
+    assert [replay(r.journal, number).same for number in range(1, 5)] == [True] * 4
+
+
+def test_a_replay_that_differs_names_the_jobs(rig):
+    """A decision that was tampered with is found out, job by job."""
+    from rltune.journal.pack import pack_decision, unpack_decision
+
+    r = rig()
+    r.cycle()
+    row = r.journal.cycle(1)
+    made = unpack_decision(row.decision)
+    forged = replace(made, waiting=(replace(made.waiting[0], score=0.5), *made.waiting[1:]))
+    r.journal.add_cycle(replace(row, decision=pack_decision(forged)))
+    result = replay(r.journal, 2)
+    assert not result.same
+    assert result.differing == (made.waiting[0].job,)
+
+
+def test_a_replay_wants_the_policy_of_then(rig, tmp_path):
+    """A policy file that was edited since cannot replay what it decided before."""
+    file = tmp_path / "mine.py"
+    file.write_text("def score(queue):\n    return queue.gpus\n")
+    r = rig(pipeline={"policy": f"{file}:score"})
+    r.cycle()
+    assert replay(r.journal, 0).same
+    file.write_text("def score(queue):\n    return -queue.gpus\n")
+    with pytest.raises(InputError, match="its file is not the one of then"):
+        replay(r.journal, 0)
+
+
+def test_history_is_learnt_from_jobs_seen_to_end(rig):
+    """Without accounting, the controller's own record of ended jobs makes the estimates, in replay too."""
+    ended = [
+        replace(running(i, "n0", 1, minutes=60), state="COMPLETED", end_s=NOW - 600 + 30.0, user="bob", name="tiny")
+        for i in range(200, 260)
+    ]
+    r = rig(jobs=(*QUEUE, *ended, job(4, 1, 60, user="bob", name="tiny")), pipeline={"estimator": "history"})
+    r.cycle()
+    assert r.journal.rows("SELECT count(*) FROM ended")[0][0] == 60
+    r.start()
+    r.cycle()
+    from rltune.journal.pack import unpack_decision
+
+    estimate = unpack_decision(r.journal.cycle(0).decision).by_job[4].estimate_s
+    assert estimate < 300  # the limit is an hour, such jobs took half a minute
+    assert replay(r.journal, 0).same
+
+
+def test_the_journal_keeps_finished_jobs_once(rig):
+    """Slurm shows an ended job for minutes; it is recorded once, with its true times."""
+    r = rig()
+    r.cycle()
+    r.cluster.edit(100, state="COMPLETED", end_s=NOW + 30.0)
+    r.cycle()
+    r.cycle()
+    rows = r.journal.rows("SELECT job, start_s, end_s, state FROM ended")
+    assert rows == [(100, NOW - 600.0, NOW + 30.0, "completed")]
+
+
+def test_a_canary_that_does_worse_rolls_itself_back(rig):
+    """Jobs acted on waited longer than the others of the same time: all is given back, and it stays so."""
+    r = rig(canary={"share": 0.5, "min_jobs": 20})
+    r.cycle()
+    assert not as_before(r)
+    _record_ended(r, acted_wait_s=5000.0, other_wait_s=50.0)
+    report = r.cycle()
+    assert any("canary is rolled back" in event for event in report.events)
+    assert as_before(r)
+    assert not r.cycle().acting
+
+
+def test_a_canary_that_does_no_worse_goes_on(rig):
+    """Equal waits are no reason to stop."""
+    r = rig(canary={"share": 0.5, "min_jobs": 20})
+    _record_ended(r, acted_wait_s=50.0, other_wait_s=50.0)
+    assert r.cycle().acting
+
+
+def test_a_partition_canary_is_compared_with_its_own_past(rig):
+    """Jobs of that partition from before it was acted on are the yardstick."""
+    r = rig(canary={"partition": "gpu", "min_jobs": 20}, scope={"partitions": ["gpu", "sla"]})
+    _record_ended(r, acted_wait_s=5000.0, other_wait_s=50.0, others_before_s=100_000.0)
+    assert not r.cycle().acting
+
+
+def _record_ended(r, acted_wait_s, other_wait_s, others_before_s=-1000.0):
+    """Put 40 ended jobs of each kind into the journal."""
+    from rltune.journal.ended import Ended
+
+    for acted, wait_s, before_s in ((True, acted_wait_s, 0.0), (False, other_wait_s, others_before_s)):
+        ended = []
+        for i in range(40):
+            start = NOW - 20_000.0 + 7.0 * i - before_s
+            one = replace(job(1000 + i + 100 * acted), state="COMPLETED", submit_s=start - wait_s - i % 7)
+            ended.append(Ended(replace(one, start_s=start, end_s=start + 600.0), 20_000, acted))
+        r.journal.add_ended(ended)
+
+
+def test_the_gain_of_acting_is_estimated_from_what_was_seen(rig):
+    """A long job that Slurm lets go first and ours lets go last: the replay of both says what that costs."""
+    r = rig(mode="shadow", gain={"every_s": 60})
+    from rltune.journal.ended import Ended
+
+    ended = []
+    for i in range(30):
+        run = 3600.0 if i < 3 else 60.0
+        one = job(1000 + i, 8, run / 60, submit_s=NOW - 9000.0, state="COMPLETED")
+        ended.append(Ended(replace(one, start_s=NOW - 8000.0, end_s=NOW - 8000.0 + run), 20_000 - i))
+    r.journal.add_ended(ended)
+    r.cycle()
+    report = r.cycle()
+    gain = next(event for event in report.events if "replayed" in event)
+    assert "30 jobs replayed" in gain
+    assert float(gain.rpartition(":")[2].removesuffix(" %")) < -50
+
+
+def test_metrics_are_exported(rig, tmp_path):
+    """Calls by command, cycles, changes and the rest stand in a file that Prometheus's node exporter reads."""
+    from rltune.live.metrics import Metrics
+
+    r = rig()
+    file = tmp_path / "rltune.prom"
+    r.controller.metrics = Metrics(file)
+    r.cycle()
+    text = file.read_text()
+    for line in (
+        'slurm_calls_total{command="squeue"} 1.0',
+        'slurm_calls_total{command="scontrol"} 2.0',
+        'rltune_changes_total{kind="site-factor",outcome="done"} 3.0',
+        "rltune_cycle_seconds_count 1.0",
+        "rltune_waiting_jobs 3.0",
+        "rltune_acting 1.0",
+    ):
+        assert line in text
+
+
+def test_the_journal_is_bounded(rig):
+    """Old cycles go after an hour or more, changes of jobs that are still held stay."""
+    r = rig(journal={"keep_days": 0.01})
+    r.cycle()
+    for _ in range(3):
+        r.cycle(minutes=61)
+    assert r.journal.rows("SELECT min(id) FROM cycle")[0][0] > 1
+    assert len(r.journal.holdings()) == 3
+    r.controller.release()
+    assert as_before(r)
+
+
+def test_settings_are_kept_with_the_run(rig):
+    """Whoever reads the journal knows by which settings, version and source it was written."""
+    r = rig()
+    run = r.journal.run(1)
+    assert json.loads(run.settings)["pipeline"]["policy"] == "saf"
+    assert run.version
+    assert run.code
+
+
+def test_jobs_are_led_to_nodes_for_one_cycle(rig):
+    """A job that should start is led; in the next cycle the list is given back."""
+    r = rig(jobs=(running(100, "n0", 3), job(1, 1)))
+    r.cycle()
+    assert r.jobs()[1].excluded_nodes == ("n1",)
+    r.cycle()
+    assert r.jobs()[1].excluded_nodes == ()
+    assert {c.kind for c in r.cluster.batches[-1]} == {Kind.EXCLUDE_NODES}

@@ -1,28 +1,9 @@
 """A real Slurm for the tests: one with and one without accounting, started when first asked for."""
 
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
+from real_slurm import require_slurm, short_folder
 
-from rltune.live.slurm.testbed import Testbed, missing
-
-
-def require_slurm(**needs) -> None:
-    """Skip, with the reason, where no Slurm can be had; never in CI, and never as root on Debian."""
-    reason = missing(**needs)
-    if reason and (os.environ.get("CI") or (os.geteuid() == 0 and Path("/etc/debian_version").exists())):
-        pytest.fail(f"{reason} (or run scripts/setup tests)")
-    if reason:
-        pytest.skip(reason)
-
-
-def short_folder() -> Path:
-    """Make a folder that other accounts may enter, with a path short enough for sockets."""
-    folder = Path(tempfile.mkdtemp(prefix="rltune-"))
-    folder.chmod(0o755)
-    return folder
+from rltune.live.slurm.testbed import Testbed
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import cluster, compare, control, evaluate, journal, policies, simulate, trace
+from rltune.cli import cluster, compare, control, evaluate, journal, policies, simulate, slurm, trace
 from rltune.cli.manners import JsonMayNameAFile, Mannered
 from rltune.cli.options import examples
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(trace.app, name="trace")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(slurm.app, name="slurm")
 app.command(cls=JsonMayNameAFile, epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=JsonMayNameAFile, epilog=evaluate.EXAMPLES)(evaluate.evaluate)

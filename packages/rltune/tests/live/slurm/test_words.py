@@ -29,7 +29,7 @@ def test_lists_of_nodes(text, names):
 @pytest.mark.parametrize("text", ["n[3-1]", "n[a-b]", "n[1", "n1,,n2", "n[1-99999999]"])
 def test_what_is_no_list_of_nodes(text):
     """It is refused, not guessed at."""
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="is no list of nodes"):
         expand(text)
 
 
@@ -61,7 +61,7 @@ def test_gpus_in_all_spellings(text, by_type, shared):
 
 def test_what_is_no_count_of_gpus():
     """It is refused."""
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="many"):
         parse_gpus("gpu:a100:many")
 
 

@@ -18,7 +18,7 @@ def expand(text: str) -> tuple[str, ...]:
         return ()
     parts: list[str] = _PART.findall(text)
     if ",".join(parts) != text:
-        raise ValueError(text)
+        raise ValueError(f"{text!r} is no list of nodes")
     return tuple(name for part in parts for name in _names(part))
 
 
@@ -34,6 +34,6 @@ def _range(text: str) -> list[str]:
         first, _, last = piece.partition("-")
         last = last or first
         if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < MOST:
-            raise ValueError(text)
+            raise ValueError(f"{text!r} is no list of nodes")
         numbers += [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
     return numbers

@@ -1,0 +1,75 @@
+"""`rltune slurm` as a user runs it."""
+
+import json
+import subprocess
+
+import pytest
+from real_slurm import require_slurm
+
+from rltune.live.slurm.testbed import Testbed, needs
+
+
+@pytest.fixture
+def folder(tmp_path):
+    require_slurm()
+    yield tmp_path / "bed"
+    if (tmp_path / "bed").exists():
+        Testbed.open(tmp_path / "bed").down()
+
+
+def test_a_testbed_goes_up_tells_of_itself_and_goes_down(rltune, folder, tmp_path):
+    """The nodes are those of a TOML file, the setting it prints is the one that works, and it leaves nothing."""
+    spec = tmp_path / "two.toml"
+    spec.write_text('[[group]]\ncount = 2\ngpus = 3\ngpu_type = "T4"\n[[limit]]\nscope = "user"\nmax_gpus = 2\n')
+    said = rltune("slurm", "testbed", "up", "--folder", folder, "--nodes", spec, "--clock", "x60")
+    assert said.code == 0, said.err
+    assert f"export SLURM_CONF={folder}/etc/slurm.conf" in said.out
+    assert "not set up on the testbed: limits" in said.err
+    told = json.loads(rltune("slurm", "testbed", "status", "--folder", folder, "--json").out)
+    assert told["nodes"] == {"idle": 2}
+    assert told["clock"] == "x60"
+    assert set(told["daemons"].values()) == {"runs"}
+    environment = {"SLURM_CONF": f"{folder}/etc/slurm.conf", "PATH": "/usr/bin:/bin"}
+    gres = subprocess.run(["sinfo", "-h", "-o", "%G"], env=environment, capture_output=True, text=True, check=True)
+    assert "gpu:t4:3" in gres.stdout
+    assert rltune("slurm", "testbed", "down", "--folder", folder).code == 0
+    assert not folder.exists()
+
+
+def test_status_tells_which_daemon_is_down(rltune, folder):
+    """And does not wait for a slurmctld that cannot answer."""
+    bed = Testbed.up(folder)
+    bed.stop("slurmctld")
+    assert "slurmctld is down" in rltune("slurm", "testbed", "status", "--folder", folder).out
+
+
+def test_without_a_testbed(rltune, tmp_path):
+    """One sentence."""
+    for verb in ("down", "status"):
+        said = rltune("slurm", "testbed", verb, "--folder", tmp_path)
+        assert said.code == 2
+        assert f"{tmp_path}: there is no testbed here" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--clock", "fast"), "--clock should be x1 to x600, not 'fast'"),
+        (("--clock", "x601"), "1 to 600 times as fast, not 601"),
+        (("--nodes", "nosuch.toml"), "no cluster 'nosuch.toml'"),
+    ],
+)
+def test_mistakes(rltune, tmp_path, words, message):
+    """Each is one sentence, and nothing is started."""
+    said = rltune("slurm", "testbed", "up", "--folder", tmp_path / "bed", *words)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
+    assert not (tmp_path / "bed").exists()
+
+
+def test_where_there_can_be_none_it_says_what_to_install(rltune, tmp_path, monkeypatch):
+    """The sentence can be pasted into a shell."""
+    monkeypatch.setattr(needs, "missing", lambda **_: "a testbed needs Debian's packages x: apt-get install x")
+    said = rltune("slurm", "testbed", "up", "--folder", tmp_path / "bed")
+    assert said.code == 2
+    assert "apt-get install x" in said.err

@@ -1,0 +1,25 @@
+"""What tests on a real Slurm need of the machine."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from rltune.live.slurm.testbed import missing
+
+
+def require_slurm(**needs) -> None:
+    """Skip, with the reason, where no Slurm can be had; never in CI, and never as root on Debian."""
+    reason = missing(**needs)
+    if reason and (os.environ.get("CI") or (os.geteuid() == 0 and Path("/etc/debian_version").exists())):
+        pytest.fail(f"{reason} (or run scripts/setup tests)")
+    if reason:
+        pytest.skip(reason)
+
+
+def short_folder() -> Path:
+    """Make a folder that other accounts may enter, with a path short enough for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="rltune-"))
+    folder.chmod(0o755)
+    return folder

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import pickle
 import signal
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -169,9 +170,15 @@ def _as_done(
     pool: Executor, function: Callable[[Item], Result], items: dict[int, Item]
 ) -> Generator[tuple[int, Result]]:
     futures: dict[Future[Result], int] = {pool.submit(function, item): index for index, item in items.items()}
+    broken: BaseException | None = None
     try:
         for future in as_completed(futures):
+            if isinstance(future.exception(), BrokenProcessPool):
+                broken = future.exception()  # others may have been finished before
+                continue
             yield futures[future], future.result()
+        if broken is not None:
+            raise broken
     finally:
         for future in futures:
             future.cancel()
@@ -188,7 +195,7 @@ class Ray(Spread):
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result]]:
         """Call the function on the cluster."""
-        task = self._ray.remote(num_cpus=1, max_retries=TRIES, scheduling_strategy="SPREAD")(_call)
+        task = self._ray.remote(num_cpus=1, max_retries=TRIES - 1, scheduling_strategy="SPREAD")(_call)
         function_ref = self._put(function)
         waiting = iter(enumerate(items))
         running: dict[Any, int] = {}
@@ -235,9 +242,23 @@ def _connected(address: str) -> Any:
         import ray
     except ImportError:
         raise InputError("--ray needs Ray: pip install 'rltune[ray]'") from None
+    _require_reachable(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         first = str(error).strip().partition("\n")[0]
         raise InputError(f"no Ray cluster at {address!r}: {first}") from None
     return ray
+
+
+def _require_reachable(address: str) -> None:
+    """Refuse an address where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if address == "auto":
+        return
+    if not host or not port.isdecimal():
+        raise InputError(f"--ray {address!r}: give host:port of the cluster's head, or auto")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"no Ray cluster at {address!r}: {error}") from None

@@ -15,7 +15,7 @@ from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.journal.ended import COLUMNS, Ended, table
 from rltune.live.backend import Change, Kind
-from rltune.live.holdings import STEERING, Holdings, Intent
+from rltune.live.holdings import STEERING, Holdings, Intent, Value
 
 SCHEMA = 1
 _BUSY_S = 10.0
@@ -141,8 +141,8 @@ class Journal:
                     intent.change.job,
                     intent.submit_s,
                     intent.change.kind.value,
-                    json.dumps(intent.value),
-                    json.dumps(intent.before),
+                    _text(intent.value),
+                    _text(intent.before),
                     int(intent.undo),
                     int(advised),
                 ),
@@ -293,6 +293,10 @@ def _intent(job: int, submit_s: float, kind: str, value: str, before: str, undo:
     of = Kind(kind)
     change = Change(job, of, nodes=parsed) if of in STEERING else Change(job, of, value=parsed)
     return Intent(change, submit_s, was, bool(undo))
+
+
+def _text(value: Value) -> str:
+    return str(value) if isinstance(value, int) else json.dumps(value)
 
 
 def _value(plain: Any) -> Any:

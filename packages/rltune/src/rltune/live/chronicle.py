@@ -12,7 +12,6 @@ from rltune.journal.store import Note
 from rltune.live.decision import Decision, Waiting
 from rltune.live.holdings import Holdings
 from rltune.live.snapshot import LiveJob, Snapshot
-from rltune.live.untouched import untouched
 
 
 @dataclass
@@ -34,8 +33,8 @@ class Chronicle:
         self._told = {job: key for job, key in self._told.items() if job in snapshot.job_by_id}
 
     def ended(self, snapshot: Snapshot, holdings: Holdings) -> list[Ended]:
-        """Give the jobs that were not known to have ended."""
-        for job in untouched(snapshot, holdings).pending:
+        """Give the jobs that were not known to have ended; the snapshot is as it would be without us."""
+        for job in snapshot.pending:
             self._waited[job.id] = (job.priority, bool(holdings.of(job)))
         new = [job for job in snapshot.jobs if ran(job) and (job.id, job.start_s) not in self._done]
         self._done = {(job.id, job.start_s) for job in snapshot.jobs if job.ended}

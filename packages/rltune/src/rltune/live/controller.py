@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from rltune.journal.pack import pack_decision, pack_estimates, pack_holdings, pack_snapshot
@@ -27,7 +27,7 @@ from rltune.live.brain import (
 )
 from rltune.live.chronicle import Chronicle
 from rltune.live.clock import Clock, SystemClock
-from rltune.live.decide import Situation, decide
+from rltune.live.decide import Known, Situation, decide
 from rltune.live.decision import Decision
 from rltune.live.estimates import estimate
 from rltune.live.health import Look
@@ -36,7 +36,7 @@ from rltune.live.holdings import Intent
 from rltune.live.metrics import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.settings import ControlSettings, Mode
-from rltune.live.untouched import untouched
+from rltune.live.snapshot import Snapshot
 from rltune.live.watch import Watch
 
 _PRUNE_S = 3600.0
@@ -183,17 +183,17 @@ class Controller:
     def _decide(self, situation: Situation, report: CycleReport) -> None:
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
-        bare = untouched(situation.snapshot, situation.holdings)
-        estimates = estimate(bare, self.settings.pipeline.estimator, history)
-        situation = replace(situation, history=history, estimates=estimates)
-        decision = decide(situation, self.settings)
+        estimates = estimate(situation.bare, self.settings.pipeline.estimator, history)
+        decision = decide(situation, self.settings, Known(history, estimates))
         report.decide_s = perf_counter() - begin
-        self._record(situation, decision, until, report)
+        self._record(situation, decision, estimates, until, report)
         self._compare_canary(report)
-        self._estimate_gain(situation, report)
+        self._estimate_gain(situation.bare, estimates, report)
         self._take(Decided(decision, report.decide_s), report)
 
-    def _record(self, situation: Situation, decision: Decision, until: int, report: CycleReport) -> None:
+    def _record(
+        self, situation: Situation, decision: Decision, estimates: dict[int, float], until: int, report: CycleReport
+    ) -> None:
         """Keep the decision and all that it came from, before anything is done."""
         snapshot, now = situation.snapshot, self.clock.now_s()
         report.waiting, report.starts = len(decision.waiting), len(decision.starts)
@@ -209,13 +209,13 @@ class Controller:
             history=until,
             snapshot=pack_snapshot(snapshot),
             holdings=pack_holdings(situation.holdings),
-            estimates=pack_estimates(dict(situation.estimates or {})),
+            estimates=pack_estimates(estimates),
             decision=pack_decision(decision),
         )
         with self.journal.at_once():
             report.cycle = self.journal.add_cycle(cycle)
             self.journal.add_notes(report.cycle, self._chronicle.notes(snapshot, decision), now)
-            self.journal.add_ended(self._chronicle.ended(snapshot, situation.holdings))
+            self.journal.add_ended(self._chronicle.ended(situation.bare, situation.holdings))
         self.metrics.set(running_jobs=cycle.running)
         self._prune()
 
@@ -264,10 +264,9 @@ class Controller:
             if verdict is not None and verdict.worse:
                 self._take(Compared(f"the canary is rolled back: {verdict}"), report)
 
-    def _estimate_gain(self, situation: Situation, report: CycleReport) -> None:
+    def _estimate_gain(self, snapshot: Snapshot, estimates: dict[int, float], report: CycleReport) -> None:
         """Tell from time to time what acting wins."""
-        snapshot = untouched(situation.snapshot, situation.holdings)
-        gain = self._watch.gain(self.clock.elapsed_s(), snapshot, dict(situation.estimates or {}))
+        gain = self._watch.gain(self.clock.elapsed_s(), snapshot, estimates)
         if gain is not None:
             self.metrics.set(gain_share=gain.share)
             self._tell(Tell("gain", str(gain)), report)

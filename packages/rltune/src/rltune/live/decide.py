@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rltune.jobs import Jobs
 from rltune.live.core_pass import CorePass, Result, live_policy
@@ -21,25 +22,39 @@ from rltune.live.untouched import untouched
 
 @dataclass(frozen=True)
 class Situation:
-    """All that a decision depends on, beside the settings."""
+    """What is decided on: a look at the cluster, and what in it is our doing."""
 
     snapshot: Snapshot  # as it is, with our changes in it
     holdings: Holdings = field(default_factory=Holdings)
+
+    @cached_property
+    def bare(self) -> Snapshot:
+        """Give the snapshot as it would be without us."""
+        return untouched(self.snapshot, self.holdings)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of run times."""
+
     history: Jobs | None = field(default=None, repr=False)  # jobs that have ended
-    estimates: Mapping[int, float] | None = field(default=None, repr=False)  # made before, for a replay
+    estimates: Mapping[int, float] | None = field(default=None, repr=False)  # by job; None = to be made
 
 
-def decide(situation: Situation, settings: ControlSettings) -> Decision:
+_NOTHING = Known()
+
+
+def decide(situation: Situation, settings: ControlSettings, known: Known = _NOTHING) -> Decision:
     """Say who should start where, and in which order the others should wait."""
-    snapshot = untouched(situation.snapshot, situation.holdings)
+    snapshot = situation.bare
     judged = {job.id: standing(job, snapshot, settings, situation.holdings) for job in snapshot.pending}
     competing = [job for job in snapshot.pending if judged[job.id].competes]
-    estimates = situation.estimates or estimate(snapshot, settings.pipeline.estimator, situation.history)
+    estimates = known.estimates or estimate(snapshot, settings.pipeline.estimator, known.history)
     if not competing or not snapshot.nodes:
         return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
     layout = lay_out(snapshot, competing)
     problem = pose(snapshot, layout, competing, dict(estimates))
-    policy = live_policy(settings.pipeline.policy, situation.history)
+    policy = live_policy(settings.pipeline.policy, known.history)
     core = CorePass(problem, layout, settings.pipeline, policy, snapshot.taken_s)
     scores = core.scores()
     field_ = Field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from rltune.live.backend import Change, Kind
 from rltune.live.snapshot import LiveJob, Snapshot
@@ -37,6 +38,9 @@ class Hold:
     submit_s: float
 
 
+_NOTHING: Mapping[Kind, Hold] = MappingProxyType({})
+
+
 @dataclass
 class Holdings:
     """All of it, by job and kind; a job in `given_up` was changed by another hand after us and is left to it."""
@@ -52,8 +56,10 @@ class Holdings:
 
     def of(self, job: LiveJob) -> Mapping[Kind, Hold]:
         """Give what is held of a job."""
-        holds = self.by_job.get(job.id, {})
-        return {kind: hold for kind, hold in holds.items() if hold.submit_s == job.submit_s}
+        holds = self.by_job.get(job.id)
+        if not holds:
+            return _NOTHING
+        return holds if all(hold.submit_s == job.submit_s for hold in holds.values()) else _NOTHING
 
     def steers(self, job: LiveJob) -> bool:
         """Tell whether the job's nodes were narrowed here."""
@@ -75,7 +81,10 @@ class Holdings:
             if not self.by_job.get(job):
                 self.by_job.pop(job, None)
         else:
-            self.by_job.setdefault(job, {})[kind] = Hold(kind, intent.value, intent.before, intent.submit_s)
+            holds = self.by_job.setdefault(job, {})
+            if any(hold.submit_s != intent.submit_s for hold in holds.values()):
+                holds.clear()  # of a job that had this number before
+            holds[kind] = Hold(kind, intent.value, intent.before, intent.submit_s)
 
     def give_up(self, job: LiveJob, kind: Kind) -> None:
         """Leave a job's number to whoever changed it after us."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rltune.live.backend import Kind
 from rltune.live.holdings import Holdings
@@ -69,7 +70,7 @@ class Field:
         given = assign(runners, ideal, round(numbers.slack * numbers.band))
         return given if self._adds else {job: max(1, value) for job, value in given.items()}
 
-    @property
+    @cached_property
     def _adds(self) -> bool:
         return self.settings.numbers.channel is Channel.SITE_FACTOR
 

@@ -8,7 +8,7 @@ from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.journal.pack import pack_decision, unpack_decision, unpack_estimates, unpack_holdings, unpack_snapshot
 from rltune.journal.store import Cycle, Journal, Run
-from rltune.live.decide import Situation, decide
+from rltune.live.decide import Known, Situation, decide
 from rltune.live.decision import Decision
 from rltune.live.provenance import policy_hash, run_of
 from rltune.live.settings import ControlSettings
@@ -37,13 +37,9 @@ def replay(journal: Journal, number: int) -> Replay:
     run = journal.run(cycle.run)
     settings = ControlSettings.model_validate_json(run.settings)
     _require_policy(settings, run)
-    situation = Situation(
-        snapshot=unpack_snapshot(cycle.snapshot),
-        holdings=unpack_holdings(cycle.holdings),
-        history=_history(journal, cycle, settings),
-        estimates=unpack_estimates(cycle.estimates),
-    )
-    made = decide(situation, settings)
+    situation = Situation(unpack_snapshot(cycle.snapshot), unpack_holdings(cycle.holdings))
+    known = Known(_history(journal, cycle, settings), unpack_estimates(cycle.estimates))
+    made = decide(situation, settings, known)
     same = pack_decision(made) == cycle.decision
     return Replay(cycle.id, same, unpack_decision(cycle.decision), made, _differences(run, settings))
 

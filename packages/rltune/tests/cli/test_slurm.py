@@ -73,3 +73,43 @@ def test_where_there_can_be_none_it_says_what_to_install(rltune, tmp_path, monke
     said = rltune("slurm", "testbed", "up", "--folder", tmp_path / "bed")
     assert said.code == 2
     assert "apt-get install x" in said.err
+
+
+def test_history_and_cluster_of_a_slurm_that_is_not_there(rltune, tmp_path, monkeypatch):
+    """One sentence each, and no file."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    said = rltune("cluster", "import-slurm", "-o", tmp_path / "c.toml")
+    assert (said.code, said.out) == (2, "")
+    assert "scontrol could not be started" in said.err
+    said = rltune("trace", "import-slurm", "--from", "2026-01-01", "--to", "2026-01-02", "-o", tmp_path / "t.csv")
+    assert (said.code, said.out) == (2, "")
+    assert "sacct could not be started" in said.err
+    assert not (tmp_path / "c.toml").exists()
+    assert not (tmp_path / "t.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--from", "yesterday"), "'yesterday' should be a date such as 2026-01-31"),
+        (("--from", "2026-01-02", "--to", "2026-01-01"), "before it begins"),
+        (("--from", "2026-01-01", "--slice", "day"), "'day' should be a number with m, h, d or w"),
+        (("--from", "2026-01-01", "-o", "x.txt"), "the name should end in .csv, .csv.gz, .parquet"),
+    ],
+)
+def test_mistakes_in_an_import(rltune, tmp_path, words, message):
+    """Each is told before slurmdbd is asked, and nothing is made."""
+    said = rltune("trace", "import-slurm", "-o", tmp_path / "t.csv", *words)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_from_a_running_slurm(rltune, folder, tmp_path, monkeypatch):
+    """What is written can be simulated on."""
+    bed = Testbed.up(folder)
+    monkeypatch.setenv("SLURM_CONF", bed.environment["SLURM_CONF"])
+    said = rltune("cluster", "import-slurm", "-o", tmp_path / "c.toml")
+    assert said.code == 0, said.err
+    assert "is a cluster of 5 nodes, 13 GPUs, 3 groups, 2 VCs" in said.out
+    assert "exists already" in rltune("cluster", "import-slurm", "-o", tmp_path / "c.toml").err

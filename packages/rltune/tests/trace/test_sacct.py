@@ -38,6 +38,7 @@ def test_the_recorded_output():
         "still-running": (1, 16),
         "never-started": (3, 6),
         "delimiter-in-name": (1, 14),
+        "memory-not-counted": (8, 2),
         "het-part": (2, 3),
         "eligible-later": (2, 5),
         "run-over-limit": (1, 13),
@@ -46,7 +47,7 @@ def test_the_recorded_output():
     by_id = {i: n for n, i in enumerate(ids)}
     assert jobs.gpus[by_id["2013"]] == 4
     assert jobs.nodes[by_id["2013"]] == 2
-    assert jobs.mem_gib[by_id["2013"]] == 250
+    assert np.isnan(jobs.mem_gib[by_id["2013"]])  # Slurm gave none, so there it is no resource
     assert jobs.gpu_types.name_of(by_id["2013"]) == ""  # the user named no type, what was given does not bind
     assert jobs.gpu_types.name_of(by_id["2006+1"]) == "k80"
     assert jobs.array[by_id["2004_3"]] == 2004
@@ -104,6 +105,30 @@ def test_shards_of_a_gpu_are_rounded_up(tmp_path):
     trace = load(write(tmp_path, line(req="cpu=1,gres/shard=3,node=1", alloc="cpu=1,gres/shard=3,node=1")))
     assert trace.jobs.gpus.tolist() == [1]
     assert trace.quality["gpu-share-rounded-up"] == 1
+
+
+def test_memory_counts_where_slurm_gives_it(tmp_path):
+    """Where it gives none, what a job "asks" for is all that its node has, and would keep others away."""
+    given = "cpu=1,gres/gpu=1,node=1"
+    trace = load(write(tmp_path, line(), line(job="2", alloc=given)))
+    assert trace.jobs.mem_gib[0] == 1
+    assert np.isnan(trace.jobs.mem_gib[1])
+    assert trace.quality["memory-not-counted"] == 1
+
+
+def test_a_separator_that_no_name_has(tmp_path):
+    """As `rltune trace import-slurm` asks: a name may then hold anything."""
+    text = write(tmp_path, line(name="a#b")).read_text().replace("|", "\x1f").replace("#", "|")
+    (tmp_path / "sacct.txt").write_text(text)
+    trace = load(tmp_path / "sacct.txt")
+    assert trace.jobs.name.names == ("a|b",)
+    assert trace.quality["delimiter-in-name"] == 0
+
+
+def test_an_example_in_the_account_can_be_printed(tmp_path):
+    """What a terminal would obey is blank."""
+    trace = load(write(tmp_path, line(name="\x1b[31mred", limit="UNLIMITED")))
+    assert "\x1b" not in trace.quality.findings[0].example
 
 
 def test_gpus_that_were_given_and_not_asked_count(tmp_path):

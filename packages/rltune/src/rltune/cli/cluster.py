@@ -1,4 +1,4 @@
-"""`rltune cluster show` and `check`: the machine a history is replayed on."""
+"""`rltune cluster`: the machine a history is replayed on, shown, checked, or taken from a running Slurm."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rltune.cli import complete
+from rltune.cli import complete, options
 from rltune.cli.manners import Mannered
 from rltune.cli.options import examples
-from rltune.cli.output import count, show, show_line
+from rltune.cli.output import count, require_free, show, show_line, write_text
+from rltune.cli.progress import spinner
+from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,6 +49,30 @@ def check(
     from rltune.cluster import Cluster
 
     show_line(f"{file}: is a cluster of {_totals(Cluster.from_toml(file))}")
+
+
+@app.command("import-slurm", epilog=examples("rltune cluster import-slurm -o ours.toml"))
+def import_slurm(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The TOML file to write.", metavar="FILE.toml")],
+    force: options.Force = False,
+) -> None:
+    """Write the nodes, GPUs, partitions and maintenance of this Slurm as a cluster.
+
+    What our TOML has no word for (features, other reservations, nodes that are down) stands in comments.
+    """
+    from rltune.cluster import Cluster
+    from rltune.live.backend import BackendError
+    from rltune.live.slurm.client import Slurm
+    from rltune.live.slurm.cluster import to_toml
+
+    require_free([out], force=force)
+    try:
+        with spinner("asking Slurm"):
+            seen = Slurm().observe()
+    except BackendError as error:
+        raise InputError(str(error)) from None
+    write_text(to_toml(seen, out.stem), out)
+    show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
 
 
 def _presets() -> "Table":

@@ -92,7 +92,11 @@ def make_room(path: Path) -> Path:
 
 def write_json(value: Any, path: Path) -> None:
     """Write JSON into a file."""
-    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write text into a file."""
     try:
         make_room(path).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -11,7 +11,7 @@ from rltune.cli.manners import Mannered
 from rltune.cli.options import examples
 from rltune.cli.output import make_room, require_free, say, show, show_json, show_line
 from rltune.cli.pipeline import split
-from rltune.cli.progress import spinner
+from rltune.cli.progress import bar, spinner
 from rltune.cli.workload import LOAD, MOST_JOBS, load_workload, read
 from rltune.errors import InputError
 
@@ -181,6 +181,46 @@ def anonymise(
     show(found.quality)
     key = f"the secret in {SALT}" if salt else "a random key, kept nowhere"
     say(f"pseudonyms are by {key}; times and sizes stay as they were")
+
+
+@app.command(
+    "import-slurm",
+    epilog=examples(
+        "rltune trace import-slurm --from 2026-01-01 -o history.parquet",
+        "rltune trace import-slurm --from 2026-01-01 --to 2026-04-01 --slice 6h -o history.csv.gz",
+    ),
+)
+def import_slurm(
+    begin: Annotated[str, typer.Option("--from", help="The first day, or time: 2026-01-31, 2026-01-31T12:00.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")
+    ],
+    end: Annotated[str, typer.Option("--to", help="Until when; that time is not part of it.")] = "now",
+    slice: Annotated[  # noqa: A002  the option's name
+        str, typer.Option(help="How much is asked for at once: 1d, 6h, 30m.", metavar="TIME")
+    ] = "1d",
+    force: options.Force = False,
+) -> None:
+    """Fetch the jobs that ended in a span of time from this Slurm's accounting, by sacct.
+
+    slurmdbd is asked for one slice at a time, and rests as long as each took. After an interruption the same command
+    goes on where it was; until it is done, what was fetched lies in OUT.parts.
+    """
+    from rltune import trace
+    from rltune.cli import when
+    from rltune.live.slurm import history
+
+    _require_trace_name(out)
+    require_free([out], force=force)
+    folder = make_room(out).with_name(f"{out.name}.parts")
+    span = history.Span(when.moment(begin), when.moment(end), when.duration(slice))
+    span = history.begin(folder, span, until_now=end == when.NOW)
+    with bar("asking slurmdbd") as tell:
+        raw = history.fetch(span, folder, history.Sacct(), tell)
+    found = trace.load(raw, "sacct")
+    _write(found.jobs, out)
+    history.forget(folder)
+    show(found.quality)
 
 
 def _require_trace_name(path: Path) -> None:

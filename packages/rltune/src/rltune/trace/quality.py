@@ -58,6 +58,7 @@ RULES: dict[str, Rule] = {
     "run-over-limit": Rule("noted", "the job ran longer than the time asked"),
     "zero-run-time": Rule("noted", "the run time is 0 s"),
     "eligible-later": Rule("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
+    "memory-not-counted": Rule("repaired", "memory was asked for, but Slurm gives none there: it is left open"),
     "unknown-column": Rule("noted", "a column that is not one of ours is left out"),
 }
 
@@ -161,5 +162,10 @@ class Ledger:
             if rows.any():
                 line = int(self.lines[int(np.argmax(rows))])
                 told = "" if self.source.is_parquet else self.source.line(line)
-                example = (self._examples.get(rule) or told)[:_EXAMPLE_LENGTH]
+                example = _printable((self._examples.get(rule) or told)[:_EXAMPLE_LENGTH])
                 yield Finding(rule, RULES[rule].action, int(rows.sum()), line, example)
+
+
+def _printable(text: str) -> str:
+    """Put a space for what a terminal would obey."""
+    return "".join(char if char.isprintable() else " " for char in text)

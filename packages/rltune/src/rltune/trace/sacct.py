@@ -3,6 +3,7 @@
     SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2026-01-01 -E now -o JobIDRaw,JobID,JobName,User,Account,Partition,QOS,\
 State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes
 
+`rltune trace import-slurm` asks in the same way, with a separator that no job's name has (--delimiter).
 Fields are found by name; only JobID (or JobIDRaw), State, Submit, Start, End and one of ReqTRES and
 AllocTRES must be there.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+SEPARATOR_THAT_NO_NAME_HAS = "\x1f"
 REQUIRED = ("State", "Submit", "Start", "End")
 STATES: dict[str, str | None] = {
     "COMPLETED": "completed",
@@ -53,7 +55,7 @@ _ARRAY = re.compile(r"(?P<array>\d+)_(?:(?P<task>\d+)|\[[^%\]]*(?:%(?P<limit>\d+
 
 def looks_like(head: list[str]) -> bool:
     """Tell whether the first line is a header of sacct's."""
-    names = head[0].split("|")
+    names = head[0].split(_separator(head[0]))
     return "State" in names and ("JobID" in names or "JobIDRaw" in names)
 
 
@@ -96,6 +98,7 @@ def _trace(
     gpus, shards, cpus, mem, nodes = (
         np.array([getattr(t, name) for t in took]) for name in ("gpus", "shards", "cpus", "mem_gib", "nodes")
     )
+    mem = _counted_memory(columns, ledger, mem, given)
     ledger.drop("no-gpu-no-cpu", (gpus == 0) & (shards == 0) & (cpus == 0))
     ledger.mark("gpu-share-rounded-up", (gpus == 0) & (shards > 0))
     gpus = np.where((gpus == 0) & (shards > 0), 1.0, gpus)
@@ -131,12 +134,26 @@ def _trace(
     )
 
 
+def _counted_memory(columns: Columns, ledger: Ledger, mem: Floats, given: list[Tres]) -> Floats:
+    """Leave memory out where Slurm does not count it: a job then "asks" for all that its nodes have."""
+    if "ReqTRES" not in columns or "AllocTRES" not in columns:
+        return mem
+    ignored = (mem > 0) & np.array([g.mem_gib == 0 and g != Tres() for g in given])
+    ledger.mark("memory-not-counted", ignored)
+    return np.where(ignored, 0.0, mem)
+
+
+def _separator(header: str) -> str:
+    return SEPARATOR_THAT_NO_NAME_HAS if SEPARATOR_THAT_NO_NAME_HAS in header else "|"
+
+
 def _columns(source: Source) -> tuple[Columns, Mask, Mask]:
     """Split the lines; say which are short, and which had the separator in the job's name."""
     import polars as pl
 
     rows = [(i, line.rstrip("\r")) for i, line in enumerate(source.text.split("\n"), start=1) if line.strip()]
-    header = rows[0][1].split("|")
+    mark = _separator(rows[0][1])
+    header = rows[0][1].split(mark)
     closed = header[-1] == ""  # --parsable closes every line with the separator
     header = header[:-1] if closed else header
     twice = [name for name in header if header.count(name) > 1]
@@ -145,12 +162,12 @@ def _columns(source: Source) -> tuple[Columns, Mask, Mask]:
     width, name_at = len(header), header.index("JobName") if "JobName" in header else -1
     fields, short, joined = [], [], []
     for line, text in rows[1:]:
-        parts = text.removesuffix("|").split("|") if closed else text.split("|")
+        parts = text.removesuffix(mark).split(mark) if closed else text.split(mark)
         surplus = len(parts) - width
         if surplus > 0 and name_at < 0:
             raise source.error(f"has {len(parts)} fields, the header has {width}", line=line)
         if surplus > 0:
-            parts[name_at : name_at + surplus + 1] = ["|".join(parts[name_at : name_at + surplus + 1])]
+            parts[name_at : name_at + surplus + 1] = [mark.join(parts[name_at : name_at + surplus + 1])]
         short.append(surplus < 0)
         joined.append(surplus > 0)
         fields.append(parts + [""] * (width - len(parts)))

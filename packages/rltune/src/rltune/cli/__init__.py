@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import cluster, compare, control, evaluate, journal, policies, simulate, slurm, trace
+from rltune.cli import (
+    cluster,
+    compare,
+    control,
+    evaluate,
+    journal,
+    model,
+    policies,
+    simulate,
+    slurm,
+    trace,
+    train,
+    transfer,
+)
 from rltune.cli.manners import JsonMayNameAFile, Mannered
 from rltune.cli.options import examples
 
@@ -25,6 +38,9 @@ app.add_typer(slurm.app, name="slurm")
 app.command(cls=JsonMayNameAFile, epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=JsonMayNameAFile, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(cls=JsonMayNameAFile, epilog=transfer.EXAMPLES)(transfer.transfer)
+app.command(epilog=train.EXAMPLES)(train.train)
+app.add_typer(model.app, name="model")
 app.command(epilog=policies.EXAMPLES)(policies.policies)
 app.command(epilog=control.EXAMPLES)(control.control)
 app.add_typer(journal.app, name="journal")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.evaluate.metric import metric_of
-from rltune.policy import policy_table
+from rltune.policy.base import Networked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +35,8 @@ class Choice:
 
 
 def is_learned(pipeline: Contender) -> bool:
-    """Tell a trained model from the rules that come with the package and from a user's own function."""
-    name = pipeline.policy_name
-    return ".py:" not in name and name not in {rule.name for rule in policy_table()}
+    """Tell a trained model from rules and from a user's own function."""
+    return isinstance(pipeline.policy, Networked)
 
 
 def choose(validation: Results, metric: str) -> tuple[Choice, ...]:

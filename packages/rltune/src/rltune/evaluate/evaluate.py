@@ -76,7 +76,7 @@ def evaluate(
     if select:
         validation = run_part(trial, parts.validation, every, work, progress)
         choices = choose(validation, metric)
-        trial = replace(trial, pipelines=_unique([pipelines[0], *(c.pipeline for c in choices)]))
+        trial = replace(trial, pipelines=unique([pipelines[0], *(c.pipeline for c in choices)]))
         baseline = baseline or next((c.pipeline.label for c in reversed(choices) if c.side == "static"), None)
     reference = find_contender(trial.pipelines, baseline)
     test = run_part(trial, parts.test, every, work, progress)
@@ -109,7 +109,7 @@ def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Seque
     twice = sorted({label for label in given if given.count(label) > 1})
     if twice:
         raise InputError(f"listed twice: {', '.join(twice)}")
-    return _unique(made)
+    return unique(made)
 
 
 def portable(spec: Any) -> Any:
@@ -137,7 +137,9 @@ def require_measured(metric: str) -> None:
         raise InputError(f"no metric {metric!r} to evaluate by; there are: {', '.join(MEASURED)}")
 
 
-def _unique(pipelines: Sequence[Contender]) -> tuple[Contender, ...]:
-    return tuple(
-        {p.label: p for p in reversed(pipelines)}[label] for label in dict.fromkeys(p.label for p in pipelines)
-    )
+def unique(pipelines: Sequence[Contender]) -> tuple[Contender, ...]:
+    """Keep the first pipeline of each label."""
+    kept: dict[str, Contender] = {}
+    for pipeline in pipelines:
+        kept.setdefault(pipeline.label, pipeline)
+    return tuple(kept.values())

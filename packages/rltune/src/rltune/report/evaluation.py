@@ -96,12 +96,19 @@ def _headline(evaluation: Evaluation) -> Table:
             metric.write(test.mean(i, evaluation.metric)),
             "reference" if is_base else f"{test.better_in(i, base, evaluation.metric)} of {len(test.starts)}",
             "" if is_base else interval(of, ratio),
-            interval(test.ratio(i, evaluation.fcfs, evaluation.metric), ratio) if i != evaluation.fcfs else "",
+            *([_to_fcfs(evaluation, i)] if base != evaluation.fcfs else []),
         )
         span = (at(of.low), at(of.high)) if of.low > 0 and not is_base else None
         rows.append(Row(*look, cells, is_base, at(of.estimate) if of.estimate > 0 else None, span))
-    columns = (metric.title, "better in", f"ratio to {evaluation.labels[base]}", "ratio to fcfs")
+    paper = ("ratio to fcfs",) if base != evaluation.fcfs else ()
+    columns = (metric.title, "better in", f"ratio to {evaluation.labels[base]}", *paper)
     return Table(columns, tuple(rows), one=at(1.0))
+
+
+def _to_fcfs(evaluation: Evaluation, i: int) -> str:
+    if i == evaluation.fcfs:
+        return ""
+    return interval(evaluation.test.ratio(i, evaluation.fcfs, evaluation.metric), ratio)
 
 
 def _pairs(evaluation: Evaluation) -> Table | None:

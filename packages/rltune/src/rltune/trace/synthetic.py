@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.labels import Labels
+from rltune.trace.lublin import lublin
 from rltune.trace.profiles import CLASS_TOPS, DAY_S, PROFILES, QUANTILES, Profile
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ def synthesise(
     cluster's GPUs give from the first to the last submit; or else as many days as the original took for so many jobs.
     With a cluster, its VCs and GPU types are used, and no job is larger than what it may use.
     """
-    profile = _profile(kind)
     _check(jobs, load, cluster, days)
+    if kind == "lublin":
+        return _lublin(jobs, seed, cluster, fixed=load is None and days is None)
+    profile = _profile(kind)
     rng = np.random.default_rng(seed)
     bursts = _bursts(profile, jobs, cluster, rng)
     gpus = _sizes(profile, bursts, cluster, rng)
@@ -92,9 +95,15 @@ class _Bursts:
     type_names: tuple[str, ...]
 
 
+def _lublin(jobs: int, seed: int, cluster: Cluster | None, *, fixed: bool) -> Jobs:
+    if not fixed:
+        raise InputError("synth:lublin arrives as its model says: give neither load nor days")
+    return lublin(jobs, cluster.gpu_count if cluster else 256, seed)
+
+
 def _profile(kind: str) -> Profile:
     if kind not in PROFILES:
-        raise InputError(f"no kind of synthetic trace {kind!r}; there are: {', '.join(PROFILES)}")
+        raise InputError(f"no kind of synthetic trace {kind!r}; there are: {', '.join([*PROFILES, 'lublin'])}")
     return PROFILES[kind]
 
 

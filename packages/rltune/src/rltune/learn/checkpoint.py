@@ -1,0 +1,55 @@
+"""Where a training stands, in one file that is whole or not there, whenever the machine dies."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rltune.errors import InputError
+
+VERSION = 1
+SUFFIX = ".checkpoint"
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write a state of tensors and plain values; what was there before stays until the new one is on disk."""
+    buffer = io.BytesIO()
+    torch.save({"version": VERSION, **state}, buffer)
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(buffer.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(f"checkpoint {path} cannot be written: {error.strerror}") from error
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a state; nothing in the file is run."""
+    try:
+        state = torch.load(path, weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"there is no checkpoint {path} to resume from; start without --resume") from None
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise InputError(f"checkpoint {path} cannot be read: {first}") from error
+    if not isinstance(state, dict) or state.get("version") != VERSION:
+        raise InputError(f"{path} is no checkpoint that this version can resume; start without --resume")
+    return state
+
+
+def require_same(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuse to go on with other settings or another trace: the result would be neither training."""
+    for name, value in wanted.items():
+        if found.get(name) != value:
+            raise InputError(
+                f"checkpoint {path} was made with {name} = {found.get(name)!r}, not {value!r}; "
+                "give the same or start without --resume"
+            )

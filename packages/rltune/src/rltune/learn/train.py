@@ -1,0 +1,242 @@
+"""Train a policy by PPO on windows of a trace, and keep the network that is best on a part held out for that."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rltune.cluster import Cluster
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.evaluate.memory import Knowledge
+from rltune.evaluate.parts import split
+from rltune.jobs import Jobs
+from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoint
+from rltune.learn.model import Model
+from rltune.learn.ppo import Actor, Critic, Floats, Ppo
+from rltune.learn.recipe import get_recipe
+from rltune.learn.scaling import Scaling, measure
+from rltune.learn.settings import TrainSettings
+from rltune.learn.windows import Window, Windows
+from rltune.learn.worker import Held, Judge, Rolled, Roller
+from rltune.policy import get_policy
+from rltune.schedule import Settings
+from rltune.spread import Here, Spread
+
+# What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
+_DRAW, _ORDER, _ROLL = range(3)
+_PRICE_STEP = 0.5  # by how much a bound that is broken entirely raises its price in an epoch
+
+
+@dataclass
+class Progress:
+    """Where a training stands; with the networks, all that a checkpoint holds."""
+
+    epoch: int = 0
+    price: float = 1.0  # of exceeding the bound on the p99 wait
+    best: Held | None = None
+    best_epoch: int = 0
+    best_weights: Floats = field(default_factory=lambda: np.zeros(0))
+    log: list[dict[str, float]] = field(default_factory=list)  # an entry an epoch, and one before the first
+
+    @property
+    def curve(self) -> list[float]:
+        """Give the held-out scores so far."""
+        return [entry["held_out"] for entry in self.log if "held_out" in entry]
+
+
+class Trainer:
+    """The windows, the networks, and where their training stands."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        cluster: Cluster,
+        settings: TrainSettings,
+        init: Model | None = None,
+        spread: Spread | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.settings, self.spread, self.threads = settings, spread or Here(), threads
+        self.jobs, self.cluster = jobs.sorted(), cluster
+        self.progress = Progress()
+        self._known = Knowledge(self.jobs, settings.seed)
+        self._windows, self.held = self._cut()
+        self.scaling, self.ppo = self._begin(init)
+        self._drawn: dict[int, list[Window]] = {}
+
+    def epochs(self) -> Iterator[Progress]:
+        """Train until all epochs are done or the held-out score has not improved for long; yield after each."""
+        with _one_torch_thread(), ThreadPoolExecutor(self.threads) as pool:
+            if not self.progress.log:
+                self.progress.log.append({"epoch": 0.0, **self._judge()})
+                yield self.progress
+            while self.progress.epoch < self.settings.epochs and not self.stale:
+                self._epoch(pool)
+                yield self.progress
+
+    @property
+    def stale(self) -> bool:
+        """Tell whether the held-out score has not improved for as long as patience lasts."""
+        waited = self.progress.epoch - self.progress.best_epoch
+        return 0 < self.settings.patience * self.settings.held_every <= waited
+
+    def best_model(self) -> Model:
+        """Give the network that did best on the held-out windows."""
+        return self._model(self.progress.best_weights)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint."""
+        state = {**vars(self.progress), "best": None if self.progress.best is None else asdict(self.progress.best)}
+        state["best_weights"] = torch.from_numpy(self.progress.best_weights)
+        save_checkpoint(path, {"identity": self.identity(), "progress": state, "networks": self.ppo.state_dict()})
+
+    def resume(self, path: Path) -> None:
+        """Go on where a checkpoint was written; the weights will be those of a training that was never broken off."""
+        found = read_checkpoint(path)
+        require_same(path, found["identity"], self.identity())
+        self.ppo.load_state_dict(found["networks"])
+        state = found["progress"]
+        state["best"] = Held(**state["best"]) if state["best"] else None
+        state["best_weights"] = state["best_weights"].numpy()
+        self.progress = Progress(**state)
+
+    def identity(self) -> dict[str, Any]:
+        """Give what a training must share with a checkpoint to go on from it."""
+        start = hashlib.sha256(self.scaling.norm.tobytes()).hexdigest()[:16]
+        trace = {"trace": fingerprint(self.jobs), "cluster": repr(self.cluster), "scaling": start}
+        return {**trace, **self.settings.identity()}
+
+    def card(self) -> dict[str, Any]:
+        """Say where the model comes from, for its file."""
+        s, at = self.settings, self.progress
+        assert at.best is not None
+        training = self._windows.part
+        return {
+            "trace_sha256": fingerprint(self.jobs),
+            "trained_on_jobs": [training.first, training.end],
+            "trained_on_s": [float(self.jobs.submit_s[i]) for i in (training.first, training.end - 1)],
+            "cluster": self.cluster.name or f"{self.cluster.gpu_count} GPUs",
+            **{name: value for name, value in s.identity().items() if name not in {"features", "base"}},
+            "epochs": at.epoch,
+            "best_epoch": at.best_epoch,
+            "held_out": {
+                "windows": len(self.held),
+                "jobs_each": len(self.held[0].jobs),
+                "cost_over_base": at.best.score,
+                "p99_excess": at.best.excess,
+            },
+        }
+
+    def _cut(self) -> tuple[Windows, list[Window]]:
+        """Cut the trace by time: windows to train on, and held-out ones. The last part is not looked at."""
+        s = self.settings
+        parts = split(len(self.jobs), s.holdout)
+        run = Settings(backfill=s.backfill, head=s.head, view=s.view, seed=s.seed)
+        guesses = tuple(get_estimator(name) for name in s.estimators)
+        base = get_policy(s.base)
+        training = Windows(
+            self.jobs, self.cluster, parts.training, s.size, base, guesses, run, s.contended_s, s.variation
+        )
+        held = replace(training, part=parts.validation, size=min(s.held_size, len(parts.validation) // 2))
+        return training, held.spaced(s.held_windows, self._known, self.spread)
+
+    def _begin(self, init: Model | None) -> tuple[Scaling, Ppo]:
+        """Measure the inputs, and make networks: new ones, or an actor that goes on from a model."""
+        s = self.settings
+        long = replace(self._windows, size=len(self.held[0].jobs))
+        recipe = get_recipe(s.features)
+        scaling = measure(long.spaced(s.held_windows, self._known, self.spread), recipe, s.base)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(s.seed)
+            actor, critic = Actor(len(recipe.inputs), s.hidden), Critic(scaling.critic)
+        if init is not None:
+            if (init.recipe.inputs, init.hidden) != (recipe.inputs, s.hidden):
+                raise InputError(
+                    f"the model to begin with has inputs {', '.join(init.recipe.inputs)} and layers of "
+                    f"{init.hidden[0]} and {init.hidden[1]}; train with the same features and layers"
+                )
+            actor.from_flat(init.weights)
+            scaling = scaling.seen_through(init.norm)
+        return scaling, Ppo(actor, critic, s.ppo)
+
+    def _model(self, weights: Floats) -> Model:
+        s = self.settings
+        return Model(get_recipe(s.features), s.hidden, weights, self.scaling.norm, s.base)
+
+    def _epoch(self, pool: ThreadPoolExecutor) -> None:
+        """Run windows, learn from them, and now and then see how the network does on the held-out ones."""
+        at, s = self.progress, self.settings
+        began = time.perf_counter()
+        rolled = self._roll()
+        rolled_s = time.perf_counter() - began
+        order = np.random.default_rng([s.seed, _ORDER, at.epoch])
+        losses = self.ppo.update([r.trajectory for r in rolled], order, pool)
+        at.price = max(0.0, at.price + _PRICE_STEP * float(np.mean([r.excess for r in rolled])))
+        at.epoch += 1
+        entry = {"epoch": float(at.epoch), **_summed(rolled), **losses, "price": at.price}
+        entry |= {"rollout_s": rolled_s, "update_s": time.perf_counter() - began - rolled_s}
+        if at.epoch % s.held_every == 0 or at.epoch == s.epochs:
+            entry |= self._judge()
+        at.log.append(entry)
+
+    def _roll(self) -> list[Rolled]:
+        s, epoch = self.settings, self.progress.epoch
+        windows = self._batch(epoch % max(1, s.pool // s.windows))
+        seeds = np.random.default_rng([s.seed, _ROLL, epoch]).integers(2**31, size=len(windows)).tolist()
+        roller = Roller(self._model(self.ppo.actor.to_flat()), s.objective, s.reward == "dense", self.progress.price)
+        return self.spread.map(roller, list(zip(windows, seeds, strict=True)))
+
+    def _batch(self, number: int) -> list[Window]:
+        """Draw the windows of an epoch, once: after so many epochs they come again, with other choices."""
+        if number not in self._drawn:
+            key = (self.settings.seed, _DRAW, number)
+            self._drawn[number] = self._windows.draw(self.settings.windows, key, self._known, self.spread)
+        return self._drawn[number]
+
+    def _judge(self) -> dict[str, float]:
+        at, objective = self.progress, self.settings.objective
+        weights = self.ppo.actor.to_flat()
+        began = time.perf_counter()
+        found = Held.of(self.spread.map(Judge(self._model(weights), objective), self.held), objective)
+        if found.beats(at.best):
+            at.best, at.best_epoch, at.best_weights = found, at.epoch, weights
+        return {"held_out": found.score, "p99_excess": found.excess, "held_out_s": time.perf_counter() - began}
+
+
+def _summed(rolled: list[Rolled]) -> dict[str, float]:
+    return {
+        "reward": float(np.mean([r.gap for r in rolled])),
+        "choices": float(sum(len(r.trajectory) for r in rolled)),
+        "rows": float(sum(len(r.trajectory.rows) for r in rolled)),
+    }
+
+
+def fingerprint(jobs: Jobs) -> str:
+    """Give a hash of what a trace asks of a scheduler."""
+    made = hashlib.sha256()
+    for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes):
+        made.update(np.ascontiguousarray(column).tobytes())
+    return made.hexdigest()
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Keep torch from splitting a sum over threads: its last bits would depend on how many there are."""
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(strict)

@@ -76,7 +76,7 @@ class Model:
             *self.hidden,
             *codes,
         ]
-        return Net(self.weights, np.array(plan, dtype=np.int64), self.norm)
+        return Net(self.weights.copy(), np.array(plan, dtype=np.int64), self.norm)  # each run may change its own
 
     @property
     def sha256(self) -> str:

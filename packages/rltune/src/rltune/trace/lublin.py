@@ -1,6 +1,6 @@
 """Parallel jobs by the model of Lublin and Feitelson (JPDC 2003): sizes, run times and arrivals.
 
-Batch and interactive jobs are taken together. Constants are those they fitted to logs of the SDSC, CTC and KTH machines.
+Batch and interactive jobs are together. Constants are those they fitted to logs of the SDSC, CTC and KTH machines.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Stopwatch(LookAhead):
         if self.apart:
             pruned, models.MOST_CLASSES = models.MOST_CLASSES, (10**9, 10**9)
             begin = thread_time()
-            Solver(Effort(seconds=10.0)).answer(self._model(jobs, pool, fitting, aggregate=False))
+            Solver().answer(self._model(jobs, pool, fitting, aggregate=False), 10.0)
             self.apart_ms.append((thread_time() - begin) * 1e3)
             models.MOST_CLASSES = pruned
 

@@ -164,7 +164,7 @@ def test_a_time_limit_keeps_the_greedy_answer():
     jobs = [ask(gpus(g), slots=3) for g in (1, 2, 4, 2, 1, 8, 3)]
     seen = snapshot(jobs, [(3, 5, 8), (4, 4, 8), (2, 6, 6), (1, 1, 8)], slots=(0.0, 5.0, 9.0))
     model = build(seen)
-    answer = Solver(Effort(seconds=1e-9)).answer(model)
+    answer = Solver().answer(model, seconds=1e-9)
     assert answer.worth >= answer.greedy_worth == worth(model, finish(model, greedy(model)))
 
 

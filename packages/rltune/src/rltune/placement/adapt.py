@@ -18,6 +18,10 @@ class Depth(Protocol):
         """Give K, told the time and how many jobs have arrived so far."""
         ...
 
+    def observe(self, k: int, ms: float) -> None:
+        """Learn what a solve took; called only where the clock counts."""
+        ...
+
 
 @dataclass(frozen=True)
 class Fixed:
@@ -28,6 +32,9 @@ class Fixed:
     def k(self, now_s: float, arrived: int) -> int:  # noqa: ARG002
         """Give the number."""
         return self.jobs
+
+    def observe(self, k: int, ms: float) -> None:
+        """Stay as it is."""
 
 
 @dataclass

@@ -1,9 +1,11 @@
-"""The model solved by HiGHS: started from the greedy answer, bounded by work rather than by the clock."""
+"""The model solved by HiGHS: started from the greedy answer, bounded by work, and by the clock where told."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from rltune.placement.greedy import Values, finish, greedy, worth
 if TYPE_CHECKING:
     from rltune.placement.model import Model
 
+INF = float("inf")
+
 
 class SolverWarning(UserWarning):
     """The solver is missing or failed; greedy placement goes on without it."""
@@ -20,21 +24,39 @@ class SolverWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard the solver may try. In simulation `seconds` stays 0: no limit, so that results do not depend on load."""
+    """How hard the solver may try: by work, so that results do not depend on load."""
 
     nodes: int = 10  # of branch and bound
     ties: bool = False  # prove the best also in idle nodes, largest requests and nodes, not only in who starts when
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The better of two answers, and by how much."""
+    """The better of two answers, and by how much. `in_time` is False if the solver's was not waited for."""
 
     values: Values
+    greedy: Values
     worth: int
     greedy_worth: int
-    optimal: bool
+    optimal: bool = False
+    in_time: bool = True
+
+    @classmethod
+    def best_of(cls, model: Model, greedy: Values, others: Sequence[Values]) -> Answer:
+        """Take the first of the best."""
+        best = max((greedy, *others), key=lambda values: worth(model, values))
+        return cls(best, greedy, worth(model, best), worth(model, greedy))
+
+
+def without_solver(model: Model) -> Answer:
+    """Give the better of the two greedy answers, for a solve that there is no time for."""
+    return replace(Answer.best_of(model, greedy(model), [greedy(model, wider=True)]), in_time=False)
+
+
+class _Status(Enum):
+    OPTIMAL = auto()
+    FEASIBLE = auto()
+    LATE = auto()
 
 
 class Solver:
@@ -46,13 +68,18 @@ class Solver:
         self._highs: Any = None
         self._module: Any = None
 
-    def answer(self, model: Model) -> Answer:
-        """Give the solver's answer if it is better than the greedy one, else that."""
+    def answer(self, model: Model, seconds: float = INF) -> Answer:
+        """Give the solver's answer if it is better than the greedy ones, else the better of these.
+
+        An answer that is not there after `seconds` counts for nothing, however good it might be: what the clock cuts
+        short cannot be made again, and what it left out can.
+        """
         plain, first = greedy(model), greedy(model, wider=True)
-        solved, optimal = self._solve(model, first)
-        answers = [plain, first] if solved is None else [plain, first, finish(model, solved)]
-        best = max(answers, key=lambda values: worth(model, values))
-        return Answer(best, worth(model, best), worth(model, plain), optimal)
+        solved, status = self._solve(model, first, seconds)
+        if status == _Status.LATE:
+            return without_solver(model)
+        made = Answer.best_of(model, plain, [first] if solved is None else [first, finish(model, solved)])
+        return replace(made, optimal=status == _Status.OPTIMAL)
 
     def _start(self) -> bool:
         """Load HiGHS once."""
@@ -74,8 +101,6 @@ class Solver:
                 "mip_heuristic_run_feasibility_jump": False,  # it took two thirds of the time and found nothing
                 "mip_detect_symmetry": False,  # nodes alike are one class already
             }
-            if self.effort.seconds > 0:
-                options["time_limit"] = self.effort.seconds
             for name, value in options.items():
                 self._highs.setOptionValue(name, value)
         return not self.error
@@ -85,12 +110,13 @@ class Solver:
         message = f"{reason}; greedy placement goes on without it"
         warnings.warn(message, SolverWarning, stacklevel=2)
 
-    def _solve(self, model: Model, first: Values) -> tuple[Values | None, bool]:
+    def _solve(self, model: Model, first: Values, seconds: float) -> tuple[Values | None, _Status]:
         if not model.cost or not self._start():
-            return None, not model.cost
+            return None, _Status.FEASIBLE if model.cost else _Status.OPTIMAL
         highs, module = self._highs, self._module
         highs.clearModel()
         highs.setOptionValue("mip_abs_gap", 0.9 * (1 if self.effort.ties else model.weights.early))
+        highs.setOptionValue("time_limit", seconds)
         highs.passModel(self._program(model))
         solution = module.HighsSolution()
         solution.col_value = [float(v) for v in first]
@@ -102,11 +128,13 @@ class Solver:
             module.HighsModelStatus.kModelError,
         }:
             self._fail(f"the solver HiGHS failed with {highs.modelStatusToString(status)}")
-            return None, False
+            return None, _Status.FEASIBLE
+        if status == module.HighsModelStatus.kTimeLimit:
+            return None, _Status.LATE
         values = [round(v) for v in highs.getSolution().col_value]
         if len(values) != len(model.cost) or not feasible(model, values):
-            return None, False
-        return values, status == module.HighsModelStatus.kOptimal
+            return None, _Status.FEASIBLE
+        return values, _Status.OPTIMAL if status == module.HighsModelStatus.kOptimal else _Status.FEASIBLE
 
     def _program(self, model: Model) -> Any:
         module = self._module

@@ -109,10 +109,13 @@ class Model:
         return row
 
     @property
-    def one_way(self) -> bool:
-        """Tell whether each job that could start now has but one class to go to: best fit then does the same."""
-        now = (o for o in self.options if o.slot == 0)
-        return all(o.form == 0 and all(len(columns) == 1 for columns in o.puts) for o in now)
+    def settled(self) -> bool:
+        """Tell whether what starts now, and on which classes, is the same in every answer: there is but one way.
+
+        So it is if nobody could start now but those who surely do, and each of them has one class to go to.
+        """
+        now = [o for o in self.options if o.slot == 0]
+        return all(o.ask < self.snapshot.sure and all(len(columns) == 1 for columns in o.puts) for o in now)
 
 
 @dataclass(frozen=True, slots=True)

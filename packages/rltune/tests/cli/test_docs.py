@@ -50,7 +50,7 @@ def test_every_command_and_option_stands_in_the_reference():
     for name, command in group.commands.items():
         for verb in getattr(command, "commands", {"": None}):
             assert f"rltune {name} {verb}".strip() in text
-    for name in ("simulate", "compare"):
+    for name in ("simulate", "compare", "evaluate", "transfer"):
         long = [o for p in group.commands[name].params for o in p.opts if o.startswith("--") and o != "--help"]
         assert [option for option in long if option not in text] == []
 

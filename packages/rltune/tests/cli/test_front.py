@@ -21,6 +21,8 @@ COMMANDS = [
     ("cluster", "check"),
     ("simulate",),
     ("compare",),
+    ("evaluate",),
+    ("transfer",),
     ("policies",),
 ]
 
@@ -143,7 +145,10 @@ def test_compiling_is_announced_once_and_done(monkeypatch, capsys):
 
 def test_every_option_says_what_it_does():
     group = get_command(app)
-    for command in (group.commands["simulate"], group.commands["compare"], *group.commands["trace"].commands.values()):
+    for command in (
+        *(group.commands[name] for name in ("simulate", "compare", "evaluate", "transfer")),
+        *group.commands["trace"].commands.values(),
+    ):
         assert all(getattr(p, "help", "x") for p in command.params)
 
 

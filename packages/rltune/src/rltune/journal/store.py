@@ -266,8 +266,8 @@ class Journal:
                 self._db.execute(f"DELETE FROM change WHERE {old}", (last, held))  # noqa: S608
                 self._db.execute("DELETE FROM closed WHERE job NOT IN (SELECT job FROM change)")
                 self._db.execute("DELETE FROM event WHERE at_s < ?", (before_s,))
-            self._db.execute("PRAGMA incremental_vacuum")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._db.executescript("PRAGMA incremental_vacuum")  # execute() would give back one page
+            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return doomed
 
     def prune_ended(self, most: int) -> None:

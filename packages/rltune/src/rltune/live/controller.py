@@ -277,7 +277,9 @@ class Controller:
             return
         self._pruned_s = now
         keep = self.settings.journal
-        self.journal.prune(self.clock.now_s() - keep.keep_days * _DAY_S, int(keep.max_mib * _MIB))
+        oldest_s = self.clock.now_s() - keep.keep_days * _DAY_S
+        while self.journal.prune(oldest_s, int(keep.max_mib * _MIB)):
+            pass
         self.journal.prune_ended(2 * keep.history_jobs)
 
     def _measure(self, report: CycleReport) -> None:

@@ -17,6 +17,7 @@ from rltune.core.fit import find
 from rltune.core.handle import state_handle, world_handle
 from rltune.core.loop import advance, run
 from rltune.core.prepare import Likeness, prepare
+from rltune.core.scores import INSPECTED
 from rltune.errors import InputError
 from rltune.estimate import Estimator, Given, get_estimator
 from rltune.jobs import Jobs
@@ -33,6 +34,7 @@ BACKFILLS = {
     "conservative": core.CONSERVATIVE,
     "shadow": core.SHADOW,
 }
+INSPECTED_BACKFILLS = ("none", "fit-first", "easy")
 PLACEMENTS = NAMES
 HEADS = ("pool", "global")
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
@@ -97,6 +99,8 @@ class Machine:
         _check(jobs, cluster, settings)
         if settings.commit and isinstance(policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
+        if policy.code == INSPECTED:
+            _check_inspected(jobs, cluster, policy, settings)
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
         placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
@@ -184,6 +188,14 @@ class Machine:
         self.reject_reason.update(dict.fromkeys(left.tolist(), "could not start before the end of the simulation"))
         status[left] = core.REJECTED
 
+    def _model_work(self) -> dict[str, int]:
+        """Say how often a model was asked about what it was not trained on, and what it refused."""
+        n = self.state.n
+        if not isinstance(self.policy, Networked):
+            return {}
+        drift = {"scores_outside_training": int(n[core.DRIFTED]), "looks_by_base_policy": int(n[core.FELL_BACK])}
+        return {**drift, "refusals": int(n[core.REFUSALS_N])} if self.policy.code == INSPECTED else drift
+
     def schedule(self, jobs: Jobs, order: NDArray[np.intp]) -> Schedule:
         """Put the results into the order in which the jobs were given."""
         back = np.empty_like(order)
@@ -205,19 +217,25 @@ class Machine:
             requeues=s.life.requeues[back],
             placements=_placements(w, s, rejected, back),
             passes=int(s.n[core.PASSES]),
-            work={"placements_tried": int(s.n[core.TRIES]), "placer": self.placer.name, **self.placer_work},
+            work={
+                "placements_tried": int(s.n[core.TRIES]),
+                "placer": self.placer.name,
+                **self._model_work(),
+                **self.placer_work,
+            },
         )
 
 
 def _options(policy: Policy, settings: Settings, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
-    by_age = settings.commit or settings.view > 0 or settings.backfill == "shadow"
+    view = settings.view or (policy.view if isinstance(policy, Networked) else 0)
+    by_age = settings.commit or view > 0 or settings.backfill == "shadow"
     return core.Options(
         policy=policy.code,
         dynamic=policy.dynamic or by_age,
         backfill=BACKFILLS[settings.backfill],
         placement=placer.rule,
         global_head=settings.head == "global",
-        in_view=settings.view,
+        in_view=view,
         estimate_by_history=online,
         rank_by_history=ranks,
         relook=isinstance(policy, Networked) and settings.backfill not in {"conservative", "shadow"},
@@ -241,6 +259,17 @@ def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
                 f"commit mode places jobs one at a time: placement {settings.placement!r} needs commit=False"
             )
         _check_commit(jobs, cluster, settings)
+
+
+def _check_inspected(jobs: Jobs, cluster: Cluster, policy: Policy, settings: Settings) -> None:
+    """Refuse what an inspector, who is asked about one job at a time, does not go with."""
+    if settings.commit or settings.backfill not in INSPECTED_BACKFILLS:
+        known = ", ".join(INSPECTED_BACKFILLS)
+        what = "commit mode" if settings.commit else f"backfill {settings.backfill!r}"
+        raise InputError(f"policy {policy.name} inspects one job at a time: {what} is not for it; there are: {known}")
+    if get_placer(settings.placement, jobs, cluster, settings.backfill).solves:
+        several = f"placement {settings.placement!r} places several"
+        raise InputError(f"policy {policy.name} inspects one job at a time: {several}")
 
 
 def _check_commit(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:

@@ -9,19 +9,17 @@ from __future__ import annotations
 from rltune.core.conservative import conservative_pass
 from rltune.core.fit import find, picked_speed
 from rltune.core.heap import heapify, pop_best, row_before
+from rltune.core.inspector import inspected_look
 from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.pools import make_pools
 from rltune.core.queue import close_gaps
-from rltune.core.reserve import leaves_head_its_place, reservation, shadow_time
+from rltune.core.reserve import shadow_time
 from rltune.core.running import start_job
-from rltune.core.scores import queue_end_in_view, score_queue
+from rltune.core.scores import INSPECTED, queue_end_in_view, score_queue
 from rltune.core.state import (
     ACTIVE_N,
-    BEHIND_HEAD,
     CONSERVATIVE,
-    DISTURBED,
-    EASY,
     EPOCH,
     LIMITED,
     NO_BACKFILL,
@@ -38,34 +36,9 @@ from rltune.core.state import (
     State,
     World,
 )
+from rltune.core.turn import consider, fits_now, known_to_delay
 
 INF = float("inf")
-
-
-@kernel
-def fits_now(w: World, s: State, o: Options, shape: int, estimate: float) -> bool:
-    """Choose nodes for a job now, remembering a failure until something is released that could mend it."""
-    if estimate >= s.demand[shape].fails_from:
-        return False
-    if find(w, s, shape, estimate, o.placement):
-        return True
-    s.demand[shape].fails_from = estimate if w.has_pauses else -INF
-    return False
-
-
-@kernel
-def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
-    """Tell whether a job on the nodes in s.pick would delay its pool's head, by EASY's rule."""
-    time = s.pool[pool].reserved
-    if time != time:  # NaN: not computed yet  # noqa: PLR0124
-        time = reservation(w, s, pool)
-    shape = w.job[job].asks
-    speed = picked_speed(w, s, shape)
-    if s.now[0] + s.life[job].estimate / speed <= time or leaves_head_its_place(w, s, job, pool):
-        return False
-    s.demand[shape].late_at = s.n[EPOCH]
-    s.demand[shape].late_speed = speed
-    return True
 
 
 @kernel
@@ -73,39 +46,7 @@ def _cannot_backfill(s: State, o: Options, shape: int, estimate: float, pool: in
     """Tell without trying that a job behind a head cannot start."""
     if o.backfill == NO_BACKFILL or s.demand[shape].fails_from == -INF:
         return True
-    return _known_to_delay(s, shape, estimate, pool)
-
-
-@kernel
-def _known_to_delay(s: State, shape: int, estimate: float, pool: int) -> bool:
-    """Tell whether a job of this shape was found to delay the head since anything changed, and this one would too."""
-    demand = s.demand[shape]
-    return demand.late_at == s.n[EPOCH] and s.now[0] + estimate / demand.late_speed > s.pool[pool].reserved
-
-
-@kernel
-def consider(w: World, s: State, o: Options, row: int) -> int:
-    """Start the job in this place of the queue if its turn allows; else give the reason."""
-    job = s.queue[row].job
-    shape = s.queue[row].asks
-    pool = s.demand[shape].pool
-    behind = s.pool[pool].head >= 0
-    if behind and (o.backfill == NO_BACKFILL or o.backfill == SHADOW):  # noqa: PLR1714  numba has no tuple `in`
-        return BEHIND_HEAD
-    if w.has_limits and not start_is_allowed(w, s, job):
-        return LIMITED
-    if behind and _known_to_delay(s, shape, s.queue[row].estimate, pool):
-        return WOULD_DELAY_HEAD
-    if not fits_now(w, s, o, shape, s.queue[row].estimate):
-        if not behind:
-            s.pool[pool].head = job
-        return RESOURCES
-    if behind and o.backfill == EASY and _delays_head(w, s, job, pool):
-        return WOULD_DELAY_HEAD
-    start_job(w, s, job)
-    if behind and o.backfill == EASY:
-        s.pool[pool].kept_mark = s.n[DISTURBED]  # the reservation knows of this one
-    return NO_REASON
+    return known_to_delay(s, shape, estimate, pool)
 
 
 @kernel
@@ -283,6 +224,10 @@ def decide(w: World, s: State, o: Options) -> None:
             s.life[s.queue[row].job].reason = OUT_OF_VIEW
     if o.backfill == CONSERVATIVE:
         _conservative(w, s, o)
+        return
+    if o.policy == INSPECTED:
+        while inspected_look(w, s, o):
+            pass
         return
     while _pass(w, s, o):
         s.n[EPOCH] += 1

@@ -38,8 +38,12 @@ INF = float("inf")
     LEFTOVER,
     QUEUE_LENGTH,
     BUSY,
+    REFUSALS,  # what only the inspector sees, see inspector.py
+    QUEUE_DELAY,
+    FITTING,
+    ACCEPT,
     N_FEATURES,
-) = range(21)
+) = range(25)
 
 # What is known of a shape in this look: columns of State.asked.
 (A_TYPE, A_CPU, A_MEM, A_FREE_NODES, A_CAN, A_WAYS, A_DEMAND, A_FUTURE, A_FRAGMENTATION, A_LEFTOVER, A_VC, A_BUSY) = (
@@ -165,7 +169,25 @@ def feature(w: World, s: State, row: int, which: int) -> float:
         return s.crowd[user] / (s.n[Q_TAIL] - s.n[Q_HEAD]) if user >= 0 else 0.0
     if which == QUEUE_LENGTH:
         return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
+    if which >= REFUSALS:
+        return _of_refusal(s, job, which)
     return _of_shape(a, which)
+
+
+@kernel
+def _of_refusal(s: State, job: int, which: int) -> float:
+    """Give what tells whether a job that could start should rather be kept waiting."""
+    waiting = s.n[Q_TAIL] - s.n[Q_HEAD]
+    if which == REFUSALS:
+        return math.log1p(s.life[job].refusals)
+    if which == QUEUE_DELAY:
+        return math.log1p(waiting * max(0.0, s.run[0].expected - s.now[0])) if s.n[RUN_END] > 0 else 0.0
+    if which == FITTING:
+        fitting = 0.0
+        for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+            fitting += s.asked[s.queue[row].asks][A_CAN]
+        return fitting / waiting
+    return 1.0
 
 
 @kernel

@@ -1,30 +1,25 @@
 """Whole windows in compiled code with the network's choices drawn at random, and what was seen and chosen written down.
 
-A choice is which waiting job to take next. Without backfilling a chosen job that does not fit blocks its pool; under
-fit-first only jobs that fit can be chosen. With the noise at 0 this is what `decide` does.
+A choice is which waiting job to take next (see look.py) or, for an inspector, whether to accept its rule's. With the
+noise at 0 this is what `decide` does.
 """
 
 from __future__ import annotations
 
 import math
 
-from rltune.core.decide import consider
-from rltune.core.features import A_CAN, feature, look_around
+from rltune.core.features import feature
+from rltune.core.inspector import fill_accept, fill_refuse, is_refused, may_refuse, refuse
 from rltune.core.jit import kernel
+from rltune.core.look import begin_look, best_candidate, is_candidate, take
 from rltune.core.loop import advance
 from rltune.core.network import fill_inputs, logit
-from rltune.core.pools import make_pools
-from rltune.core.queue import close_gaps
-from rltune.core.scores import queue_end_in_view
+from rltune.core.scores import INSPECTED, score_by_base
 from rltune.core.state import (
     CHOICES,
     CHOSEN,
-    EPOCH,
-    FIT_FIRST,
     FULL,
-    LIMITED,
     N_CRITIC,
-    NO_REASON,
     PASSES,
     Q_HEAD,
     ROWS,
@@ -35,8 +30,6 @@ from rltune.core.state import (
     State,
     World,
 )
-
-INF = float("inf")
 
 
 @kernel
@@ -54,79 +47,94 @@ def _gumbel(r: Record) -> float:
 
 
 @kernel
-def _score(w: World, s: State, o: Options, r: Record, end: int) -> None:
+def _score(w: World, s: State, r: Record, end: int) -> None:
     """Score the queue with noise: taking the best of these is drawing from the softmax of the logits."""
-    look_around(w, s, o, end)
     for row in range(s.n[Q_HEAD], end):
         fill_inputs(w, s, row, s.hidden[2])
         s.queue[row].score = -(logit(w, s, s.hidden[2]) + _gumbel(r))
 
 
 @kernel
-def _is_candidate(s: State, o: Options, row: int) -> bool:
-    shape = s.queue[row].asks
-    if s.queue[row].score == INF or s.pool[s.demand[shape].pool].head >= 0:
-        return False
-    return o.backfill != FIT_FIRST or s.asked[shape][A_CAN] > 0.0
-
-
-@kernel
-def _best(s: State, o: Options, end: int) -> tuple[int, int]:
-    """Give the place of the best candidate, -1 if there is none, and how many there are."""
-    best = -1
-    n = 0
-    for row in range(s.n[Q_HEAD], end):
-        if _is_candidate(s, o, row):
-            n += 1
-            if best < 0 or s.queue[row].score < s.queue[best].score:
-                best = row
-    return best, n
-
-
-@kernel
-def _write(w: World, s: State, o: Options, r: Record, end: int, best: int, n: int) -> None:
-    """Write a choice and its candidates down."""
+def _has_room(r: Record, n: int) -> bool:
+    """Tell whether a choice among n can be written down; if not, that is noted."""
     if r.n[ROWS] + n > len(r.row) or r.n[CHOICES] + 1 >= len(r.first):
         r.n[FULL] = 1
-        return
+    return r.n[FULL] == 0
+
+
+@kernel
+def _end_choice(s: State, r: Record, end: int) -> None:
+    r.when[r.n[CHOICES]] = s.now[0]
+    r.n[ROWS] = end
+    r.n[CHOICES] += 1
+    r.first[r.n[CHOICES]] = end
+
+
+@kernel
+def _write(w: World, s: State, o: Options, r: Record, end: int, best: int) -> None:
+    """Write a choice and its candidates down."""
     at = r.n[ROWS]
     for row in range(s.n[Q_HEAD], end):
-        if _is_candidate(s, o, row):
+        if is_candidate(s, o, row):
             fill_inputs(w, s, row, r.row[at])
             for i in range(N_CRITIC):
                 r.critic[at, i] = feature(w, s, row, r.critic_of[i])
             if row == best:
                 r.taken[r.n[CHOICES]] = at - r.n[ROWS]
             at += 1
-    r.when[r.n[CHOICES]] = s.now[0]
-    r.n[ROWS] = at
-    r.n[CHOICES] += 1
-    r.first[r.n[CHOICES]] = at
+    _end_choice(s, r, at)
 
 
 @kernel
 def _look(w: World, s: State, o: Options, r: Record) -> bool:
     """Choose until a job starts or none is left to choose; True if one started."""
-    s.n[EPOCH] += 1
-    end = queue_end_in_view(s, o.in_view)
-    if end == s.n[Q_HEAD]:
-        return False
-    make_pools(w, s, o.global_head)
-    _score(w, s, o, r, end)
+    end = begin_look(w, s, o)
+    _score(w, s, r, end)
     while True:
-        best, n = _best(s, o, end)
+        best, n = best_candidate(s, o, end)
         if best < 0:
             return False
         r.n[CHOSEN] += 1
-        if n > 1 and r.n[FULL] == 0:
-            _write(w, s, o, r, end, best, n)
-        reason = consider(w, s, o, best)
-        s.life[s.queue[best].job].reason = reason
-        if reason == NO_REASON:
-            close_gaps(s, best, best)
+        if n > 1 and _has_room(r, n):
+            _write(w, s, o, r, end, best)
+        if take(w, s, o, best):
             return True
-        if reason == LIMITED or o.backfill == FIT_FIRST:
-            s.queue[best].score = INF
+
+
+@kernel
+def _verdict(w: World, s: State, r: Record, row: int) -> bool:
+    """Draw whether the job is refused, and write that down as a choice between two rows: accept, refuse."""
+    x = s.hidden[2]
+    fill_accept(w, s, row, x)
+    accept = logit(w, s, x) + _gumbel(r)
+    fill_refuse(w, x)
+    refused = logit(w, s, x) + _gumbel(r) > accept
+    r.n[CHOSEN] += 1
+    if _has_room(r, 2):
+        at = r.n[ROWS]
+        fill_accept(w, s, row, r.row[at])
+        fill_refuse(w, r.row[at + 1])
+        for i in range(N_CRITIC):
+            r.critic[at, i] = feature(w, s, row, r.critic_of[i])
+            r.critic[at + 1, i] = 0.0
+        r.taken[r.n[CHOICES]] = refused
+        _end_choice(s, r, at + 2)
+    return refused
+
+
+@kernel
+def _inspected_look(w: World, s: State, o: Options, r: Record) -> bool:
+    """Do as `inspected_look` does, with verdicts drawn."""
+    end = begin_look(w, s, o)
+    score_by_base(w, s, end)
+    while True:
+        row, _ = best_candidate(s, o, end)
+        if row < 0:
+            return False
+        if is_refused(s, row) or (may_refuse(w, s, o, row) and _verdict(w, s, r, row)):
+            refuse(s, row)
+        elif take(w, s, o, row):
+            return True
 
 
 @kernel
@@ -134,5 +142,5 @@ def rollout(w: World, s: State, o: Options, r: Record) -> None:
     """Run a window to its end, drawing every choice from the network."""
     while advance(w, s, o):
         s.n[PASSES] += 1
-        while _look(w, s, o, r):
+        while _inspected_look(w, s, o, r) if o.policy == INSPECTED else _look(w, s, o, r):
             pass

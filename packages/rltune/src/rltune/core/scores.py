@@ -22,8 +22,9 @@ from rltune.core.share import (
 )
 from rltune.core.state import DRIFTED, FELL_BACK, FIT_FIRST, Q_HEAD, Q_TAIL, Options, State, World
 
-FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED = range(10)
+FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
 TINY = 1e-15
+INF = float("inf")
 
 
 @kernel
@@ -93,7 +94,7 @@ def all_usage(w: World, s: State) -> float:
 
 
 @kernel
-def _base_score(w: World, s: State, job: int, policy: int, used: float) -> float:
+def base_score(w: World, s: State, job: int, policy: int, used: float) -> float:
     """Score one job by any rule."""
     if policy == WFP3:
         return wfp3_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
@@ -102,6 +103,15 @@ def _base_score(w: World, s: State, job: int, policy: int, used: float) -> float
     if policy == MULTIFACTOR:
         return multifactor_score(w, s, job, used)
     return static_score(w, s, job, policy)
+
+
+@kernel
+def score_by_base(w: World, s: State, last: int) -> None:
+    """Score the queue by the rule that a network stands beside."""
+    base = w.net_plan[BASE]
+    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
+    for i in range(s.n[Q_HEAD], last):
+        s.queue[i].score = base_score(w, s, s.queue[i].job, base, used)
 
 
 @kernel
@@ -125,15 +135,14 @@ def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bo
 def _fall_back(w: World, s: State, last: int, outside: int) -> None:
     """Let the base policy score all, or place each strange job beside its neighbour in the base policy's order."""
     head = s.n[Q_HEAD]
-    base = w.net_plan[BASE]
-    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
     if w.net_plan[DRIFT] == DRIFT_WHOLE or 2 * outside > last - head:
         s.n[FELL_BACK] += 1
-        for i in range(head, last):
-            s.queue[i].score = _base_score(w, s, s.queue[i].job, base, used)
+        score_by_base(w, s, last)
         return
+    base = w.net_plan[BASE]
+    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
     for i in range(head, last):
-        s.life[s.queue[i].job].key = _base_score(w, s, s.queue[i].job, base, used)
+        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base, used)
     for i in range(head, last):
         if s.queue[i].score != s.queue[i].score:  # NaN: strange
             s.queue[i].score = _score_of_neighbour(s, last, i)
@@ -147,7 +156,7 @@ def _score_of_neighbour(s: State, last: int, row: int) -> float:
     score = -1e300
     for i in range(s.n[Q_HEAD], last):
         key = s.life[s.queue[i].job].key
-        known = s.queue[i].score == s.queue[i].score
+        known = -INF < s.queue[i].score < INF  # neither strange nor left out
         if known and nearest < key <= own:
             nearest = key
             score = s.queue[i].score

@@ -56,11 +56,12 @@ SCOPES = 5
     DISTURBED,
     DRIFTED,
     FELL_BACK,
+    REFUSALS_N,
     N_COUNTERS,
-) = range(19)
+) = range(20)
 
 # Why a waiting job did not start in a pass.
-NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW = range(7)
+NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)
 
 
 def _record(**columns: str) -> np.dtype[Any]:
@@ -123,6 +124,8 @@ LIFE = _record(
     planned="f8",  # time of its last reservation by conservative backfilling; NaN = none
     run_at="i8",  # place in State.run
     requeues="i8",
+    refusals="i8",  # how often the inspector kept it waiting
+    refused_in="i8",  # and the last pass in which it did
     after_left="i8",
     status="i8",
     reason="i8",
@@ -166,6 +169,7 @@ POOL = _record(  # by group; a pool is named by its first group
     before="i8",  # the pool in the last pass
     head="i8",
     best_closed="i8",
+    shut="i8",  # nothing more starts in this look
 )
 SEEN = _record(n="f8", total="f8")
 OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")

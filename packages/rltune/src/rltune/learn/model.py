@@ -18,7 +18,7 @@ from rltune.core import features as core
 from rltune.core.prepare import Net
 from rltune.core.scores import F1, FCFS, MULTIFACTOR, SAF, SJF, SRF, UNICEP, WFP3
 from rltune.errors import InputError
-from rltune.learn.recipe import FEATURES, Recipe
+from rltune.learn.recipe import KNOWN, Recipe
 
 FORMAT = "rltune-model"
 VERSION = 1
@@ -35,6 +35,8 @@ BASES = {
     "multifactor": MULTIFACTOR,
 }
 DRIFT = {"off": core.DRIFT_OFF, "job": core.DRIFT_JOB, "whole": core.DRIFT_WHOLE}
+VIEWS = {"rlscheduler": 128}
+OWN_DOING = ("refusals", "accept")  # inputs that a model makes itself: no range of training is outside
 Floats = NDArray[np.float64]
 
 
@@ -64,6 +66,11 @@ class Model:
         return (len(self.recipe.inputs), *self.hidden, 1)
 
     @property
+    def view(self) -> int:
+        """Give how many of the oldest waiting jobs it is shown; 0 = all."""
+        return VIEWS.get(self.recipe.kind, 0)
+
+    @property
     def net(self) -> Net:
         """Give the model as the core takes it."""
         codes = self.recipe.codes()
@@ -76,7 +83,9 @@ class Model:
             *self.hidden,
             *codes,
         ]
-        return Net(self.weights.copy(), np.array(plan, dtype=np.int64), self.norm)  # each run may change its own
+        norm = self.norm.copy()
+        norm[np.isin(self.recipe.inputs, OWN_DOING), 2:] = -np.inf, np.inf
+        return Net(self.weights.copy(), np.array(plan, dtype=np.int64), norm)  # each run may change its own
 
     @property
     def sha256(self) -> str:
@@ -138,6 +147,7 @@ def _body(model: Model) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
+        "kind": model.recipe.kind,
         "recipe": model.recipe.name,
         "inputs": list(model.recipe.inputs),
         "hidden": list(model.hidden),
@@ -152,8 +162,10 @@ def _body(model: Model) -> dict[str, Any]:
 
 def _model(body: dict[str, Any]) -> Model:
     recipe = Recipe(str(body["recipe"]), tuple(body["inputs"]))
-    if not recipe.samples and not set(recipe.inputs) <= set(FEATURES):
+    if not recipe.samples and not set(recipe.inputs) <= set(KNOWN):
         raise ValueError("it names features that this version does not know")
+    if body.get("kind", recipe.kind) != recipe.kind:
+        raise ValueError(f"it says that it is of kind {body['kind']}, and its inputs that it is {recipe.kind}")
     recipe.codes()
     weights = np.frombuffer(base64.b64decode(body["weights"], validate=True), dtype="<f4").astype(np.float64)
     norm = np.array(body["norm"], dtype=np.float64)

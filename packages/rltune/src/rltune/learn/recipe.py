@@ -33,6 +33,9 @@ FEATURES = (
     "busy",
 )
 PAPER = FEATURES[:17]
+# What an inspector sees besides, see core/inspector.py.
+OF_REFUSAL = ("refusals", "queue_delay", "fitting", "accept")
+KNOWN = FEATURES + OF_REFUSAL
 SLOTS = (
     "gpus",
     "requested_time",
@@ -45,6 +48,9 @@ SLOTS = (
     "submit_time",
 )
 NAIVE = ("job_id", "user", "gpus", "vc", "gpu_type", "requested_time", "submit_time", "req_cpu", "req_mem")
+RLSCHEDULER = ("submit_time", "requested_time", "gpus", "user", "can_schedule_now", "busy")
+SCHEDINSPECTOR = ("submit_time", "requested_time", "gpus", "refusals", "queue_delay", "busy", "fitting", "accept")
+RIVALS = ("rlscheduler", "schedinspector")
 CRITIC = ("submit_time", "requested_time", "gpus", "can_schedule_now", "job_size")
 
 
@@ -56,13 +62,18 @@ class Recipe:
     inputs: tuple[str, ...]
 
     @property
+    def kind(self) -> str:
+        """Tell what the network is asked for: who is next, or, as an inspector, whether the rule's choice may start."""
+        return self.name if self.name in RIVALS else "learned"
+
+    @property
     def samples(self) -> bool:
         """Tell whether the situation decides what fills a slot."""
         return self.name.startswith("sampled")
 
     def codes(self) -> list[int]:
         """Give the inputs as the core knows them."""
-        names = SLOTS if self.samples else FEATURES
+        names = SLOTS if self.samples else KNOWN
         return [names.index(name) for name in self.inputs]
 
     @property
@@ -80,6 +91,8 @@ RECIPES = {
         Recipe("naive", NAIVE),
         Recipe("paper-17", PAPER),
         Recipe("all", FEATURES),
+        Recipe("rlscheduler", RLSCHEDULER),
+        Recipe("schedinspector", SCHEDINSPECTOR),
     )
 }
 
@@ -102,4 +115,4 @@ def critic_codes() -> np.ndarray:
     return np.array([FEATURES.index(name) for name in CRITIC], dtype=np.int64)
 
 
-assert len(FEATURES) == core.N_FEATURES
+assert len(KNOWN) == core.N_FEATURES

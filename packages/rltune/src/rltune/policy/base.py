@@ -84,6 +84,11 @@ class Networked(Policy, Protocol):
         """Give the network."""
         ...
 
+    @property
+    def view(self) -> int:
+        """Give how many of the oldest waiting jobs it sees if the run does not say; 0 = all."""
+        ...
+
 
 def no_factors(jobs: Jobs) -> Factors:
     """Give the factors of a policy that needs none."""

@@ -1,11 +1,11 @@
-"""The learned policy: a model's network scores the queue, inside the core."""
+"""A policy by a model: its network scores the queue, or inspects what a rule chose, inside the core."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from rltune.core.prepare import Factors, Likeness, Net
-from rltune.core.scores import LEARNED, MULTIFACTOR
+from rltune.core.scores import INSPECTED, LEARNED, MULTIFACTOR
 from rltune.jobs import Jobs
 from rltune.learn.model import BASES, Model
 from rltune.policy.base import no_factors
@@ -18,8 +18,17 @@ class Learned:
 
     model: Model = field(repr=False)
     name: str = "learned"
-    code: int = LEARNED
     dynamic: bool = True
+
+    @property
+    def code(self) -> int:
+        """Say which pass of the core asks the network."""
+        return INSPECTED if self.model.recipe.kind == "schedinspector" else LEARNED
+
+    @property
+    def view(self) -> int:
+        """Give how many of the oldest waiting jobs the model is made for; 0 = all."""
+        return self.model.view
 
     @property
     def net(self) -> Net:

@@ -126,9 +126,7 @@ def _cluster(testbed: Path | None) -> "tuple[Backend, Clock]":
     from rltune.live.slurm.testbed.bed import Testbed
 
     bed = Testbed.open(testbed)
-    shown_s, at_s = bed.clock_at
-    clock = SystemClock(float(bed.factor), shown_s, at_s)
-    return Slurm(environment=bed.environment, now_s=clock.now_s), clock
+    return bed.backend(), SystemClock(float(bed.factor), *bed.clock_at)
 
 
 def _drive(
@@ -151,10 +149,12 @@ def _drive(
         _compile()
         store = Journal.create(journal)
         told = Metrics(textfile, port)
+        told.write()
         controller = Controller(backend, store, settings, clock, metrics=told, say=say, advise=_adviser(advice))
         say(f"{settings.mode} by {settings.pipeline.policy}, journal {journal}")
         with _stopped_by_signals(controller):
             controller.run(once=once)
+        told.close()
         store.close()
 
 

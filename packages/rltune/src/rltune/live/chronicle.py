@@ -51,7 +51,7 @@ def _waiting(part: Waiting) -> tuple[str, str]:
         where = ",".join(part.nodes)
         return f"starts {where}", f"should start now on {where}: {place}"
     when = "" if math.isnan(part.reserved_s) else f", expected {_time(part.reserved_s)}"
-    untouched_because = f"; not touched: it {part.kept}" if part.kept else ""
+    untouched_because = f"; not touched: {part.kept}" if part.kept else ""
     return f"{part.reason} {part.kept}", f"waits: {part.reason}; {place}{when}{untouched_because}"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from rltune.errors import InputError
 from rltune.journal.pack import pack_decision, pack_estimates, pack_holdings, pack_snapshot
 from rltune.journal.store import Cycle, Journal
 from rltune.live.backend import Backend, BackendError, Outcome
@@ -291,5 +291,7 @@ class Controller:
         if report.outcome == "ok":
             self.metrics.decided(report.decide_s)
             self.metrics.set(waiting_jobs=report.waiting, last_cycle_timestamp_seconds=self.clock.now_s())
-        with suppress(OSError):
+        try:
             self.metrics.write()
+        except InputError as error:  # a full disk elsewhere is no reason to let go of the cluster
+            self._tell(Tell("metrics", str(error)), report)

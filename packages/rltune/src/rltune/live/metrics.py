@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server, write_to_textfile
 
@@ -40,12 +41,11 @@ class Metrics:
             )
         }
         self._seen_calls: dict[str, int] = {}
-        if port:
-            self._serve(port, address)
+        self._server: WSGIServer | None = self._serve(port, address) if port else None
 
-    def _serve(self, port: int, address: str) -> None:
+    def _serve(self, port: int, address: str) -> WSGIServer:
         try:
-            start_http_server(port, address, self.registry)
+            return start_http_server(port, address, self.registry)[0]
         except OSError as error:
             raise InputError(f"metrics cannot be served on {address}:{port}: {error.strerror}") from None
 
@@ -76,6 +76,12 @@ class Metrics:
         """Set gauges by name."""
         for name, value in values.items():
             self._gauges[name].set(value)
+
+    def close(self) -> None:
+        """Serve no longer."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
 
     def write(self) -> None:
         """Write the text file, if there is one; readers never see half of it."""

@@ -82,13 +82,13 @@ def not_touched(job: LiveJob, settings: ControlSettings, holdings: Holdings) -> 
     if reason:
         return reason
     if not in_canary(job, settings.canary):
-        return "is not among the canary's jobs"
+        return "it is not among the canary's jobs"
     if job.priority_by_hand and not holdings.sets_priority(job):
-        return "has a priority set by hand"
+        return "its priority was set by hand"
     if job.nice and settings.numbers.channel is Channel.PRIORITY:
-        return "has a Nice, which Slurm forgets when a Priority is set"
+        return "it has a Nice, which Slurm forgets when a Priority is set"
     if holdings.is_given_up(job):
-        return "was changed by another hand"
+        return "it was changed by another hand"
     return ""
 
 

@@ -89,3 +89,18 @@ def test_a_ray_cluster_that_is_not_there_is_one_sentence(rltune):
 def test_ray_gives_what_one_process_gives(evaluation, ray_cluster):
     """The whole command, on a cluster of two workers."""
     assert evaluation("--json", "--ray", ray_cluster).out == evaluation("--json").out
+
+
+def test_several_estimators_are_crossed(evaluation, tmp_path):
+    """In the terminal and in JSON; a page shows one."""
+    said = evaluation("--select", "--estimator", "history,oracle")
+    assert said.out.count("test part: jobs") == 2
+    assert "over the static choice with oracle" in said.out
+    told = json.loads(evaluation("--select", "--estimator", "history,oracle", "--json").out)
+    assert [e["estimator"] for e in told["evaluations"]] == ["history", "oracle"]
+    assert {(c["estimator"], c["against_estimator"]) for c in told["crossings"]} == {
+        (a, b) for a in ("history", "oracle") for b in ("history", "oracle")
+    }
+    refused = evaluation("--estimator", "history,oracle", "--report", tmp_path / "e.html")
+    assert (refused.code, "a report shows one estimator" in refused.err) == (2, True)
+    assert evaluation("--estimator", "history,history").code == 2

@@ -10,12 +10,13 @@ from rich.console import Console
 
 from rltune import simulate
 from rltune.errors import InputError
-from rltune.estimate import History
+from rltune.estimate import History, Oracle
 from rltune.evaluate import evaluate
 from rltune.evaluate.choose import KINDS, is_learned
+from rltune.evaluate.cross import cross
 from rltune.evaluate.outcome import MEASURED
 from rltune.evaluate.runs import Contender
-from rltune.evaluate.show_evaluation import honesty, tables
+from rltune.evaluate.show_evaluation import cross_table, honesty, tables
 from rltune.policy.learned import Learned
 from rltune.spread import Processes
 
@@ -155,6 +156,13 @@ def test_jobs_out_of_order_are_evaluated_in_order(trace, cluster):
     assert told.test.values.tolist() == oracle.test.values.tolist()
 
 
+def test_a_pipeline_is_named_by_what_differs_from_the_plainest(trace, cluster):
+    """FCFS, which tells contention, places by best fit whatever others do."""
+    got = evaluate(trace, cluster, ["fcfs", "saf"], ["none", "easy"], ["spread"], **HOW)
+    assert got.labels == ["fcfs", "fcfs, spread", "fcfs + easy, spread", "saf, spread", "saf + easy, spread"]
+    assert got.test.pipelines[0].placement == "best-fit"
+
+
 def test_a_baseline_may_be_any_pipeline(trace, cluster):
     """Or a policy, for its first pipeline."""
     got = evaluate(trace, cluster, ["saf", "srf"], ["none", "easy"], **HOW, baseline="srf + easy")
@@ -234,3 +242,35 @@ def test_a_model_is_told_from_rules_and_own_functions():
     """By what it is, not by its name."""
     assert is_learned(Contender(NET))
     assert not any(is_learned(Contender(p)) for p in ("fcfs", "mine.py:score", lambda queue: queue.submit_s))
+
+
+def test_estimates_are_made_once_a_window_for_all_pipelines(trace, cluster):
+    """Growing trees takes seconds; FCFS without backfilling asks for none."""
+    asked = []
+
+    class Counting(Oracle):
+        def estimate(self, jobs, seed):
+            asked.append(jobs.id[0])
+            return super().estimate(jobs, seed)
+
+    got = evaluate(trace, cluster, ["saf", "srf"], ["none", "easy"], **HOW, estimator=Counting())
+    assert asked == list(got.test.starts)
+
+
+def test_better_knowledge_is_told_from_a_better_policy(trace, cluster):
+    """Each side with its own estimator, and both with the better one."""
+    how = {**HOW, "select": True}
+    made = [evaluate(trace, cluster, ["saf", NET], ["none", "easy"], estimator=e, **how) for e in ("history", "oracle")]
+    crossed = cross(made)
+    assert len(crossed) == 2 * 4 * 2
+    for c in crossed:
+        one, other = (made[e == "oracle"] for e in (c.estimator, c.against_estimator))
+        expected = one.test.mean(one.test.index(c.pipeline), "wait") / other.test.mean(
+            other.test.index(c.against), "wait"
+        )
+        assert c.ratio.estimate == pytest.approx(expected)
+        if c.estimator == c.against_estimator:
+            assert c.ratio == one.test.ratio(one.test.index(c.pipeline), one.test.index(c.against))
+    console = Console(width=200, file=io.StringIO())
+    console.print(cross_table(made))
+    assert "over the static choice with oracle" in console.file.getvalue()

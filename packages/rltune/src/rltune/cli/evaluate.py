@@ -1,5 +1,6 @@
 """`rltune evaluate`: policies and trained models on the held-out part of a history."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from rltune.cli.output import show_json, show_line, show_table, write_json
 from rltune.cli.pipeline import Outputs, is_own, named, require_known, split
 from rltune.cli.progress import bar, spinner
 from rltune.cli.workload import Workload, load_workload
+from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.evaluate import Evaluation
@@ -73,6 +75,17 @@ RayAddress = Annotated[
         metavar="ADDRESS",
     ),
 ]
+Estimators = Annotated[
+    str,
+    typer.Option(
+        "--estimator",
+        help="What is known of run times, one or a list with commas: history (learnt from what had ended), user (the "
+        "limits asked), noisy or noisy:1.2 (the truth with an error), boost (trees grown on what had ended), oracle "
+        "(the truth). Several are each evaluated, then crossed.",
+        metavar="LIST",
+        autocompletion=complete.estimators,
+    ),
+]
 BreakDown = Annotated[bool, typer.Option("--details", help="Add every metric's mean, and the waits by size and by VC.")]
 
 
@@ -82,7 +95,7 @@ def evaluate(
     policies: Judged = RULES,
     backfill: options.Backfills = "none",
     placement: options.Placements = "best-fit",
-    estimator: options.Estimator = "history",
+    estimator: Estimators = "history",
     holdout: Holdout = 0.1,
     windows: Size = 1024,
     every: Every = 64,
@@ -106,10 +119,12 @@ def evaluate(
     The last tenth of the jobs, which nothing was trained on or chosen by, is cut into windows; those where jobs queue
     are run under every pipeline. Ratios to a reference stand with intervals that know that windows overlap.
     """
-    names, backfills, placements = split(policies), split(backfill), split(placement)
+    names, backfills, placements, guesses = split(policies), split(backfill), split(placement), split(estimator)
     outputs = Outputs(json, None, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
-    require_known(names, backfills, placements, estimator, head, commit=False)
+    for guess in guesses:
+        require_known(names, backfills, placements, guess, head, commit=False)
+    require_pages(guesses, report)
     from rltune import Cluster
     from rltune.evaluate import evaluate as run
     from rltune.evaluate.evaluate import require_measured
@@ -122,31 +137,57 @@ def evaluate(
     how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
     how |= {"select": select, "baseline": baseline, "metric": metric, "head": head, "view": view, "seed": seed}
     with spread_over(jobs, ray) as spread, bar("evaluating") as tell:
-        made = run(work.jobs, on, names, backfills, placements, estimator, spread=spread, progress=tell, **how)
+        made = [
+            run(work.jobs, on, names, backfills, placements, guess, spread=spread, progress=tell, **how)
+            for guess in guesses
+        ]
     _write(made, outputs, work, named(on, cluster), details=details)
 
 
-def _write(made: "Evaluation", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
-    from rltune import __version__
-    from rltune.evaluate.show_evaluation import tables
+def require_pages(estimators: list[str], report: Path | None) -> None:
+    """Refuse a page of several evaluations: it shows one."""
+    if not estimators or len(set(estimators)) < len(estimators):
+        raise InputError("give at least one estimator, and each once")
+    if report is not None and len(estimators) > 1:
+        raise InputError(f"a report shows one estimator, not {len(estimators)}; give one, or --json in its place")
 
-    told = {"rltune": __version__, "trace": work.name, "cluster": cluster, **made.to_dict()}
-    told["notes"] = [*work.notes, *told["notes"]]
+
+def _write(made: "list[Evaluation]", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
+    from rltune.evaluate.show_evaluation import cross_table, tables
+
+    told = _content(made, work, cluster)
     if outputs.json_file is not None:
         write_json(told, outputs.json_file)
     if outputs.report is not None:
-        _write_report(made, outputs.report, work, cluster)
+        _write_report(made[0], outputs.report, work, cluster)
     if outputs.only_json:
         show_json(told)
         return
     show_line(f"{work.name} on {cluster}")
     for note in work.notes:
         show_line(note)
-    for table in tables(made, details=details):
-        show_table(table)
+    for evaluation in made:
+        for table in tables(evaluation, details=details):
+            show_table(table)
+    if len(made) > 1 and made[0].choices:
+        show_table(cross_table(made))
     for what, path in (("JSON", outputs.json_file), ("report", outputs.report)):
         if path is not None:
             show_line(f"{what}: {path}")
+
+
+def _content(made: "list[Evaluation]", work: Workload, cluster: str) -> dict[str, Any]:
+    """Give one evaluation as it is, several as a list with what crosses them."""
+    from rltune import __version__
+    from rltune.evaluate.cross import cross
+    from rltune.metrics.show import plain
+
+    told: dict[str, Any] = {"rltune": __version__, "trace": work.name, "cluster": cluster}
+    if len(made) == 1:
+        content = made[0].to_dict()
+        return {**told, **content, "notes": [*work.notes, *content["notes"]]}
+    crossings = plain([asdict(c) for c in cross(made)])
+    return {**told, "notes": list(work.notes), "evaluations": [e.to_dict() for e in made], "crossings": crossings}
 
 
 def _write_report(made: "Evaluation", path: Path, work: Workload, cluster: str) -> None:

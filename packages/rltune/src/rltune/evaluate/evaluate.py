@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int, str], None]  # windows done, windows in all, the part
 
-FCFS = "fcfs"
+FCFS, BEST_FIT = "fcfs", "best-fit"
 
 
 def evaluate(
@@ -97,11 +97,11 @@ def run_part(trial: Trial, part: Part, every: int, spread: Spread, progress: Pro
 
 
 def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Sequence[str]) -> tuple[Contender, ...]:
-    """Make all pipelines, FCFS without backfilling first whether it was asked for or not."""
-    made = [Contender(FCFS, "none", placements[0] if placements else "best-fit", FCFS)]
+    """Make all pipelines; FCFS without backfilling, by best fit, is first whether it was asked for or not."""
+    made = [Contender(FCFS, "none", BEST_FIT, FCFS)]
     for spec, backfill, placement in itertools.product(policies, backfills, placements):
         tail = f" + {backfill}" if backfill != "none" else ""
-        where = f", {placement}" if len(placements) > 1 and placement != placements[0] else ""
+        where = f", {placement}" if placement != BEST_FIT else ""
         made.append(Contender(portable(spec), backfill, placement, f"{name_of(spec)}{tail}{where}"))
     if len(made) == 1:
         raise InputError("nothing to evaluate: give at least one policy, one backfilling and one placement")

@@ -41,6 +41,18 @@ class RecalledQssf(Qssf):
         return self.known
 
 
+@dataclass(frozen=True)
+class Made:
+    """Estimates of one window that were made once, for all pipelines."""
+
+    name: str
+    estimates: Estimates = field(repr=False)
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Give them again."""
+        return self.estimates
+
+
 class Memory:
     """What had ended before a row, by likeness. Windows in ascending order cost one pass over the trace in all."""
 
@@ -97,6 +109,11 @@ class Knowledge:
                 self._drawn[guess.name] = guess.estimate(self._jobs, self._seed).values_s
             return Given(self._drawn[guess.name][first : first + count], guess.name)
         return self._warmed(guess, first)
+
+    def made(self, given: Any, first: int, window: Jobs) -> Made:
+        """Give the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""
+        guess = get_estimator(self.estimator(given, first, len(window)))
+        return Made(guess.name, guess.estimate(window, self._seed))
 
     def policy(self, policy: Any, first: int, count: int) -> Any:
         """Give the policy for a window."""

@@ -99,12 +99,12 @@ class Results:
     def ratio(self, ours: int, theirs: int, metric: str = "wait") -> Interval:
         """Divide the mean of a metric by another pipeline's on the same windows."""
         a, b = self._columns(ours, theirs, metric)
-        return over_time(a, b, self.course, ratio, **self._how)
+        return over_time(a, b, self.course, ratio, **self.how)
 
     def difference(self, ours: int, theirs: int, metric: str = "wait") -> Interval:
         """Subtract another pipeline's mean of a metric on the same windows."""
         a, b = self._columns(ours, theirs, metric)
-        return over_time(a, b, self.course, difference, **self._how)
+        return over_time(a, b, self.course, difference, **self.how)
 
     def better_in(self, ours: int, theirs: int, metric: str = "wait") -> int:
         """Count the windows in which a pipeline beats another."""
@@ -119,7 +119,7 @@ class Results:
     def group_ratio(self, ours: int, theirs: int, grouping: int, group: int) -> Interval:
         """Divide the mean wait of a group's jobs by that under another pipeline."""
         a, b = (self.by_group[grouping][p, :, group] for p in (ours, theirs))
-        return of_sums((a[:, 1], a[:, 0]), (b[:, 1], b[:, 0]), self.course, ratio, **self._how)
+        return of_sums((a[:, 1], a[:, 0]), (b[:, 1], b[:, 0]), self.course, ratio, **self.how)
 
     def group_jobs(self, grouping: int) -> Floats:
         """Count each group's jobs over all windows; one in several windows counts in each."""
@@ -131,5 +131,6 @@ class Results:
         return self.values[ours, :, measure], self.values[theirs, :, measure]
 
     @property
-    def _how(self) -> dict[str, Any]:
+    def how(self) -> dict[str, Any]:
+        """Say how intervals are made."""
         return {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}

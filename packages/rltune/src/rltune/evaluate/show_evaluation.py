@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.evaluate.bootstrap import FEWEST
+from rltune.evaluate.cross import cross
 from rltune.evaluate.evaluation import BY_SIZE, BY_VC
 from rltune.evaluate.metric import metric_of
 from rltune.evaluate.outcome import MEASURED
@@ -73,6 +74,20 @@ def pair_table(evaluation: Evaluation) -> Table:
         cells = [interval(pair.ratios[name], ratio) for name in MEASURED]
         wins = f"{pair.better_in}/{len(evaluation.test.starts)}"
         table.add_row(pair.kind, Text(f"{pair.learned} / {pair.static}"), *cells, wins)
+    return table
+
+
+def cross_table(evaluations: Sequence[Evaluation]) -> Table:
+    """Lay out every choice under each estimator over the static choices under each."""
+    metric = metric_of(evaluations[0].metric)
+    names = [evaluation.estimator for evaluation in evaluations]
+    heads = ["", "choice", "with", *(f"over the static choice with {name}" for name in names)]
+    table = _table(f"{metric.title}: each side with each estimator, ratios on the test part", heads)
+    cells: dict[tuple[str, str, str, str], list[str]] = {}
+    for c in cross(evaluations):
+        cells.setdefault((c.kind, c.side, c.pipeline, c.estimator), []).append(interval(c.ratio, ratio))
+    for (kind, side, pipeline, estimator), row in cells.items():
+        table.add_row(kind, Text(f"{side}: {pipeline}"), estimator, *row)
     return table
 
 

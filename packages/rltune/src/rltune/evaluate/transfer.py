@@ -10,7 +10,7 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.evaluate.bootstrap import Interval
 from rltune.evaluate.choose import KINDS, choose
-from rltune.evaluate.evaluate import FCFS, in_order, line_up, name_of, portable, require_measured, run_part, unique
+from rltune.evaluate.evaluate import FCFS, in_order, line_up, require_measured, run_part, unique
 from rltune.evaluate.groups import Groups
 from rltune.evaluate.metric import metric_of
 from rltune.evaluate.outcome import MEASURED
@@ -160,8 +160,7 @@ def _on_one_trace(
 
 
 def _pipeline(spec: Any, like: Contender) -> Contender:
-    tail = f" + {like.backfill}" if like.backfill != "none" else ""
-    return Contender(portable(spec), like.backfill, like.placement, f"{name_of(spec)}{tail}")
+    return line_up([spec], [like.backfill], [like.placement])[-1]
 
 
 def _cell(test: Results, model: str, trace: str, base: str, static: str, metric: str) -> Cell:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rltune.estimate import Estimator, Oracle
 from rltune.evaluate.groups import Groups
 from rltune.evaluate.memory import Knowledge
 from rltune.evaluate.outcome import MEASURED, Outcome
@@ -36,22 +37,23 @@ class Trial:
 
     def __call__(self, first: int) -> list[Outcome] | None:
         """Run the window; None if it is not contended."""
+        window = self.jobs.window(first, self.size)
         fcfs, *others = self.pipelines
-        outcomes = [self._run(fcfs, first)]
-        wait_s = outcomes[0].measures[WAIT]
+        untold = self._run(fcfs, first, window, Oracle())  # without backfilling FCFS asks no estimate
+        wait_s = untold.measures[WAIT]
         if not (np.isfinite(wait_s) and wait_s > self.contended_s):
             return None
-        return outcomes + [self._run(pipeline, first) for pipeline in others]
+        guess = self._known().made(self.estimator, first, window)
+        return [untold, *(self._run(pipeline, first, window, guess) for pipeline in others)]
 
-    def _run(self, pipeline: Contender, first: int) -> Outcome:
-        known = self._known()
+    def _run(self, pipeline: Contender, first: int, window: Jobs, guess: Estimator) -> Outcome:
         schedule = simulate(
-            self.jobs.window(first, self.size),
+            window,
             self.cluster,
-            policy=known.policy(pipeline.policy, first, self.size),
+            policy=self._known().policy(pipeline.policy, first, self.size),
             backfill=pipeline.backfill,
             placement=pipeline.placement,
-            estimator=known.estimator(self.estimator, first, self.size),
+            estimator=guess,
             **self.settings,
         )
         return Outcome.of(schedule, first, self.groupings)

@@ -1,19 +1,26 @@
-"""Policies by name, and a user's own from a file."""
+"""Policies by name; models that ship with the package or are in a file; and a user's own function from a file."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
 from rltune.core import scores
 from rltune.errors import InputError
 from rltune.estimate import read_history
+from rltune.learn.model import SUFFIX, parse_model, read_model
 from rltune.policy.base import Policy, Rule, Score, Scored
+from rltune.policy.learned import Learned
 from rltune.policy.multifactor import Multifactor, paper
 from rltune.policy.qssf import Qssf
 from rltune.policy.qssf_boost import QssfBoost
+
+LEARNED = "learned"
+DEFAULT_MODEL = "mixed"
+MODELS = resources.files("rltune") / "models"
 
 BuiltIn = Rule | Qssf | QssfBoost | Multifactor
 
@@ -40,7 +47,11 @@ def policy_table() -> tuple[BuiltIn, ...]:
 
 
 def get_policy(spec: str | Policy | Score) -> Policy:
-    """Take a policy by its name, as `path.py:function`, as an object, or as a function that scores the queue."""
+    """Take a policy by its name or a model's, as a file, as an object, or as a function that scores the queue.
+
+    `learned` is the default of the models that ship with the package, `learned:philly` one by its name, `mine.rltune`
+    one of your own, `mine.py:score` your own function.
+    """
     if isinstance(spec, str):
         return _named(spec)
     if isinstance(spec, Policy):
@@ -58,8 +69,30 @@ def _named(spec: str) -> Policy:
         return _from_file(spec)
     if spec.startswith("qssf-boost:"):
         return QssfBoost(before=read_history(spec.removeprefix("qssf-boost:")))
+    if spec.partition(":")[0] == LEARNED:
+        return _shipped(spec)
+    if spec.endswith(SUFFIX):
+        return Learned(read_model(spec), Path(spec).stem)
     names = ", ".join(rule.name for rule in _RULES)
-    raise InputError(f"no policy {spec!r}; there are: {names}, or your own as path.py:function")
+    own = f"a model's file (*{SUFFIX}), or your own as path.py:function"
+    raise InputError(f"no policy {spec!r}; there are: {names}, {LEARNED}, {LEARNED}:NAME, {own}")
+
+
+def shipped_models() -> tuple[str, ...]:
+    """List the models that ship with the package, by name."""
+    if not MODELS.is_dir():
+        return ()
+    return tuple(sorted(file.name.removesuffix(SUFFIX) for file in MODELS.iterdir() if file.name.endswith(SUFFIX)))
+
+
+def _shipped(spec: str) -> Learned:
+    name = spec.partition(":")[2] or DEFAULT_MODEL
+    known = shipped_models()
+    if name not in known:
+        there = f"there are: {', '.join(known)}" if known else "there is none"
+        train = f"`rltune train` makes one of your own, to be named as its file, model{SUFFIX}"
+        raise InputError(f"policy {spec!r}: no model {name!r} ships with this package; {there}; {train}")
+    return Learned(parse_model((MODELS / f"{name}{SUFFIX}").read_text(encoding="utf-8"), name), spec)
 
 
 def _from_file(spec: str) -> Scored:

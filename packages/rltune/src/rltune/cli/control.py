@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rltune.live.settings import ControlSettings
 
 JOURNAL = Path("rltune-journal.db")
-NOT_FREED = 1
+FAILED = 1
 
 EXAMPLES = examples(
     "rltune control --once                                  # look once, change nothing",
@@ -152,10 +152,16 @@ def _drive(
         told.write()
         controller = Controller(backend, store, settings, clock, metrics=told, say=say, advise=_adviser(advice))
         say(f"{settings.mode} by {settings.pipeline.policy}, journal {journal}")
-        with _stopped_by_signals(controller):
-            controller.run(once=once)
+        if once:
+            report = controller.cycle()
+            say(str(report))
+        else:
+            with _stopped_by_signals(controller):
+                controller.run()
         told.close()
         store.close()
+    if once and report.outcome != "ok":
+        raise typer.Exit(FAILED)
 
 
 def _release(backend: "Backend", clock: "Clock", settings: "ControlSettings", journal: Path) -> None:
@@ -175,7 +181,7 @@ def _release(backend: "Backend", clock: "Clock", settings: "ControlSettings", jo
         finally:
             store.close()
     if left:
-        raise typer.Exit(NOT_FREED)
+        raise typer.Exit(FAILED)
 
 
 def _lock_of(journal: Path) -> Path:

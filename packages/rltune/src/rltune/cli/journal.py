@@ -11,6 +11,7 @@ from rltune.cli.manners import Mannered
 from rltune.cli.options import examples
 from rltune.cli.output import count, make_room, require_free, show, show_json, show_line
 from rltune.cli.progress import spinner
+from rltune.errors import InputError
 
 DIFFERS = 1
 
@@ -92,6 +93,8 @@ def export(
 
     require_free([out], force=force, inputs=[journal])
     jobs = Journal.read(journal).history(1 << 40)
+    if not len(jobs):
+        raise InputError(f"{journal}: no job has been seen to end yet")
     trace.write(jobs, make_room(out))
     show_line(f"{out}: {count(len(jobs), 'jobs')}")
 

@@ -100,14 +100,12 @@ class Controller:
         self._pruned_s = self.clock.elapsed_s()
         self._stopping = False
 
-    def run(self, *, once: bool = False) -> None:
+    def run(self) -> None:
         """Go on cycle by cycle until stopped; then give back what was changed, even if something broke."""
         try:
             while not self._stopping:
                 begin = self.clock.elapsed_s()
                 self._say(str(self.cycle()))
-                if once:
-                    return
                 self.clock.wait(self.settings.cycle_s - (self.clock.elapsed_s() - begin))
         except Exception:
             self._let_go()

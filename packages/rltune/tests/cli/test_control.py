@@ -1,0 +1,137 @@
+"""`rltune control` and `rltune journal` as a user runs them, on a real Slurm."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+from real_slurm import require_slurm, short_folder
+
+from rltune import read_trace
+from rltune.journal.store import Journal
+from rltune.live.slurm.testbed import Testbed
+
+
+@pytest.fixture(scope="module")
+def bed():
+    """One job holds all K80s, and three wait for them, the last the shortest; one has ended."""
+    require_slurm()
+    with Testbed.up(short_folder()) as up:
+        holder = up.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=60)
+        up.wait_for("a start", lambda: up.job(holder)["job_state"] == "RUNNING")
+        for minutes in (50, 40, 30):
+            up.submit(600, gpus=2, gpu_type="k80", limit_min=minutes)
+        ends = up.submit(2, gpus=1, gpu_type="m40")
+        up.wait_for("an end", lambda: up.job(ends)["job_state"] == "COMPLETED")
+        yield up
+
+
+@pytest.fixture
+def control(rltune, bed, tmp_path):
+    """Run `rltune control` on it, with a journal of the test's own."""
+    return lambda *words: rltune("control", "--testbed", bed.folder, "--journal", tmp_path / "j.db", *words)
+
+
+def priorities(bed):
+    return [job["priority"] for job in bed.jobs() if job["job_state"] == "PENDING"]
+
+
+def test_a_first_look_changes_nothing_and_tells(control, rltune, bed, tmp_path):
+    """Shadow is the default; the journal then holds the decision, its reasons and each job's story."""
+    said = control("--once")
+    assert said.code == 0, said.err
+    assert "3 waiting, 0 should start, no changes made" in said.err
+    assert priorities(bed) == [1, 1, 1]
+    journal = ("--journal", tmp_path / "j.db")
+    table = rltune("journal", "show", *journal, "--cycle", 0).out
+    assert [line.split()[:3] for line in table.splitlines()[2:5]] == [["1", "3", "4"], ["2", "2", "3"], ["3", "1", "2"]]
+    story = rltune("journal", "story", 4, *journal).out
+    assert "waits: no room for it now; rank 1 (Slurm's 3)" in story
+    assert json.loads(rltune("journal", "story", 4, *journal, "--json").out)[0]["text"] in story
+    assert rltune("journal", "replay", *journal).out == "cycle 1: the same, byte for byte\n"
+    assert json.loads(rltune("journal", "show", *journal, "--json").out)["cycles"] == 1
+
+
+def test_advice_is_commands_that_can_be_typed(control, bed, tmp_path):
+    """On stdout and in a file, one a line; nothing is changed."""
+    said = control("--mode", "advise", "--once", "--advice", tmp_path / "advice.sh")
+    lines = said.out.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("scontrol update JobId=") for line in lines)
+    assert (tmp_path / "advice.sh").read_text().splitlines() == lines
+    assert priorities(bed) == [1, 1, 1]
+
+
+def test_acting_and_releasing(control, bed, rltune, tmp_path):
+    """By settings from a file: numbers are set, metrics written, and --release puts all back."""
+    (tmp_path / "control.toml").write_text('mode = "act"\n[scope]\npartitions = ["gpu"]\n[numbers]\nband = 300\n')
+    said = control("--config", tmp_path / "control.toml", "--once", "--metrics", tmp_path / "m.prom")
+    assert "3 changes" in said.err, said.err
+    assert sorted(priorities(bed)) == [100, 200, 300]
+    assert 'slurm_calls_total{command="scontrol"} 2.0' in (tmp_path / "m.prom").read_text()
+    assert control("--release").code == 0
+    assert priorities(bed) == [1, 1, 1]
+    out = tmp_path / "history.csv"
+    assert rltune("journal", "export", out, "--journal", tmp_path / "j.db").out == f"{out}: 1 job\n"
+    assert read_trace(out).gpus.tolist() == [1]
+
+
+def test_a_term_signal_ends_it_and_frees_all(control, bed):
+    """As systemd stops it: the cycle at hand is finished, everything is given back."""
+    timer = threading.Timer(6.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    said = control("--mode", "act", "--partition", "gpu", "--cycle", "0.2")
+    assert said.code == 0
+    assert "stopped; everything given back" in said.err
+    assert priorities(bed) == [1, 1, 1]
+
+
+def test_acting_for_nobody_is_refused(rltune):
+    """One sentence, before anything is asked of Slurm."""
+    said = rltune("control", "--mode", "act")
+    assert said.code == 2
+    assert "to act, name whose jobs may be touched" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--mode", "loud"), "mode"),
+        (("--policy", "nosuch"), "no policy 'nosuch'"),
+        (("--estimator", "oracle"), "nobody knows the true run times"),
+        (("--config", "nosuch.toml"), "cannot be read"),
+        (("--release", "--journal", "/nosuch/j.db"), "there is no journal"),
+        (("--testbed", "/nosuch"), "there is no testbed here"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(rltune, words, problem):
+    """Exit code 2, no traceback."""
+    said = rltune("control", "--once", *words)
+    assert said.code == 2
+    assert problem in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_without_slurm_a_look_fails_and_says_so(rltune, monkeypatch, tmp_path):
+    """Where there are no commands of Slurm's, the exit code of --once tells."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = rltune("control", "--once", "--journal", tmp_path / "j.db")
+    assert said.code == 1
+    assert "cycle failed" in said.err
+
+
+def test_nothing_has_ended_yet(rltune, tmp_path):
+    """An empty history is no history."""
+    Journal.create(tmp_path / "j.db").close()
+    said = rltune("journal", "export", tmp_path / "h.csv", "--journal", tmp_path / "j.db")
+    assert said.code == 2
+    assert "no job has been seen to end yet" in said.err
+
+
+def test_a_journal_that_is_none(rltune, tmp_path):
+    """All commands say the same."""
+    for words in (("story", 1), ("replay",), ("show",), ("export", tmp_path / "h.csv")):
+        said = rltune("journal", *words, "--journal", tmp_path / "none.db")
+        assert said.code == 2
+        assert "there is no journal" in said.err

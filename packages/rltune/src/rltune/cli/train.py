@@ -61,7 +61,7 @@ Estimators = Annotated[
     ),
 ]
 Backfill = Annotated[
-    str, typer.Option("--backfill", "-b", help="Who may overtake in training: none or fit-first.", metavar="NAME")
+    str, typer.Option("--backfill", "-b", help="Who may overtake: none, fit-first or easy.", metavar="NAME")
 ]
 Features = Annotated[
     str,
@@ -96,6 +96,9 @@ Patience = Annotated[
 Rate = Annotated[float, typer.Option(help="Learning rate of the actor.", min=0, metavar="RATE")]
 Passes = Annotated[int, typer.Option(help="How often an epoch's choices are learnt from.", min=1, metavar="N")]
 Entropy = Annotated[float, typer.Option(help="What indecision is worth.", min=0, metavar="WEIGHT")]
+Imitate = Annotated[
+    int, typer.Option(help="First imitate the base policy, in so many passes; 0 = begin at random.", min=0, metavar="N")
+]
 Init = Annotated[Path | None, typer.Option(help="Begin with this model's network.", metavar="MODEL")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the model.")]
 TensorBoard = Annotated[
@@ -124,6 +127,7 @@ def train(
     view: options.View = 0,
     features: Features = "sampled",
     hidden: Hidden = "32x16",
+    imitate: Imitate = 10,
     epochs: Epochs = 100,
     windows: PerEpoch = 100,
     size: Size = 256,
@@ -169,6 +173,7 @@ def train(
         view=view,
         features=features,
         hidden=_widths(hidden),
+        imitate=imitate,
         epochs=epochs,
         windows=windows,
         size=size,

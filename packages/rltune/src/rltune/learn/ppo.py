@@ -6,10 +6,12 @@ so nothing is padded for it. The critic sees the queue at a fixed size, oldest f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 CRITIC_JOBS = 256  # the oldest candidates, which the critic sees
+_IMITATED = 64  # choices in a minibatch of imitation
 SHARDS = 4  # parts of a minibatch whose gradients are made apart: fixed, so that threads change no result
 
 
@@ -126,6 +129,47 @@ def log_softmax(logits: Tensor, choice: Tensor, choices: int) -> Tensor:
     return moved - total.log()[choice]
 
 
+@dataclass(frozen=True)
+class Choices:
+    """Choices among any number of candidates each."""
+
+    rows: Tensor  # [row, input]
+    first: Ints  # [choice + 1] the candidates of choice i are rows first[i] to first[i + 1]
+    taken: Ints  # [choice] which of them
+
+    def __len__(self) -> int:
+        return len(self.taken)
+
+    def some(self, which: Ints) -> Choices:
+        """Keep these choices, in this order."""
+        counts = np.diff(self.first)[which]
+        first = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.repeat(self.first[which] - first[:-1], counts) + np.arange(first[-1])
+        return Choices(self.rows[torch.from_numpy(rows)], first, self.taken[which])
+
+    def part(self, lo: int, hi: int) -> Choices:
+        """Keep the choices from lo up to hi."""
+        rows = self.rows[self.first[lo] : self.first[hi]]
+        return Choices(rows, self.first[lo : hi + 1] - self.first[lo], self.taken[lo:hi])
+
+    def log_probabilities(self, actor: nn.Module) -> tuple[Tensor, Tensor]:
+        """Give the logarithms of the probability of every candidate, and of those taken."""
+        choice = torch.from_numpy(np.repeat(np.arange(len(self)), np.diff(self.first)))
+        logs = log_softmax(actor(self.rows), choice, len(self))
+        return logs, logs[torch.from_numpy(self.first[:-1] + self.taken)]
+
+
+def imitate(actor: nn.Module, choices: Choices, passes: int, rng: np.random.Generator) -> None:
+    """Teach an actor, before PPO, to take what somebody else took, by cross-entropy."""
+    optimiser = torch.optim.Adam(actor.parameters(), 3e-3)
+    for _ in range(passes):
+        for which in np.array_split(rng.permutation(len(choices)), max(1, len(choices) // _IMITATED)):
+            _, taken = choices.some(which).log_probabilities(actor)
+            optimiser.zero_grad()
+            (-taken.mean()).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+
 def advantages(
     rewards: Sequence[Floats], values: Sequence[Floats], gamma: float, gae_lambda: float
 ) -> tuple[Floats, Floats]:
@@ -150,59 +194,38 @@ def policy_loss(new: Tensor, old: Tensor, advantage: Tensor, clip: float) -> Ten
 
 @dataclass(frozen=True)
 class Batch:
-    """Choices, their candidates, and what is to be learnt of them."""
+    """Choices, and what is to be learnt of each."""
 
-    rows: Tensor
-    choice: Tensor  # [row] whose candidate it is
-    taken: Tensor  # [choice] row of the candidate taken
-    queues: Tensor  # [choice, ...] what the critic sees
-    old: Tensor  # [choice] log probability when it was made
+    choices: Choices
+    queues: Tensor  # what the critic sees
+    old: Tensor  # log probability of the one taken when it was made
     advantage: Tensor
     returns: Tensor
 
     def __len__(self) -> int:
-        return len(self.taken)
+        return len(self.choices)
 
-    def parts(self, count: int) -> Iterator[Batch]:
+    def some(self, which: Ints) -> Batch:
+        """Keep these choices, their advantages brought to mean 0 and deviation 1."""
+        of = torch.from_numpy(which)
+        advantage = self.advantage[of]
+        level = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        return Batch(self.choices.some(which), self.queues[of], self.old[of], level, self.returns[of])
+
+    def shards(self, count: int) -> Iterator[Batch]:
         """Cut into parts of nearly equally many choices."""
-        first_row = torch.searchsorted(self.choice, torch.arange(len(self) + 1))
-        for part in np.array_split(np.arange(len(self)), count):
-            if len(part):
-                lo, hi = int(part[0]), int(part[-1]) + 1
-                rows = slice(int(first_row[lo]), int(first_row[hi]))
-                yield Batch(
-                    self.rows[rows],
-                    self.choice[rows] - lo,
-                    self.taken[lo:hi] - rows.start,
-                    self.queues[lo:hi],
-                    self.old[lo:hi],
-                    self.advantage[lo:hi],
-                    self.returns[lo:hi],
-                )
-
-
-@dataclass
-class Tally:
-    """Sums over choices, to be told as means."""
-
-    choices: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-
-    def add(self, choices: int, **values: float) -> None:
-        """Count some choices with their sums."""
-        self.choices += choices
-        for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-
-    def means(self) -> dict[str, float]:
-        """Give the means."""
-        return {name: value / max(self.choices, 1) for name, value in self.sums.items()}
+        cuts = [len(self) * i // count for i in range(count + 1)]
+        for lo, hi in pairwise(cuts):
+            if lo < hi:
+                here = slice(lo, hi)
+                tensors = (self.queues, self.old, self.advantage, self.returns)
+                yield Batch(self.choices.part(lo, hi), *(tensor[here] for tensor in tensors))
 
 
 class Ppo:
     """Actor, critic and their optimiser."""
 
-    def __init__(self, actor: Actor, critic: Critic, settings: PpoSettings) -> None:
+    def __init__(self, actor: nn.Module, critic: Critic, settings: PpoSettings) -> None:
         self.actor, self.critic, self.settings = actor, critic, settings
         self.optimiser = torch.optim.Adam(
             [
@@ -215,22 +238,18 @@ class Ppo:
     def update(
         self, trajectories: Sequence[Trajectory], rng: np.random.Generator, pool: Executor | None = None
     ) -> dict[str, float]:
-        """Learn from the choices of some windows; give the means of what CleanRL logs."""
+        """Learn from the choices of some windows; give the means of what CleanRL logs, over the last pass."""
         windows = [t for t in trajectories if len(t)]
         if not windows:
             return {}
         batch = self._batch(windows)
-        values = batch.returns - batch.advantage
-        told = Tally()
+        told: dict[str, float] = {}
         for _ in range(self.settings.passes):
-            tally = Tally()
-            for part in self._minibatches(batch, rng):
-                self._step(part, tally, pool)
-            told = tally
-            if 0 < self.settings.target_kl < tally.means()["approx_kl"]:
+            told = self._pass(batch, rng, pool)
+            if 0 < self.settings.target_kl < told["approx_kl"]:
                 break
-        explained = 1 - float((batch.returns - values).var()) / max(float(batch.returns.var()), 1e-12)
-        return {**told.means(), "explained_variance": explained}
+        unexplained = float(batch.advantage.var(correction=0)) / max(float(batch.returns.var(correction=0)), 1e-12)
+        return {**told, "explained_variance": 1 - unexplained}
 
     def state_dict(self) -> dict[str, Any]:
         """Give all that the next update depends on."""
@@ -247,75 +266,53 @@ class Ppo:
         self.optimiser.load_state_dict(state["optimiser"])
 
     def _batch(self, windows: Sequence[Trajectory]) -> Batch:
-        rows = np.concatenate([t.rows for t in windows])
+        """Put the choices of all windows together, with advantages by the critic as it is."""
         before = np.cumsum([0, *(len(t.rows) for t in windows)])
-        first = np.concatenate([t.first[:-1] + at for t, at in zip(windows, before[:-1], strict=True)])
-        ends = np.append(first, len(rows))
-        choice = torch.from_numpy(np.repeat(np.arange(len(first)), np.diff(ends)))
-        taken = torch.from_numpy(first + np.concatenate([t.taken for t in windows]))
-        queues = self.critic.pad(np.concatenate([t.critic for t in windows]), ends)
-        candidates = torch.from_numpy(rows)
+        first = [t.first[:-1] + at for t, at in zip(windows, before[:-1], strict=True)]
+        rows = torch.from_numpy(np.concatenate([t.rows for t in windows]))
+        taken = np.concatenate([t.taken for t in windows])
+        choices = Choices(rows, np.concatenate([*first, before[-1:]]), taken)
+        queues = self.critic.pad(np.concatenate([t.critic for t in windows]), choices.first)
         with torch.no_grad():
-            old = log_softmax(self.actor(candidates), choice, len(first))[taken]
+            _, old = choices.log_probabilities(self.actor)
             values = self.critic(queues).numpy().astype(np.float64)
-        cuts = np.cumsum([len(t) for t in windows])[:-1]
-        made = advantages(
-            [t.reward for t in windows], np.split(values, cuts), self.settings.gamma, self.settings.gae_lambda
-        )
+        values = np.split(values, np.cumsum([len(t) for t in windows])[:-1])
+        made = advantages([t.reward for t in windows], values, self.settings.gamma, self.settings.gae_lambda)
         advantage, returns = (torch.from_numpy(x.astype(np.float32)) for x in made)
-        return Batch(candidates, choice, taken, queues, old, advantage, returns)
+        return Batch(choices, queues, old, advantage, returns)
 
-    def _minibatches(self, batch: Batch, rng: np.random.Generator) -> Iterator[Batch]:
-        first = torch.searchsorted(batch.choice, torch.arange(len(batch) + 1)).numpy()
-        for some in np.array_split(rng.permutation(len(batch)), self.settings.minibatches):
-            if len(some):
-                yield self._picked(batch, first, np.sort(some))
+    def _pass(self, batch: Batch, rng: np.random.Generator, pool: Executor | None) -> dict[str, float]:
+        """Make one step a minibatch; give means over all choices."""
+        sums: Counter[str] = Counter()
+        for which in np.array_split(rng.permutation(len(batch)), min(self.settings.minibatches, len(batch))):
+            for shard in self._step(batch.some(np.sort(which)), pool):
+                sums.update(shard)
+        return {name: value / len(batch) for name, value in sums.items()}
 
-    def _picked(self, batch: Batch, first: Ints, some: Ints) -> Batch:
-        counts = first[some + 1] - first[some]
-        starts = np.cumsum(counts) - counts
-        rows = np.repeat(first[some] - starts, counts) + np.arange(counts.sum())
-        of = torch.from_numpy(some)
-        advantage = batch.advantage[of]
-        return Batch(
-            batch.rows[torch.from_numpy(rows)],
-            torch.from_numpy(np.repeat(np.arange(len(some)), counts)),
-            batch.taken[of] - torch.from_numpy(first[some] - starts),
-            batch.queues[of],
-            batch.old[of],
-            (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8),
-            batch.returns[of],
-        )
-
-    def _step(self, batch: Batch, tally: Tally, pool: Executor | None) -> None:
+    def _step(self, batch: Batch, pool: Executor | None) -> list[dict[str, float]]:
         """Make one step; the gradients of its shards are summed in a fixed order."""
         work = partial(self._gradient, whole=len(batch))
-        made = list((pool.map if pool else map)(work, batch.parts(SHARDS)))
-        parameters = [*self.actor.parameters(), *self.critic.parameters()]
-        for i, parameter in enumerate(parameters):
-            parameter.grad = torch.stack([gradient[i] for gradient, _ in made]).sum(dim=0)
+        gradients, sums = zip(*(pool.map if pool else map)(work, batch.shards(SHARDS)), strict=True)
+        for i, parameter in enumerate(self._parameters()):
+            parameter.grad = torch.stack([gradient[i] for gradient in gradients]).sum(dim=0)
         nn.utils.clip_grad_norm_(self.actor.parameters(), self.settings.max_norm)
         nn.utils.clip_grad_norm_(self.critic.parameters(), self.settings.max_norm)
         self.optimiser.step()
-        for _, sums in made:
-            tally.add(**sums)  # type: ignore[arg-type]
+        return list(sums)
 
     def _gradient(self, part: Batch, whole: int) -> tuple[tuple[Tensor, ...], dict[str, float]]:
-        logs = log_softmax(self.actor(part.rows), part.choice, len(part))
-        new = logs[part.taken]
+        """Give a shard's part of the gradient of the mean loss, and sums to be told."""
+        logs, new = part.choices.log_probabilities(self.actor)
         policy = policy_loss(new, part.old, part.advantage, self.settings.clip).sum()
         entropy = -(logs.exp() * logs).sum()
         value = ((self.critic(part.queues) - part.returns) ** 2).sum()
         loss = (policy - self.settings.entropy * entropy + self.settings.value * value) / whole
-        gradient = torch.autograd.grad(loss, [*self.actor.parameters(), *self.critic.parameters()])
+        gradient = torch.autograd.grad(loss, self._parameters())
         with torch.no_grad():
             moved = new - part.old
-            sums = {
-                "choices": len(part),
-                "policy_loss": float(policy),
-                "value_loss": float(value),
-                "entropy": float(entropy),
-                "approx_kl": float((moved.exp() - 1 - moved).sum()),
-                "clipfrac": float(((moved.exp() - 1).abs() > self.settings.clip).sum()),
-            }
-        return gradient, sums
+            kl, far = moved.exp() - 1 - moved, (moved.exp() - 1).abs() > self.settings.clip
+        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac")
+        return gradient, dict(zip(names, map(float, (policy, value, entropy, kl.sum(), far.sum())), strict=True))
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [*self.actor.parameters(), *self.critic.parameters()]

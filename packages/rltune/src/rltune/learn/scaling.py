@@ -1,4 +1,4 @@
-"""How a network's inputs are brought to one scale, and the range they had, measured under the base policy."""
+"""Queues as they are under the base policy: the scale and range of what a network sees, and who is taken first."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rltune.core.decide import decide
 from rltune.core.features import feature, look_around
 from rltune.core.loop import advance
 from rltune.core.network import fill_inputs
+from rltune.core.scores import score_queue
 from rltune.learn.model import BASES, Model, n_weights
 from rltune.learn.recipe import Recipe, critic_codes
 from rltune.learn.windows import Window
@@ -20,8 +21,27 @@ from rltune.policy.learned import Learned
 from rltune.sim import Machine
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 MARGIN = 0.1  # of the range seen, added at both ends
 _EVERY = 5  # moments with a queue between two that are looked at
+
+
+@dataclass(frozen=True)
+class Queues:
+    """What actor and critic would see of some queues, and which job the base policy takes first from each."""
+
+    rows: Floats  # [row, input], not normalised
+    critic: Floats  # [row, 5]
+    first: Ints  # [queue + 1] the jobs of queue i are rows first[i] to first[i + 1]
+    taken: Ints  # [queue]
+
+    @classmethod
+    def under_base(cls, windows: Sequence[Window], recipe: Recipe, base: str) -> Queues:
+        """Run windows under the base policy and look at every fifth queue of two jobs or more."""
+        model = _blank(recipe, base)
+        rows, critic, taken = zip(*(seen for window in windows for seen in _look(window, model)), strict=True)
+        first = np.cumsum([0, *map(len, rows)])
+        return cls(np.concatenate(rows), np.concatenate(critic), first, np.array(taken))
 
 
 @dataclass(frozen=True)
@@ -31,20 +51,27 @@ class Scaling:
     norm: Floats  # [input, 4]
     critic: Floats  # [input, 2]
 
+    @classmethod
+    def of(cls, queues: Queues) -> Scaling:
+        """Measure the inputs of some queues."""
+        low, high = queues.rows.min(axis=0), queues.rows.max(axis=0)
+        room = MARGIN * (high - low) + 1e-9
+        norm = np.column_stack([*_shift_and_scale(queues.rows), low - room, high + room])
+        return cls(norm, np.column_stack(_shift_and_scale(queues.critic)))
+
     def seen_through(self, norm: Floats) -> Scaling:
         """Keep the shift and scale that a trained actor knows; its range grows by what was seen here."""
         low, high = np.minimum(norm[:, 2], self.norm[:, 2]), np.maximum(norm[:, 3], self.norm[:, 3])
         return Scaling(np.column_stack([norm[:, :2], low, high]), self.critic)
 
+    def normalised(self, rows: Floats) -> Floats:
+        """Bring rows of the actor's inputs to one scale."""
+        return (rows - self.norm[:, 0]) * self.norm[:, 1]
+
 
 def measure(windows: Sequence[Window], recipe: Recipe, base: str) -> Scaling:
-    """Look at the queues of some windows under the base policy."""
-    seen = [pair for window in windows for pair in _queue_rows(window, _blank(recipe, base))]
-    rows, critic = (np.concatenate(part) for part in zip(*seen, strict=True))
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    room = MARGIN * (high - low) + 1e-9
-    norm = np.column_stack([*_shift_and_scale(rows), low - room, high + room])
-    return Scaling(norm, np.column_stack(_shift_and_scale(critic)))
+    """Measure the inputs on some windows under the base policy."""
+    return Scaling.of(Queues.under_base(windows, recipe, base))
 
 
 def _shift_and_scale(rows: Floats) -> tuple[Floats, Floats]:
@@ -59,23 +86,23 @@ def _blank(recipe: Recipe, base: str) -> Model:
     return Model(recipe, (1, 1), np.zeros(n_weights(inputs, (1, 1))), plain, base)
 
 
-def _queue_rows(window: Window, model: Model) -> Iterator[tuple[Floats, Floats]]:
-    """Run a window under the base policy and give what actor and critic would see of the queue, now and then."""
+def _look(window: Window, model: Model) -> Iterator[tuple[Floats, Floats, int]]:
+    """Run a window under the model's base policy; look at the queue now and then, before anything starts."""
     machine = window.machine(Learned(model))
     options = machine.options._replace(policy=BASES[model.base], relook=False)
     moments = 0
     while advance(machine.w, machine.s, options):
         head, tail = (int(machine.state.n[i]) for i in (core.Q_HEAD, core.Q_TAIL))
-        if tail - head > 1:
-            moments += 1
-            if moments % _EVERY == 0:
-                look_around(machine.w, machine.s, options, tail)
-                yield _rows(machine, head, tail, len(model.recipe.inputs))
+        moments += tail - head > 1
+        if tail - head > 1 and moments % _EVERY == 0:
+            look_around(machine.w, machine.s, options, tail)
+            score_queue(machine.w, machine.s, options, tail, False)
+            yield *_rows(machine, head, tail), int(np.argmin(machine.state.queue.score[head:tail]))
         decide(machine.w, machine.s, options)
 
 
-def _rows(machine: Machine, head: int, tail: int, inputs: int) -> tuple[Floats, Floats]:
-    rows = np.empty((tail - head, inputs))
+def _rows(machine: Machine, head: int, tail: int) -> tuple[Floats, Floats]:
+    rows = np.empty((tail - head, len(machine.world.net_norm)))
     for row in range(head, tail):
         fill_inputs(machine.w, machine.s, row, rows[row - head])
     codes = critic_codes().tolist()

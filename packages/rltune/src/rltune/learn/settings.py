@@ -14,7 +14,7 @@ from rltune.learn.recipe import get_recipe
 from rltune.learn.windows import Variation
 from rltune.sim import HEADS
 
-BACKFILLS = ("none", "fit-first")  # under which what a rollout draws is what the core would decide
+BACKFILLS = ("none", "fit-first", "easy")  # under which what a rollout draws is what the core would decide
 REWARDS = ("dense", "end")
 
 
@@ -31,6 +31,7 @@ class TrainSettings:
     view: int = 0
     features: str = "sampled"
     hidden: tuple[int, int] = (32, 16)
+    imitate: int = 10
     epochs: int = 100
     windows: int = 100
     size: int = 256

@@ -22,9 +22,9 @@ from rltune.evaluate.parts import split
 from rltune.jobs import Jobs
 from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoint
 from rltune.learn.model import Model
-from rltune.learn.ppo import Actor, Critic, Floats, Ppo
+from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.recipe import get_recipe
-from rltune.learn.scaling import Scaling, measure
+from rltune.learn.scaling import Queues, Scaling
 from rltune.learn.settings import TrainSettings
 from rltune.learn.windows import Window, Windows
 from rltune.learn.worker import Held, Judge, Rolled, Roller
@@ -33,7 +33,7 @@ from rltune.schedule import Settings
 from rltune.spread import Here, Spread
 
 # What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
-_DRAW, _ORDER, _ROLL = range(3)
+_DRAW, _ORDER, _ROLL, _IMITATE = range(4)
 _PRICE_STEP = 0.5  # by how much a bound that is broken entirely raises its price in an epoch
 
 
@@ -71,7 +71,7 @@ class Trainer:
         self.progress = Progress()
         self._known = Knowledge(self.jobs, settings.seed)
         self._windows, self.held = self._cut()
-        self.scaling, self.ppo = self._begin(init)
+        self.scaling, self.actor, self.ppo = self._begin(init)
         self._drawn: dict[int, list[Window]] = {}
 
     def epochs(self) -> Iterator[Progress]:
@@ -150,12 +150,13 @@ class Trainer:
         held = replace(training, part=parts.validation, size=min(s.held_size, len(parts.validation) // 2))
         return training, held.spaced(s.held_windows, self._known, self.spread)
 
-    def _begin(self, init: Model | None) -> tuple[Scaling, Ppo]:
+    def _begin(self, init: Model | None) -> tuple[Scaling, Actor, Ppo]:
         """Measure the inputs, and make networks: new ones, or an actor that goes on from a model."""
         s = self.settings
         long = replace(self._windows, size=len(self.held[0].jobs))
         recipe = get_recipe(s.features)
-        scaling = measure(long.spaced(s.held_windows, self._known, self.spread), recipe, s.base)
+        queues = Queues.under_base(long.spaced(s.held_windows, self._known, self.spread), recipe, s.base)
+        scaling = Scaling.of(queues)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(s.seed)
             actor, critic = Actor(len(recipe.inputs), s.hidden), Critic(scaling.critic)
@@ -166,8 +167,11 @@ class Trainer:
                     f"{init.hidden[0]} and {init.hidden[1]}; train with the same features and layers"
                 )
             actor.from_flat(init.weights)
-            scaling = scaling.seen_through(init.norm)
-        return scaling, Ppo(actor, critic, s.ppo)
+            return scaling.seen_through(init.norm), actor, Ppo(actor, critic, s.ppo)
+        order = np.random.default_rng([s.seed, _IMITATE])
+        rows = torch.from_numpy(scaling.normalised(queues.rows).astype(np.float32))
+        imitate(actor, Choices(rows, queues.first, queues.taken), s.imitate, order)
+        return scaling, actor, Ppo(actor, critic, s.ppo)
 
     def _model(self, weights: Floats) -> Model:
         s = self.settings
@@ -193,7 +197,7 @@ class Trainer:
         s, epoch = self.settings, self.progress.epoch
         windows = self._batch(epoch % max(1, s.pool // s.windows))
         seeds = np.random.default_rng([s.seed, _ROLL, epoch]).integers(2**31, size=len(windows)).tolist()
-        roller = Roller(self._model(self.ppo.actor.to_flat()), s.objective, s.reward == "dense", self.progress.price)
+        roller = Roller(self._model(self.actor.to_flat()), s.objective, s.reward == "dense", self.progress.price)
         return self.spread.map(roller, list(zip(windows, seeds, strict=True)))
 
     def _batch(self, number: int) -> list[Window]:
@@ -205,7 +209,7 @@ class Trainer:
 
     def _judge(self) -> dict[str, float]:
         at, objective = self.progress, self.settings.objective
-        weights = self.ppo.actor.to_flat()
+        weights = self.actor.to_flat()
         began = time.perf_counter()
         found = Held.of(self.spread.map(Judge(self._model(weights), objective), self.held), objective)
         if found.beats(at.best):

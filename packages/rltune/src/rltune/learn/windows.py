@@ -140,7 +140,7 @@ class Windows:
         raise InputError(self._too_few(len(found), _ROUNDS * count))
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[Window]:
-        """Give contended windows at even distances, as they are in the trace; if there is none, those with any queue."""
+        """Give contended windows at even distances, as they are in the trace; if there is none, any with a queue."""
         places = self.places
         tried = np.unique(np.linspace(places.start, places.stop - 1, 4 * count).round().astype(np.int64))
         items = [self._plain(int(first), i, known) for i, first in enumerate(tried)]

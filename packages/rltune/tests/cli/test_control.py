@@ -79,12 +79,16 @@ def test_acting_and_releasing(control, bed, rltune, tmp_path):
 
 def test_a_term_signal_ends_it_and_frees_all(control, bed):
     """As systemd stops it: the cycle at hand is finished, everything is given back."""
-    timer = threading.Timer(6.0, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
+    threading.Thread(target=_stop_when_it_acts, args=(bed,), daemon=True).start()
     said = control("--mode", "act", "--partition", "gpu", "--cycle", "0.2")
     assert said.code == 0
     assert "stopped; everything given back" in said.err
     assert priorities(bed) == [1, 1, 1]
+
+
+def _stop_when_it_acts(bed):
+    bed.wait_for("changes", lambda: priorities(bed) != [1, 1, 1], timeout_s=120)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_acting_for_nobody_is_refused(rltune):

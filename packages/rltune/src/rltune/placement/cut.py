@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rltune.core.decide import consider
 from rltune.core.fit import find, give_nodes_back, picked_speed, take_nodes
 from rltune.core.jit import allocating_kernel, kernel
 from rltune.core.pools import make_pools
@@ -28,6 +27,7 @@ from rltune.core.state import (
     State,
     World,
 )
+from rltune.core.turn import consider
 from rltune.core.ways import _breaks_no_idle_node, wider_fits
 
 

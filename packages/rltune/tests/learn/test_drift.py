@@ -9,6 +9,8 @@ from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.core import state as core
 from rltune.core.scores import score_queue
+from rltune.evaluate import compare
+from rltune.evaluate.show import honesty
 from rltune.jobs import Jobs
 from rltune.policy.learned import Learned
 
@@ -102,3 +104,12 @@ def test_a_schedule_says_how_often_its_model_was_lost():
 def test_a_rule_has_no_model_to_be_lost():
     """Schedules of rules carry no counts of drift."""
     assert "scores_outside_training" not in simulate(MANY, SMALL, policy="saf").work
+
+
+def test_a_summary_and_a_comparison_warn_of_a_lost_model():
+    """Whoever reads the numbers reads that the model was not at home; for one that was, nothing is said."""
+    for gpus, warned in ((2, True), (9, False)):
+        policy = Learned(knows_up_to(gpus, "job"), name="mine")
+        assert ("unlike those of the model's training" in str(simulate(MANY, SMALL, policy).summary())) is warned
+        notes = honesty(compare(MANY, SMALL, [policy, "saf"], estimator="oracle", windows=None))
+        assert any("mine scored jobs unlike those of its training" in note for note in notes) is warned

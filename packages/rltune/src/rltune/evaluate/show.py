@@ -80,10 +80,23 @@ def honesty(comparison: Comparison) -> list[str]:
         said.append(
             "The bound is of the measured jobs alone, as if no earlier job were in their way, so the gap is wide."
         )
+    said += _drift(comparison)
     apart = _windows_with_other_jobs(comparison)
     if apart:
         said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")
     return [*said, *_about_intervals(comparison)]
+
+
+def _drift(comparison: Comparison) -> list[str]:
+    """Warn of models that met what they were not trained on."""
+    lost: Counter[str] = Counter()
+    for run in comparison.runs:
+        lost[run.schedule.settings.policy] += run.schedule.work.get("scores_outside_training", 0)
+    return [
+        f"{policy} scored jobs unlike those of its training {times:,} times; its base policy stood in."
+        for policy, times in lost.items()
+        if times
+    ]
 
 
 def interval(value: Interval, write: Callable[[float], str], *, sign: bool = False) -> str:

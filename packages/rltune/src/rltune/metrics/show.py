@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rltune.metrics.distribution import Distribution
     from rltune.metrics.summary import Summary
@@ -91,8 +91,28 @@ def _title(summary: Summary) -> str:
 
 def _caption(summary: Summary) -> str:
     return "\n".join(
-        [_jobs_line(summary), *_placer_lines(summary), *_cluster_lines(summary), *_fairness_lines(summary)]
+        [
+            _jobs_line(summary),
+            *model_lines(summary.work),
+            *_placer_lines(summary),
+            *_cluster_lines(summary),
+            *_fairness_lines(summary),
+        ]
     )
+
+
+def model_lines(work: Mapping[str, Any]) -> list[str]:
+    """Warn where a model was asked about what it was not trained on, and say what an inspector refused."""
+    lines = []
+    outside, looks = work.get("scores_outside_training", 0), work.get("looks_by_base_policy", 0)
+    if outside:
+        lines.append(
+            f"warning: jobs unlike those of the model's training were scored {outside:,} times, and its base policy "
+            f"ordered the queue {looks:,} times instead"
+        )
+    if "refusals" in work:
+        lines.append(f"inspector: refused {work['refusals']:,} times what its base policy had chosen")
+    return lines
 
 
 def _placer_lines(summary: Summary) -> list[str]:

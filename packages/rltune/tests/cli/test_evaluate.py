@@ -1,6 +1,9 @@
 import json
 
 import pytest
+from learn.looking import a_model
+
+from rltune.learn.model import save_model
 
 ON = ("synth:philly,jobs=1500,load=2", "-c", "slurm-five")
 SMALL = ("--windows", 60, "--every", 20, "--contended", 30, "--holdout", 0.3)
@@ -104,3 +107,13 @@ def test_several_estimators_are_crossed(evaluation, tmp_path):
     refused = evaluation("--estimator", "history,oracle", "--report", tmp_path / "e.html")
     assert (refused.code, "a report shows one estimator" in refused.err) == (2, True)
     assert evaluation("--estimator", "history,history").code == 2
+
+
+def test_a_model_is_named_by_its_file_and_set_against_the_rules(rltune, tmp_path):
+    """In evaluate and in transfer."""
+    save_model(a_model(base="srf"), tmp_path / "mine.rltune")
+    said = rltune("evaluate", *ON, "-p", f"saf,{tmp_path / 'mine.rltune'}", "-b", "none,easy", *SMALL, "--select")
+    assert "mine / saf" in said.out
+    assert "learned, with any backfilling" in said.out
+    words = ("--models", tmp_path / "mine.rltune", "--traces", ON[0], "--clusters", ON[2], "--rules", "saf", *SMALL)
+    assert "to srf" in rltune("transfer", *words).out

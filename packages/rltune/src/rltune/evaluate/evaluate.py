@@ -15,11 +15,13 @@ from rltune.evaluate.choose import Choice, choose
 from rltune.evaluate.comparison import find_contender
 from rltune.evaluate.evaluation import Evaluation
 from rltune.evaluate.groups import Groups
+from rltune.evaluate.leak import leaks
 from rltune.evaluate.outcome import MEASURED
 from rltune.evaluate.parts import Part, split
 from rltune.evaluate.results import Results
 from rltune.evaluate.runs import Contender
 from rltune.evaluate.trial import Trial
+from rltune.learn.model import SUFFIX
 from rltune.policy import get_policy
 from rltune.policy.base import Scored
 from rltune.spread import Here, Spread
@@ -81,7 +83,9 @@ def evaluate(
     reference = find_contender(trial.pipelines, baseline)
     test = run_part(trial, parts.test, every, work, progress)
     name = get_estimator(estimator).name
-    return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices)
+    looked_at = (parts.validation, parts.test) if select else (parts.test,)
+    warnings = leaks(pipelines, ordered, looked_at)
+    return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
 
 
 def run_part(trial: Trial, part: Part, every: int, spread: Spread, progress: Progress | None = None) -> Results:
@@ -122,7 +126,7 @@ def name_of(spec: Any) -> str:
     """Name a policy as a table can show it: a model's file without folder and suffix."""
     if not isinstance(spec, str):
         return str(getattr(spec, "name", None) or getattr(spec, "__name__", spec))
-    return Path(spec).stem if Path(spec).suffix and ".py:" not in spec else spec
+    return Path(spec).stem if spec.endswith(SUFFIX) else spec
 
 
 def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:

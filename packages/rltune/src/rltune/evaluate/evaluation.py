@@ -44,6 +44,7 @@ class Evaluation:
     groupings: tuple[Groups, ...]  # by size, by VC
     validation: Results | None = None
     choices: tuple[Choice, ...] = ()
+    warnings: tuple[str, ...] = ()  # what makes results worthless
 
     @property
     def fcfs(self) -> int:

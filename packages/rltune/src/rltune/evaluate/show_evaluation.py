@@ -128,6 +128,7 @@ def honesty(evaluation: Evaluation) -> list[str]:
     contended = f"FCFS without backfilling waits over {seconds(evaluation.contended_s)} on average"
     share = f"{len(test.starts)} of {test.looked_at} windows of the test part, one every {test.every} jobs"
     said = [
+        *evaluation.warnings,
         f"Contended: {contended}, as it does in {share}. Idle times are left out.",
         "Every window starts from an idle cluster; what learns knows all that had ended before it.",
     ]

@@ -36,6 +36,7 @@ def notes(made: Transfer) -> list[str]:
     """Say how a cell is read, and what was done."""
     contended = f"FCFS without backfilling waits over {seconds(made.contended_s)}"
     return [
+        *made.warnings,
         "In a cell: the mean; the gap to the model's base policy, (base - model) / the greater, over 0 is better;",
         "the ratio to the best rule, which was chosen on the validation part of that trace.",
         f"Windows count where {contended} on average. [low, high]: 95 % intervals.",

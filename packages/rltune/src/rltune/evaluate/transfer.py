@@ -12,6 +12,7 @@ from rltune.evaluate.bootstrap import Interval
 from rltune.evaluate.choose import KINDS, choose
 from rltune.evaluate.evaluate import FCFS, in_order, line_up, require_measured, run_part, unique
 from rltune.evaluate.groups import Groups
+from rltune.evaluate.leak import leaks
 from rltune.evaluate.metric import metric_of
 from rltune.evaluate.outcome import MEASURED
 from rltune.evaluate.parts import split
@@ -57,6 +58,7 @@ class Transfer:
     estimator: str
     backfill: str
     contended_s: float
+    warnings: tuple[str, ...] = ()  # what makes results worthless
 
     @property
     def models(self) -> list[str]:
@@ -120,12 +122,15 @@ def transfer(
         raise InputError("give at least one trace, and each once")
     settings = {"head": head, "view": view, "seed": seed}
     cells: list[Cell] = []
+    warnings: list[str] = []
     for ground in grounds:
         jobs, guess = in_order(ground.jobs, estimator)
         pipelines = line_up(rules, [backfill], [placement])
         trial = Trial(jobs, ground.cluster, pipelines, guess, size, contended_s, settings, (Groups.by_size(jobs),))
         cells += _on_one_trace(trial, ground.name, models, holdout, every, metric, spread or Here(), progress)
-    return Transfer(tuple(cells), metric, str(estimator), backfill, contended_s)
+        judged = line_up(models, [backfill], [placement])
+        warnings += (f"{ground.name}: {told}" for told in leaks(judged, jobs, [split(len(jobs), holdout).test]))
+    return Transfer(tuple(cells), metric, str(estimator), backfill, contended_s, tuple(warnings))
 
 
 def base_of(policy: Any) -> str:

@@ -1,0 +1,1 @@
+"""Files for a service: a systemd unit and its settings."""

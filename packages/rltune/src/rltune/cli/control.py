@@ -112,9 +112,11 @@ def control(
 
 def _require_known(settings: "ControlSettings") -> None:
     from rltune.cli.pipeline import require_known
+    from rltune.live.core_pass import live_policy
 
     p = settings.pipeline
     require_known([p.policy], [p.backfill], [p.placement], p.estimator, p.head, commit=False)
+    live_policy(p.policy, None)
 
 
 def _cluster(testbed: Path | None) -> "tuple[Backend, Clock]":

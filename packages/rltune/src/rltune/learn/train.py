@@ -170,7 +170,8 @@ class Trainer:
             return scaling.seen_through(init.norm), actor, Ppo(actor, critic, s.ppo)
         order = np.random.default_rng([s.seed, _IMITATE])
         rows = torch.from_numpy(scaling.normalised(queues.rows).astype(np.float32))
-        imitate(actor, Choices(rows, queues.first, queues.taken), s.imitate, order)
+        if recipe.kind != "schedinspector":  # who picks no job has nobody to imitate
+            imitate(actor, Choices(rows, queues.first, queues.taken), s.imitate, order)
         return scaling, actor, Ppo(actor, critic, s.ppo)
 
     def _model(self, weights: Floats) -> Model:

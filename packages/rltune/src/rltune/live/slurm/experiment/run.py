@@ -35,8 +35,9 @@ def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: No
     if arm.policy:
         rehearse()  # what is not compiled yet would hold up the first cycles
     began = time.monotonic()
-    bed_folder = folder / f"{arm.name}-{seed}.slurm"
-    with Testbed.up(bed_folder, plan.cluster, factor=plan.factor, database=True, settings=multifactor.SETTINGS) as bed:
+    note = folder / f"{arm.name}-{seed}.testbed"
+    where = _place(note)
+    with Testbed.up(where, plan.cluster, factor=plan.factor, database=True, settings=multifactor.SETTINGS) as bed:
         submitter = Submitter(bed, jobs, bed.now_s() + LEAD_S)
         submitter.start()
         try:
@@ -45,7 +46,7 @@ def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: No
             submitter.stop()
         ran = _results(bed, submitter.ids, jobs)
         release = bed.run("scontrol", "--version").split()[-1]
-    (folder / f"{arm.name}-{seed}.testbed").unlink()
+    note.unlink()
     return Record(arm, seed, ran, cycles, time.monotonic() - began, release)
 
 

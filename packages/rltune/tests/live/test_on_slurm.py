@@ -267,6 +267,7 @@ def test_a_thousand_waiting_jobs(testbed, tmp_path):
     assert (first.waiting, first.refused) == (1000, 0)
     assert first.changes >= 990
     assert second.changes == third.changes == 0
-    assert max(first.seconds, second.seconds) < 3
+    crowded = max(1.0, os.getloadavg()[0] / os.cpu_count())  # whoever else computes here takes time from slurmctld too
+    assert max(first.seconds, second.seconds) < 3 * crowded
     assert acting.release() == 0
     assert set(factors(testbed).values()) == {0}

@@ -152,11 +152,13 @@ class Controller:
         return left
 
     def _look(self) -> Event:
+        begin = self.clock.elapsed_s()
         try:
             snapshot = self.backend.observe()
         except BackendError as error:
             return LookFailed(str(error), self.clock.elapsed_s())
-        return Looked(Look(snapshot, self.clock.elapsed_s()))
+        end = self.clock.elapsed_s()
+        return Looked(Look(snapshot, end, end - begin))
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""

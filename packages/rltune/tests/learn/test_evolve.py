@@ -78,7 +78,7 @@ def test_a_stage_can_be_run_again_on_any_number_of_threads() -> None:
     from rltune.sim import Machine
 
     jobs, cluster = busy(600, 2), SMALL
-    model = evolve_policy(busy(4000, 1), SMALL, PLAN).model
+    model = evolve_policy([(busy(4000, 1), SMALL)], PLAN).model
     stages = []
     for first in (0, 150, 300):
         window = jobs.window(first, 128)
@@ -93,7 +93,7 @@ def test_a_stage_can_be_run_again_on_any_number_of_threads() -> None:
 def test_the_same_seed_gives_the_same_model_and_the_best_held_out_is_kept() -> None:
     """Evolution is a function of its seed; what it gives is never worse, held out, than where it began."""
     jobs, cluster = busy(4000, 1), SMALL
-    one, two = evolve_policy(jobs, cluster, PLAN), evolve_policy(jobs, cluster, PLAN)
+    one, two = evolve_policy([(jobs, cluster)], PLAN), evolve_policy([(jobs, cluster)], PLAN)
     assert one.model.sha256 == two.model.sha256
     best = [news.validation for news in one.told if news.best]
     assert best == sorted(best, reverse=True)

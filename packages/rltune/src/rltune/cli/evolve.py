@@ -1,7 +1,7 @@
 """`rltune evolve`: find a policy by evolution, without torch."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from rltune.cli.pipeline import named, split
 from rltune.cli.progress import bar
 from rltune.cli.train import Base, Contended, Estimators, Hidden, Out, TraceToLearn, VaryCluster, VaryLoad, _widths
 from rltune.cli.workload import load_workload
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune import Cluster, Jobs
 
 EXAMPLES = examples(
     "rltune evolve history.txt -c my.toml -o mine.rltune",
@@ -35,6 +39,12 @@ PerGeneration = Annotated[
 Pool = Annotated[int, typer.Option(help="Different windows in all.", min=1, metavar="N")]
 Size = Annotated[int, typer.Option(help="Jobs in a window.", min=2, metavar="JOBS")]
 HeldWindows = Annotated[int, typer.Option(help="Held-out windows that the best is chosen on.", min=1, metavar="N")]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Learn from a further trace on its own cluster, too; may be given again.", metavar="TRACE@CLUSTER"
+    ),
+]
 Threads = Annotated[int, typer.Option(help="Threads; the results do not depend on it.", min=1, max=1024, metavar="N")]
 
 
@@ -59,6 +69,7 @@ def evolve(
     vary_load: VaryLoad = 1.0,
     vary_cluster: VaryCluster = 0.0,
     seed: options.Seed = 0,
+    also: Also = None,
     threads: Threads = 1,
     format: options.Format = None,  # noqa: A002
     force: options.Force = False,
@@ -95,7 +106,9 @@ def evolve(
     compile_core(commit=False, own_policy=False)
     with bar("evolving") as tell:
         found = evolve_policy(
-            work.jobs, on, plan, lambda news: tell(news.generation, generations, f"held-out {news.validation:.3f}")
+            [(work.jobs, on), *map(_further, also or [])],
+            plan,
+            lambda news: tell(news.generation, generations, f"held-out {news.validation:.3f}"),
         )
     command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["evolve"] else "rltune evolve"
     best = min(found.told, key=lambda news: news.validation)
@@ -112,3 +125,14 @@ def evolve(
         f"{objective} on held-out windows of {size:,} jobs: {best.validation:.3f} of {base}'s "
         f"under {backfill} (at the start {found.told[0].validation:.3f})"
     )
+
+
+def _further(spec: str) -> tuple["Jobs", "Cluster"]:
+    """Read `TRACE@CLUSTER`."""
+    from rltune import Cluster
+
+    trace, at, cluster = spec.rpartition("@")
+    if not at or not trace or not cluster:
+        raise InputError(f"--also {spec!r} is not understood; write TRACE@CLUSTER")
+    on = Cluster.load(cluster)
+    return load_workload(trace, None, on).jobs, on

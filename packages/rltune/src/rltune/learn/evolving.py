@@ -24,7 +24,7 @@ from rltune.schedule import Settings
 from rltune.spread import Here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
@@ -73,9 +73,12 @@ class Evolved:
     told: tuple[Told, ...]
 
 
-def evolve_policy(jobs: Jobs, cluster: Cluster, plan: Plan, tell: Callable[[Told], None] = lambda _: None) -> Evolved:
-    """Evolve on the first part of a trace, choose by the next; the last is not looked at."""
-    training, held = _cut(jobs.sorted(), cluster, plan)
+def evolve_policy(
+    sources: Sequence[tuple[Jobs, Cluster]], plan: Plan, tell: Callable[[Told], None] = lambda _: None
+) -> Evolved:
+    """Evolve on the first part of traces, choose by the next part of each; the last is not looked at."""
+    cut = [_cut(jobs.sorted(), cluster, plan) for jobs, cluster in sources]
+    training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
     recipe = get_recipe(plan.features)
     norm = Scaling.of(Queues.under_base(held, recipe, plan.base)).norm
     weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed))

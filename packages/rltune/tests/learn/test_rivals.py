@@ -14,8 +14,10 @@ from rltune.core.scores import INSPECTED, LEARNED
 from rltune.errors import InputError
 from rltune.evaluate import compare
 from rltune.jobs import Jobs
-from rltune.learn.model import parse_model, read_model, save_model
+from rltune.learn.model import Model, parse_model, read_model, save_model
 from rltune.learn.ppo import PpoSettings
+from rltune.learn.recipe import get_recipe
+from rltune.learn.rollout import roll
 from rltune.learn.settings import TrainSettings
 from rltune.learn.train import Trainer
 from rltune.policy import get_policy
@@ -65,11 +67,22 @@ def test_an_inspector_learns_to_refuse_less_where_refusing_only_costs():
     """One node, one size: whoever waits for something better waits for nothing, and training finds that out."""
     jobs = Jobs.from_arrays(submit_s=np.arange(900) * 10.0, duration_s=np.full(900, 45.0), gpus=np.full(900, 2))
     settings = replace(TINY, features="schedinspector", base="fcfs", epochs=12, windows=12, pool=12, contended_s=0.0)
-    settings = replace(settings, ppo=PpoSettings(actor_rate=0.01))
+    settings = replace(settings, imitate=0, ppo=PpoSettings(actor_rate=0.01))
     trainer = Trainer(jobs, Cluster.uniform(1, 8), settings)
     rewards = [entry["reward"] for entry in run_epochs(trainer)]
     assert rewards[0] < -0.3
     assert np.mean(rewards[-3:]) > rewards[0] / 3
+
+
+def test_an_inspector_that_imitates_begins_as_its_base_policy():
+    """Used, it accepts all; while it learns it still tries out what refusing is good for."""
+    settings = replace(TINY, features="schedinspector", imitate=20)
+    trainer = Trainer(CROWDED, SMALL, settings)
+    model = Model(get_recipe("schedinspector"), settings.hidden, trainer.actor.to_flat(), trainer.scaling.norm)
+    for window in trainer.held:
+        assert window.times(Learned(model)).start_s.tolist() == window.under_base.start_s.tolist()
+    episodes = [roll(window.machine(Learned(model)), seed) for window in trainer.held for seed in range(20)]
+    assert 0.01 < np.concatenate([e.taken for e in episodes]).mean() < 0.4
 
 
 def test_rlscheduler_sees_the_128_oldest_jobs_and_a_run_may_say_otherwise():

@@ -24,7 +24,7 @@ from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoi
 from rltune.learn.model import Model
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.recipe import get_recipe
-from rltune.learn.scaling import Queues, Scaling
+from rltune.learn.scaling import Queues, Scaling, verdicts
 from rltune.learn.settings import TrainSettings
 from rltune.learn.windows import Window, Windows
 from rltune.learn.worker import Held, Judge, Rolled, Roller
@@ -169,9 +169,10 @@ class Trainer:
             actor.from_flat(init.weights)
             return scaling.seen_through(init.norm), actor, Ppo(actor, critic, s.ppo)
         order = np.random.default_rng([s.seed, _IMITATE])
-        rows = torch.from_numpy(scaling.normalised(queues.rows).astype(np.float32))
-        if recipe.kind != "schedinspector":  # who picks no job has nobody to imitate
-            imitate(actor, Choices(rows, queues.first, queues.taken), s.imitate, order)
+        rows, first, taken = scaling.normalised(queues.rows), queues.first, queues.taken
+        if recipe.kind == "schedinspector":
+            rows, first, taken = verdicts(rows[first[:-1] + taken])
+        imitate(actor, Choices(torch.from_numpy(rows.astype(np.float32)), first, taken), s.imitate, order)
         return scaling, actor, Ppo(actor, critic, s.ppo)
 
     def _model(self, weights: Floats) -> Model:

@@ -99,7 +99,8 @@ class Cma:
         values, self._basis = np.linalg.eigh(self.c)
         self._spread = np.sqrt(np.maximum(values, 1e-20))
         self._y = (self.rng.normal(size=(self.tried, len(self.mean))) * self._spread) @ self._basis.T
-        return self.mean + self.sigma * self._y
+        candidates: Floats = self.mean + self.sigma * self._y
+        return candidates
 
     def tell(self, score: Floats) -> None:
         """Move towards the better half, lower first."""

@@ -33,7 +33,7 @@ def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: No
     """Run an arm on the jobs of a seed; the controller's journal stays in the folder."""
     jobs = plan.workload(seed)
     if arm.policy:
-        rehearse()  # what is not compiled yet would hold up the first cycles
+        rehearse(control_settings(plan, arm))  # what is not compiled yet would hold up the first cycles
     began = time.monotonic()
     note = folder / f"{arm.name}-{seed}.testbed"
     where = _place(note)

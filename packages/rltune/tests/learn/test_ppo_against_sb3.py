@@ -36,7 +36,7 @@ class Largest(gym.Env):
     observation_space = gym.spaces.Box(-9, 9, (8,))
     action_space = gym.spaces.Discrete(4)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
         super().reset(seed=seed)
         self.left = 8
         return self._shown(), {}
@@ -89,7 +89,7 @@ def by_stable_baselines(policy: Shared, batch, settings: PpoSettings) -> None:
 
 
 def test_a_step_is_that_of_stable_baselines():
-    """The same networks on the same choices are the same after one step: losses, clipping, entropy and gradient norm."""
+    """The same networks on the same choices are the same after one step: losses, clipping, entropy."""
     settings = PpoSettings(entropy=0.01, max_norm=1e9, passes=1, minibatches=1, target_kl=0.0)
     torch.manual_seed(0)
     made = [(Actor(2, (8, 8)), Critic(PLAIN, (8, 8), jobs=4)) for _ in range(2)]

@@ -14,7 +14,7 @@ from rltune.evaluate.comparison import Comparison, Standing
 from rltune.evaluate.runs import Contender, Run
 from rltune.evaluate.windows import Window
 from rltune.live.slurm.experiment.plan import Arm, Plan, path_of
-from rltune.live.slurm.experiment.predict import Prediction, compare, predict
+from rltune.live.slurm.experiment.predict import Prediction, predict
 from rltune.live.slurm.experiment.record import Record, as_schedule
 from rltune.metrics import summarise
 from rltune.metrics.show import number, percent, seconds
@@ -44,7 +44,7 @@ class Result:
         if not records:
             raise InputError(f"{folder}: no run has been made yet")
         real = [as_schedule(record, plan) for record in records]
-        predictions = [compare(r, predict(record, plan)) for r, record in zip(real, records, strict=True)]
+        predictions = [predict(record, plan) for record in records]
         names = [arm.name for arm in plan.arms]
         runs = [
             Run(names.index(record.arm.name), plan.seeds.index(record.seed), schedule, summarise(schedule))
@@ -66,22 +66,14 @@ class Result:
         from rich.table import Table
 
         table = Table(title=self.comparison.about, title_justify="left")
-        columns = (
-            "arm",
-            "runs",
-            "mean wait",
-            "p99",
-            "slowdown",
-            "makespan",
-            "utilisation",
-            "simulated wait",
-            "overran",
-        )
-        for column in columns:
-            table.add_column(column, justify="left" if column == "arm" else "right")
+        table.add_column("arm", no_wrap=True)
+        for column in ("runs", "mean wait", "p99", "slowdown", "makespan", "util.", "simulated wait", "overran"):
+            table.add_column(column, justify="right")
+        standings = {standing.label: standing for standing in self.comparison.standings}
         base = self.comparison.standings[0]
-        for arm, standing in zip(self.plan.arms, self.comparison.standings, strict=False):
-            table.add_row(*self._cells(arm, standing, base))
+        for arm in self.plan.arms:
+            if arm.name in standings:
+                table.add_row(*self._cells(arm, standings[arm.name], base))
         return table
 
     def to_dict(self) -> dict[str, Any]:

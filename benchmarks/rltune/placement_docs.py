@@ -68,8 +68,8 @@ def _schedules(rows: Rows) -> list[str]:
     for (trace, policy, backfill), by in lines.items():
         waits = [percent(by[e]["placements"]["milp:8"]["wait"]["change"]) if e in by else "-" for e in estimators]
         some = next(iter(by.values()))
-        cells.append([trace, policy, backfill, *waits, str(some["windows"]), some["auto"]])
-    return _table(["trace", "policy", "backfill", *estimators, "windows", "auto takes"], cells)
+        cells.append([trace, policy, backfill, *waits, f"{some['windows']} ({some['disjoint']})", some["auto"]])
+    return _table(["trace", "policy", "backfill", *estimators, "windows (disjoint)", "auto takes"], cells)
 
 
 def _slow(rows: Rows) -> list[str]:

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, Slowdown
-from rltune.evaluate import WindowSpec
-from rltune.evaluate.bootstrap import over_windows, ratio
-from rltune.evaluate.compare import line_up, warmable
+from rltune.evaluate.bootstrap import Course, over_time, ratio
+from rltune.evaluate.compare import line_up
+from rltune.evaluate.memory import Knowledge
 from rltune.evaluate.metric import metric_of
-from rltune.evaluate.runs import Bench, Run, perform
-from rltune.evaluate.windows import Window, choose_windows
+from rltune.evaluate.parts import Part
+from rltune.evaluate.runs import Contender
 from rltune.jobs import Jobs
+from rltune.metrics import summarise
 from rltune.placement.registry import get_placer
+from rltune.sim import simulate
+from rltune.spread import spread_over
 from rltune.trace import read_trace, synthesise
 
 METRICS = ("wait", "large-wait", "utilisation", "fragmentation")
@@ -25,6 +28,7 @@ BACKFILLS = ("none", "fit-first", "easy")
 BASE, OURS = "best-fit", "milp:8"
 TRAIN_SHARE = 0.8  # of the time of a real trace; what `auto` does was chosen on it
 CONTENDED_S = 600.0  # windows in which FCFS waits so long on average
+LOOKED_AT = 4  # windows for each that is run
 SYNTHETIC = ("philly", "helios", "pai")
 
 
@@ -61,7 +65,7 @@ def real(kind: str, path: Path, part: str) -> Workload:
 def workloads(part: str, files: dict[str, Path], windows: int, size: int) -> Iterator[Workload]:
     """Give synthetic traces, of other seeds for the other part, and the real ones that there are."""
     for kind in SYNTHETIC:
-        yield synthetic(kind, 8 * windows * size, seed=1 if part == "train" else 2)
+        yield synthetic(kind, 2 * LOOKED_AT * windows * size, seed=1 if part == "train" else 2)
     for kind, path in files.items():
         yield real(kind, path, part)
 
@@ -81,70 +85,89 @@ def schedules(
     for work in workloads(part, files, windows, size):
         slowed = Cluster(work.cluster.groups, work.cluster.name, slowdown=Slowdown(extra_node=slow))
         one = Workload(work.trace, work.jobs, slowed, work.rows)
-        chosen = contended(one, WindowSpec(windows, size, min_wait_s=CONTENDED_S))
         for estimator in estimators:
-            for row in cells(one, chosen, estimator, placements, workers):
+            for row in cells(one, estimator, placements, windows, size, workers):
                 rows.append({"part": part, **row})
                 print(_line(rows[-1]), flush=True)
     return rows
 
 
-def contended(work: Workload, spec: WindowSpec) -> tuple[Window, ...]:
-    """Choose windows of the part, apart from one another."""
-    first, last = work.rows
-    bench = Bench(work.jobs, work.cluster, (), (), {})
+@dataclass(frozen=True)
+class Trial:
+    """Called with the row at which a window starts: the metrics of every pipeline."""
 
-    def fcfs_wait_s(window: Window) -> float:
-        made = bench.simulate(Window(first + window.first, window.count), policy="fcfs")
-        return float(made.wait_s[made.ran].mean()) if made.ran.any() else 0.0
+    work: Workload
+    pipelines: tuple[Contender, ...]
+    estimator: str
+    size: int
+    knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
 
-    chosen, _ = choose_windows(work.jobs.window(first, last - first), spec, fcfs_wait_s)
-    return tuple(Window(first + w.first, w.count) for w in chosen)
+    def __call__(self, first: int) -> np.ndarray:
+        if not self.knowledge:
+            self.knowledge.append(Knowledge(self.work.jobs, 0))
+        window = self.work.jobs.window(first, self.size)
+        guess = self.knowledge[0].made(self.estimator, first, window)
+        made = (simulate(window, self.work.cluster, p.policy, p.backfill, p.placement, guess) for p in self.pipelines)
+        return np.array([[metric_of(m).of(told) for m in METRICS] for told in map(summarise, made)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what each process learns by itself."""
+        return {**self.__dict__, "knowledge": []}
+
+
+def queues(work: Workload, first: int, size: int) -> bool:
+    """Tell whether jobs of a window wait: FCFS without backfilling knows no estimates."""
+    made = simulate(work.jobs.window(first, size), work.cluster)
+    return bool(made.ran.any() and made.wait_s[made.ran].mean() > CONTENDED_S)
+
+
+def thinned(starts: list[int], count: int) -> list[int]:
+    """Keep so many, evenly spaced."""
+    if not starts:
+        raise SystemExit("no window of this part is contended")
+    return [starts[i] for i in np.unique(np.linspace(0, len(starts) - 1, count).round().astype(int))]
 
 
 def cells(
-    work: Workload, windows: tuple[Window, ...], estimator: Any, placements: list[str], workers: int
+    work: Workload, estimator: str, placements: list[str], windows: int, size: int, workers: int
 ) -> Iterator[dict[str, Any]]:
     """Run every policy, backfilling and placement, and give a row for each of the first two."""
     names = [BASE, *placements]
-    contenders = line_up(POLICIES, BACKFILLS, names)
-    warm = estimator == "history"
-    if warm:
-        contenders, estimator, _ = warmable(contenders, estimator, WindowSpec(1, 1))
+    pipelines = line_up(POLICIES, BACKFILLS, names)
+    part = Part("", *work.rows)
+    every = max(1, (len(part) - size) // (LOOKED_AT * windows))
+    grid = part.starts(size, every)
+    starts = thinned([first for first in grid if queues(work, first, size)], windows)
     begin = perf_counter()
-    bench = Bench(work.jobs, work.cluster, windows, contenders, {"estimator": estimator}, warm=warm)
-    tasks = [(w, c) for w in range(len(windows)) for c in range(len(contenders))]
-    runs = {(r.window, r.contender): r for r in perform(bench, tasks, workers)}
+    with spread_over(workers) as spread:
+        values = np.array(spread.map(Trial(work, pipelines, estimator, size), starts))  # [window, pipeline, metric]
     seconds = perf_counter() - begin
-    name = estimator if isinstance(estimator, str) else estimator.name
-    for at in range(0, len(contenders), len(names)):
-        who = contenders[at]
-        auto = get_placer("auto", work.jobs, work.cluster, who.backfill).name
-        table = [[runs[w, at + i] for w in range(len(windows))] for i in range(len(names))]
+    steps = (np.array(starts) - part.first) // every
+    course = Course(steps, len(grid), max(size // every, 1), part.disjoint(starts, size))
+    for at in range(0, len(pipelines), len(names)):
+        who = pipelines[at]
         yield {
             **work.about,
-            "estimator": name,
+            "estimator": estimator,
             "policy": who.policy_name,
             "backfill": who.backfill,
-            "windows": len(windows),
-            "auto": auto,
-            "placements": {n: against(ours, table[0]) for n, ours in zip(names, table, strict=True)},
-            "seconds": round(seconds / len(contenders) * len(names), 1),
+            "windows": len(starts),
+            "disjoint": course.disjoint,
+            "auto": get_placer("auto", work.jobs, work.cluster, who.backfill).name,
+            "placements": {n: against(values[:, at + i], values[:, at], course) for i, n in enumerate(names)},
+            "seconds": round(seconds / len(pipelines) * len(names), 1),
         }
 
 
-def against(ours: list[Run], theirs: list[Run]) -> dict[str, Any]:
-    """Give every metric with its ratio to best fit's and the interval over windows."""
-    told: dict[str, Any] = {}
-    for metric in METRICS:
-        a, b = (np.array([metric_of(metric).of(r.summary) for r in runs]) for runs in (ours, theirs))
-        interval = over_windows(a, b, ratio, confidence=0.95, resamples=5000, seed=0)
+def against(ours: np.ndarray, theirs: np.ndarray, course: Course) -> dict[str, Any]:
+    """Give every metric with its ratio to best fit's and the interval."""
+    told: dict[str, Any] = {"better_in": int((ours[:, 0] < theirs[:, 0]).sum())}
+    for m, metric in enumerate(METRICS):
+        interval = over_time(ours[:, m], theirs[:, m], course, ratio, confidence=0.95, resamples=5000, seed=0)
         told[metric] = {
-            "value": float(a.mean()),
+            "value": float(ours[:, m].mean()),
             "change": [float(x - 1) for x in (interval.estimate, interval.low, interval.high)],
         }
-        if metric == "wait":
-            told["better_in"] = int((a < b).sum())
     return told
 
 

@@ -82,9 +82,9 @@ def trained(of: Lesson, features: str, seed: int = 0) -> tuple[Model, str]:
     return trainer.best_model(), f"{best}, {choices:,.0f} choices, {perf_counter() - began:.0f} s"
 
 
-def judged(of: Lesson, models: dict[str, Model]):
-    """Run models, FCFS and the base policy on the test part, without backfilling."""
-    policies = [of.base, *(Learned(model, name) for name, model in models.items())]
+def judged(of: Lesson, models: dict[str, Model], also: tuple[str, ...] = ()):
+    """Run models, FCFS, the base policy and others on the test part, without backfilling."""
+    policies = [of.base, *(Learned(model, name) for name, model in models.items()), *also]
     with Processes(of.workers) as spread:
         return evaluate(
             of.jobs,

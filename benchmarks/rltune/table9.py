@@ -27,6 +27,7 @@ def timed(of, policy):
 def main():
     parser = options(__doc__)
     parser.add_argument("--features", default="sampled", help="of the learned policy")
+    parser.add_argument("--also", nargs="*", default=(), help="more policies or models to compare with")
     args = parser.parse_args()
     of = lesson(args)
     print(f"{of.name}; estimates: {of.estimator}; trained against {of.base}, no backfilling")
@@ -34,8 +35,7 @@ def main():
     for name, features in {**WHO, "rltune": args.features}.items():
         models[name], told = trained(of, features)
         print(f"- {name}: {told}", flush=True)
-    result = judged(of, models)
-    test = result.test
+    test = judged(of, models, args.also).test
     print(f"\n{len(test.starts)} contended windows of {of.size:,} jobs, {test.disjoint} of them disjoint\n")
     print(f"| policy | slowdown | wait, s | JCT, s | utilisation | wait, ratio to {of.base} | 10 x 256 jobs, s |")
     print("| --- | --- | --- | --- | --- | --- | --- |")

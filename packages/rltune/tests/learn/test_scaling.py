@@ -26,7 +26,7 @@ def test_normalised_inputs_have_mean_0_and_deviation_1(queues):
 
 
 def test_the_range_is_what_was_seen_and_a_margin(queues):
-    """Ten percent of it at both ends."""
+    """Half of it at both ends."""
     low, high = Scaling.of(queues).norm[:, 2], Scaling.of(queues).norm[:, 3]
     span = np.ptp(queues.rows, axis=0)
     assert low.tolist() == pytest.approx((queues.rows.min(axis=0) - MARGIN * span).tolist(), abs=1e-6)

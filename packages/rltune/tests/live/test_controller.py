@@ -372,7 +372,7 @@ def test_settings_are_kept_with_the_run(rig):
     """Whoever reads the journal knows by which settings, version and source it was written."""
     r = rig()
     run = r.journal.run(1)
-    assert json.loads(run.settings)["pipeline"]["policy"] == "learned"
+    assert json.loads(run.settings)["pipeline"]["policy"] == "saf"
     assert run.version
     assert run.code
 

@@ -48,7 +48,7 @@ class Pipeline(BaseModel):
 
     model_config = _STRICT
 
-    policy: str = "learned"
+    policy: str = "saf"
     backfill: str = "easy"
     placement: str = "best-fit"
     estimator: str = "user"

@@ -18,6 +18,7 @@ from placement_schedules import schedules
 
 import rltune
 
+TRACES = ("philly", "helios", "pai")
 NODES = (36, 128, 1000, 10_000)
 OUT = Path("out/placement.json")
 SLOW = (1.2, 1.5)  # what a node more may cost in the part about that
@@ -38,18 +39,18 @@ def main() -> None:
 
 
 def make(part: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    files = {kind: path for kind in ("philly", "helios", "pai") if (path := getattr(args, kind))}
+    traces = (args.synthetic, {kind: path for kind in TRACES if (path := getattr(args, kind))})
     if part == "latency":
         return latency(args.nodes, args.solves, args.others, cvxpy=not args.no_cvxpy)
     if part == "skipping":
         return skipping(args.jobs, args.seeds)
     if part == "train":
-        return schedules(part, files, args.estimators, ["milp:8"], args.windows, args.size // 2, args.workers)
+        return schedules(part, *traces, args.estimators, ["milp:8"], args.windows, args.size // 2, args.workers)
     if part == "held-out":
         rivals = ["milp:8", "first-fit", "hierarchical"]
-        return schedules(part, files, args.estimators, rivals, args.windows, args.size, args.workers)
+        return schedules(part, *traces, args.estimators, rivals, args.windows, args.size, args.workers)
     few = (args.windows, args.size // 2, args.workers)
-    return [row for slow in SLOW for row in schedules("train", files, ["history"], ["milp:8"], *few, slow)]
+    return [row for slow in SLOW for row in schedules("train", *traces, ["history"], ["milp:8"], *few, slow)]
 
 
 def arguments() -> argparse.Namespace:
@@ -65,6 +66,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=1024, help="jobs of a window; half of it for training")
     parser.add_argument("--estimators", nargs="*", default=["history", "noisy", "oracle"])
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--synthetic", nargs="*", choices=TRACES, default=list(TRACES), help="traces to make up")
     parser.add_argument("--philly", type=Path, help="the real Philly trace")
     parser.add_argument("--helios", type=Path, help="the real trace of Helios' Venus")
     parser.add_argument("--pai", type=Path, help="the real PAI trace")

@@ -29,7 +29,6 @@ BASE, OURS = "best-fit", "milp:8"
 TRAIN_SHARE = 0.8  # of the time of a real trace; what `auto` does was chosen on it
 CONTENDED_S = 600.0  # windows in which FCFS waits so long on average
 LOOKED_AT = 4  # windows for each that is run
-SYNTHETIC = ("philly", "helios", "pai")
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ def real(kind: str, path: Path, part: str) -> Workload:
     return Workload(kind, jobs, Cluster.preset(f"{kind}-slice"), rows)
 
 
-def workloads(part: str, files: dict[str, Path], windows: int, size: int) -> Iterator[Workload]:
+def workloads(part: str, kinds: list[str], files: dict[str, Path], windows: int, size: int) -> Iterator[Workload]:
     """Give synthetic traces, of other seeds for the other part, and the real ones that there are."""
-    for kind in SYNTHETIC:
+    for kind in kinds:
         yield synthetic(kind, 2 * LOOKED_AT * windows * size, seed=1 if part == "train" else 2)
     for kind, path in files.items():
         yield real(kind, path, part)
@@ -72,6 +71,7 @@ def workloads(part: str, files: dict[str, Path], windows: int, size: int) -> Ite
 
 def schedules(
     part: str,
+    kinds: list[str],
     files: dict[str, Path],
     estimators: list[str],
     placements: list[str],
@@ -82,7 +82,7 @@ def schedules(
 ) -> list[dict[str, Any]]:
     print(f"\nSchedules, {part}: mean wait against {BASE} at the same order, {windows} windows of {size:,} jobs")
     rows: list[dict[str, Any]] = []
-    for work in workloads(part, files, windows, size):
+    for work in workloads(part, kinds, files, windows, size):
         slowed = Cluster(work.cluster.groups, work.cluster.name, slowdown=Slowdown(extra_node=slow))
         one = Workload(work.trace, work.jobs, slowed, work.rows)
         for estimator in estimators:

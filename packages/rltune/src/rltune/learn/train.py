@@ -172,7 +172,8 @@ class Trainer:
         rows, first, taken = scaling.normalised(queues.rows), queues.first, queues.taken
         if recipe.kind == "schedinspector":
             rows, first, taken = verdicts(rows[first[:-1] + taken])
-        imitate(actor, Choices(torch.from_numpy(rows.astype(np.float32)), first, taken), s.imitate, order)
+        with _one_torch_thread():
+            imitate(actor, Choices(torch.from_numpy(rows.astype(np.float32)), first, taken), s.imitate, order)
         return scaling, actor, Ppo(actor, critic, s.ppo)
 
     def _model(self, weights: Floats) -> Model:

@@ -6,8 +6,6 @@ import torch
 from rltune.learn.ppo import Choices
 from rltune.learn.worker import Trajectory
 
-torch.set_num_threads(1)  # so small sums are slower on several threads
-
 
 def one_window(rng: np.random.Generator, counts: tuple[int, ...]) -> Trajectory:
     """Make a window with choices among so many candidates, at random throughout."""

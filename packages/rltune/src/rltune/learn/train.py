@@ -76,7 +76,10 @@ class Trainer:
 
     def epochs(self) -> Iterator[Progress]:
         """Train until all epochs are done or the held-out score has not improved for long; yield after each."""
-        with _one_torch_thread(), ThreadPoolExecutor(self.threads) as pool:
+        with (
+            _one_torch_thread(),
+            ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ):
             if not self.progress.log:
                 self.progress.log.append({"epoch": 0.0, **self._judge()})
                 yield self.progress
@@ -157,7 +160,7 @@ class Trainer:
         recipe = get_recipe(s.features)
         queues = Queues.under_base(long.spaced(s.held_windows, self._known, self.spread), recipe, s.base)
         scaling = Scaling.of(queues)
-        with torch.random.fork_rng(devices=[]):
+        with _one_torch_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(s.seed)
             actor, critic = Actor(len(recipe.inputs), s.hidden), Critic(scaling.critic)
         if init is not None:

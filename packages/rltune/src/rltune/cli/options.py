@@ -43,6 +43,14 @@ Head = Annotated[
 View = Annotated[
     int, typer.Option(help="Show the policy only so many of the oldest waiting jobs; 0 = all.", min=0, metavar="N")
 ]
+Guard = Annotated[
+    str,
+    typer.Option(
+        help="For how long a job may be overtaken before it comes first: 24h, 4x (times its estimate), 24h:4x (the "
+        "longer); 24h:sla=gold lets jobs of that QOS go before all; off.",
+        metavar="GRACE",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", min=0, metavar="N")]
 Commit = Annotated[bool, typer.Option("--commit", help="Run RLScheduler's machine, to check its published table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]

@@ -55,6 +55,14 @@ def split(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
+def around(policies: Iterable[str], guard: str) -> list[str]:
+    """Put a guard around every policy."""
+    from rltune.guard import get_guard
+
+    given = get_guard(guard)
+    return [f"{policy}+guard:{given}" if given else policy for policy in policies]
+
+
 def is_own(policies: Iterable[str]) -> bool:
     """Tell whether one of the policies is a user's own file."""
     return any(".py:" in policy for policy in policies)

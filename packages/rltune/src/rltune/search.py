@@ -150,11 +150,11 @@ class Searcher:
         return {**done, **kinds, f"search_gain_per_change_{self._search.goal}": gained}
 
 
-def _plans(jobs: int, candidates: int) -> kernels.Plans:
+def _plans(jobs: int, candidates: int) -> core.Plans:
     def ints() -> core.I8:
         return np.zeros(jobs, dtype=np.int64)
 
-    return kernels.Plans(
+    return core.Plans(
         n=np.zeros(kernels.N_PLANS, dtype=np.int64),
         value=np.zeros(2),
         own=ints(),

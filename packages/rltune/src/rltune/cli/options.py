@@ -51,6 +51,14 @@ Guard = Annotated[
         metavar="GRACE",
     ),
 ]
+Search = Annotated[
+    str,
+    typer.Option(
+        help="Before each pass try so many orders of the queue by rolling them forward: 16, or 16:slowdown for bounded "
+        "slowdown in place of wait; off.",
+        metavar="N",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", min=0, metavar="N")]
 Commit = Annotated[bool, typer.Option("--commit", help="Run RLScheduler's machine, to check its published table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]

@@ -63,4 +63,4 @@ def options_of(command) -> set[str]:
 @pytest.mark.parametrize("folder", ["how-to", "tutorial", "explanation"])
 def test_every_option_that_a_page_names_exists(folder):
     text = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / folder).glob("*.md")))
-    assert set(re.findall(r"`(--[a-z-]+)", text)) <= options_of(get_command(app))
+    assert set(re.findall(r"`(--[a-z0-9-]+)", text)) <= options_of(get_command(app))

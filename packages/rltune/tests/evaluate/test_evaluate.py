@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -217,6 +218,16 @@ def test_estimates_that_nobody_has_are_said(trace, cluster):
     few = evaluate(trace, cluster, ["saf"], **{**HOW, "size": 400})
     assert any("are too few" in line for line in honesty(few))
     assert np.isnan(few.test.ratio(1, 0).low)
+
+
+def test_a_model_that_met_what_it_was_not_trained_on_is_said(trace, cluster):
+    """Its results are then partly its base policy's."""
+    norm = NET.model.norm.copy()
+    norm[:, 2:] = 0.0  # it has seen nothing but zeros
+    got = evaluate(trace, cluster, [NET, Learned(replace(NET.model, norm=norm), name="narrow")], **HOW)
+    told = [line for line in honesty(got) if "unlike those of its training" in line]
+    assert [line.partition(" ")[0] for line in told] == ["narrow"]
+    assert got.test.drifted[:2] == (0, 0)
 
 
 def test_jobs_that_cannot_run_are_said(trace, cluster):

@@ -83,6 +83,17 @@ def test_off_never_falls_back():
     assert (drifted, fell_back) == (0, 0)
 
 
+def test_a_strange_job_does_not_take_its_place_from_one_that_was_left_out():
+    """Under fit-first jobs that do not fit are not scored; a stranger next to one of them is not last with it."""
+    jobs = Jobs.from_arrays(submit_s=[0.0, 20.0, 20.0, 20.0], duration_s=[99.0, 10.0, 50.0, 80.0], gpus=[1, 4, 3, 1])
+    model = knows_up_to(2, "job", base="sjf")
+    m = stopped_at(20.0, machine(jobs, Cluster.uniform(1, 4), model, backfill="fit-first"))
+    score_queue(m.w, m.s, m.options, m.state.n[core.Q_TAIL], True)
+    large, strange, known = m.state.queue.score[m.state.n[core.Q_HEAD] : m.state.n[core.Q_TAIL]]
+    assert large == np.inf
+    assert strange < known
+
+
 @pytest.mark.parametrize("base", ["fcfs", "sjf", "srf", "saf", "wfp3", "unicep", "f1", "multifactor"])
 def test_a_model_that_knows_nothing_is_its_base_policy(base):
     """Fallen back in every pass, a learned schedule is the base policy's, job by job."""

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,3 +161,10 @@ def test_the_paper_has_seventeen_features():
     """Table 3 of the paper, in its order, and ours after them."""
     assert RECIPES["paper-17"].inputs == FEATURES[:17]
     assert [len(RECIPES[name].inputs) for name in ("sampled-7", "sampled", "sampled-9")] == [7, 8, 9]
+
+
+def test_the_reference_has_every_feature_and_recipe():
+    """Whatever `--features` takes stands in the documentation."""
+    text = (Path(__file__).parents[4] / "docs" / "reference" / "features.md").read_text()
+    assert [name for name in FEATURES if f"| `{name}` |" not in text] == []
+    assert [name for name in RECIPES if f"`{name}`" not in text] == []

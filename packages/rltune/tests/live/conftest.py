@@ -35,10 +35,11 @@ def testbed_with_database(started_testbed_with_database):
 
 
 @pytest.fixture
-def bed_folder(tmp_path):
-    """A folder for a testbed of the test's own."""
+def bed_folder():
+    """A folder for a testbed of the test's own: short, since a socket's path may have 108 characters."""
     require_slurm()
-    folder = tmp_path / "bed"
+    folder = short_folder() / "bed"
     yield folder
     if folder.exists():
         Testbed.open(folder).down()
+    folder.parent.rmdir()

@@ -246,7 +246,7 @@ def test_a_replay_wants_the_policy_of_then(rig, tmp_path):
     r.cycle()
     assert replay(r.journal, 0).same
     file.write_text("def score(queue):\n    return -queue.gpus\n")
-    with pytest.raises(InputError, match="its file is not the one of then"):
+    with pytest.raises(InputError, match="is not the one of then"):
         replay(r.journal, 0)
 
 

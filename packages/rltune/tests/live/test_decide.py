@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from learn.looking import a_model
 from live_cases import NOW, job, nodes, running, settings, snapshot
 
 from rltune import Cluster, Jobs, simulate
 from rltune.errors import InputError
+from rltune.learn.model import save_model
 from rltune.live.decide import Situation, decide
 from rltune.live.holdings import Holdings
 from rltune.live.snapshot import Partition, Reservation
@@ -270,6 +272,35 @@ def test_a_policy_of_ones_own_is_asked(tmp_path):
     file.write_text("def score(queue):\n    return -queue.gpus\n")
     d = decided([job(1, 1), job(2, 3), job(3, 2)], pipeline={"policy": f"{file}:score"})
     assert order(d) == [2, 3, 1]
+
+
+def test_a_model_orders_a_live_queue_as_a_simulated_one(tmp_path):
+    """Its scores are those that the core gives in the same situation; the better of two comes first."""
+    path = tmp_path / "m.rltune"
+    save_model(a_model(seed=3), path)
+    queue = [running(9, "n0", 4), running(8, "n1", 4), *(job(i, i % 4 + 1, 10 * i + 5) for i in range(1, 7))]
+    d = decided(queue, pipeline={"policy": str(path)})
+    score = [w.score for w in d.waiting]
+    assert score == sorted(score)
+    assert len(set(score)) > 3
+    assert order(d) != order(decided(queue))
+    assert order(d) != order(decided(queue, pipeline={"policy": "fcfs"}))
+
+
+def test_jobs_out_of_view_come_last(tmp_path):
+    """With a view of two, only the two oldest are ranked by the policy."""
+    d = decided([job(1, 1, 90), job(2, 1, 60), job(3, 1, 30)], pipeline={"view": 2})
+    assert order(d) == [2, 1, 3]
+    assert d.by_job[3].score == math.inf
+    assert d.by_job[3].reason == "is not among the oldest jobs in view"
+
+
+def test_an_inspector_gives_no_order(tmp_path):
+    """It judges choices as they are made, which nobody can do for Slurm."""
+    path = tmp_path / "i.rltune"
+    save_model(a_model("schedinspector"), path)
+    with pytest.raises(InputError, match="gives a queue no order"):
+        decided([job(1)], pipeline={"policy": str(path)})
 
 
 def test_a_broken_policy_is_the_users_mistake(tmp_path):

@@ -35,6 +35,14 @@ def test_a_clock_that_jumps_is_noticed_both_ways():
     assert "stale" in found(look(0), look(60, jump_s=-3600))[0]
 
 
+def test_a_look_that_takes_long_is_no_jump():
+    """The snapshot is of some moment between the beginning and the end of the look."""
+    slow = Look(snapshot([], at=NOW + 10), 100.0, took_s=95.0)
+    assert not found(look(0), slow)
+    assert not found(slow, Look(snapshot([], at=NOW + 160), 160.0))
+    assert "jumped" in found(look(0), Look(snapshot([], at=NOW + 10), 100.0))[0]
+
+
 def test_a_slow_cycle_is_no_jump():
     """Ten minutes between looks, by both clocks."""
     assert not found(look(0), look(600))

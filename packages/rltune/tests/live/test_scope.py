@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import pytest
 from live_cases import job, settings, snapshot
 
 from rltune.live.backend import Change, Kind
 from rltune.live.holdings import Holdings, Intent
-from rltune.live.scope import in_canary, left_to_slurm, not_touched, out_of_scope, tasks_that_may_start
+from rltune.live.scope import in_canary, left_to_slurm, not_touched, out_of_scope, tasks_that_may_start, unprotected
 from rltune.live.settings import Canary, Scope
+from rltune.live.snapshot import Partition
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,26 @@ from rltune.live.settings import Canary, Scope
 def test_whose_jobs_may_be_touched(scope, one, reason):
     """Every list that names something must be met, by all partitions of a job; being excluded wins."""
     assert out_of_scope(job(1, **one), Scope(**scope)) == reason
+
+
+@pytest.mark.parametrize(
+    ("tier", "nodes", "scope", "named"),
+    [
+        (1, ("n0",), {"partitions": ["gpu"]}, ["other"]),
+        (100, ("n0",), {"partitions": ["gpu"]}, []),
+        (1, ("n9",), {"partitions": ["gpu"]}, []),
+        (1, ("n0",), {"partitions": ["*"]}, []),
+        (1, ("n0",), {"partitions": ["*"], "not_partitions": ["other"]}, ["other"]),
+        (1, ("n0",), {"accounts": ["chem"]}, []),
+    ],
+)
+def test_partitions_that_slurm_does_not_protect_are_named(tier, nodes, scope, named):
+    """Same nodes, no higher tier, not in scope: ours may overtake theirs, and the operator is told."""
+    both = (
+        Partition(name="gpu", node_names=("n0", "n1")),
+        Partition(name="other", node_names=nodes, priority_tier=tier),
+    )
+    assert unprotected(replace(snapshot([]), partitions=both), Scope(**scope)) == named
 
 
 def test_a_canary_is_a_share_of_the_jobs_and_always_the_same():

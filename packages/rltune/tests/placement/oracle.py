@@ -57,7 +57,7 @@ def _options(snapshot: Snapshot, node_class: dict, ask):
     for slot in range(len(snapshot.slots_s)):
         for f, form in enumerate(ask.forms if slot == 0 else ask.forms[:1]):
             kinds = [k for k in form.kinds for _ in range(k.n)]
-            nodes = [n for n, c in node_class.items() if ask.open[c.group, slot]]
+            nodes = [n for n, c in node_class.items() if ask.open[c.group][slot]]
             for chosen in itertools.permutations(nodes, len(kinds)):
                 pairs = list(zip(chosen, kinds, strict=True))
                 if any(

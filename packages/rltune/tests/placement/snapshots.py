@@ -1,6 +1,5 @@
 """Small snapshots by hand and at random."""
 
-import numpy as np
 from hypothesis import strategies as st
 
 from rltune.core.state import UNLIMITED
@@ -21,7 +20,7 @@ def wider(narrow: int, *sizes: int) -> Form:
 
 
 def ask(*forms: Form, length_s: float = 100.0, slots: int = 1, groups: int = 1) -> Ask:
-    return Ask(0, length_s, forms, np.ones((groups, slots), dtype=bool))
+    return Ask(0, length_s, forms, ((True,) * slots,) * groups)
 
 
 def snapshot(asks, frees, *, size: int = 8, slots=(0.0,), cpu: int = FREE, mem: int = FREE) -> Snapshot:
@@ -50,7 +49,7 @@ def asks(draw, i: int, sizes: tuple[int, ...], slots: int, cpus: bool, gangs: bo
     if gangs and n == 1 and size % 2 == 0 and draw(st.booleans()):
         forms.append(Form(9, (Kind(2, size // 2, cpu, -1),), pieces_below=size))
     length = draw(st.sampled_from((5.0, 15.0, 100.0)))
-    return Ask(i, length, tuple(forms), np.ones((1, slots), dtype=bool))
+    return Ask(i, length, tuple(forms), ((True,) * slots,))
 
 
 @st.composite

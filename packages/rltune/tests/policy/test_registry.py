@@ -59,6 +59,7 @@ def test_a_shipped_model_is_taken_by_its_name_and_one_is_the_default(shipped):
     for seed, name in enumerate(("mixed", "philly")):
         save_model(a_model("sampled", seed=seed, card={"name": name}), shipped / f"{name}.rltune")
     assert registry.shipped_models() == ("mixed", "philly")
+    assert registry.model_names() == ("learned", "learned:mixed", "learned:philly")
     assert get_policy("learned").model.card == {"name": "mixed"}
     assert get_policy("learned:philly").model.card == {"name": "philly"}
     assert (get_policy("learned").name, get_policy("learned:philly").name) == ("learned", "learned:philly")

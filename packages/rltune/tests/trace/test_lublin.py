@@ -34,11 +34,12 @@ def test_same_seed_same_jobs() -> None:
     assert not np.array_equal(lublin(100, 64, 1).duration_s, lublin(100, 64, 2).duration_s)
 
 
-def test_it_is_made_for_the_cluster_and_has_its_own_pace() -> None:
-    """No job is larger than the cluster; a load is refused."""
+def test_it_is_made_for_the_cluster_and_the_load() -> None:
+    """No job is larger than the cluster, and arrivals are as dense as asked."""
     small = Cluster.uniform(2, 8)
-    assert synthesise("lublin", 500, cluster=small).gpus.max() <= 16
-    with pytest.raises(InputError, match="neither load nor days"):
-        synthesise("lublin", 500, load=0.9, cluster=small)
+    made = synthesise("lublin", 500, load=0.9, cluster=small)
+    assert made.gpus.max() <= 16
+    assert made.gpus @ made.duration_s / (16 * made.submit_s[-1]) == pytest.approx(0.9)
+    assert synthesise("lublin", 500, days=2).submit_s[-1] == pytest.approx(2 * 86400)
     with pytest.raises(InputError, match="lublin makes"):
         lublin(0)

@@ -9,6 +9,7 @@ from rltune.cli import (
     compare,
     control,
     evaluate,
+    evolve,
     journal,
     model,
     policies,
@@ -40,6 +41,7 @@ app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=JsonMayNameAFile, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(cls=JsonMayNameAFile, epilog=transfer.EXAMPLES)(transfer.transfer)
 app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=evolve.EXAMPLES)(evolve.evolve)
 app.add_typer(model.app, name="model")
 app.command(epilog=policies.EXAMPLES)(policies.policies)
 app.command(epilog=control.EXAMPLES)(control.control)

@@ -13,8 +13,9 @@ def presets(incomplete: str) -> list[str]:
 def policies(incomplete: str) -> list[str]:
     """Complete a policy, or the last of a list of them."""
     from rltune.policy import policy_table
+    from rltune.policy.registry import model_names
 
-    return _last_of_list(incomplete, (policy.name for policy in policy_table()))
+    return _last_of_list(incomplete, (*(policy.name for policy in policy_table()), *model_names()))
 
 
 def backfills(incomplete: str) -> list[str]:

@@ -9,7 +9,6 @@ import typer
 
 from rltune.cli.options import examples
 from rltune.cli.output import make_room, say, show_line
-from rltune.cli.progress import spinner
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,9 +111,11 @@ def control(
 
 def _require_known(settings: "ControlSettings") -> None:
     from rltune.cli.pipeline import require_known
+    from rltune.live.core_pass import live_policy
 
     p = settings.pipeline
     require_known([p.policy], [p.backfill], [p.placement], p.estimator, p.head, commit=False)
+    live_policy(p.policy, None)
 
 
 def _cluster(testbed: Path | None) -> "tuple[Backend, Clock]":
@@ -146,7 +147,7 @@ def _drive(
     from rltune.live.metrics import Metrics
 
     with only_one(_lock_of(journal)):
-        _compile()
+        _tell_of_compiling()
         store = Journal.create(journal)
         told = Metrics(textfile, port)
         told.write()
@@ -214,14 +215,11 @@ class _stopped_by_signals:  # noqa: N801  reads as what it does
             signal.signal(number, handler)
 
 
-def _compile() -> None:
-    """Compile what a decision needs, if that has not been done, before anything is looked at."""
+def _tell_of_compiling() -> None:
+    """Say so if the first cycle will have to compile the core."""
     from rltune.cli.compiling import NOTICE, is_compiled
     from rltune.core import handle
     from rltune.core.reserve import reservation
-    from rltune.live.rehearse import rehearse
 
     if not is_compiled(reservation, handle._SOURCE):  # noqa: SLF001  every compiled signature holds it
         say(NOTICE)
-    with spinner("getting ready"):
-        rehearse()

@@ -12,6 +12,7 @@ def policies() -> None:
     from rich.text import Text
 
     from rltune.policy import policy_table
+    from rltune.policy.registry import model_names
 
     table = Table("name", "score, lowest first", "source", box=None, padding=(0, 2, 0, 0))
     for policy in policy_table():
@@ -19,6 +20,7 @@ def policies() -> None:
     show(table)
     show_line("")
     show_line("r estimate of the run time in s, n GPUs, s submit time; more in docs/reference/policies.md")
+    show_line(f"Learned, by a model that ships with the package: {', '.join(model_names())}; by your own: mine.rltune")
     show_line("Your own: --policy mine.py:score, where mine.py holds")
     show_line("")
     show_line("    def score(queue):                # a rltune.policy.QueueView: the waiting jobs, oldest first")

@@ -9,12 +9,14 @@ import typer
 from rltune.cli import complete
 from rltune.cli.manners import Mannered
 from rltune.cli.options import examples
-from rltune.cli.output import say, show_json, show_line
-from rltune.cli.progress import spinner
+from rltune.cli.output import say, show_json, show_line, show_table, write_json
+from rltune.cli.progress import bar, spinner
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
+    from rltune.live.settings import ControlSettings
+    from rltune.live.slurm.experiment.plan import Plan
     from rltune.live.slurm.testbed import Testbed
 
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Try things on a real Slurm.")
@@ -103,6 +105,93 @@ def status(
     for key, value in told.items():
         shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
         show_line(f"{key}: {shown or '-'}")
+
+
+@app.command(
+    epilog=examples(
+        "rltune slurm experiment --out out/slurm --policy model.rltune",
+        "rltune slurm experiment --out out/try --jobs 60 --seeds 1 --policy wfp3",
+    )
+)
+def experiment(
+    out: Annotated[
+        Path, typer.Option(help="The folder in which runs and results gather; named again, it goes on.", metavar="DIR")
+    ],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            help="A further arm: a name of `rltune policies`, or a model's file; may be given again.",
+            metavar="NAME",
+            autocompletion=complete.policies,
+        ),
+    ] = None,
+    placement: Annotated[
+        str,
+        typer.Option(help="On which nodes, for the further arms.", metavar="NAME", autocompletion=complete.placements),
+    ] = "best-fit",
+    jobs: Annotated[int, typer.Option(help="Jobs a run.", min=1, max=100_000, metavar="N")] = 1024,
+    seeds: Annotated[int, typer.Option(help="How many workloads every arm runs.", min=1, max=1000, metavar="N")] = 3,
+    load: Annotated[
+        float, typer.Option(help="GPU time asked for over what there is while jobs arrive.", min=0.01, metavar="X")
+    ] = 1.2,
+    nodes: Annotated[
+        str,
+        typer.Option(help="A preset's name, or a cluster's TOML.", metavar="CLUSTER", autocompletion=complete.presets),
+    ] = "slurm-five",
+    clock: Annotated[str, typer.Option(help="How fast the clock runs: x1 to x60.", metavar="xN")] = "x60",
+    cycle: Annotated[float, typer.Option(help="Seconds, by that clock, from one cycle to the next.", metavar="S")] = 60,
+    estimator: Annotated[
+        str, typer.Option(help="What the controller knows of run times: user or history.", metavar="NAME")
+    ] = "user",
+    channel: Annotated[str, typer.Option(help="site-factor or priority.", metavar="NAME")] = "site-factor",
+    steer: Annotated[str, typer.Option(help="exclude, pin or off.", metavar="HOW")] = "exclude",
+) -> None:
+    """Run the same jobs on a real Slurm: alone, and driven by the controller.
+
+    Arms: tuned multifactor priorities with backfilling and nothing else; smallest area first; and every --policy. A run
+    takes as long as its jobs, by a clock that is up to 60 times as fast. DIR gets a record a run, result.json and
+    report.html. After an interruption the same command goes on with the runs that are missing.
+    """
+    from rltune.live.slurm.experiment.perform import perform
+    from rltune.live.slurm.experiment.plan import ALONE, Arm, Plan
+    from rltune.live.slurm.experiment.run import control_settings
+
+    further = [Arm(_label(name), name, placement) for name in policy or []]
+    arms = (Arm(ALONE), Arm("saf", "saf"), *further)
+    plan = Plan(arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer)
+    for arm in arms[1:]:
+        _require_known(control_settings(plan, arm))
+    with bar("jobs ended") as tell:
+        perform(plan, out, tell)
+    _show_result(plan, out)
+
+
+def _label(policy: str) -> str:
+    """Name an arm by its policy, or by the file that holds it."""
+    return re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy)
+
+
+def _require_known(settings: "ControlSettings") -> None:
+    from rltune.cli.pipeline import require_known
+
+    p = settings.pipeline
+    require_known([p.policy], [p.backfill], [p.placement], p.estimator, p.head, commit=False)
+
+
+def _show_result(plan: "Plan", folder: Path) -> None:
+    from rltune.live.slurm.experiment.result import Result
+    from rltune.report.page import write_report
+
+    result = Result.of(plan, folder)
+    show_table(result.table())
+    for note in result.comparison.notes:
+        show_line(note)
+    write_json(result.to_dict(), folder / "result.json")
+    title = "The same jobs on a real Slurm"
+    write_report(result.comparison, folder / "report.html", title, f"{plan.jobs:,} synthetic jobs a seed")
+    say(f"{folder / 'report.html'} shows every job")
 
 
 def _status(bed: "Testbed") -> dict[str, object]:

@@ -188,9 +188,13 @@ def train(
         ppo=PpoSettings(actor_rate=rate, passes=passes, entropy=entropy),
     )
     from rltune import Cluster
+    from rltune.learn.checkpoint import SUFFIX, read_checkpoint
     from rltune.learn.model import read_model
     from rltune.learn.train import Trainer
 
+    checkpoint = out.with_name(f"{out.name}{SUFFIX}")
+    if resume:
+        read_checkpoint(checkpoint)
     begun = read_model(init) if init else None
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
@@ -198,7 +202,7 @@ def train(
     with _place(threads, ray) as spread:
         with spinner("looking for windows where jobs queue"):
             trainer = Trainer(work.jobs, on, settings, begun, spread, threads)
-        checkpoint = make_room(out.with_name(f"{out.name}.checkpoint"))
+        make_room(checkpoint)
         if resume:
             trainer.resume(checkpoint)
         done = _run(trainer, checkpoint, tensorboard)

@@ -142,7 +142,11 @@ def _part(results: Results) -> dict[str, Any]:
         "disjoint": results.disjoint,
         "starts": list(results.starts),
         "pipelines": [
-            {"label": p.label, **{metric: results.mean(i, metric) for metric in MEASURED}}
+            {
+                "label": p.label,
+                "scores_outside_training": results.drifted[i],
+                **{metric: results.mean(i, metric) for metric in MEASURED},
+            }
             for i, p in enumerate(results.pipelines)
         ],
         "mean_wait_s_by_window": {p.label: results.values[i, :, 0].tolist() for i, p in enumerate(results.pipelines)},

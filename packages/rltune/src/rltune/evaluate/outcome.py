@@ -17,11 +17,12 @@ MEASURED = ("wait", "jct", "slowdown", "wait-p99", "utilisation")  # names of ev
 
 @dataclass(frozen=True)
 class Outcome:
-    """The measures of one run, the wait by groups of jobs, and how many jobs never ran."""
+    """The measures of one run, the wait by groups of jobs, and what warns of it."""
 
     measures: Floats  # in the order of MEASURED
     by_group: tuple[Floats, ...]  # per grouping [group, (jobs, sum of waits)]
-    rejected: int
+    rejected: int  # jobs that never ran
+    drifted: int = 0  # times that a model scored a job unlike those of its training
 
     @classmethod
     def of(cls, schedule: Schedule, first: int, groupings: tuple[Groups, ...]) -> Outcome:
@@ -29,7 +30,8 @@ class Outcome:
         ran = np.flatnonzero(schedule.ran)
         wait = schedule.wait_s[ran]
         by_group = tuple(groups.sums(first + ran, wait) for groups in groupings)
-        return cls(_measures(schedule), by_group, len(schedule.jobs) - len(ran))
+        drifted = int(schedule.work.get("scores_outside_training", 0))
+        return cls(_measures(schedule), by_group, len(schedule.jobs) - len(ran), drifted)
 
 
 def _measures(schedule: Schedule) -> Floats:

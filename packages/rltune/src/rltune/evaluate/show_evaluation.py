@@ -138,6 +138,11 @@ def honesty(evaluation: Evaluation) -> list[str]:
         said.append("Estimates are the true run times, which no real scheduler knows.")
     if evaluation.estimator.startswith("noisy"):
         said.append("A job has one error, whatever window it is in.")
+    said += (
+        f"{label} scored jobs unlike those of its training {times:,} times; its base policy stood in."
+        for label, times in zip(evaluation.labels, test.drifted, strict=True)
+        if times
+    )
     if test.rejected:
         said.append(f"{test.rejected:,} jobs of the windows can never run and are in no mean.")
     if test.uneven:

@@ -1,6 +1,6 @@
 """A window as a Gymnasium environment, over the same core: an action is which of the waiting jobs is next.
 
-    env = gymnasium.make("rltune/Window-v0", windows=windows)
+    env = gymnasium.make("rltune/Window-v0", windows=windows_of(jobs, cluster))
 
 The choices are those of a rollout (core/look.py): only where several jobs may be next and something could start. The
 reward comes at the end: the gap between the base policy's schedule of the window and this one.
@@ -17,10 +17,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rltune.cluster import Cluster
 from rltune.core import state as core
 from rltune.core.look import take
 from rltune.core.step import observe, to_next_choice
 from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.jobs import Jobs
 from rltune.learn.model import Model, n_weights
 from rltune.learn.objective import Objective, Times
 from rltune.learn.recipe import Recipe, critic_codes, get_recipe
@@ -28,6 +31,7 @@ from rltune.learn.scaling import Scaling, measure
 from rltune.learn.windows import Window, times_of
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
+from rltune.schedule import Settings
 from rltune.sim import Machine
 
 ID = "rltune/Window-v0"
@@ -146,6 +150,23 @@ class WindowEnv(gymnasium.Env[Observation, SupportsInt]):
     def _look(self) -> tuple[Observation, Info]:
         self._seen = self._eye.see(self._machine)
         return self._seen, {"action_mask": self.action_masks()}
+
+
+def windows_of(
+    jobs: Jobs,
+    cluster: Cluster,
+    size: int = 256,
+    estimator: str = "history",
+    backfill: str = "none",
+    head: str = "pool",
+) -> list[Window]:
+    """Cut a trace into windows one after the other, each from an idle cluster; what is left at the end is left out."""
+    if size > len(jobs):
+        raise InputError(f"a window of {size:,} jobs does not fit a trace of {len(jobs):,}")
+    ordered, guess = jobs.sorted(), get_estimator(estimator)
+    settings = Settings(backfill=backfill, head=head, estimator=guess.name)
+    starts = range(0, len(jobs) - size + 1, size)
+    return [Window(first, ordered.window(first, size), cluster, guess, settings) for first in starts]
 
 
 def _check(windows: Sequence[Window], view: int) -> None:

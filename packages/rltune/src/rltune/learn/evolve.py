@@ -99,7 +99,8 @@ class Cma:
         values, self._basis = np.linalg.eigh(self.c)
         self._spread = np.sqrt(np.maximum(values, 1e-20))
         self._y = (self.rng.normal(size=(self.tried, len(self.mean))) * self._spread) @ self._basis.T
-        return self.mean + self.sigma * self._y
+        candidates: Floats = self.mean + self.sigma * self._y
+        return candidates
 
     def tell(self, score: Floats) -> None:
         """Move towards the better half, lower first."""
@@ -145,7 +146,7 @@ def evolve(
     for generation in range(settings.generations + 1):
         if generation % settings.every == 0:
             found = costs(validation[0], [as_written(weights + matrix @ cma.mean)], cost, settings.threads)[0]
-            score = float(found.sum() / validation[1].sum())
+            score = float(against(found, validation[1]))
             stale = 0 if score < best_score else stale + 1
             tell(Told(generation, at_train, score, best=stale == 0))
             if stale == 0:
@@ -155,10 +156,20 @@ def evolve(
         chosen = rng.choice(len(stages), min(settings.windows, len(stages)), replace=False)
         tried = [weights + matrix @ p for p in cma.ask()]
         found = costs([stages[i] for i in chosen], tried, cost, settings.threads)
-        ratio = found.sum(axis=1) / base[chosen].sum()
+        ratio = against(found, base[chosen])
         at_train = float(np.median(ratio))
         cma.tell(ratio)
     return as_written(weights + matrix @ best)
+
+
+def against(found: Floats, base: Floats) -> Floats:
+    """Give costs over the base policy's: half the ratio of the sums, half the windows' mean ratio, both geometric.
+
+    So neither one bad window nor many easy ones decide.
+    """
+    sums: Floats = found.sum(axis=-1) / base.sum()
+    each: Floats = np.exp(np.log(np.maximum(found, 1e-9) / np.maximum(base, 1e-9)).mean(axis=-1))
+    return np.sqrt(sums * each)
 
 
 def as_written(weights: Floats) -> Floats:

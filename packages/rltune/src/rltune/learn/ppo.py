@@ -311,8 +311,8 @@ class Ppo:
         with torch.no_grad():
             moved = new - part.old
             kl, far = moved.exp() - 1 - moved, (moved.exp() - 1).abs() > self.settings.clip
-        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac")
-        return gradient, dict(zip(names, map(float, (policy, value, entropy, kl.sum(), far.sum())), strict=True))
+        told = {"policy_loss": policy, "value_loss": value, "entropy": entropy, "approx_kl": kl, "clipfrac": far}
+        return gradient, {name: float(tensor.detach().sum()) for name, tensor in told.items()}
 
     def _parameters(self) -> list[nn.Parameter]:
         return [*self.actor.parameters(), *self.critic.parameters()]

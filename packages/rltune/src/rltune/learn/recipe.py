@@ -51,6 +51,20 @@ NAIVE = ("job_id", "user", "gpus", "vc", "gpu_type", "requested_time", "submit_t
 RLSCHEDULER = ("submit_time", "requested_time", "gpus", "user", "can_schedule_now", "busy")
 SCHEDINSPECTOR = ("submit_time", "requested_time", "gpus", "refusals", "queue_delay", "busy", "fitting", "accept")
 RIVALS = ("rlscheduler", "schedinspector")
+WIDE = (
+    "gpus",
+    "requested_time",
+    "job_size",
+    "submit_time",
+    "can_schedule_now",
+    "leftover",
+    "free_nodes",
+    "demand_supply",
+    "future_availability",
+    "fragmentation",
+    "queue_length",
+    "busy",
+)
 CRITIC = ("submit_time", "requested_time", "gpus", "can_schedule_now", "job_size")
 
 
@@ -90,6 +104,7 @@ RECIPES = {
         Recipe("sampled-9", SLOTS),
         Recipe("naive", NAIVE),
         Recipe("paper-17", PAPER),
+        Recipe("wide", WIDE),
         Recipe("all", FEATURES),
         Recipe("rlscheduler", RLSCHEDULER),
         Recipe("schedinspector", SCHEDINSPECTOR),

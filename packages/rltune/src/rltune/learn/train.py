@@ -24,7 +24,7 @@ from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoi
 from rltune.learn.model import Model
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.recipe import get_recipe
-from rltune.learn.scaling import Queues, Scaling
+from rltune.learn.scaling import Queues, Scaling, verdicts
 from rltune.learn.settings import TrainSettings
 from rltune.learn.windows import Window, Windows
 from rltune.learn.worker import Held, Judge, Rolled, Roller
@@ -76,7 +76,10 @@ class Trainer:
 
     def epochs(self) -> Iterator[Progress]:
         """Train until all epochs are done or the held-out score has not improved for long; yield after each."""
-        with _one_torch_thread(), ThreadPoolExecutor(self.threads) as pool:
+        with (
+            _one_torch_thread(),
+            ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ):
             if not self.progress.log:
                 self.progress.log.append({"epoch": 0.0, **self._judge()})
                 yield self.progress
@@ -157,7 +160,7 @@ class Trainer:
         recipe = get_recipe(s.features)
         queues = Queues.under_base(long.spaced(s.held_windows, self._known, self.spread), recipe, s.base)
         scaling = Scaling.of(queues)
-        with torch.random.fork_rng(devices=[]):
+        with _one_torch_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(s.seed)
             actor, critic = Actor(len(recipe.inputs), s.hidden), Critic(scaling.critic)
         if init is not None:
@@ -169,8 +172,11 @@ class Trainer:
             actor.from_flat(init.weights)
             return scaling.seen_through(init.norm), actor, Ppo(actor, critic, s.ppo)
         order = np.random.default_rng([s.seed, _IMITATE])
-        rows = torch.from_numpy(scaling.normalised(queues.rows).astype(np.float32))
-        imitate(actor, Choices(rows, queues.first, queues.taken), s.imitate, order)
+        rows, first, taken = scaling.normalised(queues.rows), queues.first, queues.taken
+        if recipe.kind == "schedinspector":
+            rows, first, taken = verdicts(rows[first[:-1] + taken])
+        with _one_torch_thread():
+            imitate(actor, Choices(torch.from_numpy(rows.astype(np.float32)), first, taken), s.imitate, order)
         return scaling, actor, Ppo(actor, critic, s.ppo)
 
     def _model(self, weights: Floats) -> Model:

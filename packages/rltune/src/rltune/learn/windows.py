@@ -97,14 +97,19 @@ class Looker:
 
     contended_s: float
 
-    def __call__(self, item: tuple[Window, Policy]) -> Window | None:
-        """Give the window with what the base policy made of it."""
+    def among(self, items: list[tuple[Window, Policy]], spread: Spread) -> list[Window]:
+        """Keep the windows in which jobs queue, with what the base policy made of them."""
+        times = spread.map(self, items)
+        return [replace(window, base=t) for (window, _), t in zip(items, times, strict=True) if t is not None]
+
+    def __call__(self, item: tuple[Window, Policy]) -> Times | None:
+        """Give what the base policy made of the window."""
         window, base = item
         fcfs = window.times(get_policy("fcfs"))
         wait = fcfs.start_s - fcfs.submit_s
         if not len(wait) or not wait.mean() > self.contended_s:
             return None
-        return replace(window, base=window.times(base))
+        return window.times(base)
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ class Windows:
         for _ in range(_ROUNDS):
             firsts = np.sort(rng.integers(self.places.start, self.places.stop, count))
             candidates = [self._varied(int(first), known, rng) for first in firsts]
-            found += [window for window in spread.map(look, candidates) if window is not None]
+            found += look.among(candidates, spread)
             if len(found) >= count:
                 return [found[i] for i in rng.permutation(len(found))[:count]]
         raise InputError(self._too_few(len(found), _ROUNDS * count))
@@ -145,7 +150,7 @@ class Windows:
         tried = np.unique(np.linspace(places.start, places.stop - 1, 4 * count).round().astype(np.int64))
         items = [self._plain(int(first), i, known) for i, first in enumerate(tried)]
         for contended_s in (self.contended_s, 0.0):
-            found = [window for window in spread.map(Looker(contended_s), items) if window is not None]
+            found = Looker(contended_s).among(items, spread)
             if found:
                 chosen = np.unique(np.linspace(0, len(found) - 1, count).round().astype(np.int64))
                 return [found[i] for i in chosen]

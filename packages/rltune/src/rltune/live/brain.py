@@ -15,6 +15,7 @@ from rltune.live.decision import Decision
 from rltune.live.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
 from rltune.live.holdings import Holdings, Intent
 from rltune.live.plan import Plan, plan, release
+from rltune.live.scope import unprotected
 from rltune.live.settings import ControlSettings, Mode
 from rltune.live.snapshot import Snapshot
 
@@ -156,7 +157,7 @@ class Brain:
         self.last = look
         self._failures = 0
         told += self._trip(wrong[0], look.elapsed_s) if wrong else self._recover()
-        told += self._warn_of_leftovers()
+        told += self._warn_once(look.snapshot)
         return [*told, Decide(Situation(look.snapshot, self.holdings.copy()))]
 
     def _look_failed(self, error: str, elapsed_s: float) -> list[Instruction]:
@@ -244,14 +245,24 @@ class Brain:
         self.stopped = reason
         return [Tell("stopped", f"{reason}; not acting until it is started again")]
 
-    def _warn_of_leftovers(self) -> list[Instruction]:
-        if self._warned or self.settings.mode is not Mode.SHADOW or not len(self.holdings):
+    def _warn_once(self, snapshot: Snapshot) -> list[Instruction]:
+        """Say after the first look what the operator should know."""
+        if self._warned:
             return []
         self._warned = True
-        jobs = len(self.holdings.by_job)
-        return [
-            Tell("leftovers", f"{jobs} jobs are as an earlier run left them; `rltune control --release` frees them")
-        ]
+        told: list[Instruction] = []
+        if self.settings.mode is Mode.SHADOW and len(self.holdings):
+            jobs = len(self.holdings.by_job)
+            told.append(
+                Tell("leftovers", f"{jobs} jobs are as an earlier run left them; `rltune control --release` frees them")
+            )
+        open_to_us = unprotected(snapshot, self.settings.scope) if self.settings.mode is Mode.ACT else []
+        if open_to_us:
+            names = ", ".join(open_to_us)
+            told.append(
+                Tell("scope", f"jobs of {names} share nodes with ours at no higher PriorityTier: ours may overtake")
+            )
+        return told
 
     def let_go(self, snapshot: Snapshot) -> Plan:
         """Give what frees every job, after leaving to others what they have changed."""

@@ -35,6 +35,7 @@ from rltune.live.history import HistoryReader
 from rltune.live.holdings import Intent
 from rltune.live.metrics import Metrics
 from rltune.live.provenance import run_of
+from rltune.live.rehearse import rehearse
 from rltune.live.settings import ControlSettings, Mode
 from rltune.live.snapshot import Snapshot
 from rltune.live.watch import Watch
@@ -98,7 +99,7 @@ class Controller:
         self._run = journal.begin_run(run_of(settings, self.clock.now_s()))
         self._watch = Watch(journal, settings, self.clock.elapsed_s())
         self._pruned_s = self.clock.elapsed_s()
-        self._stopping = False
+        self._stopping = self._rehearsed = False
 
     def run(self) -> None:
         """Go on cycle by cycle until stopped; then give back what was changed, even if something broke."""
@@ -130,6 +131,9 @@ class Controller:
 
     def cycle(self) -> CycleReport:
         """Look, decide, act."""
+        if not self._rehearsed:  # compiled code is loaded, which may take a minute, before anything is looked at
+            rehearse(self.settings)
+            self._rehearsed = True
         report = CycleReport()
         begin = perf_counter()
         self._take(self._look(), report)
@@ -152,11 +156,13 @@ class Controller:
         return left
 
     def _look(self) -> Event:
+        begin = self.clock.elapsed_s()
         try:
             snapshot = self.backend.observe()
         except BackendError as error:
             return LookFailed(str(error), self.clock.elapsed_s())
-        return Looked(Look(snapshot, self.clock.elapsed_s()))
+        end = self.clock.elapsed_s()
+        return Looked(Look(snapshot, end, end - begin))
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""

@@ -16,7 +16,8 @@ from rltune.core.prepare import Factors, Likeness, Net
 from rltune.core.queue import enqueue
 from rltune.core.reserve import reservation
 from rltune.core.running import start_job
-from rltune.core.scores import GIVEN, score_queue
+from rltune.core.scores import GIVEN, INSPECTED, queue_end_in_view, score_queue
+from rltune.errors import InputError
 from rltune.estimate import Given
 from rltune.jobs import Jobs
 from rltune.live.nodes import Layout
@@ -63,6 +64,11 @@ class _RankedNetwork(_Ranked):
         assert isinstance(self.inner, Networked)
         return self.inner.net
 
+    @property
+    def view(self) -> int:
+        assert isinstance(self.inner, Networked)
+        return self.inner.view
+
 
 def _ranked(policy: Policy) -> _Ranked:
     return _RankedNetwork(policy) if isinstance(policy, Networked) else _Ranked(policy)
@@ -71,6 +77,8 @@ def _ranked(policy: Policy) -> _Ranked:
 def live_policy(spec: str, history: Jobs | None) -> Policy:
     """Take a policy by name; one that learns knows all history that there is."""
     policy = get_policy(spec)
+    if policy.code == INSPECTED:
+        raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
     if history is None or not len(history) or not isinstance(policy, _Learns):
         return policy
     known = history.with_columns(
@@ -119,14 +127,15 @@ class CorePass:
         return slice(int(self._m.state.n[core.Q_HEAD]), int(self._m.state.n[core.Q_TAIL]))
 
     def scores(self) -> dict[int, float]:
-        """Score the waiting jobs; an array record by its first task."""
+        """Score the waiting jobs, an array record by its best task; those out of the policy's view come last."""
         m, queue = self._m, self._m.state.queue
-        here = self._queue
+        queue.score[self._queue] = np.inf
+        here = slice(self._queue.start, queue_end_in_view(m.s, m.options.in_view))
         if isinstance(self._policy, Scored):
             queue.score[here] = _checked_scores(self._policy, m.view(queue.job[here]))
         else:
             score_queue(m.w, m.s, self._rule, here.stop, False)
-        of_row = dict(zip(queue.job[here].tolist(), queue.score[here].tolist(), strict=True))
+        of_row = dict(zip(queue.job[self._queue].tolist(), queue.score[self._queue].tolist(), strict=True))
         scores: dict[int, float] = {}
         for row, job in self._problem.tasks:
             if row in of_row:

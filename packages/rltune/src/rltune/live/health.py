@@ -17,10 +17,11 @@ _REMEMBERED_S = (
 
 @dataclass(frozen=True)
 class Look:
-    """A snapshot, and when it was taken by a clock that never jumps."""
+    """A snapshot, and between which times it was taken, by a clock that never jumps."""
 
     snapshot: Snapshot
-    elapsed_s: float
+    elapsed_s: float  # when the look was over
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,16 @@ def too_slow(seconds: float, health: Health) -> Iterator[str]:
 
 
 def _clock(last: Look, look: Look, health: Health) -> Iterator[str]:
-    """Compare the cluster's clock with ours: one that stands still means old data, one that jumps means wrong times."""
+    """Compare the cluster's clock with ours: one that stands still means old data, one that jumps means wrong times.
+
+    A look takes a while, and its snapshot is of some moment within it.
+    """
     passed = look.snapshot.taken_s - last.snapshot.taken_s
     ours = look.elapsed_s - last.elapsed_s
-    if passed <= 0 < ours:
+    least, most = ours - look.took_s, ours + last.took_s
+    if passed <= 0 < least:
         yield f"the data are stale: the cluster's clock went {passed:+.0f} s while {ours:.0f} s passed"
-    elif abs(passed - ours) > health.max_clock_jump_s:
+    elif not least - health.max_clock_jump_s <= passed <= most + health.max_clock_jump_s:
         yield f"the cluster's clock jumped: {passed:.0f} s by it, {ours:.0f} s by ours"
 
 

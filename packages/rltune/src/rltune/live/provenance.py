@@ -1,4 +1,4 @@
-"""What a decision was made by: the version, the core's source, the file of a policy or model."""
+"""What a decision was made by: the version, the core's source, the model or the policy's file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from rltune import __version__
 from rltune.core.handle import _SOURCE
 from rltune.journal.store import Run
 from rltune.live.settings import ControlSettings
+from rltune.policy.learned import Learned
+from rltune.policy.registry import get_policy
 
 
 def run_of(settings: ControlSettings, at_s: float) -> Run:
@@ -17,8 +19,11 @@ def run_of(settings: ControlSettings, at_s: float) -> Run:
 
 
 def policy_hash(spec: str) -> str:
-    """Give the hash of the file that a policy is read from; "" if it is built in."""
-    for candidate in (spec, spec.rpartition(":")[0], spec.partition(":")[2]):
+    """Give the hash of a model, or of the file that a policy is read from; "" if it is built in."""
+    policy = get_policy(spec)
+    if isinstance(policy, Learned):
+        return policy.model.sha256
+    for candidate in (spec.rpartition(":")[0], spec.partition(":")[2]):
         if candidate and Path(candidate).is_file():
             return hashlib.sha256(Path(candidate).read_bytes()).hexdigest()
     return ""

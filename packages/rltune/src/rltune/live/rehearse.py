@@ -11,9 +11,9 @@ from rltune.live.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partition,
 _HOUR_S = 3600.0
 
 
-def rehearse(settings: ControlSettings | None = None) -> None:
+def rehearse(settings: ControlSettings) -> None:
     """Let a job run, one start, one wait and a node be down."""
-    decide(Situation(_cluster()), settings or ControlSettings())
+    decide(Situation(_cluster()), settings)
 
 
 def _cluster() -> Snapshot:

@@ -51,7 +51,7 @@ def _history(journal: Journal, cycle: Cycle, settings: ControlSettings) -> Jobs 
 def _require_policy(settings: ControlSettings, run: Run) -> None:
     spec = settings.pipeline.policy
     if run.policy and policy_hash(spec) != run.policy:
-        raise InputError(f"policy {spec}: its file is not the one of then (sha256 {run.policy[:12]}...)")
+        raise InputError(f"policy {spec}: is not the one of then (sha256 {run.policy[:12]}...)")
 
 
 def _differences(run: Run, settings: ControlSettings) -> tuple[str, ...]:

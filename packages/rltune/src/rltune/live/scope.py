@@ -105,6 +105,21 @@ def out_of_scope(job: LiveJob, scope: Scope) -> str:
     return ""
 
 
+def unprotected(snapshot: Snapshot, scope: Scope) -> list[str]:
+    """Name the partitions out of scope that share nodes with one in scope and are of no higher tier.
+
+    Nothing in Slurm keeps a job of ours from overtaking theirs.
+    """
+    ours = [p for p in snapshot.partitions if EVERYBODY in scope.partitions or p.name in scope.partitions]
+    ours = [p for p in ours if p.name not in scope.not_partitions]
+    return [
+        p.name
+        for p in snapshot.partitions
+        if p not in ours
+        and any(p.priority_tier <= q.priority_tier and set(p.node_names) & set(q.node_names) for q in ours)
+    ]
+
+
 def in_canary(job: LiveJob, canary: Canary) -> bool:
     """Tell whether a job is among those acted on first; tasks of one array are together."""
     if canary.partition and canary.partition not in job.partitions:

@@ -186,16 +186,19 @@ def _candidates(
     nodes = 0
     wanted = 2 * kind.n
     most = MOST_CLASSES[min(slot, 1)]
+    takes: dict[int, tuple[int, int, int]] = {}
+    piece = kind.gpus < form.pieces_below
     for c in order:
         node_class = snapshot.classes[c]
-        group = snapshot.groups[node_class.group]
-        free = node_class.free[slot]
-        if free[0] < kind.gpus or not ask.open[node_class.group, slot]:
+        g = node_class.group
+        gpus, cpu, mem = node_class.free[slot]
+        if gpus < kind.gpus or not ask.open[g][slot]:
             continue
-        if kind.gpus < form.pieces_below and free[0] == group.gpus:
+        if piece and gpus == snapshot.groups[g].gpus:
             continue  # a piece of a job that is cut for one node more must not break up an idle node
-        _, cpu, mem = group.takes(kind)
-        if cpu <= free[1] and mem <= free[2]:
+        if g not in takes:
+            takes[g] = snapshot.groups[g].takes(kind)
+        if takes[g][1] <= cpu and takes[g][2] <= mem:
             found.append((c, min(kind.n, node_class.count)))
             nodes += node_class.count
             if len(found) >= most and nodes >= wanted:

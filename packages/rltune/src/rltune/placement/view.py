@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from rltune.core import snapshot as kernels
-from rltune.core.state import B1, I8, UNLIMITED, State, World
+from rltune.core.state import I8, UNLIMITED, State, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Ask:
     job: int
     length_s: float
     forms: tuple[Form, ...]
-    open: B1  # [group, slot]
+    open: tuple[tuple[bool, ...], ...]  # [group][slot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,10 @@ class NodeClass:
     group: int
     nodes: tuple[int, ...]
     free: tuple[tuple[int, int, int], ...]
+    count: int = field(init=False)
 
-    @property
-    def count(self) -> int:
-        """Count the nodes."""
-        return len(self.nodes)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", len(self.nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +126,12 @@ class Camera:
         smallest = int(self._world.shape.smallest[asks].min())
         pieces = any(self._world.shape.wider_hi[a] > self._world.shape.wider_lo[a] for a in asks.tolist())
         classes = kernels.classes(w, s, times, groups, 1 if pieces else smallest, aggregate)
-        opened = kernels.open_groups(w, s, jobs, times)
+        opened = kernels.open_groups(w, s, jobs, times).tolist()
         length = state.life.estimate[jobs].tolist()
         return Snapshot(
             slots_s=tuple(times.tolist()),
             asks=tuple(
-                Ask(job, length[i], self.forms(shape), opened[i])
+                Ask(job, length[i], self.forms(shape), tuple(map(tuple, opened[i])))
                 for i, (job, shape) in enumerate(zip(jobs.tolist(), asks.tolist(), strict=True))
             ),
             classes=_classes(state, *classes),

@@ -88,6 +88,11 @@ def shipped_models() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(SUFFIX) for file in MODELS.iterdir() if file.name.endswith(SUFFIX)))
 
 
+def model_names() -> tuple[str, ...]:
+    """List what names a model that ships with the package as a policy."""
+    return (LEARNED, *(f"{LEARNED}:{name}" for name in shipped_models()))
+
+
 def _shipped(spec: str) -> Learned:
     name = spec.partition(":")[2] or DEFAULT_MODEL
     known = shipped_models()

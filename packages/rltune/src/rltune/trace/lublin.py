@@ -65,7 +65,8 @@ def _arrivals(n: int, rng: np.random.Generator) -> Floats:
             need -= room * pace[slot % 48]
             time = (slot + 1) * _HALF_HOUR
         submit[i] = time
-    return np.floor(submit - submit[0])
+    since_first: Floats = np.floor(submit - submit[0])
+    return since_first
 
 
 def _pace() -> Floats:
@@ -74,4 +75,5 @@ def _pace() -> Floats:
     shape, scale = DAY
     density = at ** (shape - 1) * np.exp(-at / scale)
     weight = np.roll(density, DAY_BEGINS)
-    return weight / weight.mean() * 0.9 + 0.1
+    pace: Floats = weight / weight.mean() * 0.9 + 0.1
+    return pace

@@ -10,7 +10,7 @@ more than 2 % of all GPU-seconds (or the share of 20 jobs, if that is more).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def synthesise(
     """
     _check(jobs, load, cluster, days)
     if kind == "lublin":
-        return _lublin(jobs, seed, cluster, fixed=load is None and days is None)
+        return _lublin(jobs, seed, load, cluster, days)
     profile = _profile(kind)
     rng = np.random.default_rng(seed)
     bursts = _bursts(profile, jobs, cluster, rng)
@@ -95,10 +95,14 @@ class _Bursts:
     type_names: tuple[str, ...]
 
 
-def _lublin(jobs: int, seed: int, cluster: Cluster | None, *, fixed: bool) -> Jobs:
-    if not fixed:
-        raise InputError("synth:lublin arrives as its model says: give neither load nor days")
-    return lublin(jobs, cluster.gpu_count if cluster else 256, seed)
+def _lublin(jobs: int, seed: int, load: float | None, cluster: Cluster | None, days: float | None) -> Jobs:
+    """Make jobs by Lublin's model; a load or days stretch the time between arrivals."""
+    made = lublin(jobs, cluster.gpu_count if cluster else 256, seed)
+    span_s = float(made.submit_s[-1])
+    wanted_s = span_s if days is None else days * DAY_S
+    if load is not None and cluster is not None:
+        wanted_s = float(made.gpus @ made.duration_s) / (cluster.gpu_count * load)
+    return made if wanted_s == span_s else replace(made, submit_s=made.submit_s * (wanted_s / max(span_s, 1.0)))
 
 
 def _profile(kind: str) -> Profile:

@@ -116,7 +116,8 @@ def test_without_sacct_or_without_accounting(testbed):
 def test_the_history_of_a_real_slurm(tmp_path, testbed_with_database):
     """Two nodes, an array, a het job, a requeue, a failure, no limit, odd names; what never ran is counted."""
     bed = testbed_with_database
-    begun = int(time.time()) - 2
+    begun = int(time.time()) + 1
+    time.sleep(1)  # what other tests left had ended before
     bed.submit(1, gpus=2, nodes=2, gpu_type="k80", limit_min=5, name="two")
     bed.submit(0, "--array=1-3%1", gpus=1, name="array")
     bed.run("sbatch", "--gpus-per-node=m40:1", "-o/dev/null", ":", "--gpus-per-node=k80:1", "--wrap=sleep 0")

@@ -181,7 +181,7 @@ class Testbed:
         """Give one job as squeue's JSON has it."""
         return next(j for j in self.jobs() if j["job_id"] == job)
 
-    def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float = 120.0) -> None:
         """Wait, by the machine's clock, until something is so."""
         wait_until(what, done, self.folder, timeout_s)
 

@@ -126,7 +126,7 @@ class Nursery:
         return f"{MARK}={self.folder}\0" in _read(pid, "environ") and is_alive(pid)
 
 
-def wait_until(what: str, done: Callable[[], bool], folder: Path, timeout_s: float = 30.0) -> None:
+def wait_until(what: str, done: Callable[[], bool], folder: Path, timeout_s: float = 120.0) -> None:
     """Wait for something of a testbed."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.005

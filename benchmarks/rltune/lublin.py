@@ -1,0 +1,113 @@
+"""The learned policy in RLScheduler's machine: trained on traces made by Lublin's model, tested on lublin_256.swf.
+
+python benchmarks/rltune/lublin.py --trace lublin_256.swf [--model lublin.rltune] [--generations 12]
+
+Bounded slowdown with backfilling by the shadow time, ten windows of 1,024 jobs (docs/reference/semantics.md). The file
+is read only after training has ended.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from rltune import Cluster, read_trace
+from rltune.estimate import get_estimator
+from rltune.jobs import Jobs
+from rltune.learn.arena import Stage, costs, mean_slowdown
+from rltune.learn.evolve import EvolveSettings, Told, evolve, two_scores
+from rltune.learn.model import Model, read_model, save_model
+from rltune.learn.recipe import get_recipe
+from rltune.policy import get_policy
+from rltune.policy.base import Policy
+from rltune.policy.learned import Learned
+from rltune.schedule import Settings
+from rltune.sim import Machine
+from rltune.trace.lublin import lublin
+
+MACHINE = Cluster.uniform(1, 256)
+STARTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085)  # of the published table
+RULES = ("fcfs", "sjf", "f1", "wfp3", "saf")
+# What the network sees, with the middle and the spread of each in such traces.
+INPUTS = {
+    "gpus": (2.0, 1.4),
+    "requested_time": (6.0, 2.5),
+    "job_size": (8.0, 3.0),
+    "submit_time": (6.0, 3.0),
+    "can_schedule_now": (0.5, 0.5),
+    "urgency": (2.0, 2.0),
+    "queue_length": (3.0, 1.5),
+    "busy": (0.8, 0.2),
+    "future_availability": (4.0, 3.0),
+}
+
+
+def machine(jobs: Jobs, policy: Policy) -> Machine:
+    """Prepare a window in RLScheduler's machine."""
+    settings = Settings(backfill="shadow", head="global", commit=True)
+    return Machine.of(jobs, MACHINE, policy, get_estimator("oracle"), settings)
+
+
+def slowdown(jobs: Jobs, policy: Policy) -> float:
+    """Run a window."""
+    run = machine(jobs, policy)
+    run.run()
+    return mean_slowdown(run)
+
+
+def staged(seeds: range, each: int, model: Model, rng: np.random.Generator) -> tuple[list[Stage], np.ndarray]:
+    """Make windows of generated traces ready, with what smallest-area-first costs in each."""
+    stages, base = [], []
+    for seed in seeds:
+        trace = lublin(10_000, 256, seed)
+        for first in rng.integers(0, 8_900, each):
+            window = trace.window(int(first), 1024)
+            stages.append(Stage.of(machine(window, Learned(model))))
+            base.append(slowdown(window, get_policy("saf")))
+    return stages, np.array(base)
+
+
+def train(generations: int, threads: int) -> Model:
+    """Evolve a network on 16 generated traces, chosen by eight more."""
+    recipe = get_recipe("+".join(INPUTS))
+    norm = np.array([[middle, 1 / spread, -np.inf, np.inf] for middle, spread in INPUTS.values()])
+    norm = np.nan_to_num(norm, posinf=1e9, neginf=-1e9)
+    weights, matrix = two_scores(recipe, (8, 6), norm, np.random.default_rng(1))
+    start = np.zeros(matrix.shape[1])
+    start[recipe.inputs.index("job_size")] = -1.5  # smallest area first
+    model = Model(recipe, (8, 6), weights + matrix @ start, norm, "saf", "off")
+    rng = np.random.default_rng(0)
+    training, held = staged(range(100, 116), 8, model, rng), staged(range(116, 124), 6, model, rng)
+    settings = EvolveSettings(generations, 12, 40, sigma=0.15, every=2, patience=8, threads=threads)
+    found = evolve(weights, matrix, start, training, held, settings, mean_slowdown, tell)
+    card = {"trace": "synth:lublin, seeds 100-123", "command": "python benchmarks/rltune/lublin.py"}
+    return Model(recipe, (8, 6), found, norm, "saf", "off", card)
+
+
+def tell(news: Told) -> None:
+    """Say how it goes."""
+    print(f"generation {news.generation}: {news.validation:.3f} of saf's on generated held-out windows", flush=True)
+
+
+def main() -> None:
+    """Train if there is no model yet, then test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trace", required=True, help="lublin_256.swf")
+    parser.add_argument("--model", default="lublin.rltune", help="where the model is kept; trained if it is not there")
+    parser.add_argument("--generations", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    if not Path(options.model).exists():
+        save_model(train(options.generations, options.threads), options.model)
+    model = read_model(options.model)
+    trace = read_trace(options.trace)
+    windows = [trace.window(first, 1024) for first in STARTS]
+    for name in RULES:
+        values = [slowdown(window, get_policy(name)) for window in windows]
+        print(f"{name:8s} {np.mean(values):8.2f}")
+    ours = costs([Stage.of(machine(window, Learned(model))) for window in windows], [model.weights], mean_slowdown, 1)
+    print(f"{'learned':8s} {ours.mean():8.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What a decision of the solver costs, and that skipping it where it cannot help loses nothing."""
+
+from dataclasses import asdict, dataclass
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from rltune.cluster import Cluster, NodeGroup
+from rltune.core.loop import advance
+from rltune.estimate import get_estimator
+from rltune.jobs import Jobs
+from rltune.placement import model as models
+from rltune.placement.drive import LookAhead
+from rltune.placement.milp import Solver
+from rltune.placement.model import Model
+from rltune.policy.registry import get_policy
+from rltune.schedule import Settings
+from rltune.sim import Machine
+from rltune.trace import synthesise
+
+KS = (4, 8, 16)
+SKIP_CELLS = (("fcfs", "none"), ("fcfs", "easy"), ("saf", "none"), ("saf", "easy"))
+
+
+def full_cluster(nodes: int, seed: int) -> tuple[Jobs, Cluster]:
+    """A cluster of 8-GPU nodes that is nearly full at time 0, and a queue that fills what ends."""
+    rng = np.random.default_rng(seed)
+    cluster = Cluster((NodeGroup(count=nodes, gpus=8, cpus=96, mem_gib=512, nodes_per_rack=18),))
+    filling = int(nodes * 8 / 2.55 * 1.02)
+    later = 400
+    n = filling + later
+    gpus = np.concatenate(
+        [rng.choice([1, 2, 4, 8], filling, p=[0.45, 0.25, 0.2, 0.1]), rng.choice([1, 2, 4, 8, 16], later)]
+    )
+    return (
+        Jobs.from_arrays(
+            submit_s=np.concatenate([np.zeros(filling), np.sort(rng.uniform(1, 400, later))]),
+            duration_s=rng.lognormal(6.5, 1.2, n),
+            gpus=gpus,
+            cpus=gpus * rng.choice([4.0, 8.0, 12.0], n),
+        ),
+        cluster,
+    )
+
+
+class Stopwatch(LookAhead):
+    """Times each solve; and for some also every node by itself, all of them candidates, and cvxpy."""
+
+    def watch(self, every: int, *, apart: bool, cvxpy: bool) -> None:
+        self.every, self.apart, self.cvxpy = every, apart, cvxpy
+        self.cpu_ms: list[float] = []
+        self.ours_ms: list[float] = []  # of the decisions that the others made, too
+        self.apart_ms: list[float] = []
+        self.cvxpy_ms: list[float] = []
+
+    def _solve(self, jobs, pool, fitting, k):
+        sampled = len(self.cpu_ms) % self.every == 0
+        if sampled:
+            self._by_others(jobs, pool, fitting)
+        begin = thread_time()
+        super()._solve(jobs, pool, fitting, k)
+        self.cpu_ms.append((thread_time() - begin) * 1e3)
+        if sampled:
+            self.ours_ms.append(self.cpu_ms[-1])
+
+    def _by_others(self, jobs, pool, fitting) -> None:
+        model = self._model(jobs, pool, fitting, aggregate=True)
+        if self.cvxpy and model.cost:
+            self.cvxpy_ms.append(by_cvxpy(model))
+        if self.apart:
+            pruned, models.MOST_CLASSES = models.MOST_CLASSES, (10**9, 10**9)
+            begin = thread_time()
+            Solver().answer(self._model(jobs, pool, fitting, aggregate=False), 10.0)
+            self.apart_ms.append((thread_time() - begin) * 1e3)
+            models.MOST_CLASSES = pruned
+
+
+def by_cvxpy(model: Model) -> float:
+    import cvxpy as cp
+    from scipy.sparse import coo_matrix
+
+    begin = thread_time()
+    x = cp.Variable(len(model.cost), integer=True)
+    rows = [(r, i, a) for r, row in enumerate(model.rows) for i, a in row.terms]
+    r, i, a = zip(*rows, strict=True)
+    matrix = coo_matrix((a, (r, i)), shape=(len(model.rows), len(model.cost))).tocsr()
+    bound = np.array([row.bound for row in model.rows], dtype=float)
+    equal = np.array([row.equal for row in model.rows])
+    limits = [x >= 0, x <= np.array(model.upper), matrix[~equal] @ x <= bound[~equal]]
+    if equal.any():
+        limits.append(matrix[equal] @ x == bound[equal])
+    cp.Problem(cp.Maximize(np.array(model.cost, dtype=float) @ x), limits).solve(solver=cp.HIGHS)
+    return (thread_time() - begin) * 1e3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of decisions where the solver runs: CPU time, and the clock's."""
+
+    nodes: int
+    k: int
+    solves: int
+    p50: float
+    p99: float
+    clock_p50: float
+    clock_p99: float
+    ours: list[float]  # p50 and p99 on the sample that the others solved, too
+    apart: list[float]
+    cvxpy: list[float]
+
+
+def latency(nodes: list[int], solves: int, others: int, cvxpy: bool) -> list[dict[str, Any]]:
+    print("\nMilliseconds per decision where the solver runs: snapshot, model, solver, choice of nodes")
+    rows = []
+    for count in nodes:
+        for k in KS:
+            ahead = contended_run(count, k, solves, others, cvxpy=cvxpy)
+            clock = _pair(ahead.work.solve_ms)
+            sampled = (_pair(ms) for ms in (ahead.ours_ms, ahead.apart_ms, ahead.cvxpy_ms))
+            rows.append(asdict(Cost(count, k, len(ahead.cpu_ms), *_pair(ahead.cpu_ms), *clock, *sampled)))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def _pair(ms: list[float]) -> list[float]:
+    return [round(float(np.percentile(ms, p)), 2) for p in (50, 99)] if ms else []
+
+
+def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool) -> Stopwatch:
+    jobs, cluster = full_cluster(nodes, seed=nodes)
+    settings = Settings(placement=f"milp:{k}", backfill="easy")
+    m = Machine.of(jobs, cluster, get_policy("fcfs"), get_estimator("oracle"), settings)
+    ahead = Stopwatch(m.world, m.state, m.w, m.s, m.options, k)
+    ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128, cvxpy=cvxpy)
+    while len(ahead.cpu_ms) < solves and advance(m.w, m.s, m.options):
+        ahead.make_pass()
+    return ahead
+
+
+def skipping(count: int, seeds: int) -> list[dict[str, Any]]:
+    print("\nSkipping, on Philly-like runs of the slice (K = 8): milliseconds over all passes, skipped ones included")
+    rows = []
+    for policy, backfill in SKIP_CELLS:
+        skip, never = ([_one_run(count, n, policy, backfill, always) for n in range(seeds)] for always in (False, True))
+        ms = np.concatenate([ahead.work.ms for ahead, _ in skip])
+        waits, unskipped = (np.mean([wait.mean() for _, wait in runs]) for runs in (skip, never))
+        row = {
+            "policy": policy,
+            "backfill": backfill,
+            "seeds": seeds,
+            "passes": len(ms),
+            "skip_rate": 1 - sum(len(ahead.work.solve_ms) for ahead, _ in skip) / len(ms),
+            "pass_ms": _pair(ms.tolist()),
+            "mean_wait_s": float(waits),
+            "loss": float(waits / unskipped - 1),
+            "jobs_that_differ": int(sum((a != b).sum() for (_, a), (_, b) in zip(skip, never, strict=True))),
+        }
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def _one_run(count: int, seed: int, policy: str, backfill: str, always: bool) -> tuple[LookAhead, np.ndarray]:
+    """Give the solver's work and every job's wait."""
+    settings = Settings(policy=policy, placement="milp:8", backfill=backfill)
+    cluster = Cluster.preset("philly-slice")
+    jobs = synthesise("philly", count, seed=100 + seed, cluster=cluster, load=0.9)
+    m = Machine.of(jobs, cluster, get_policy(policy), get_estimator("oracle"), settings)
+    ahead = LookAhead(m.world, m.state, m.w, m.s, m.options, 8, always=always)
+    while advance(m.w, m.s, m.options):
+        ahead.make_pass()
+    return ahead, m.state.life.start - m.world.job.submit

@@ -1,0 +1,184 @@
+"""What the schedules of placements are worth at an unchanged order, on parts of traces that keep apart."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from rltune.cluster import Cluster, Slowdown
+from rltune.evaluate.bootstrap import Course, over_time, ratio
+from rltune.evaluate.compare import line_up
+from rltune.evaluate.memory import Knowledge
+from rltune.evaluate.metric import metric_of
+from rltune.evaluate.parts import Part
+from rltune.evaluate.runs import Contender
+from rltune.jobs import Jobs
+from rltune.metrics import summarise
+from rltune.placement.registry import get_placer
+from rltune.sim import simulate
+from rltune.spread import spread_over
+from rltune.trace import read_trace, synthesise
+
+METRICS = ("wait", "large-wait", "utilisation", "fragmentation")
+POLICIES = ("fcfs", "sjf", "saf")
+BACKFILLS = ("none", "fit-first", "easy")
+BASE, OURS = "best-fit", "milp:8"
+TRAIN_SHARE = 0.8  # of the time of a real trace; what `auto` does was chosen on it
+CONTENDED_S = 600.0  # windows in which FCFS waits so long on average
+LOOKED_AT = 4  # windows for each that is run
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A trace, a cluster, and the rows that windows are taken from; what learns may know all rows before."""
+
+    trace: str
+    jobs: Jobs
+    cluster: Cluster
+    rows: tuple[int, int] = field(default=(0, 0))
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"trace": self.trace, "extra_node": self.cluster.slowdown.extra_node}
+
+
+def synthetic(kind: str, jobs: int, seed: int) -> Workload:
+    cluster = Cluster.preset(f"{kind}-slice")
+    made = synthesise(kind, jobs, seed=seed, cluster=cluster, load=0.9)
+    return Workload(f"{kind}-like", made, cluster, (0, len(made)))
+
+
+def real(kind: str, path: Path, part: str) -> Workload:
+    """Give the first 80 % of a trace's time, or the rest."""
+    jobs = read_trace(path)
+    jobs = jobs.take(np.argsort(jobs.submit_s, kind="stable"))
+    first, last = jobs.submit_s[0], jobs.submit_s[-1]
+    cut = int(np.searchsorted(jobs.submit_s, first + TRAIN_SHARE * (last - first)))
+    rows = (0, cut) if part == "train" else (cut, len(jobs))
+    return Workload(kind, jobs, Cluster.preset(f"{kind}-slice"), rows)
+
+
+def workloads(part: str, kinds: list[str], files: dict[str, Path], windows: int, size: int) -> Iterator[Workload]:
+    """Give synthetic traces, of other seeds for the other part, and the real ones that there are."""
+    for kind in kinds:
+        yield synthetic(kind, 2 * LOOKED_AT * windows * size, seed=1 if part == "train" else 2)
+    for kind, path in files.items():
+        yield real(kind, path, part)
+
+
+def schedules(
+    part: str,
+    kinds: list[str],
+    files: dict[str, Path],
+    estimators: list[str],
+    placements: list[str],
+    windows: int,
+    size: int,
+    workers: int,
+    slow: float = 1.0,
+) -> list[dict[str, Any]]:
+    print(f"\nSchedules, {part}: mean wait against {BASE} at the same order, {windows} windows of {size:,} jobs")
+    rows: list[dict[str, Any]] = []
+    for work in workloads(part, kinds, files, windows, size):
+        slowed = Cluster(work.cluster.groups, work.cluster.name, slowdown=Slowdown(extra_node=slow))
+        one = Workload(work.trace, work.jobs, slowed, work.rows)
+        for estimator in estimators:
+            for row in cells(one, estimator, placements, windows, size, workers):
+                rows.append({"part": part, **row})
+                print(_line(rows[-1]), flush=True)
+    return rows
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Called with the row at which a window starts: the metrics of every pipeline."""
+
+    work: Workload
+    pipelines: tuple[Contender, ...]
+    estimator: str
+    size: int
+    knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
+
+    def __call__(self, first: int) -> np.ndarray:
+        if not self.knowledge:
+            self.knowledge.append(Knowledge(self.work.jobs, 0))
+        window = self.work.jobs.window(first, self.size)
+        guess = self.knowledge[0].made(self.estimator, first, window)
+        made = (simulate(window, self.work.cluster, p.policy, p.backfill, p.placement, guess) for p in self.pipelines)
+        return np.array([[metric_of(m).of(told) for m in METRICS] for told in map(summarise, made)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what each process learns by itself."""
+        return {**self.__dict__, "knowledge": []}
+
+
+def queues(work: Workload, first: int, size: int) -> bool:
+    """Tell whether jobs of a window wait: FCFS without backfilling knows no estimates."""
+    made = simulate(work.jobs.window(first, size), work.cluster)
+    return bool(made.ran.any() and made.wait_s[made.ran].mean() > CONTENDED_S)
+
+
+def thinned(starts: list[int], count: int) -> list[int]:
+    """Keep so many, evenly spaced."""
+    if not starts:
+        raise SystemExit("no window of this part is contended")
+    return [starts[i] for i in np.unique(np.linspace(0, len(starts) - 1, count).round().astype(int))]
+
+
+def cells(
+    work: Workload, estimator: str, placements: list[str], windows: int, size: int, workers: int
+) -> Iterator[dict[str, Any]]:
+    """Run every policy, backfilling and placement, and give a row for each of the first two."""
+    names = [BASE, *placements]
+    pipelines = line_up(POLICIES, BACKFILLS, names)
+    part = Part("", *work.rows)
+    every = max(1, (len(part) - size) // (LOOKED_AT * windows))
+    grid = part.starts(size, every)
+    starts = thinned([first for first in grid if queues(work, first, size)], windows)
+    begin = perf_counter()
+    with spread_over(workers) as spread:
+        values = np.array(spread.map(Trial(work, pipelines, estimator, size), starts))  # [window, pipeline, metric]
+    seconds = perf_counter() - begin
+    steps = (np.array(starts) - part.first) // every
+    course = Course(steps, len(grid), max(size // every, 1), part.disjoint(starts, size))
+    for at in range(0, len(pipelines), len(names)):
+        who = pipelines[at]
+        yield {
+            **work.about,
+            "estimator": estimator,
+            "policy": who.policy_name,
+            "backfill": who.backfill,
+            "windows": len(starts),
+            "disjoint": course.disjoint,
+            "auto": get_placer("auto", work.jobs, work.cluster, who.backfill).name,
+            "placements": {n: against(values[:, at + i], values[:, at], course) for i, n in enumerate(names)},
+            "seconds": round(seconds / len(pipelines) * len(names), 1),
+        }
+
+
+def against(ours: np.ndarray, theirs: np.ndarray, course: Course) -> dict[str, Any]:
+    """Give every metric with its ratio to best fit's and the interval."""
+    told: dict[str, Any] = {"better_in": int((ours[:, 0] < theirs[:, 0]).sum())}
+    for m, metric in enumerate(METRICS):
+        interval = over_time(ours[:, m], theirs[:, m], course, ratio, confidence=0.95, resamples=5000, seed=0)
+        told[metric] = {
+            "value": float(ours[:, m].mean()),
+            "change": [float(x - 1) for x in (interval.estimate, interval.low, interval.high)],
+        }
+    return told
+
+
+def _line(row: dict[str, Any]) -> str:
+    told = ", ".join(
+        f"{name} {percent(cell['wait']['change'])}" for name, cell in row["placements"].items() if name != BASE
+    )
+    cell = f"{row['trace']}, {row['estimator']}, {row['policy']} + {row['backfill']}"
+    return f"{cell:48} {told} (auto: {row['auto']}; {row['seconds']} s)"
+
+
+def percent(change: list[float]) -> str:
+    middle, low, high = change
+    return f"{middle:+.1%} [{low:+.1%}, {high:+.1%}]"

@@ -1,0 +1,138 @@
+"""`rltune evolve`: find a policy by evolution, without torch."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli import options
+from rltune.cli.compiling import compile_core
+from rltune.cli.options import examples
+from rltune.cli.output import require_free, show_line
+from rltune.cli.pipeline import named, split
+from rltune.cli.progress import bar
+from rltune.cli.train import Base, Contended, Estimators, Hidden, Out, TraceToLearn, VaryCluster, VaryLoad, _widths
+from rltune.cli.workload import load_workload
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune import Cluster, Jobs
+
+EXAMPLES = examples(
+    "rltune evolve history.txt -c my.toml -o mine.rltune",
+    "rltune evolve history.txt -c my.toml --backfill easy --objective slowdown -o mine.rltune",
+)
+
+Goal = Annotated[str, typer.Option(help="What to improve: wait or slowdown.", metavar="NAME")]
+Backfill = Annotated[
+    str,
+    typer.Option("--backfill", "-b", help="Under which the policy is to work: none, fit-first, easy.", metavar="NAME"),
+]
+Features = Annotated[
+    str, typer.Option(help="What the network sees: wide, all, paper-17, or names joined by +.", metavar="NAME")
+]
+Generations = Annotated[int, typer.Option(help="Steps.", min=0, metavar="N")]
+Tried = Annotated[int, typer.Option(help="Candidates of a generation.", min=4, metavar="N")]
+PerGeneration = Annotated[
+    int, typer.Option("--windows", "-w", help="Windows that a generation is tried on.", min=1, metavar="N")
+]
+Pool = Annotated[int, typer.Option(help="Different windows in all.", min=1, metavar="N")]
+Size = Annotated[int, typer.Option(help="Jobs in a window.", min=2, metavar="JOBS")]
+HeldWindows = Annotated[int, typer.Option(help="Held-out windows that the best is chosen on.", min=1, metavar="N")]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Learn from a further trace on its own cluster, too; may be given again.", metavar="TRACE@CLUSTER"
+    ),
+]
+Threads = Annotated[int, typer.Option(help="Threads; the results do not depend on it.", min=1, max=1024, metavar="N")]
+
+
+def evolve(
+    trace: TraceToLearn,
+    cluster: options.Cluster,
+    out: Out,
+    base: Base = "saf",
+    objective: Goal = "wait",
+    estimator: Estimators = "history",
+    backfill: Backfill = "none",
+    head: options.Head = "pool",
+    features: Features = "wide",
+    hidden: Hidden = "8x6",
+    generations: Generations = 40,
+    tried: Tried = 14,
+    windows: PerGeneration = 14,
+    pool: Pool = 120,
+    size: Size = 1024,
+    held_windows: HeldWindows = 20,
+    contended: Contended = 600.0,
+    vary_load: VaryLoad = 1.0,
+    vary_cluster: VaryCluster = 0.0,
+    seed: options.Seed = 0,
+    also: Also = None,
+    threads: Threads = 1,
+    format: options.Format = None,  # noqa: A002
+    force: options.Force = False,
+) -> None:
+    """Find a policy by evolution of a network, under any backfilling. Needs no torch.
+
+    The last tenth of the jobs is left for `rltune evaluate`; the tenth before it chooses the best. `rltune train
+    --init` can go on from the model.
+    """
+    require_free([out], force=force, inputs=[trace, cluster])
+    from rltune import Cluster, __version__
+    from rltune.learn.evolve import EvolveSettings
+    from rltune.learn.evolving import Plan, evolve_policy
+    from rltune.learn.model import save_model
+    from rltune.learn.windows import Variation
+
+    plan = Plan(
+        base=base,
+        objective=objective,
+        estimators=tuple(split(estimator)),
+        backfill=backfill,
+        head=head,
+        features=features,
+        hidden=_widths(hidden),
+        pool=pool,
+        size=size,
+        held_windows=held_windows,
+        contended_s=contended,
+        variation=Variation(vary_load, vary_cluster),
+        evolve=EvolveSettings(generations, tried, windows, seed=seed, threads=threads),
+    )
+    on = Cluster.load(cluster)
+    work = load_workload(trace, format, on)
+    compile_core(commit=False, own_policy=False)
+    with bar("evolving") as tell:
+        found = evolve_policy(
+            [(work.jobs, on), *map(_further, also or [])],
+            plan,
+            lambda news: tell(news.generation, generations, f"held-out {news.validation:.3f}"),
+        )
+    command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["evolve"] else "rltune evolve"
+    best = min(found.told, key=lambda news: news.validation)
+    card = {
+        "made_by": f"rltune {__version__}",
+        "command": command,
+        "trace": work.name,
+        "cluster": named(on, cluster),
+        "held_out": {"windows": held_windows, "cost_over_base": best.validation, "generation": best.generation},
+    }
+    save_model(found.model.with_card(**card), out)
+    show_line(f"{out}: best of {found.told[-1].generation} generations is {best.generation}")
+    show_line(
+        f"{objective} on held-out windows of {size:,} jobs: {best.validation:.3f} of {base}'s "
+        f"under {backfill} (at the start {found.told[0].validation:.3f})"
+    )
+
+
+def _further(spec: str) -> tuple["Jobs", "Cluster"]:
+    """Read `TRACE@CLUSTER`."""
+    from rltune import Cluster
+
+    trace, at, cluster = spec.rpartition("@")
+    if not at or not trace or not cluster:
+        raise InputError(f"--also {spec!r} is not understood; write TRACE@CLUSTER")
+    on = Cluster.load(cluster)
+    return load_workload(trace, None, on).jobs, on

@@ -1,0 +1,136 @@
+"""Evolve a policy on windows of a trace: what `rltune evolve` does. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.evaluate.memory import Knowledge
+from rltune.evaluate.parts import split
+from rltune.learn.arena import Stage, mean_slowdown, mean_wait
+from rltune.learn.evolve import EvolveSettings, Told, evolve, two_scores
+from rltune.learn.model import Model
+from rltune.learn.recipe import get_recipe
+from rltune.learn.scaling import MARGIN, Queues, Scaling
+from rltune.learn.windows import Variation, Window, Windows
+from rltune.policy import get_policy
+from rltune.policy.learned import Learned
+from rltune.schedule import Settings
+from rltune.spread import Here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rltune.cluster import Cluster
+    from rltune.jobs import Jobs
+    from rltune.sim import Machine
+
+Floats = NDArray[np.float64]
+COSTS: dict[str, Callable[[Machine], float]] = {"wait": mean_wait, "slowdown": mean_slowdown}
+WIDER = 0.5  # of the range seen, in place of scaling's margin
+# Where the search begins: a job's size against it, more or less as smallest-area-first has it.
+START = {"job_size": -1.0, "gpus": -0.7, "requested_time": -0.5}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is evolved, and on what."""
+
+    base: str = "saf"
+    objective: str = "wait"
+    estimators: tuple[str, ...] = ("history",)
+    backfill: str = "none"
+    head: str = "pool"
+    commit: bool = False
+    features: str = "wide"
+    hidden: tuple[int, int] = (8, 6)
+    pool: int = 120  # windows to draw from
+    size: int = 1024
+    held_windows: int = 20
+    contended_s: float = 600.0
+    holdout: float = 0.1
+    variation: Variation = field(default_factory=Variation)
+    evolve: EvolveSettings = field(default_factory=EvolveSettings)
+
+    def __post_init__(self) -> None:
+        if self.objective not in COSTS:
+            raise InputError(f"no objective {self.objective!r} to evolve for; there are: {', '.join(COSTS)}")
+        if "can_schedule_now" not in get_recipe(self.features).inputs:
+            raise InputError("evolution needs the feature can_schedule_now: try --features wide")
+        if min(self.hidden) < 3:
+            raise InputError(f"evolution needs layers of 3 units or more, not {self.hidden[0]}x{self.hidden[1]}")
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """A model, and how it came to be."""
+
+    model: Model
+    told: tuple[Told, ...]
+
+
+def evolve_policy(
+    sources: Sequence[tuple[Jobs, Cluster]], plan: Plan, tell: Callable[[Told], None] = lambda _: None
+) -> Evolved:
+    """Evolve on the first part of traces, choose by the next part of each; the last is not looked at."""
+    cut = [_cut(jobs.sorted(), cluster, plan) for jobs, cluster in sources]
+    training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
+    recipe = get_recipe(plan.features)
+    norm = _widened(Scaling.of(Queues.under_base(held, recipe, plan.base)).norm)
+    weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed))
+    start = np.array([START.get(name, 0.0) for name in recipe.inputs] + [0.0] * len(recipe.inputs) + [1.0])
+    model = Model(recipe, plan.hidden, weights + matrix @ start, norm, plan.base)
+    told: list[Told] = []
+
+    def note(news: Told) -> None:
+        told.append(news)
+        tell(news)
+
+    cost = COSTS[plan.objective]
+    found = evolve(
+        weights, matrix, start, _staged(training, model, cost), _staged(held, model, cost), plan.evolve, cost, note
+    )
+    return Evolved(replace(model, weights=found), tuple(told))
+
+
+def _widened(norm: Floats) -> Floats:
+    """Let half of the range seen be added at both ends: the two scores are linear, so a step outside does no harm."""
+    seen = (norm[:, 3] - norm[:, 2]) / (1 + 2 * MARGIN)
+    more = (WIDER - MARGIN) * seen
+    return np.column_stack([norm[:, :2], norm[:, 2] - more, norm[:, 3] + more])
+
+
+def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:
+    parts = split(len(jobs), plan.holdout)
+    known = Knowledge(jobs, plan.evolve.seed)
+    run = Settings(backfill=plan.backfill, head=plan.head, commit=plan.commit, seed=plan.evolve.seed)
+    guesses = tuple(get_estimator(name) for name in plan.estimators)
+    training = Windows(
+        jobs,
+        cluster,
+        parts.training,
+        plan.size,
+        get_policy(plan.base),
+        guesses,
+        run,
+        plan.contended_s,
+        plan.variation,
+    )
+    held = replace(training, part=parts.validation).spaced(plan.held_windows, known, Here())
+    return training.draw(plan.pool, (plan.evolve.seed,), known, Here()), held
+
+
+def _staged(windows: list[Window], model: Model, cost: Callable[[Machine], float]) -> tuple[list[Stage], Floats]:
+    """Make windows ready to be run again and again, with what the base policy costs in each."""
+    stages, base = [], []
+    for window in windows:
+        machine = window.machine(get_policy(model.base))
+        machine.run()
+        base.append(cost(machine))
+        stages.append(Stage.of(window.machine(Learned(model))))
+    return stages, np.array(base)

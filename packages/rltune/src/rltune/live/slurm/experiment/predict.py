@@ -1,0 +1,66 @@
+"""What the simulator says of the runs that were made: the same jobs, at the times at which Slurm saw them.
+
+Run times are those recorded, as for any history. Two things that a real Slurm does are in it besides. It plans a start
+for every job in its queue, so that it backfills conservatively. And a job that could not start at once is started by
+one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over,
+because a few seconds can change who comes next. Not in it: that the controller orders the queue only once a cycle,
+and that Slurm chooses nodes itself where it is not led to some.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rltune.jobs import Floats, Jobs
+from rltune.live.slurm.experiment import multifactor
+from rltune.live.slurm.experiment.plan import Plan
+from rltune.live.slurm.experiment.record import Record, as_schedule
+from rltune.schedule import Schedule
+from rltune.sim import simulate
+
+DRAWS = 20
+BACKFILL = "conservative"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Means over the jobs of a run, in seconds, as simulated and as they were."""
+
+    wait_s: float
+    spread_s: float  # standard deviation of the mean wait over the draws
+    real_wait_s: float
+    makespan_s: float
+    real_makespan_s: float
+
+    @property
+    def wait_error(self) -> float:
+        """Tell by which share the simulated mean wait is off."""
+        return self.wait_s / self.real_wait_s - 1 if self.real_wait_s > 0 else np.nan
+
+
+def predict(record: Record, plan: Plan) -> Prediction:
+    """Simulate a run, and set it beside what was."""
+    real = as_schedule(record, plan)
+    rng = np.random.default_rng(record.seed)
+    late_s = rng.uniform(0, multifactor.BACKFILL_S, size=(DRAWS, len(real.jobs)))
+    made = [_simulate(real.jobs, late, record, plan) for late in late_s]
+    waits = [float((m.wait_s + np.where(m.wait_s > 0, late, 0.0)).mean()) for m, late in zip(made, late_s, strict=True)]
+    return Prediction(
+        wait_s=float(np.mean(waits)),
+        spread_s=float(np.std(waits)),
+        real_wait_s=float(real.wait_s.mean()),
+        makespan_s=float(np.mean([_makespan_s(m) for m in made])),
+        real_makespan_s=_makespan_s(real),
+    )
+
+
+def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedule:
+    policy = record.arm.policy or multifactor.as_policy()
+    held = jobs.with_columns(duration_s=jobs.duration_s + late_s)
+    return simulate(held, plan.cluster, policy, BACKFILL, record.arm.placement, plan.estimator, seed=record.seed)
+
+
+def _makespan_s(schedule: Schedule) -> float:
+    return float(schedule.end_s.max() - schedule.jobs.submit_s.min())

@@ -1,0 +1,170 @@
+"""`rltune train`, as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from learn.small_training import jobs
+
+from rltune.cli.curve import BARS, sparkline
+from rltune.learn.model import read_model
+
+QUICK = (
+    *("--epochs", 2, "--windows", 4, "--size", 40, "--pool", 8, "--contended", 10, "--held-windows", 2),
+    *("--held-size", 40, "--held-every", 1, "--passes", 1, "--hidden", "8x8", "--imitate", 1),
+)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """Jobs that queue on two nodes of four GPUs."""
+    path = tmp_path_factory.mktemp("history") / "history.csv"
+    trace = jobs()
+    rows = zip(trace.submit_s, trace.duration_s, trace.gpus, trace.user.to_list(), strict=True)
+    lines = [f"{s!r},{d!r},{g},{u}" for s, d, g, u in ((float(s), float(d), int(g), u) for s, d, g, u in rows)]
+    path.write_text("\n".join(["submit_s,duration_s,gpus,user", *lines]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cluster") / "two.toml"
+    path.write_text('name = "two"\n[[group]]\ncount = 2\ngpus = 4\n')
+    return path
+
+
+@pytest.fixture
+def learn(rltune, history, two, tmp_path):
+    """Train for two short epochs, with these options too."""
+
+    def run(*words: object, out="made.rltune"):
+        return rltune("train", history, "-c", two, "-o", tmp_path / out, *QUICK, *words)
+
+    return run
+
+
+def test_a_model_is_written_and_told(learn, rltune, tmp_path):
+    """With its card; the same file can be shown and checked."""
+    said = learn()
+    assert said.code == 0
+    assert "held-out windows of" in said.out
+    assert "of saf's" in said.out
+    card = read_model(tmp_path / "made.rltune").card
+    assert card["epochs"] == 2
+    assert card["cluster"] == "two (2 nodes, 8 GPUs)"
+    shown = rltune("model", "show", tmp_path / "made.rltune")
+    assert "held out cost over base" in shown.out
+    assert json.loads(rltune("model", "show", tmp_path / "made.rltune", "--json").out)["card"] == card
+    assert rltune("model", "check", tmp_path / "made.rltune").code == 0
+
+
+def test_a_training_is_resumed_to_the_same_file(learn, tmp_path):
+    """One epoch, then a second, is two epochs."""
+    learn(out="whole.rltune")
+    learn("--epochs", 1, out="parts.rltune")
+    said = learn("--resume", out="parts.rltune")
+    assert said.code == 0
+    whole, parts = (read_model(tmp_path / name) for name in ("whole.rltune", "parts.rltune"))
+    assert parts.weights.tolist() == whole.weights.tolist()
+    assert parts.card["held_out"] == whole.card["held_out"]
+
+
+def test_a_file_that_exists_is_not_replaced(learn, tmp_path):
+    """Unless forced."""
+    (tmp_path / "made.rltune").write_text("mine")
+    said = learn()
+    assert said.code == 2
+    assert "--force" in said.err
+    assert (tmp_path / "made.rltune").read_text() == "mine"
+
+
+def test_scalars_are_written_for_tensorboard(learn, tmp_path):
+    """One point an epoch, under the names of CleanRL."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    learn("--tensorboard", tmp_path / "board")
+    found = EventAccumulator(str(tmp_path / "board"))
+    found.Reload()
+    assert {"losses/approx_kl", "losses/entropy", "charts/SPS", "charts/held_out_cost_over_base"} <= set(
+        found.Tags()["scalars"]
+    )
+    assert [event.step for event in found.Scalars("losses/policy_loss")] == [1, 2]
+
+
+def test_a_model_can_be_the_beginning(learn, tmp_path):
+    """And one of other features cannot."""
+    learn(out="first.rltune")
+    assert learn("--init", tmp_path / "first.rltune", out="second.rltune").code == 0
+    said = learn("--init", tmp_path / "first.rltune", "--features", "naive", out="third.rltune")
+    assert said.code == 2
+    assert "same features" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--objective", "speed"), "no objective 'speed'"),
+        (("--p99", "soon"), "1.5x"),
+        (("--base", "best"), "no base policy"),
+        (("--reward", "never"), "no reward 'never'"),
+        (("--backfill", "conservative"), "no backfill to train under"),
+        (("--features", "nothing"), "no features 'nothing'"),
+        (("--hidden", "32"), "two widths"),
+        (("--estimator", "guess"), "no estimator 'guess'"),
+        (("--vary-cluster", "1.5"), "can be varied"),
+        (("--contended", "1e9"), "--contended"),
+        (("--resume",), "no checkpoint"),
+        (("--init", "nowhere.rltune"), "cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence(learn, words, sentence):
+    """And exit code 2; no file is written."""
+    said = learn(*words)
+    assert said.code == 2
+    assert sentence in said.err
+    assert said.out == ""
+    assert len(said.err.strip().splitlines()) == 1
+
+
+def test_without_torch_it_says_how_to_install_it(learn, monkeypatch):
+    """In one sentence."""
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "torch" else real(name, *more))
+    said = learn()
+    assert said.code == 2
+    assert said.err.strip() == "rltune: training needs torch: pip install 'rltune[train]'"
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_best_model_so_far_and_can_be_resumed(history, two, tmp_path):
+    """With exit code 130, and a word on how to go on."""
+    out = tmp_path / "made.rltune"
+    words = ["train", history, "-c", two, "-o", out, *QUICK, "--epochs", 5000, "--patience", 0]
+    command = [sys.executable, "-c", "from rltune.cli import main; main()", *map(str, words)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        while not (tmp_path / "made.rltune.checkpoint").exists():
+            assert process.poll() is None
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert len(read_model(out).weights) > 0
+
+
+def test_the_curve_is_drawn_on_a_logarithmic_scale():
+    """Highest first here; of a long one only the last part, of an equal one the lowest bar."""
+    assert sparkline([100.0, 10.0, 1.0]) == BARS[7] + BARS[4] + BARS[0]
+    assert len(sparkline(list(np.linspace(1, 2, 500)))) == 60
+    assert sparkline([3.0, 3.0]) == BARS[0] * 2
+    assert sparkline([]) == ""

@@ -1,0 +1,111 @@
+"""Evolution of the network."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from rltune import Cluster, Jobs
+from rltune.core.prepare import copy_state
+from rltune.errors import InputError
+from rltune.learn.arena import Stage, costs, mean_wait
+from rltune.learn.evolve import Cma, EvolveSettings, two_scores
+from rltune.learn.evolving import Plan, evolve_policy
+from rltune.learn.recipe import get_recipe
+from rltune.trace import synthesise
+
+SMALL = Cluster.uniform(4, 8)
+PLAN = Plan(
+    estimators=("oracle",),
+    pool=4,
+    size=128,
+    held_windows=3,
+    contended_s=1.0,
+    evolve=EvolveSettings(generations=2, tried=4, windows=2, every=1, threads=1),
+)
+
+
+def busy(count: int, seed: int) -> Jobs:
+    """Make more jobs than a small cluster can take."""
+    return synthesise("philly", count, seed=seed, load=1.5, cluster=SMALL)
+
+
+def test_cma_finds_the_bottom_of_a_bowl() -> None:
+    """On a stretched quadratic the mean comes close to the best point."""
+    cma = Cma(np.full(4, 3.0), 0.5, 12, np.random.default_rng(0))
+    scale = np.array([1.0, 10.0, 0.1, 3.0])
+    for _ in range(150):
+        cma.tell((cma.ask() ** 2 * scale).sum(axis=1))
+    assert np.abs(cma.mean).max() < 0.05
+
+
+def test_two_scores_are_what_they_say() -> None:
+    """The network of (a, b) gives a x for every job, and max(0, b x + 1) more for one that fits."""
+    recipe = get_recipe("wide")
+    k = len(recipe.inputs)
+    norm = np.column_stack([np.full(k, 0.4), np.full(k, 2.0), np.full(k, -9.0), np.full(k, 9.0)])
+    rng = np.random.default_rng(1)
+    weights, matrix = two_scores(recipe, (8, 6), norm, rng)
+    a, b = rng.normal(size=k), rng.normal(size=k) * 0.2
+    fits = recipe.inputs.index("can_schedule_now")
+    a[fits] = b[fits] = 0.0
+    flat = weights + matrix @ np.concatenate([a, b, [1.0]])
+    for raw in (0.0, 1.0):
+        x = rng.normal(size=k)
+        x[fits] = (raw - 0.4) * 2.0
+        extra = max(0.0, b @ x + 1.0) if raw else 0.0
+        assert _logit(flat, x, (8, 6)) == pytest.approx(a @ x + extra, abs=1e-9)
+
+
+def _logit(flat: np.ndarray, x: np.ndarray, hidden: tuple[int, int]) -> float:
+    sizes = (len(x), *hidden, 1)
+    at = 0
+    for n_in, n_out in pairwise(sizes):
+        w = flat[at : at + n_in * n_out].reshape(n_in, n_out)
+        at += n_in * n_out
+        x = x @ w + flat[at : at + n_out]
+        at += n_out
+        if n_out > 1:
+            x = np.maximum(x, 0.0)
+    return float(x[0])
+
+
+def test_a_stage_can_be_run_again_on_any_number_of_threads() -> None:
+    """The same weights cost the same, whoever ran before and beside."""
+    from rltune.estimate import get_estimator
+    from rltune.policy.learned import Learned
+    from rltune.schedule import Settings
+    from rltune.sim import Machine
+
+    jobs, cluster = busy(600, 2), SMALL
+    model = evolve_policy([(busy(4000, 1), SMALL)], PLAN).model
+    stages = []
+    for first in (0, 150, 300):
+        window = jobs.window(first, 128)
+        machine = Machine.of(window, cluster, Learned(model), get_estimator("oracle"), Settings())
+        stages.append(Stage(machine, copy_state(machine.state)))
+    tried = [model.weights, -model.weights, model.weights * 0.5]
+    alone = costs(stages, tried, mean_wait, threads=1)
+    assert np.array_equal(alone, costs(stages, tried, mean_wait, threads=3))
+    assert alone.shape == (3, 3)
+
+
+def test_the_same_seed_gives_the_same_model_and_the_best_held_out_is_kept() -> None:
+    """Evolution is a function of its seed; what it gives is never worse, held out, than where it began."""
+    jobs, cluster = busy(4000, 1), SMALL
+    one, two = evolve_policy([(jobs, cluster)], PLAN), evolve_policy([(jobs, cluster)], PLAN)
+    assert one.model.sha256 == two.model.sha256
+    best = [news.validation for news in one.told if news.best]
+    assert best == sorted(best, reverse=True)
+    assert min(news.validation for news in one.told) == best[-1]
+
+
+def test_what_cannot_be_evolved_is_refused() -> None:
+    """An unknown objective, features without can_schedule_now, layers too narrow."""
+    for wrong, said in (
+        ({"objective": "joy"}, "no objective 'joy'"),
+        ({"features": "naive"}, "can_schedule_now"),
+        ({"hidden": (2, 6)}, "3 units"),
+    ):
+        with pytest.raises(InputError, match=said):
+            Plan(**wrong)  # type: ignore[arg-type]

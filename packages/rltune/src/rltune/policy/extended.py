@@ -71,9 +71,9 @@ def extended(policy: Policy, guard: str | Guard | None = None, search: str | int
     """Put a guard or a search around a policy, or one around what has the other already."""
     guards, searches = get_guard(guard), get_search(search)
     if isinstance(policy, Extended):
-        for had, given in ((policy.guard, guards), (policy.search, searches)):
+        for kind, had, given in (("guard", policy.guard, guards), ("search", policy.search, searches)):
             if had and given:
-                raise InputError(f"policy {policy.name} has {had} around it already; {given} was given too")
+                raise InputError(f"policy {policy.name} has a {kind} already; {given} was given too")
         return Extended(policy.inner, policy.guard or guards, policy.search or searches)
     return Extended(policy, guards, searches) if guards or searches else policy
 

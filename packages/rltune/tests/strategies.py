@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup, Outage, Slowdown
+from rltune.guard import Guard
 from rltune.jobs import Jobs
 
 BACKFILLS = ("none", "fit-first", "easy", "conservative", "shadow")
@@ -21,6 +22,7 @@ TIMES = ("zero", "wrong-estimates", "unsorted")
 RULES = ("limits", "dependencies", "arrays")
 TROUBLE = ("maintenance", "outages")
 SLOW = ("slowdown",)  # only where it is asked for: it breaks the promises that rest on known lengths
+CLASSES = ("qos",)  # only where it is asked for: without limits and a guard it means nothing
 FEATURES = (*MACHINE, "shapes", "huge", *TIMES, *RULES, *TROUBLE)
 
 TYPES = ("A", "B", "C")
@@ -181,6 +183,8 @@ def _other_columns(column, has: set[str], cluster: Cluster) -> dict:
         columns["vc"] = column(sometimes(st.sampled_from((*(cluster.vcs or ("red",)), "red"))))
     if "limits" in has:
         columns |= {scope: column(sometimes(st.sampled_from(NAMES))) for scope in ("user", "account", "qos")}
+    if "qos" in has:
+        columns["qos"] = column(sometimes(st.sampled_from(NAMES)))
     if has & {"cpus", "no-gpus"}:
         columns["cpus"] = column(sometimes(st.sampled_from((1.0, 2.0, 3.5, 0.0, 8.0)), np.nan))
     if "memory" in has:
@@ -208,6 +212,16 @@ def estimates(draw, has: set[str], jobs: Jobs):
         return jobs.duration_s.copy()
     factors = draw(st.lists(st.sampled_from((1.0, 0.5, 2.0, 0.25, 5.0)), min_size=len(jobs), max_size=len(jobs)))
     return jobs.duration_s * np.array(factors)
+
+
+def guards():
+    """Draw a grace that some jobs of a case outwait and others do not, and whose jobs come first."""
+    return st.builds(
+        Guard,
+        hours=sometimes(st.sampled_from((0.0, 5 / 3600, 10 / 3600, 1.0))),
+        times=sometimes(st.sampled_from((1.0, 0.0, 0.5, 3.0))),
+        sla=st.sampled_from(((), (), ("a",), ("a", "b"))),
+    )
 
 
 @st.composite

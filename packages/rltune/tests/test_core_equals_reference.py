@@ -5,17 +5,19 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BACKFILLS, FEATURES, HEADS, PLACEMENTS, POLICIES, RULES, SLOW, TROUBLE, Case, cases
+from strategies import BACKFILLS, FEATURES, HEADS, PLACEMENTS, POLICIES, RULES, SLOW, TROUBLE, Case, cases, guards
 
 import rltune
+from rltune.guard import Guard
 
 VIEWS = (0, 0, 0, 1, 3, 8)
 
 
-def assert_equal(case: Case, **settings) -> None:
+def assert_equal(case: Case, guard: Guard | None = None, **settings) -> None:
     """Compare start, end, rejection, placement and requeues, exactly."""
-    core = rltune.simulate(case.jobs, case.cluster, estimator=case.estimate_s, **settings)
-    plain = reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, **settings)
+    core = rltune.simulate(case.jobs, case.cluster, estimator=case.estimate_s, guard=guard, **settings)
+    same = None if guard is None else reference.Guard(guard.hours, guard.times, guard.sla)
+    plain = reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, **settings)
     assert np.asarray(core.rejected).tolist() == plain.rejected
     np.testing.assert_array_equal(core.start_s, plain.start_s)
     np.testing.assert_array_equal(core.end_s, plain.end_s)
@@ -74,6 +76,14 @@ def test_wrong_estimates(backfill: str, data) -> None:
     """Jobs that end early and jobs that overrun change what backfilling expects, alike in both."""
     case = data.draw(cases(always=("wrong-estimates", "mixed"), without=(*RULES, *TROUBLE)))
     assert_equal(case, **data.draw(settings(backfill=backfill)))
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
+def test_guards(backfill: str, data) -> None:
+    """Owed and SLA jobs come first, and behind them nothing starts that would delay them, alike in both."""
+    case = data.draw(cases(always=("qos",)))
+    assert_equal(case, data.draw(guards()), **data.draw(settings(backfill=backfill)))
 
 
 @pytest.mark.parametrize("backfill", ["none", "shadow"])

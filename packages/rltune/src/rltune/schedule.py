@@ -30,6 +30,8 @@ class Settings:
     commit: bool = False
     view: int = 0
     seed: int = 0
+    guard: str = "off"
+    search: str = "off"
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,15 @@ from rltune.core.prepare import Likeness, prepare
 from rltune.core.scores import INSPECTED
 from rltune.errors import InputError
 from rltune.estimate import Estimator, Given, get_estimator
+from rltune.guard import Guard, get_guard
 from rltune.jobs import Jobs
 from rltune.labels import Labels
 from rltune.placement.registry import NAMES, Placer, get_placer
 from rltune.policy.base import Networked, Policy, QueueView, Score, Scored
+from rltune.policy.extended import extended, taken_apart
 from rltune.policy.registry import get_policy
 from rltune.schedule import Placements, Schedule, Settings
+from rltune.search import Search, Searcher, get_search
 
 BACKFILLS = {
     "none": core.NO_BACKFILL,
@@ -54,11 +57,13 @@ def simulate(
     seed: int = 0,
     *,
     view: int = 0,
+    guard: str | Guard | None = None,
+    search: str | int | Search | None = None,
     progress: Progress | None = None,
 ) -> Schedule:
     """Run the jobs to their end and say when and where each ran, in the order given."""
     order = np.argsort(jobs.submit_s, kind="stable")
-    rule, guess = get_policy(policy), get_estimator(estimator)
+    rule, guess = extended(get_policy(policy), guard, search), get_estimator(estimator)
     settings = Settings(
         policy=rule.name,
         backfill=backfill,
@@ -72,6 +77,8 @@ def simulate(
     if isinstance(guess, Given):
         guess = Given(guess.estimate(jobs, seed).values_s[order], guess.name)  # checked before it is put in order
     machine = Machine.of(jobs.take(order), cluster, rule, guess, settings)
+    if machine.search.ms is not None:
+        raise InputError(f"search {machine.search}: by the clock results would depend on the machine; leave out the ms")
     machine.run(progress)
     return machine.schedule(jobs, order)
 
@@ -96,6 +103,8 @@ class Machine:
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, policy: Policy, estimator: Estimator, settings: Settings) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
+        policy, settings = taken_apart(policy, settings)
+        guard = get_guard(settings.guard)
         _check(jobs, cluster, settings)
         if settings.commit and isinstance(policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
@@ -104,12 +113,15 @@ class Machine:
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
         placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
-        options = _options(policy, settings, placer, online=estimates.likeness is not None, ranks=own is not None)
+        options = _options(
+            policy, settings, placer, guard, online=estimates.likeness is not None, ranks=own is not None
+        )
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
         values, factors = estimates.values_s, policy.factors(jobs)
         net = policy.net if isinstance(policy, Networked) else None
         world, state = prepare(jobs, cluster, values, factors, likeness, sorts=sorts, wider=placer.solves, net=net)
+        world.job.sla = guard.sla_jobs(jobs)
         s = state_handle(state)
         misfits = _misfits(cluster, world, s, options)
         reasons = _rejections(jobs, world, state, misfits)
@@ -122,10 +134,8 @@ class Machine:
         """Simulate to the end."""
         if self.settings.commit:
             run_committed(self.w, self.s, self.options)
-        elif self.placer.solves:
-            self._run_with_solver(progress)
-        elif isinstance(self.policy, Scored):
-            self._run_with_python(lambda: decide(self.w, self.s, self.options), progress)
+        elif self.placer.solves or self.search or isinstance(self.policy, Scored):
+            self._run_pass_by_pass(progress)
         else:
             while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
                 self._tell(progress)
@@ -136,13 +146,30 @@ class Machine:
         if progress is not None:
             progress(int(self.state.n[core.ENDED]), len(self.jobs) - len(self.reject_reason))
 
-    def _run_with_solver(self, progress: Progress | None) -> None:
-        """Leave compiled code in every pass to let the solver place jobs where it could help."""
+    @property
+    def search(self) -> Search:
+        """Give what is searched for before each pass."""
+        return get_search(self.settings.search)
+
+    def _run_pass_by_pass(self, progress: Progress | None) -> None:
+        """Leave compiled code in every pass: for a function of the user, a search or the solver."""
+        make_pass, told = self._decides()
+        if self.search:
+            searcher = Searcher(self.world, self.state, self.w, self.s, self.options, self.search, self.settings.seed)
+            self._run_with_python(lambda: make_pass(searcher.look()), progress)
+            self.placer_work.update(searcher.to_dict())
+        else:
+            self._run_with_python(lambda: make_pass(self.options), progress)
+        self.placer_work.update(told())
+
+    def _decides(self) -> tuple[Callable[[core.Options], None], Callable[[], dict[str, Any]]]:
+        """Give what makes a pass under some options, and what tells what it did."""
+        if not self.placer.solves:
+            return lambda options: decide(self.w, self.s, options), dict
         from rltune.placement.drive import LookAhead
 
         ahead = LookAhead(self.world, self.state, self.w, self.s, self.options, self.placer.k)
-        self._run_with_python(ahead.make_pass, progress)
-        self.placer_work.update(ahead.to_dict())
+        return ahead.make_pass, ahead.to_dict
 
     def _run_with_python(self, make_pass: Callable[[], None], progress: Progress | None) -> None:
         """Leave compiled code in every pass, to let a Python function score the queue or place jobs."""
@@ -226,9 +253,13 @@ class Machine:
         )
 
 
-def _options(policy: Policy, settings: Settings, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
+def _options(
+    policy: Policy, settings: Settings, placer: Placer, guard: Guard, *, online: bool, ranks: bool
+) -> core.Options:
     view = settings.view or (policy.view if isinstance(policy, Networked) else 0)
-    by_age = settings.commit or view > 0 or settings.backfill == "shadow"
+    by_age = (
+        settings.commit or view > 0 or settings.backfill == "shadow" or bool(guard) or bool(get_search(settings.search))
+    )
     return core.Options(
         policy=policy.code,
         dynamic=policy.dynamic or by_age,
@@ -238,6 +269,9 @@ def _options(policy: Policy, settings: Settings, placer: Placer, *, online: bool
         in_view=view,
         estimate_by_history=online,
         rank_by_history=ranks,
+        guarded=bool(guard),
+        grace_s=guard.grace_s,
+        grace_times=guard.times or 0.0,
         relook=isinstance(policy, Networked) and settings.backfill not in {"conservative", "shadow"},
         explain=False,
     )
@@ -274,6 +308,10 @@ def _check_inspected(jobs: Jobs, cluster: Cluster, policy: Policy, settings: Set
 
 def _check_commit(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
     """Refuse what RLScheduler's machine does not know."""
+    if get_guard(settings.guard):
+        raise InputError("commit mode knows no guard: a selected job stays selected until it fits")
+    if get_search(settings.search):
+        raise InputError("commit mode knows no search: one job is selected at a time, and stays so")
     if settings.backfill not in {"none", "shadow"}:
         raise InputError(f"commit mode backfills by 'none' or 'shadow', not {settings.backfill!r}")
     if cluster.limits or cluster.outages or cluster.maintenance or len(jobs.after) or (jobs.array_limit > 0).any():

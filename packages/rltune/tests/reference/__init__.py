@@ -4,6 +4,7 @@ Nothing here is quick or clever: every pass works everything out again from what
 """
 
 from reference.commit import run_committed
+from reference.guard import Guard
 from reference.loop import run_events
 from reference.machine import Machine, Result, Settings
 
@@ -18,12 +19,13 @@ def simulate(
     head: str = "pool",
     commit: bool = False,
     view: int = 0,
+    guard: Guard | None = None,
 ) -> Result:
     """Run the jobs on the cluster; without estimates the true durations are known."""
     estimates = jobs.duration_s if estimate_s is None else estimate_s
-    machine = Machine(jobs, cluster, estimates, Settings(policy, backfill, placement, head, view))
+    machine = Machine(jobs, cluster, estimates, Settings(policy, backfill, placement, head, view, guard))
     (run_committed if commit else run_events)(machine)
     return machine.result()
 
 
-__all__ = ["Result", "simulate"]
+__all__ = ["Guard", "Result", "simulate"]

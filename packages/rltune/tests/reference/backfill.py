@@ -67,7 +67,7 @@ def pools(m: Machine) -> dict[int, int]:
 
 
 def _time_for_head(m: Machine, job: Job, groups: set[int]) -> float | None:
-    if m.settings.backfill == "easy":
+    if m.settings.backfill == "easy" or (m.settings.backfill == "fit-first" and (m.is_sla(job) or m.is_owed(job))):
         return easy_time(m, job)
     if m.settings.backfill == "shadow":
         return shadow_time(m, job, groups)
@@ -78,7 +78,7 @@ def _try_behind(m: Machine, job: Job, head: Head) -> None:
     if m.settings.backfill == "none":
         return
     chunks = m.place_now(job)
-    if chunks and (m.settings.backfill == "fit-first" or _leaves_head(m, job, chunks, head)):
+    if chunks and _leaves_head(m, job, chunks, head):
         m.start(job, chunks)
 
 

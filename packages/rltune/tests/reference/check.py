@@ -181,6 +181,30 @@ def heads_delayed(jobs, cluster, schedule) -> list[str]:
     return late
 
 
+def owed_delayed(jobs, cluster, schedule, first_class: Callable[[int, float], tuple | None]) -> list[str]:
+    """Name the starts that delayed the first of those that come before all others in the only queue.
+
+    `first_class` gives the place of a job among those as of a time, None if it is not of them. For exact estimates,
+    jobs of more than zero duration, GPUs alone, no limits, dependencies or outages.
+    """
+    seen = Seen(jobs, cluster, jobs.duration_s, schedule)
+    found = []
+    for t in sorted({seen.start[i] for i in seen.ran}):
+        waiting = [i for i in seen.ran if jobs.submit_s[i] <= t < seen.start[i] and first_class(i, t)]
+        if not waiting:
+            continue
+        head = min(waiting, key=lambda i: first_class(i, t))
+        behind = [
+            i
+            for i in seen.ran
+            if seen.start[i] == t and (not first_class(i, t) or first_class(i, t) > first_class(head, t))
+        ]
+        others = [i for i in seen.at_work(t) if i not in behind]
+        if earliest(seen, head, t, others + behind) > earliest(seen, head, t, others):
+            found.append(f"at {t} the start of {behind} delayed job {head}")
+    return found
+
+
 def earliest(seen: Seen, i: int, now: float, others: list[int]) -> float:
     """Find the first time from now on at which the job's chunks find nodes beside the others, who all run already."""
     times = sorted({now, *(seen.end[j] for j in others), *(w.end_s for w in seen.cluster.maintenance if w.end_s > now)})

@@ -2,7 +2,7 @@
 
 import math
 
-from reference.ask import Job
+from reference.ask import Job, Node
 from reference.backfill import run_pass
 from reference.machine import Machine, age, is_down
 
@@ -18,12 +18,18 @@ def run_events(m: Machine) -> None:
 
 
 def _next_time(m: Machine) -> float:
-    node_times = [t for n in m.nodes for outage in n.outages for t in outage]
+    node_times = [t for n in m.nodes for outage in n.outages for t in outage if _changes_at(n, t)]
     node_times += [b for n in m.nodes for _, b in n.windows]
     times = [t for t in node_times if t > m.now]
     times += [run.end for run in m.running]
     times += [job.submit for job in m.to_come]
     return min(times, default=math.inf)
+
+
+def _changes_at(node: Node, t: float) -> bool:
+    """Say whether the node goes down or comes up then: where outages overlap, it stays down."""
+    before = any(a < t <= b for a, b in node.outages)
+    return before != is_down(node, t)
 
 
 def _complete(m: Machine) -> None:

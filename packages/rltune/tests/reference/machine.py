@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
+from reference.guard import Guard
 from reference.scores import score
 from rltune.cluster import Slowdown
 
@@ -18,6 +19,7 @@ class Settings:
     placement: str
     head: str
     view: int
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,21 @@ class Machine:
         return empty is not None
 
     def in_order(self, jobs: Iterable[Job]) -> list[Job]:
-        return sorted(jobs, key=lambda j: (score(self.settings.policy, j, self.now), *age(j)))
+        return sorted(jobs, key=lambda j: (self.rank(j), *age(j)))
+
+    def rank(self, job: Job) -> tuple[int, float]:
+        """Put SLA jobs before owed ones and those before the rest, which alone are in the policy's order."""
+        if self.is_sla(job):
+            return (0, 0.0)
+        return (1, 0.0) if self.is_owed(job) else (2, score(self.settings.policy, job, self.now))
+
+    def is_sla(self, job: Job) -> bool:
+        guard = self.settings.guard
+        return guard is not None and job.labels["qos"] in guard.sla
+
+    def is_owed(self, job: Job) -> bool:
+        guard = self.settings.guard
+        return guard is not None and self.now - job.submit >= guard.grace(job.estimate)
 
     def in_view(self, jobs: Iterable[Job]) -> list[Job]:
         oldest = sorted(jobs, key=age)

@@ -10,7 +10,7 @@ from rltune.cli.compiling import compile_core
 from rltune.cli.manners import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.output import say, show, show_line, show_table
-from rltune.cli.pipeline import Outputs, is_own, named, require_known, split, with_notes
+from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, searches, split, with_notes
 from rltune.cli.progress import bar
 from rltune.cli.workload import load_workload
 
@@ -37,6 +37,8 @@ def compare(
     metric: options.Metric = "wait",
     head: options.Head = "pool",
     view: options.View = 0,
+    guard: options.Guard = "off",
+    search: options.Search = "off",
     commit: options.Commit = False,
     seed: options.Seed = 0,
     workers: options.Workers = 1,
@@ -52,7 +54,7 @@ def compare(
     Each policy runs with each backfilling and each placement. Every difference stands with its confidence interval,
     every pipeline with its gap to a bound that no schedule can beat. Ctrl-C shows what has been done so far.
     """
-    names, backfills, placements = split(policies), split(backfill), split(placement)
+    names, backfills, placements = around(split(policies), guard, search), split(backfill), split(placement)
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
     require_known(names, backfills, placements, estimator, head, commit=commit)
@@ -62,7 +64,7 @@ def compare(
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=commit, own_policy=is_own(names))
+    compile_core(commit=commit, own_policy=is_own(names), searches=searches(names))
     how: dict[str, Any] = {"head": head, "view": view, "commit": commit, "seed": seed}
     how |= {"workers": workers, "warm": warm}
     with bar("comparing") as tell:

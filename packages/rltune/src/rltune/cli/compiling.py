@@ -22,14 +22,16 @@ def is_compiled(kernel: Any, source: str = "") -> bool:
     return any(processor == this_processor and source in str(signature) for signature, processor, *_ in known)
 
 
-def compile_core(*, commit: bool, own_policy: bool) -> None:
+def compile_core(*, commit: bool, own_policy: bool, searches: bool = False) -> None:
     """Compile what a run will need, if that has not been done, on the smallest workload."""
     from rltune.core import commit as committed
-    from rltune.core import decide, handle, loop
+    from rltune.core import decide, handle, loop, search
 
     needed: list[Any] = [committed.run_committed] if commit else [loop.run]
     if own_policy:
         needed += [loop.advance, decide.decide]
+    if searches:
+        needed += [search.search]
     source = handle._SOURCE  # noqa: SLF001  of all kernels; every compiled signature holds it
     if all(is_compiled(kernel, source) for kernel in needed):
         return
@@ -38,6 +40,15 @@ def compile_core(*, commit: bool, own_policy: bool) -> None:
         _simulate_one_job(commit=commit)
         if own_policy:
             _simulate_one_job(own_policy=True)
+        if searches:
+            _search_once()
+
+
+def _search_once() -> None:
+    from rltune import Cluster, Jobs, simulate
+
+    jobs = Jobs.from_arrays(submit_s=[0.0, 0.0, 0.0], duration_s=[1.0, 2.0, 3.0], gpus=[1, 2, 1])
+    simulate(jobs, Cluster.uniform(nodes=1, gpus=2), policy="saf", search=2)
 
 
 def _simulate_one_job(*, commit: bool = False, own_policy: bool = False) -> None:

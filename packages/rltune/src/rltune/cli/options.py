@@ -43,6 +43,22 @@ Head = Annotated[
 View = Annotated[
     int, typer.Option(help="Show the policy only so many of the oldest waiting jobs; 0 = all.", min=0, metavar="N")
 ]
+Guard = Annotated[
+    str,
+    typer.Option(
+        help="For how long a job may be overtaken before it comes first: 24h, 4x (times its estimate), 24h:4x (the "
+        "longer); 24h:sla=gold lets jobs of that QOS go before all; off.",
+        metavar="GRACE",
+    ),
+]
+Search = Annotated[
+    str,
+    typer.Option(
+        help="Before each pass try so many orders of the queue by rolling them forward: 16, or 16:slowdown for bounded "
+        "slowdown in place of wait; off.",
+        metavar="N",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", min=0, metavar="N")]
 Commit = Annotated[bool, typer.Option("--commit", help="Run RLScheduler's machine, to check its published table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]

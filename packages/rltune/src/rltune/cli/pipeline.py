@@ -55,6 +55,21 @@ def split(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
+def around(policies: Iterable[str], guard: str, search: str) -> list[str]:
+    """Put a guard and a search around every policy."""
+    from rltune.guard import get_guard
+    from rltune.search import get_search
+
+    searched = f"+search:{found}" if (found := get_search(search)) else ""
+    guarded = f"+guard:{given}" if (given := get_guard(guard)) else ""
+    return [f"{policy}{searched}{guarded}" for policy in policies]
+
+
+def searches(policies: Iterable[str]) -> bool:
+    """Tell whether there is a search around one of the policies."""
+    return any("+search:" in policy for policy in policies)
+
+
 def is_own(policies: Iterable[str]) -> bool:
     """Tell whether one of the policies is a user's own file."""
     return any(".py:" in policy for policy in policies)

@@ -4,7 +4,7 @@ from rltune.cli import options
 from rltune.cli.compiling import compile_core
 from rltune.cli.options import examples
 from rltune.cli.output import show, show_line
-from rltune.cli.pipeline import Outputs, is_own, named, require_known, with_notes
+from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, searches, with_notes
 from rltune.cli.progress import bar, spinner
 from rltune.cli.workload import load_workload
 
@@ -24,6 +24,8 @@ def simulate(
     estimator: options.Estimator = "history",
     head: options.Head = "pool",
     view: options.View = 0,
+    guard: options.Guard = "off",
+    search: options.Search = "off",
     commit: options.Commit = False,
     seed: options.Seed = 0,
     format: options.Format = None,  # noqa: A002
@@ -33,6 +35,7 @@ def simulate(
     force: options.Force = False,
 ) -> None:
     """Replay a history under one policy, and sum it up."""
+    policy = around([policy], guard, search)[0]
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
     require_known([policy], [backfill], [placement], estimator, head, commit=commit)
@@ -42,7 +45,7 @@ def simulate(
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=commit, own_policy=is_own([policy]))
+    compile_core(commit=commit, own_policy=is_own([policy]), searches=searches([policy]))
     with bar("simulating") as tell:
         schedule = run(
             work.jobs,

@@ -21,7 +21,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 
-from rltune.core.state import Record, State, World
+from rltune.core.state import Plans, Record, State, World
 
 _WORD = 8
 
@@ -144,6 +144,11 @@ def world_handle(world: World) -> World:
 def record_handle(record: Record) -> Record:
     """Give what kernels take in place of a Record."""
     return record if config.DISABLE_JIT else cast("Record", Handle(record))
+
+
+def plans_handle(plans: Plans) -> Plans:
+    """Give what kernels take in place of Plans."""
+    return plans if config.DISABLE_JIT else cast("Plans", Handle(plans))
 
 
 def state_handle(state: State) -> State:

@@ -7,6 +7,7 @@ something happens. The network scores two rows: to accept, the job's inputs, of 
 from __future__ import annotations
 
 from rltune.core.features import INPUTS
+from rltune.core.guard import guard_queue, is_first_class
 from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.look import begin_look, best_candidate, take
@@ -23,6 +24,8 @@ def may_refuse(w: World, s: State, o: Options, row: int) -> bool:
     """Tell whether the network is asked: the job would start, and something will happen that lets it be asked again."""
     job = s.queue[row].job
     shape = s.queue[row].asks
+    if o.guarded and is_first_class(s, row):
+        return False
     if s.n[RUNNING_N] == 0 or s.life[job].refusals >= MOST_REFUSALS or s.pool[s.demand[shape].pool].head >= 0:
         return False
     if w.has_limits and not start_is_allowed(w, s, job):
@@ -80,6 +83,8 @@ def inspected_look(w: World, s: State, o: Options) -> bool:
     """Take the rule's jobs in turn until one starts; False if none is left that may."""
     end = begin_look(w, s, o)
     score_by_base(w, s, end)
+    if o.guarded:
+        guard_queue(w, s, o, end)
     while True:
         row, _ = best_candidate(s, o, end)
         if row < 0:

@@ -8,6 +8,7 @@ on what is free.
 from __future__ import annotations
 
 from rltune.core.features import A_CAN, look_around
+from rltune.core.guard import is_first_class
 from rltune.core.jit import kernel
 from rltune.core.pools import make_pools
 from rltune.core.queue import close_gaps
@@ -51,7 +52,8 @@ def is_candidate(s: State, o: Options, row: int) -> bool:
     blocked = s.pool[pool].head >= 0
     if o.backfill == NO_BACKFILL:
         return not blocked
-    return (o.backfill != FIT_FIRST and not blocked) or s.asked[shape][A_CAN] > 0.0
+    may_block = o.backfill != FIT_FIRST or (o.guarded and is_first_class(s, row))
+    return (may_block and not blocked) or s.asked[shape][A_CAN] > 0.0
 
 
 @kernel

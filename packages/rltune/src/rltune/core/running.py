@@ -22,7 +22,8 @@ def _swap(s: State, a: int, b: int) -> None:
 
 
 @kernel
-def _push_end(s: State, job: int) -> None:
+def push_end(s: State, job: int) -> None:
+    """Enter a running job into the heap by its end."""
     i = s.n[HEAP_N]
     s.n[HEAP_N] += 1
     s.end[i].time = s.life[job].end
@@ -174,7 +175,7 @@ def start_job(w: World, s: State, job: int) -> None:
     s.life[job].speed = speed
     s.life[job].start = now
     s.life[job].end = now + w.job[job].duration / speed
-    _push_end(s, job)
+    push_end(s, job)
     _enter(s, job, now + s.life[job].estimate / speed)
     if w.has_limits:
         count_running(w, s, job, 1)

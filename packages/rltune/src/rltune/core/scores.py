@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from rltune.core.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
+from rltune.core.guard import guard_queue
 from rltune.core.jit import kernel
 from rltune.core.network import fill_inputs, logit
 from rltune.core.share import (
@@ -189,6 +190,8 @@ def score_queue(w: World, s: State, o: Options, last: int, hasty: bool) -> None:
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key
+    if o.guarded:
+        guard_queue(w, s, o, last)
 
 
 @kernel

@@ -84,6 +84,7 @@ JOB = _record(
     after_n="i8",  # how many jobs it waits for
     user="i8",
     account="i8",
+    sla="i8",  # 1 = comes before all others, see guard.py
 )
 SHAPE = _record(
     mask="i8",
@@ -186,6 +187,9 @@ class Options(NamedTuple):
     in_view: int  # how many of the oldest jobs take part; 0 = all
     estimate_by_history: bool
     rank_by_history: bool
+    guarded: bool  # no job is overtaken for longer than this, see guard.py
+    grace_s: float
+    grace_times: float  # of its own estimate
     relook: bool  # score anew after every start, as a policy does that looks at what is free
     explain: bool  # give a reason for every job left waiting; takes no short cuts
 
@@ -268,3 +272,17 @@ class Record(NamedTuple):
     taken: I8  # [choice] which of them
     when: F8  # [choice] the time of it
     critic_of: I8  # the features the critic sees
+
+
+class Plans(NamedTuple):
+    """What a search writes: orders of the waiting jobs, numbered by age, and what they came to."""
+
+    n: I8  # counters, see search.py
+    value: F8  # of the policy's own order and of the best
+    own: I8  # the policy's order
+    best: I8
+    tried: I8  # the candidate in hand
+    later: I8  # the order of the passes to come, if it does not change with time
+    waits: I8  # which of them the policy leaves waiting
+    score: F8
+    action: I8  # what earlier candidates would start, as a hash

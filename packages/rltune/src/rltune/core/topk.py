@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rltune.core.fit import find, give_nodes_back, take_nodes
+from rltune.core.guard import is_protected
 from rltune.core.heap import row_before
 from rltune.core.jit import allocating_kernel, kernel
 from rltune.core.limits import start_is_allowed
@@ -17,7 +18,7 @@ from rltune.core.state import CONSERVATIVE, I8, Q_HEAD, Q_TAIL, STAMP, Options, 
 from rltune.core.ways import wider_fits
 
 # Why a pool needs no solver, or that it does.
-NOTHING_WAITS, NOTHING_FITS, ALL_START, CONTESTED = range(4)
+NOTHING_WAITS, NOTHING_FITS, ALL_START, CONTESTED, OWED_FIRST = range(5)
 
 
 @kernel
@@ -69,6 +70,8 @@ def judge(w: World, s: State, o: Options, jobs: I8, n: int) -> tuple[int, int]:
     """Tell whether a pool's first n jobs leave a solver anything to choose, and how many start without one."""
     if n == 0:
         return NOTHING_WAITS, 0
+    if is_protected(w, s, o, jobs[0]):
+        return OWED_FIRST, 0
     first = w.job[jobs[0]].asks
     if not find(w, s, first, s.life[jobs[0]].estimate, o.placement):
         return (CONTESTED if wider_fits(w, s, first, s.life[jobs[0]].estimate) else NOTHING_FITS), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rltune.core.fit import find, picked_speed
+from rltune.core.guard import is_protected
 from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.reserve import leaves_head_its_place, reservation
@@ -12,6 +13,7 @@ from rltune.core.state import (
     DISTURBED,
     EASY,
     EPOCH,
+    FIT_FIRST,
     LIMITED,
     NO_BACKFILL,
     NO_REASON,
@@ -60,6 +62,12 @@ def known_to_delay(s: State, shape: int, estimate: float, pool: int) -> bool:
 
 
 @kernel
+def keeps_place(w: World, s: State, o: Options, pool: int) -> bool:
+    """Tell whether those behind the pool's head must not delay it: by EASY's rule, or because the head is protected."""
+    return o.backfill == EASY or (o.backfill == FIT_FIRST and is_protected(w, s, o, s.pool[pool].head))
+
+
+@kernel
 def consider(w: World, s: State, o: Options, row: int) -> int:
     """Start the job in this place of the queue if its turn allows; else give the reason."""
     job = s.queue[row].job
@@ -76,9 +84,10 @@ def consider(w: World, s: State, o: Options, row: int) -> int:
         if not behind:
             s.pool[pool].head = job
         return RESOURCES
-    if behind and o.backfill == EASY and _delays_head(w, s, job, pool):
+    keeps = behind and keeps_place(w, s, o, pool)
+    if keeps and _delays_head(w, s, job, pool):
         return WOULD_DELAY_HEAD
     start_job(w, s, job)
-    if behind and o.backfill == EASY:
+    if keeps:
         s.pool[pool].kept_mark = s.n[DISTURBED]  # the reservation knows of this one
     return NO_REASON

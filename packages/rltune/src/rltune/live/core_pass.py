@@ -26,6 +26,7 @@ from rltune.live.settings import Pipeline
 from rltune.live.snapshot import LiveJob
 from rltune.placement.drive import LookAhead
 from rltune.policy.base import Networked, Policy, Scored
+from rltune.policy.extended import taken_apart
 from rltune.policy.registry import get_policy
 from rltune.sim import Machine, _checked_scores
 
@@ -95,9 +96,9 @@ class CorePass:
     """The core at one moment of a running cluster."""
 
     def __init__(self, problem: Problem, layout: Layout, pipeline: Pipeline, policy: Policy, now_s: float) -> None:
+        policy, settings = taken_apart(policy, pipeline.for_core(policy.name))
         self._problem, self._layout, self._policy = problem, layout, policy
         given = Given(problem.estimate_s, pipeline.estimator)
-        settings = pipeline.for_core(policy.name)
         machine = Machine.of(problem.jobs, layout.cluster, _ranked(policy), given, settings)
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))

@@ -17,7 +17,6 @@ from rltune.core.state import (
     ACTIVE_N,
     BEST_FIT,
     DISTURBED,
-    EASY,
     EPOCH,
     F8,
     I8,
@@ -27,7 +26,7 @@ from rltune.core.state import (
     State,
     World,
 )
-from rltune.core.turn import consider
+from rltune.core.turn import consider, keeps_place
 from rltune.core.ways import _breaks_no_idle_node, wider_fits
 
 
@@ -85,7 +84,8 @@ def _start_cut(w: World, s: State, o: Options, job: int, pool: int) -> bool:
     if form < 0:
         return False
     head = s.pool[pool].head
-    if o.backfill == EASY and job != head:
+    keeps = job != head and keeps_place(w, s, o, pool)
+    if keeps:
         if not _keeps_promise(w, s, job, form, pool):
             return False
         _pick_cut(w, s, shape, s.life[job].estimate)  # s.pick is lent to nobody for long
@@ -94,7 +94,7 @@ def _start_cut(w: World, s: State, o: Options, job: int, pool: int) -> bool:
     if job == head:
         s.pool[pool].head = -1
         s.pool[pool].reserved = float("nan")
-    elif o.backfill == EASY:
+    elif keeps:
         s.pool[pool].kept_mark = s.n[DISTURBED]  # the reservation knows of this one
     return True
 

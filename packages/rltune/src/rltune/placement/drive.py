@@ -11,7 +11,7 @@ import numpy as np
 from rltune.core import state as core
 from rltune.core.decide import decide
 from rltune.core.scores import GIVEN, queue_end_in_view, score_queue
-from rltune.core.topk import ALL_START, CONTESTED, NOTHING_FITS, judge, start_on, top_jobs
+from rltune.core.topk import ALL_START, CONTESTED, NOTHING_FITS, OWED_FIRST, judge, start_on, top_jobs
 from rltune.placement.adapt import Adaptive, Depth, Fixed
 from rltune.placement.cut import any_cut_fits, turns_with_cuts
 from rltune.placement.greedy import Values, started
@@ -86,8 +86,9 @@ class LookAhead:
         """Give the metrics of the run."""
         return self.work.to_dict()
 
-    def make_pass(self) -> None:
-        """Make one pass. If a Python policy scores the queue, its scores are there already."""
+    def make_pass(self, options: core.Options | None = None) -> None:
+        """Make one pass, under other options if given. If Python scores the queue, its scores are there already."""
+        self._options = options or self._options
         begin = perf_counter()
         self._deadline = begin + self._seconds
         n = self._state.n
@@ -140,6 +141,8 @@ class LookAhead:
             if verdict == CONTESTED or (self._always and verdict == ALL_START):
                 solved = True
                 self._solve(mine, pool, fitting, k)
+            elif verdict == OWED_FIRST:
+                self.work.skipped_owed += 1
             elif verdict == NOTHING_FITS:
                 skipped = NOTHING_FITS
         if not solved:

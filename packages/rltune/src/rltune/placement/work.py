@@ -15,6 +15,7 @@ class Work:
     skipped_nothing_waits: int = 0
     skipped_nothing_fits: int = 0
     skipped_all_start: int = 0
+    skipped_owed: int = 0  # pools where an owed or SLA job waits: its turn comes in the ordinary pass
     skipped_one_way: int = 0
     solved: int = 0
     optimal: int = 0

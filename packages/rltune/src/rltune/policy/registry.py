@@ -13,6 +13,7 @@ from rltune.errors import InputError
 from rltune.estimate import read_history
 from rltune.learn.model import SUFFIX, parse_model, read_model
 from rltune.policy.base import Policy, Rule, Score, Scored
+from rltune.policy.extended import extended, split_extensions
 from rltune.policy.learned import Learned
 from rltune.policy.multifactor import Multifactor, paper
 from rltune.policy.qssf import Qssf
@@ -50,10 +51,12 @@ def get_policy(spec: str | Policy | Score) -> Policy:
     """Take a policy by its name or a model's, as a file, as an object, or as a function that scores the queue.
 
     `learned` is the default of the models that ship with the package, `learned:philly` one by its name, `mine.rltune`
-    one of your own, `mine.py:score` your own function.
+    one of your own, `mine.py:score` your own function. `+guard:24h:4x` and `+search:16` after any of them put a guard
+    and a search around it.
     """
     if isinstance(spec, str):
-        return _named(spec)
+        name, extensions = split_extensions(spec)
+        return extended(_named(name), **extensions)
     if isinstance(spec, Policy):
         return spec
     if callable(spec):

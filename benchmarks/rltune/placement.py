@@ -4,11 +4,13 @@ python benchmarks/rltune/placement.py --philly philly_jobs.csv.gz --helios venus
 python benchmarks/rltune/placement.py latency --nodes 36 128
 python benchmarks/rltune/placement.py docs                  # write the tables of the last run into the docs
 
-Without a part all tables are made in one run, and written to out/placement.json. With one only that table is renewed.
+Without a part all tables are made in one run, and written to out/placement.json row by row. With one only the rows that
+it makes are renewed, so a part may be made trace by trace: --synthetic philly, --synthetic --pai pai.csv.gz.
 """
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ TRACES = ("philly", "helios", "pai")
 NODES = (36, 128, 1000, 10_000)
 OUT = Path("out/placement.json")
 SLOW = (1.2, 1.5)  # what a node more may cost in the part about that
+NAMES_A_ROW = ("trace", "extra_node", "estimator", "policy", "backfill", "nodes", "k")
 
 
 def main() -> None:
@@ -31,26 +34,35 @@ def main() -> None:
         return
     parts = [args.part] if args.part else ["latency", "skipping", "train", "held-out", "slow"]
     told: dict[str, Any] = json.loads(OUT.read_text()) if args.part and OUT.exists() else {}
+    OUT.parent.mkdir(exist_ok=True)
     for part in parts:
-        told[part] = {"version": rltune.__version__, "one_run": args.part is None, "rows": make(part, args)}
-        OUT.parent.mkdir(exist_ok=True)
-        OUT.write_text(json.dumps(told, indent=1))
+        rows = {name_of(row): row for row in told.get(part, {}).get("rows", [])}
+        for row in make(part, args):
+            rows[name_of(row)] = row
+            told[part] = {"version": rltune.__version__, "one_run": args.part is None, "rows": list(rows.values())}
+            OUT.write_text(json.dumps(told, indent=1))
     print(f"\nwritten to {OUT}")
 
 
-def make(part: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+def name_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in NAMES_A_ROW)
+
+
+def make(part: str, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     traces = (args.synthetic, {kind: path for kind in TRACES if (path := getattr(args, kind))})
     if part == "latency":
-        return latency(args.nodes, args.solves, args.others, cvxpy=not args.no_cvxpy)
-    if part == "skipping":
-        return skipping(args.jobs, args.seeds)
-    if part == "train":
-        return schedules(part, *traces, args.estimators, ["milp:8"], args.windows, args.size // 2, args.workers)
-    if part == "held-out":
+        yield from latency(args.nodes, args.solves, args.others, cvxpy=not args.no_cvxpy)
+    elif part == "skipping":
+        yield from skipping(args.jobs, args.seeds)
+    elif part == "train":
+        yield from schedules(part, *traces, args.estimators, ["milp:8"], args.windows, args.size // 2, args.workers)
+    elif part == "held-out":
         rivals = ["milp:8", "first-fit", "hierarchical"]
-        return schedules(part, *traces, args.estimators, rivals, args.windows, args.size, args.workers)
-    few = (args.windows, args.size // 2, args.workers)
-    return [row for slow in SLOW for row in schedules("train", *traces, ["history"], ["milp:8"], *few, slow)]
+        yield from schedules(part, *traces, args.estimators, rivals, args.windows, args.size, args.workers)
+    else:
+        few = (args.windows, args.size // 2, args.workers)
+        for slow in SLOW:
+            yield from schedules("train", *traces, ["history"], ["milp:8"], *few, slow)
 
 
 def arguments() -> argparse.Namespace:

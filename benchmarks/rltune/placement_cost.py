@@ -1,5 +1,6 @@
 """What a decision of the solver costs, and that skipping it where it cannot help loses nothing."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from time import thread_time
 from typing import Any
@@ -110,17 +111,16 @@ class Cost:
     cvxpy: list[float]
 
 
-def latency(nodes: list[int], solves: int, others: int, cvxpy: bool) -> list[dict[str, Any]]:
+def latency(nodes: list[int], solves: int, others: int, cvxpy: bool) -> Iterator[dict[str, Any]]:
     print("\nMilliseconds per decision where the solver runs: snapshot, model, solver, choice of nodes")
-    rows = []
     for count in nodes:
         for k in KS:
             ahead = contended_run(count, k, solves, others, cvxpy=cvxpy)
             clock = _pair(ahead.work.solve_ms)
             sampled = (_pair(ms) for ms in (ahead.ours_ms, ahead.apart_ms, ahead.cvxpy_ms))
-            rows.append(asdict(Cost(count, k, len(ahead.cpu_ms), *_pair(ahead.cpu_ms), *clock, *sampled)))
-            print(rows[-1], flush=True)
-    return rows
+            row = asdict(Cost(count, k, len(ahead.cpu_ms), *_pair(ahead.cpu_ms), *clock, *sampled))
+            print(row, flush=True)
+            yield row
 
 
 def _pair(ms: list[float]) -> list[float]:
@@ -138,9 +138,8 @@ def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool) 
     return ahead
 
 
-def skipping(count: int, seeds: int) -> list[dict[str, Any]]:
+def skipping(count: int, seeds: int) -> Iterator[dict[str, Any]]:
     print("\nSkipping, on Philly-like runs of the slice (K = 8): milliseconds over all passes, skipped ones included")
-    rows = []
     for policy, backfill in SKIP_CELLS:
         skip, never = ([_one_run(count, n, policy, backfill, always) for n in range(seeds)] for always in (False, True))
         ms = np.concatenate([ahead.work.ms for ahead, _ in skip])
@@ -156,9 +155,8 @@ def skipping(count: int, seeds: int) -> list[dict[str, Any]]:
             "loss": float(waits / unskipped - 1),
             "jobs_that_differ": int(sum((a != b).sum() for (_, a), (_, b) in zip(skip, never, strict=True))),
         }
-        rows.append(row)
         print(row, flush=True)
-    return rows
+        yield row
 
 
 def _one_run(count: int, seed: int, policy: str, backfill: str, always: bool) -> tuple[LookAhead, np.ndarray]:

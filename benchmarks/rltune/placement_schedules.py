@@ -79,17 +79,15 @@ def schedules(
     size: int,
     workers: int,
     slow: float = 1.0,
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     print(f"\nSchedules, {part}: mean wait against {BASE} at the same order, {windows} windows of {size:,} jobs")
-    rows: list[dict[str, Any]] = []
     for work in workloads(part, kinds, files, windows, size):
         slowed = Cluster(work.cluster.groups, work.cluster.name, slowdown=Slowdown(extra_node=slow))
         one = Workload(work.trace, work.jobs, slowed, work.rows)
         for estimator in estimators:
             for row in cells(one, estimator, placements, windows, size, workers):
-                rows.append({"part": part, **row})
-                print(_line(rows[-1]), flush=True)
-    return rows
+                print(_line(row), flush=True)
+                yield {"part": part, **row}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from placement_cost import latency, skipping
 from placement_docs import renew
-from placement_schedules import schedules
+from placement_schedules import in_racks, schedules, slower
 
 import rltune
 
@@ -24,6 +24,8 @@ TRACES = ("philly", "helios", "pai")
 NODES = (36, 128, 1000, 10_000)
 OUT = Path("out/placement.json")
 SLOW = (1.2, 1.5)  # what a node more may cost in the part about that
+RACKS = (4, 1.2)  # nodes in a rack and what a rack more costs in the part about that
+PARTS = ("latency", "skipping", "train", "held-out", "slow", "racks")
 NAMES_A_ROW = ("trace", "extra_node", "estimator", "policy", "backfill", "nodes", "k")
 
 
@@ -32,7 +34,7 @@ def main() -> None:
     if args.part == "docs":
         renew(json.loads(OUT.read_text()))
         return
-    parts = [args.part] if args.part else ["latency", "skipping", "train", "held-out", "slow"]
+    parts = [args.part] if args.part else PARTS
     told: dict[str, Any] = json.loads(OUT.read_text()) if args.part and OUT.exists() else {}
     OUT.parent.mkdir(exist_ok=True)
     for part in parts:
@@ -59,15 +61,18 @@ def make(part: str, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     elif part == "held-out":
         rivals = ["milp:8", "first-fit", "hierarchical"]
         yield from schedules(part, *traces, args.estimators, rivals, args.windows, args.size, args.workers)
+    elif part == "racks":
+        few = (args.windows, args.size, args.workers)
+        yield from schedules("held-out", *traces, ["history"], ["milp:8", "hierarchical"], *few, in_racks(*RACKS))
     else:
         few = (args.windows, args.size // 2, args.workers)
         for slow in SLOW:
-            yield from schedules("train", *traces, ["history"], ["milp:8"], *few, slow)
+            yield from schedules("train", *traces, ["history"], ["milp:8"], *few, slower(slow))
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("latency", "skipping", "train", "held-out", "slow", "docs"))
+    parser.add_argument("part", nargs="?", choices=(*PARTS, "docs"))
     parser.add_argument("--nodes", type=int, nargs="*", default=list(NODES))
     parser.add_argument("--solves", type=int, default=150)
     parser.add_argument("--others", type=int, default=15, help="solves that are also made apart and by cvxpy")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from placement_schedules import percent
+from placement_schedules import BASE, percent
 
 PAGE = Path("docs/explanation/placement.md")
 SHOWN = {("fcfs", "none"), ("fcfs", "easy"), ("saf", "none"), ("saf", "easy")}  # beside the mean wait of all
@@ -94,6 +94,16 @@ def _slow(rows: Rows) -> list[str]:
     return _table(head, [[*key, *(by.get(cost, "-") for cost in costs)] for key, by in lines.items()])
 
 
+def _racks(rows: Rows) -> list[str]:
+    """Give the change of the mean wait by each placer that knows racks."""
+    names = [name for name in rows[0]["placements"] if name != BASE]
+    cells = [
+        [r["trace"], r["policy"], r["backfill"], *(percent(r["placements"][n]["wait"]["change"]) for n in names)]
+        for r in rows
+    ]
+    return _table(["trace", "policy", "backfill", *names], cells)
+
+
 TABLES = {
     "latency": ("latency", _latency),
     "skipping": ("skipping", _skipping),
@@ -101,4 +111,5 @@ TABLES = {
     "held-out": ("held-out", _schedules),
     "others": ("held-out", _others),
     "slow": ("slow", _slow),
+    "racks": ("racks", _racks),
 }

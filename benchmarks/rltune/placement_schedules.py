@@ -1,7 +1,7 @@
 """What the schedules of placements are worth at an unchanged order, on parts of traces that keep apart."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -78,16 +78,30 @@ def schedules(
     windows: int,
     size: int,
     workers: int,
-    slow: float = 1.0,
+    change: Callable[[Cluster], Cluster] = lambda cluster: cluster,
 ) -> Iterator[dict[str, Any]]:
     print(f"\nSchedules, {part}: mean wait against {BASE} at the same order, {windows} windows of {size:,} jobs")
     for work in workloads(part, kinds, files, windows, size):
-        slowed = Cluster(work.cluster.groups, work.cluster.name, slowdown=Slowdown(extra_node=slow))
-        one = Workload(work.trace, work.jobs, slowed, work.rows)
+        changed = replace(work, cluster=change(work.cluster))
         for estimator in estimators:
-            for row in cells(one, estimator, placements, windows, size, workers):
+            for row in cells(changed, estimator, placements, windows, size, workers):
                 print(_line(row), flush=True)
                 yield {"part": part, **row}
+
+
+def slower(extra_node: float) -> Callable[[Cluster], Cluster]:
+    """Let a node more cost something."""
+    return lambda cluster: replace(cluster, slowdown=Slowdown(extra_node=extra_node))
+
+
+def in_racks(nodes: int, extra_rack: float) -> Callable[[Cluster], Cluster]:
+    """Put so many nodes in a rack, and let a rack more cost something."""
+
+    def change(cluster: Cluster) -> Cluster:
+        groups = tuple(group.model_copy(update={"nodes_per_rack": nodes}) for group in cluster.groups)
+        return replace(cluster, groups=groups, slowdown=Slowdown(extra_rack=extra_rack))
+
+    return change
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def value_of(snapshot: Snapshot, plan: list) -> tuple[int, ...]:
     for g in {c.group for c in snapshot.classes}:
         free = [c.free[0][0] for n, c in node_class.items() if c.group == g and n not in touched]
         largest += max(free, default=0)
-    return len(now), early, -idle, largest, -sum(len(p[2]) for p in now), -over
+    racks = sum(len({node_class[c.node].rack for c in p[2]}) for p in now)
+    return len(now), early, -idle, largest, -sum(len(p[2]) for p in now), -racks, -over
 
 
 def best(snapshot: Snapshot) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Small snapshots by hand and at random."""
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from rltune.core.state import UNLIMITED
@@ -34,9 +36,10 @@ def snapshot(asks, frees, *, size: int = 8, slots=(0.0,), cpu: int = FREE, mem: 
     return Snapshot(tuple(slots), numbered, classes, (Group(size, cpu, mem, 1.0),))
 
 
-def apart(seen: Snapshot) -> Snapshot:
-    """The same with every node a class of its own."""
-    classes = tuple(NodeClass(c.group, (n,), c.free) for c in seen.classes for n in c.nodes)
+def apart(seen: Snapshot, rack_of: Sequence[int] = ()) -> Snapshot:
+    """The same with every node a class of its own, in its rack if told."""
+    racks = dict(enumerate(rack_of))
+    classes = tuple(NodeClass(c.group, (n,), c.free, racks.get(n, -1)) for c in seen.classes for n in c.nodes)
     return Snapshot(seen.slots_s, seen.asks, tuple(sorted(classes, key=lambda c: c.nodes)), seen.groups)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import POLICIES, cases
 
 import rltune
-from rltune.cluster import Cluster
+from rltune.cluster import Cluster, NodeGroup, Slowdown
 from rltune.core import state as core
 from rltune.core.loop import advance
 from rltune.core.reserve import reserve
@@ -70,6 +70,23 @@ def test_cuts_keep_the_order():
     schedule = rltune.simulate(jobs, TWO, backfill="fit-first", placement="milp")
     assert schedule.start_s[3] == 2.0
     assert schedule.start_s[4] > 2.0
+
+
+@pytest.mark.parametrize(("extra_rack", "nodes"), [(1.0, {0, 2}), (2.0, {0, 1})])
+def test_a_cut_job_stays_in_a_rack_where_racks_cost(extra_rack, nodes):
+    """Two holes of one rack rather than the two that fit best."""
+    held = (5, 3, 4, 3)  # the holes: 3 and 5 in the first rack, 4 and 5 in the second
+    jobs = Jobs.from_arrays(
+        submit_s=[0.0] * 8 + [1.0, 2.0],
+        duration_s=[100.0, 0.5] * 4 + [10.0, 10.0],
+        gpus=[gpus for g in held for gpus in (g, 8 - g)] + [32, 6],
+        nodes=[1] * 8 + [0, 0],
+    )
+    cluster = Cluster((NodeGroup(count=4, gpus=8, nodes_per_rack=2),), slowdown=Slowdown(extra_rack=extra_rack))
+    schedule = rltune.simulate(jobs, cluster, backfill="fit-first", placement="milp")
+    assert schedule.start_s[9] == 2.0
+    assert {node for node, _ in schedule.placements[9]} == nodes
+    assert schedule.work["milp_cut_behind"] == 1
 
 
 class Watched(LookAhead):

@@ -20,8 +20,8 @@ SOLVER = Solver(Effort(nodes=10_000, ties=True))
 def expected(model: Model, terms: tuple[int, ...]) -> int:
     """Weigh the oracle's terms as the model does, who counts the largest request from what is safe."""
     w = model.weights
-    now, early, idle, largest, nodes, fit = terms
-    most = now * w.start + early * w.early + idle * w.whole + nodes * w.node + fit * w.fit
+    now, early, idle, largest, nodes, racks, fit = terms
+    most = now * w.start + early * w.early + idle * w.whole + nodes * w.node + racks * w.rack + fit * w.fit
     return most + (largest - sum(model.safe.values())) * w.largest
 
 
@@ -56,6 +56,14 @@ def test_optimal_with_cpus(seen):
     """CPUs are a limit of their own."""
     model = build(apart(seen))
     assert SOLVER.answer(model).worth == expected(model, best(seen))
+
+
+@given(seen=snapshots(), rack_of=st.lists(st.integers(0, 1), min_size=3, max_size=3))
+def test_optimal_with_racks(seen, rack_of):
+    """Where classes know their racks, the answer is the best there is in racks, too."""
+    racked = apart(seen, rack_of)
+    model = build(racked)
+    assert SOLVER.answer(model).worth == expected(model, best(racked))
 
 
 @given(seen=snapshots(max_nodes=5, gangs=False))
@@ -144,6 +152,13 @@ def test_fewest_nodes_term():
     seen = snapshot([ask(gpus(2), wider(2, 1, 1))], [(2,), (1,), (1,), (7,)])
     assert solve(seen)[0] == (0, 0, (0,))
     assert solve(seen, node=-1)[0][1] == 1
+
+
+def test_fewest_racks_term():
+    """A gang stays in the rack of its larger chunk, though the smaller would fit better in another rack."""
+    seen = apart(snapshot([ask(gpus(4, 2))], [(4,), (2,), (3,), (7,)]), [0, 1, 0, 2])
+    assert solve(seen)[0] == (0, 0, (0, 2))
+    assert solve(seen, rack=0)[0] == (0, 0, (0, 1))
 
 
 def test_best_fit_breaks_ties():

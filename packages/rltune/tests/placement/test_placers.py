@@ -93,10 +93,28 @@ def test_racks_slow_a_gang():
     groups = (NodeGroup(count=4, gpus=4, nodes_per_rack=2),)
     jobs = Jobs.from_arrays(submit_s=[0, 1], duration_s=[100, 10], gpus=[4, 8], nodes=[1, 2])
     cluster = Cluster(groups, slowdown=Slowdown(extra_rack=2.0))
-    far, near = (rltune.simulate(jobs, cluster, placement=p) for p in ("best-fit", "hierarchical"))
+    far, near, ours = (rltune.simulate(jobs, cluster, placement=p) for p in ("best-fit", "hierarchical", "milp"))
     assert far.end_s[1] - far.start_s[1] == 20.0
-    assert near.end_s[1] - near.start_s[1] == 10.0
-    assert {node // 2 for node, _ in near.placements[1]} == {1}
+    for schedule in (near, ours):
+        assert schedule.end_s[1] - schedule.start_s[1] == 10.0
+        assert {node // 2 for node, _ in schedule.placements[1]} == {1}
+
+
+def test_the_solver_knows_racks_that_cost():
+    """A cut job takes two holes of one rack rather than those that fit best; where racks are free it takes these."""
+    held = (4, 5, 6, 3)  # the holes: 4 and 3 in the first rack, 2 and 5 in the second
+    jobs = Jobs.from_arrays(
+        submit_s=[0.0] * 8 + [1.0],
+        duration_s=[100.0, 0.5] * 4 + [10.0],
+        gpus=[gpus for g in held for gpus in (g, 8 - g)] + [6],
+        nodes=[1] * 8 + [0],
+    )
+    groups = (NodeGroup(count=4, gpus=8, nodes_per_rack=2),)
+    for extra_rack, nodes in ((1.0, {0, 2}), (2.0, {0, 1})):
+        cluster = Cluster(groups, slowdown=Slowdown(extra_rack=extra_rack))
+        schedule = rltune.simulate(jobs, cluster, placement="milp")
+        assert schedule.start_s[8] == 1.0
+        assert {node for node, _ in schedule.placements[8]} == nodes
 
 
 def test_neighbours_slow_a_job():

@@ -40,10 +40,21 @@ def any_cut_fits(w: World, s: State) -> bool:
 
 
 @kernel
-def _pick_cut(w: World, s: State, shape: int, estimate: float) -> int:
-    """Choose nodes for a request that is cut, into s.pick; give the shape of the cut, -1 if none fits."""
+def _finds(w: World, s: State, form: int, shape: int, estimate: float, rule: int) -> bool:
+    """Choose nodes in use for a cut, into s.pick."""
+    return find(w, s, form, estimate, rule) and _breaks_no_idle_node(w, s, form, shape)
+
+
+@kernel
+def _pick_cut(w: World, s: State, o: Options, shape: int, estimate: float) -> int:
+    """Choose nodes for a request that is cut, into s.pick; give the shape of the cut, -1 if none fits.
+
+    In racks, if that is the rule; the pieces may then be shown an idle node where best fit finds others.
+    """
     for form in range(w.shape[shape].wider_lo, w.shape[shape].wider_hi):
-        if find(w, s, form, estimate, BEST_FIT) and _breaks_no_idle_node(w, s, form, shape):
+        if _finds(w, s, form, shape, estimate, o.placement) or (
+            o.placement != BEST_FIT and _finds(w, s, form, shape, estimate, BEST_FIT)
+        ):
             return form
     return -1
 
@@ -80,7 +91,7 @@ def _keeps_promise(w: World, s: State, job: int, form: int, pool: int) -> bool:
 def _start_cut(w: World, s: State, o: Options, job: int, pool: int) -> bool:
     """Start a job that does not fit whole, cut for one node more, if that fits and delays no head."""
     shape = w.job[job].asks
-    form = _pick_cut(w, s, shape, s.life[job].estimate)
+    form = _pick_cut(w, s, o, shape, s.life[job].estimate)
     if form < 0:
         return False
     head = s.pool[pool].head
@@ -88,7 +99,7 @@ def _start_cut(w: World, s: State, o: Options, job: int, pool: int) -> bool:
     if keeps:
         if not _keeps_promise(w, s, job, form, pool):
             return False
-        _pick_cut(w, s, shape, s.life[job].estimate)  # s.pick is lent to nobody for long
+        _pick_cut(w, s, o, shape, s.life[job].estimate)  # s.pick is lent to nobody for long
     s.life[job].form = form
     start_job(w, s, job)
     if job == head:

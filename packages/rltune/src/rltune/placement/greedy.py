@@ -67,8 +67,10 @@ class _Room:
 
 
 def finish(model: Model, values: Values) -> Values:
-    """Set the columns that follow from where chunks are: nodes touched, and the largest request still possible."""
+    """Set the columns that follow from where chunks are: racks, nodes touched, the largest request still possible."""
     values = list(values)
+    for column, puts in model.racks.items():
+        values[column] = int(any(values[i] for i in puts))
     for c, column in model.touch.items():
         values[column] = touched(model, values, c)
     best: dict[int, int] = {}

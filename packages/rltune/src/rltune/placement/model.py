@@ -5,6 +5,7 @@ Columns, per job j, form f, kind of chunk k, class c and slot s:
   put     how many of its chunks of the kind are on nodes of the class
   touch   how many nodes of the class get something now
   spare   1 if a node of the class stays untouched and is the largest request still possible in its group
+  rack    1 if the job, in several chunks, starts now on nodes of the rack (only where classes know their racks)
 
 Of nodes alike only the number is decided, so packing within a class is a row per size d of chunk: what is placed on n
 nodes with f GPUs free counts floor(g / d) units each, of n x floor(f / d). Every packing satisfies these rows; and if
@@ -13,8 +14,8 @@ memory, the answer is checked on the nodes themselves (realise.py).
 
 The objective is lexicographic by weight: jobs started now, in order of priority (a job may start only with all before
 it, so their number says it); then slots by which the others start early; then idle nodes of the largest size kept
-idle, and the largest single-node request that an untouched node of a group could still take; then fewest nodes; and
-where all that is equal, the holes that fit best.
+idle, and the largest single-node request that an untouched node of a group could still take; then fewest nodes; then
+fewest racks, where a rack more costs something; and where all that is equal, the holes that fit best.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Model:
     packing: dict[int, list[Packing]] = field(default_factory=dict)
     touch: dict[int, int] = field(default_factory=dict)
     spare: dict[int, int] = field(default_factory=dict)
+    racks: dict[int, list[int]] = field(default_factory=dict)  # by column: the puts of a job that are in the rack
     weights: Weights = field(default_factory=lambda: Weights(1, 1, 1, 1, 1))
     safe: dict[int, int] = field(default_factory=dict)  # by group: the request that stays possible in any case
     slot_rows: list[int] = field(default_factory=list)  # about capacity; the others tie columns together
@@ -128,18 +130,20 @@ class Weights:
     largest: int
     node: int
     fit: int = 1
+    rack: int = 0
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Weights:
         """Scale the terms by what the snapshot lets them reach."""
         chunks = sum(max(sum(k.n for k in f.kinds) for f in a.forms) for a in snapshot.asks)
         largest = {c.group: snapshot.groups[c.group].gpus for c in snapshot.classes}
-        node = WORST_FIT * chunks + 1
+        fits = WORST_FIT * chunks + 1
+        rack, node = (fits, fits * (chunks + 1)) if snapshot.counts_racks else (0, fits)
         of_largest = node * (chunks + 1)
         whole = of_largest * (sum(largest.values()) + 1)
         early = whole * (chunks + 1)
         start = early * (len(snapshot.asks) * (len(snapshot.slots_s) - 1) + 1)
-        return cls(start, early, whole, of_largest, node)
+        return cls(start, early, whole, of_largest, node, rack=rack)
 
 
 def build(snapshot: Snapshot, weights: Weights | None = None) -> Model:
@@ -218,7 +222,7 @@ def _option(model: Model, option: Option, form: Form, classes: list[list[tuple[i
         columns = []
         for c, most in candidates:
             over = min(WORST_FIT, model.snapshot.classes[c].free[0][0] - form.kinds[k].gpus)
-            cost = weights.node + weights.fit * over if option.slot == 0 else 0
+            cost = weights.node + weights.fit * over + weights.rack * (chunks == 1) if option.slot == 0 else 0
             column = model.column(most, (gain if chunks == 1 else 0) - cost)
             model.puts[column] = Put(option.ask, option.form, k, c, option.slot)
             columns.append(column)
@@ -228,6 +232,8 @@ def _option(model: Model, option: Option, form: Form, classes: list[list[tuple[i
     option.puts = tuple(puts)
     if chunks > 1:
         _distinct_nodes(model, option)
+        if option.slot == 0 and weights.rack:
+            _count_racks(model, option)
     return option
 
 
@@ -239,6 +245,17 @@ def _distinct_nodes(model: Model, option: Option) -> None:
     for c, columns in by_class.items():
         if sum(model.upper[i] for i in columns) > model.snapshot.classes[c].count:
             model.limit([(i, 1) for i in columns], model.snapshot.classes[c].count)
+
+
+def _count_racks(model: Model, option: Option) -> None:
+    """Count the racks of a gang that starts now."""
+    by_rack: dict[int, list[int]] = {}
+    for column in (i for columns in option.puts for i in columns):
+        by_rack.setdefault(model.snapshot.classes[model.puts[column].node_class].rack, []).append(column)
+    for puts in by_rack.values():
+        used = model.column(1, -model.weights.rack)
+        model.racks[used] = puts
+        model.row([*((i, 1) for i in puts), (used, -min(sum(option.needs), sum(model.upper[i] for i in puts)))], 0)
 
 
 def starts(option: Option) -> tuple[int, ...]:

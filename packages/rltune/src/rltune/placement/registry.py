@@ -24,7 +24,7 @@ SHOWN = "first-fit, best-fit, spread, hierarchical, milp (milp:8 looks at 8 jobs
 
 @dataclass(frozen=True)
 class Placer:
-    """How nodes are chosen: by a greedy rule of the core alone, or by the solver with best fit for the rest.
+    """How nodes are chosen: by a greedy rule of the core alone, or by the solver with a rule for the rest.
 
     `k` is how many jobs the solver looks at; 0 = it adapts.
     """
@@ -39,10 +39,12 @@ def get_placer(spec: str, jobs: Jobs | None = None, cluster: Cluster | None = No
     """Take a placer by its name; `auto` chooses by the jobs, the cluster and the backfilling."""
     name, _, number = spec.partition(":")
     if name == "milp":
-        return Placer(spec, core.BEST_FIT, solves=True, k=_k(spec, number) if number else 0)
+        racks_cost = cluster is not None and cluster.slowdown.extra_rack > 1.0
+        rest = core.HIERARCHICAL if racks_cost else core.BEST_FIT
+        return Placer(spec, rest, solves=True, k=_k(spec, number) if number else 0)
     if spec == "auto":
         wins = jobs is None or cluster is None or pays(jobs, cluster, backfill)
-        return get_placer("milp" if wins else "best-fit")
+        return get_placer("milp" if wins else "best-fit", cluster=cluster)
     if spec not in GREEDY:
         raise InputError(f"no placement {spec!r}; there are: {SHOWN}")
     return Placer(spec, GREEDY[spec])
@@ -58,7 +60,7 @@ def pays(jobs: Jobs, cluster: Cluster, backfill: str) -> bool:
     """Tell whether the solver has been measured to win on work like this (docs/explanation/placement.md).
 
     It needs jobs of several GPUs that share nodes. It won wherever nothing is backfilled, and with backfilling on
-    clusters of one GPU type; it was not tried with more than a fifth lost for a node more.
+    clusters of one GPU type; it was not tried with more than a fifth lost for a node more, be it in another rack.
     """
     if not len(jobs):
         return False
@@ -66,4 +68,5 @@ def pays(jobs: Jobs, cluster: Cluster, backfill: str) -> bool:
     one_type = len({g.gpu_type for g in cluster.groups}) == 1
     large = max(g.gpus for g in cluster.groups) >= 4
     wins = backfill == "none" or one_type
-    return bool(shared.mean() >= 0.05) and large and wins and cluster.slowdown.extra_node <= 1.2
+    cheap = cluster.slowdown.extra_node * cluster.slowdown.extra_rack <= 1.2
+    return bool(shared.mean() >= 0.05) and large and wins and cheap

@@ -60,11 +60,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes of a group that have the same free at every slot: [slot] of (GPUs, CPUs, memory)."""
+    """Nodes of a group that have the same free at every slot: [slot] of (GPUs, CPUs, memory).
+
+    Where a rack more costs something they are all in one rack; else `rack` is -1.
+    """
 
     group: int
     nodes: tuple[int, ...]
     free: tuple[tuple[int, int, int], ...]
+    rack: int = -1
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +89,11 @@ class Snapshot:
         """Give the same with the first n jobs alone."""
         return replace(self, asks=self.asks[: max(n, self.sure)])
 
+    @property
+    def counts_racks(self) -> bool:
+        """Tell whether there are racks to choose from."""
+        return len({c.rack for c in self.classes}) > 1
+
 
 class Camera:
     """Takes snapshots of a run; what never changes is read once."""
@@ -92,6 +101,7 @@ class Camera:
     def __init__(self, world: World) -> None:
         self._world = world
         self._forms: dict[int, tuple[Form, ...]] = {}
+        self._racks_cost = bool(world.slowdown.extra_rack[0] > 1.0)
         g = world.group
         rows = zip(g.gpus.tolist(), g.cpu.tolist(), g.mem.tolist(), g.speed.tolist(), strict=True)
         self.groups = tuple(Group(*row) for row in rows)
@@ -126,6 +136,8 @@ class Camera:
         smallest = int(self._world.shape.smallest[asks].min())
         pieces = any(self._world.shape.wider_hi[a] > self._world.shape.wider_lo[a] for a in asks.tolist())
         classes = kernels.classes(w, s, times, groups, 1 if pieces else smallest, aggregate)
+        if self._racks_cost:
+            classes = by_rack(*classes[1:], state.node.rack)
         opened = kernels.open_groups(w, s, jobs, times).tolist()
         length = state.life.estimate[jobs].tolist()
         return Snapshot(
@@ -134,20 +146,34 @@ class Camera:
                 Ask(job, length[i], self.forms(shape), tuple(map(tuple, opened[i])))
                 for i, (job, shape) in enumerate(zip(jobs.tolist(), asks.tolist(), strict=True))
             ),
-            classes=_classes(state, *classes),
+            classes=_classes(state, *classes, racks=self._racks_cost),
             groups=self.groups,
             sure=fitting,
         )
 
 
-def _classes(state: State, first: I8, free: I8, class_of: I8) -> tuple[NodeClass, ...]:
+def by_rack(free: I8, class_of: I8, rack: I8) -> tuple[I8, I8, I8]:
+    """Divide classes by rack, and number them by their first nodes again."""
+    used = np.flatnonzero(class_of >= 0)
+    key = class_of[used] * (int(rack.max()) + 1) + rack[used]
+    _, at, inverse = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(at)
+    divided = np.full_like(class_of, -1)
+    divided[used] = np.argsort(order)[inverse]
+    begin = used[at[order]]
+    return begin, free[class_of[begin]], divided
+
+
+def _classes(state: State, first: I8, free: I8, class_of: I8, *, racks: bool) -> tuple[NodeClass, ...]:
     members = np.argsort(class_of, kind="stable")
     members = members[np.count_nonzero(class_of < 0) :]
     ends = np.cumsum(np.bincount(class_of[members], minlength=len(first))).tolist()
     group = state.node.group[first].tolist()
+    rack = state.node.rack[first].tolist() if racks else [-1] * len(first)
     amounts = free.tolist()
     nodes = members.tolist()
     begin = [0, *ends[:-1]]
     return tuple(
-        NodeClass(group[c], tuple(nodes[begin[c] : ends[c]]), tuple(map(tuple, amounts[c]))) for c in range(len(first))
+        NodeClass(group[c], tuple(nodes[begin[c] : ends[c]]), tuple(map(tuple, amounts[c])), rack[c])
+        for c in range(len(first))
     )

@@ -26,7 +26,7 @@ OUT = Path("out/placement.json")
 SLOW = (1.2, 1.5)  # what a node more may cost in the part about that
 RACKS = (4, 1.2)  # nodes in a rack and what a rack more costs in the part about that
 PARTS = ("latency", "skipping", "train", "held-out", "slow", "racks")
-NAMES_A_ROW = ("trace", "extra_node", "estimator", "policy", "backfill", "nodes", "k")
+NAMES_A_ROW = ("trace", "extra_node", "extra_rack", "estimator", "policy", "backfill", "nodes", "k")
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def name_of(row: dict[str, Any]) -> tuple[Any, ...]:
 def make(part: str, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     traces = (args.synthetic, {kind: path for kind in TRACES if (path := getattr(args, kind))})
     if part == "latency":
-        yield from latency(args.nodes, args.solves, args.others, cvxpy=not args.no_cvxpy)
+        yield from latency(args.nodes, args.solves, args.others, not args.no_cvxpy, args.extra_rack)
     elif part == "skipping":
         yield from skipping(args.jobs, args.seeds)
     elif part == "train":
@@ -77,6 +77,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--solves", type=int, default=150)
     parser.add_argument("--others", type=int, default=15, help="solves that are also made apart and by cvxpy")
     parser.add_argument("--no-cvxpy", action="store_true")
+    parser.add_argument(
+        "--extra-rack", type=float, default=1.0, help="what a rack more costs in the part about latency"
+    )
     parser.add_argument("--jobs", type=int, default=2000, help="of a run of the part about skipping")
     parser.add_argument("--seeds", type=int, default=8, help="of the part about skipping")
     parser.add_argument("--windows", type=int, default=10)

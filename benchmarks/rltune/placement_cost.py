@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rltune.cluster import Cluster, NodeGroup
+from rltune.cluster import Cluster, NodeGroup, Slowdown
 from rltune.core.loop import advance
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -24,10 +24,11 @@ KS = (4, 8, 16)
 SKIP_CELLS = (("fcfs", "none"), ("fcfs", "easy"), ("saf", "none"), ("saf", "easy"))
 
 
-def full_cluster(nodes: int, seed: int) -> tuple[Jobs, Cluster]:
+def full_cluster(nodes: int, seed: int, extra_rack: float) -> tuple[Jobs, Cluster]:
     """A cluster of 8-GPU nodes that is nearly full at time 0, and a queue that fills what ends."""
     rng = np.random.default_rng(seed)
-    cluster = Cluster((NodeGroup(count=nodes, gpus=8, cpus=96, mem_gib=512, nodes_per_rack=18),))
+    groups = (NodeGroup(count=nodes, gpus=8, cpus=96, mem_gib=512, nodes_per_rack=18),)
+    cluster = Cluster(groups, slowdown=Slowdown(extra_rack=extra_rack))
     filling = int(nodes * 8 / 2.55 * 1.02)
     later = 400
     n = filling + later
@@ -109,16 +110,17 @@ class Cost:
     ours: list[float]  # p50 and p99 on the sample that the others solved, too
     apart: list[float]
     cvxpy: list[float]
+    extra_rack: float
 
 
-def latency(nodes: list[int], solves: int, others: int, cvxpy: bool) -> Iterator[dict[str, Any]]:
+def latency(nodes: list[int], solves: int, others: int, cvxpy: bool, extra_rack: float) -> Iterator[dict[str, Any]]:
     print("\nMilliseconds per decision where the solver runs: snapshot, model, solver, choice of nodes")
     for count in nodes:
         for k in KS:
-            ahead = contended_run(count, k, solves, others, cvxpy=cvxpy)
+            ahead = contended_run(count, k, solves, others, cvxpy=cvxpy, extra_rack=extra_rack)
             clock = _pair(ahead.work.solve_ms)
             sampled = (_pair(ms) for ms in (ahead.ours_ms, ahead.apart_ms, ahead.cvxpy_ms))
-            row = asdict(Cost(count, k, len(ahead.cpu_ms), *_pair(ahead.cpu_ms), *clock, *sampled))
+            row = asdict(Cost(count, k, len(ahead.cpu_ms), *_pair(ahead.cpu_ms), *clock, *sampled, extra_rack))
             print(row, flush=True)
             yield row
 
@@ -127,12 +129,12 @@ def _pair(ms: list[float]) -> list[float]:
     return [round(float(np.percentile(ms, p)), 2) for p in (50, 99)] if ms else []
 
 
-def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool) -> Stopwatch:
-    jobs, cluster = full_cluster(nodes, seed=nodes)
+def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool, extra_rack: float) -> Stopwatch:
+    jobs, cluster = full_cluster(nodes, seed=nodes, extra_rack=extra_rack)
     settings = Settings(placement=f"milp:{k}", backfill="easy")
     m = Machine.of(jobs, cluster, get_policy("fcfs"), get_estimator("oracle"), settings)
     ahead = Stopwatch(m.world, m.state, m.w, m.s, m.options, k)
-    ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128, cvxpy=cvxpy)
+    ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128 and others > 0, cvxpy=cvxpy and others > 0)
     while len(ahead.cpu_ms) < solves and advance(m.w, m.s, m.options):
         ahead.make_pass()
     return ahead

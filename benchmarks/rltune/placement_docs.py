@@ -29,7 +29,7 @@ def _latency(rows: Rows) -> list[str]:
     head = ["nodes", "K", "p50", "p99", "by the clock", "sample: ours", "each node apart", "cvxpy"]
     cells = [
         [
-            f"{r['nodes']:,}",
+            f"{r['nodes']:,}" + (", racks cost" if r["extra_rack"] > 1 else ""),
             str(r["k"]),
             f"{r['p50']:.1f}",
             f"{r['p99']:.1f}",

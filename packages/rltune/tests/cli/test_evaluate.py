@@ -51,6 +51,19 @@ def test_json_alone_on_stdout(evaluation):
     assert told["cluster"].startswith("slurm-five")
 
 
+def test_further_pipelines_are_named_one_by_one(evaluation):
+    """A search or the solver around one policy need not be put around all."""
+    told = json.loads(evaluation("--pipeline", "saf+search:4 + easy, milp:4", "--select", "--json").out)
+    assert {c["pipeline"] for c in told["choices"] if c["side"] == "learned"} == {"saf+search:4 + easy, milp:4"}
+    assert evaluation("--pipeline", "saf + soon").code != 0
+
+
+def test_a_guard_and_a_search_go_around_every_policy(evaluation):
+    """And are in the names."""
+    told = json.loads(evaluation("--guard", "2h", "--search", 4, "--json").out)
+    assert told["test"]["standings"][1]["pipeline"] == "saf+search:4+guard:2h"
+
+
 def test_results_do_not_depend_on_processes(evaluation):
     """Bit by bit."""
     assert evaluation("--json").out == evaluation("--json", "--jobs", 2).out

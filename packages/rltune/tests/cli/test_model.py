@@ -30,6 +30,13 @@ def test_what_a_model_is_can_be_seen(rltune, kept):
         assert text in said.out
 
 
+def test_a_model_that_ships_is_shown_by_its_name(rltune):
+    """With the command that made it."""
+    assert "command: rltune evolve" in rltune("model", "show", "learned:philly").out
+    assert rltune("model", "check", "learned").code == 0
+    assert "no model 'nope' ships" in rltune("model", "show", "learned:nope").err
+
+
 def test_a_sound_model_is_told_so(rltune, kept):
     """With its hash."""
     said = rltune("model", "check", kept())

@@ -20,9 +20,10 @@ def test_json_holds_the_waits_and_nothing_else_is_on_stdout(rltune, trace, clust
 
 def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, cluster):
     words = ("-p", "sjf", "-b", "easy", "--placement", "spread", "--estimator", "noisy:0.5", "--head", "global")
-    told = json.loads(rltune("simulate", "-t", trace, "-c", cluster, *words, "--view", 2, "--seed", 3, "--json").out)
+    more = ("--view", 2, "--seed", 3, "--guard", "24h:4x", "--search", "8:slowdown")
+    told = json.loads(rltune("simulate", "-t", trace, "-c", cluster, *words, *more, "--json").out)
     assert told["settings"] == {
-        "policy": "sjf",
+        "policy": "sjf+search:8:slowdown+guard:24h:4x",
         "backfill": "easy",
         "placement": "spread",
         "estimator": "noisy:0.5",
@@ -30,6 +31,8 @@ def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, 
         "commit": False,
         "view": 2,
         "seed": 3,
+        "guard": "24h:4x",
+        "search": "8:slowdown",
     }
 
 

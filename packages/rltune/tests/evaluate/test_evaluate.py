@@ -13,11 +13,14 @@ from rltune import simulate
 from rltune.errors import InputError
 from rltune.estimate import History, Oracle
 from rltune.evaluate import evaluate
-from rltune.evaluate.choose import KINDS, is_learned
+from rltune.evaluate.choose import KINDS, admits, is_learned
 from rltune.evaluate.cross import cross
+from rltune.evaluate.lineup import line_up, read_pipeline
 from rltune.evaluate.outcome import MEASURED
 from rltune.evaluate.runs import Contender
 from rltune.evaluate.show_evaluation import cross_table, honesty, tables
+from rltune.policy import get_policy
+from rltune.policy.extended import extended
 from rltune.policy.learned import Learned
 from rltune.spread import Processes
 
@@ -95,11 +98,7 @@ def test_both_sides_are_chosen_on_the_validation_part(selected):
     assert max(selected.validation.starts) + 60 <= selected.test.part.first
     assert [(c.side, c.kind) for c in selected.choices] == [(s, k) for k in KINDS for s in ("static", "learned")]
     for choice in selected.choices:
-        rivals = [
-            i
-            for i, p in enumerate(selected.validation.pipelines)
-            if is_learned(p) == (choice.side == "learned") and (choice.kind == KINDS[1] or p.backfill == "none")
-        ]
+        rivals = [i for i, p in enumerate(selected.validation.pipelines) if admits(choice.side, choice.kind, p)]
         assert choice.pipeline == selected.validation.pipelines[min(rivals, key=lambda i: means[i])]
         assert choice.among == len(rivals)
         assert choice.value == min(means[rivals])
@@ -253,6 +252,42 @@ def test_a_model_is_told_from_rules_and_own_functions():
     """By what it is, not by its name."""
     assert is_learned(Contender(NET))
     assert not any(is_learned(Contender(p)) for p in ("fcfs", "mine.py:score", lambda queue: queue.submit_s))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "alone", "all_there_is"),
+    [
+        (Contender("saf"), "static", "static"),
+        (Contender("saf+guard:24h", "none", "spread"), "static", "static"),
+        (Contender("saf", "easy"), None, "static"),
+        (Contender("saf+search:8"), None, "learned"),
+        (Contender(get_policy("saf+search:8")), None, "learned"),
+        (Contender("saf", "none", "milp:8"), None, "learned"),
+        (Contender(NET), "learned", "learned"),
+        (Contender(NET, "easy"), None, "learned"),
+        (Contender(NET, "none", "milp"), None, "learned"),
+        (Contender(extended(NET, search=8)), None, "learned"),
+        (Contender(extended(NET, guard="24h")), "learned", "learned"),
+    ],
+)
+def test_a_pipeline_stands_for_one_side_at_most(pipeline, alone, all_there_is):
+    """Search and solver are no static rules, nor are they the network's own merit."""
+    for kind, side in zip(KINDS, (alone, all_there_is), strict=True):
+        assert [s for s in ("static", "learned") if admits(s, kind, pipeline)] == ([side] if side else [])
+
+
+@pytest.mark.parametrize("label", ["saf", "saf + easy", "saf, milp:8", "learned:mixed+search:8 + fit-first, milp"])
+def test_a_pipeline_is_read_as_it_is_named(label):
+    """So whoever sees one in a table can ask for it."""
+    assert read_pipeline(label).label == label
+    assert [p.label for p in line_up(["fcfs"], ["none"], ["best-fit"], [label])] == ["fcfs", label]
+
+
+@pytest.mark.parametrize("text", ["", "saf + soon", "saf, best-fit, milp"])
+def test_what_is_no_pipeline_is_refused(text):
+    """The sentence shows how one is written."""
+    with pytest.raises(InputError, match="as in 'saf \\+ easy, milp:8'"):
+        read_pipeline(text)
 
 
 def test_estimates_are_made_once_a_window_for_all_pipelines(trace, cluster):

@@ -10,7 +10,7 @@ from rltune.cli import complete, options
 from rltune.cli.compiling import compile_core
 from rltune.cli.options import examples
 from rltune.cli.output import show_json, show_line, show_table, write_json
-from rltune.cli.pipeline import Outputs, is_own, named, require_known, split
+from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, searches, split
 from rltune.cli.progress import bar, spinner
 from rltune.cli.workload import Workload, load_workload
 from rltune.errors import InputError
@@ -34,6 +34,14 @@ Judged = Annotated[
         help="Who runs next, a list with commas: names of `rltune policies`, model files, or path.py:function.",
         metavar="LIST",
         autocompletion=complete.policies,
+    ),
+]
+Pipelines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pipeline",
+        help="One more, as tables name it: 'learned + easy, milp:8'. May be given again.",
+        metavar="NAME",
     ),
 ]
 Holdout = Annotated[
@@ -95,6 +103,7 @@ def evaluate(
     policies: Judged = RULES,
     backfill: options.Backfills = "none",
     placement: options.Placements = "best-fit",
+    pipeline: Pipelines = None,
     estimator: Estimators = "history",
     holdout: Holdout = 0.1,
     windows: Size = 1024,
@@ -105,6 +114,8 @@ def evaluate(
     metric: Measure = "wait",
     head: options.Head = "pool",
     view: options.View = 0,
+    guard: options.Guard = "off",
+    search: options.Search = "off",
     seed: options.Seed = 0,
     jobs: Processes = 1,
     ray: RayAddress = None,
@@ -119,7 +130,8 @@ def evaluate(
     The last tenth of the jobs, which nothing was trained on or chosen by, is cut into windows; those where jobs queue
     are run under every pipeline. Ratios to a reference stand with intervals that know that windows overlap.
     """
-    names, backfills, placements, guesses = split(policies), split(backfill), split(placement), split(estimator)
+    names = around(split(policies), guard, search)
+    backfills, placements, guesses = split(backfill), split(placement), split(estimator)
     outputs = Outputs(json, None, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
     for guess in guesses:
@@ -133,9 +145,17 @@ def evaluate(
     require_measured(metric)
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=False, own_policy=is_own(names))
+    compile_core(commit=False, own_policy=is_own(names), searches=searches([*names, *(pipeline or [])]))
     how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
-    how |= {"select": select, "baseline": baseline, "metric": metric, "head": head, "view": view, "seed": seed}
+    how |= {
+        "pipelines": pipeline or (),
+        "select": select,
+        "baseline": baseline,
+        "metric": metric,
+        "head": head,
+        "view": view,
+        "seed": seed,
+    }
     with spread_over(jobs, ray) as spread, bar("evaluating") as tell:
         made = [
             run(work.jobs, on, names, backfills, placements, guess, spread=spread, progress=tell, **how)

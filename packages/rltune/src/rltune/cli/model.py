@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Look at trained policies.")
 
-ModelFile = Annotated[str, typer.Argument(help="A model that `rltune train` wrote.", metavar="MODEL")]
+ModelFile = Annotated[
+    str, typer.Argument(help="A file that `rltune train` or `evolve` wrote, or learned:NAME.", metavar="MODEL")
+]
 
 
-@app.command("show", epilog=examples("rltune model show mine.rltune", "rltune model show mine.rltune --json"))
+@app.command("show", epilog=examples("rltune model show mine.rltune", "rltune model show learned:philly"))
 def show_model(model: ModelFile, json: options.Json = False) -> None:
     """Show a model: its card, its network, and the range of each input in training."""
-    from rltune.learn.model import read_model
-
-    found = read_model(model)
+    found = _read(model)
     if json:
         show_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card})
         return
@@ -40,13 +40,25 @@ def check(model: ModelFile) -> None:
 
     A sample of its answers is computed, which tells numbers that no network should have.
     """
-    from rltune.learn.model import read_model
     from rltune.learn.probe import require_sound
 
-    found = read_model(model)
+    found = _read(model)
     require_sound(found, model)
     show_line(f"{model}: is a model of {len(found.weights):,} weights over {', '.join(found.recipe.inputs)}")
     show_line(f"sha256 {found.sha256}")
+
+
+def _read(spec: str) -> "Model":
+    """Read a file, or a model that ships with the package by its name."""
+    from rltune.learn.model import read_model
+    from rltune.policy.learned import Learned
+    from rltune.policy.registry import LEARNED, get_policy
+
+    if spec.partition(":")[0] != LEARNED:
+        return read_model(spec)
+    found = get_policy(spec)
+    assert isinstance(found, Learned)
+    return found.model
 
 
 def _facts(model: "Model") -> Iterator[tuple[str, Any]]:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.evaluate.metric import metric_of
+from rltune.placement.registry import get_placer
 from rltune.policy.base import Networked
+from rltune.policy.extended import Extended, split_extensions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rltune.evaluate.results import Results
     from rltune.evaluate.runs import Contender
 
-SIDES = ("static", "learned")
+STATIC, OURS = SIDES = ("static", "learned")
 KINDS = ("without backfilling", "with any backfilling")
 
 
@@ -39,14 +39,32 @@ def is_learned(pipeline: Contender) -> bool:
     return isinstance(pipeline.policy, Networked)
 
 
+def searches(pipeline: Contender) -> bool:
+    """Tell whether orders are tried out before they are taken."""
+    if isinstance(pipeline.policy, str):
+        return "search" in split_extensions(pipeline.policy)[1]
+    return isinstance(pipeline.policy, Extended) and bool(pipeline.policy.search)
+
+
+def is_static(pipeline: Contender) -> bool:
+    """Tell a rule placed greedily from what learns, searches or solves."""
+    return not (is_learned(pipeline) or searches(pipeline) or get_placer(pipeline.placement).solves)
+
+
+def is_alone(pipeline: Contender) -> bool:
+    """Tell a model that orders by itself, without backfilling, search or solver."""
+    greedy = not get_placer(pipeline.placement).solves
+    return is_learned(pipeline) and greedy and not searches(pipeline) and pipeline.backfill == "none"
+
+
 def choose(validation: Results, metric: str) -> tuple[Choice, ...]:
-    """Choose the best pipeline of each side, without backfilling and with any."""
+    """Choose the best pipeline of each side: rules and models by themselves, then both with all there is."""
     made = (_best(validation, metric, side, kind) for kind in KINDS for side in SIDES)
     return tuple(choice for choice in made if choice is not None)
 
 
 def _best(validation: Results, metric: str, side: str, kind: str) -> Choice | None:
-    rows = [i for i, p in enumerate(validation.pipelines) if _admits(side, kind)(p)]
+    rows = [i for i, p in enumerate(validation.pipelines) if admits(side, kind, p)]
     if not rows:
         return None
     sign = -1.0 if metric_of(metric).higher_is_better else 1.0
@@ -55,9 +73,12 @@ def _best(validation: Results, metric: str, side: str, kind: str) -> Choice | No
     return Choice(side, kind, validation.pipelines[best], validation.mean(best, metric), len(rows))
 
 
-def _admits(side: str, kind: str) -> Callable[[Contender], bool]:
-    def admits(pipeline: Contender) -> bool:
-        right_side = is_learned(pipeline) == (side == "learned")
-        return right_side and (kind != KINDS[0] or pipeline.backfill == "none")
+def admits(side: str, kind: str, pipeline: Contender) -> bool:
+    """Tell whether a pipeline may stand for a side in a kind of comparison.
 
-    return admits
+    Without backfilling a model alone meets rules alone. With any, models, search and solver, alone or together, meet
+    rules that are placed greedily.
+    """
+    if side == STATIC:
+        return is_static(pipeline) and (kind != KINDS[0] or pipeline.backfill == "none")
+    return is_alone(pipeline) if kind == KINDS[0] else not is_static(pipeline)

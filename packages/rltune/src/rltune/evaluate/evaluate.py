@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +14,11 @@ from rltune.evaluate.comparison import find_contender
 from rltune.evaluate.evaluation import Evaluation
 from rltune.evaluate.groups import Groups
 from rltune.evaluate.leak import leaks
+from rltune.evaluate.lineup import line_up, unique
 from rltune.evaluate.outcome import MEASURED
 from rltune.evaluate.parts import Part, split
 from rltune.evaluate.results import Results
-from rltune.evaluate.runs import Contender
 from rltune.evaluate.trial import Trial
-from rltune.learn.model import SUFFIX
-from rltune.policy import get_policy
-from rltune.policy.base import Scored
 from rltune.spread import Here, Spread
 
 if TYPE_CHECKING:
@@ -34,8 +29,6 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int, str], None]  # windows done, windows in all, the part
 
-FCFS, BEST_FIT = "fcfs", "best-fit"
-
 
 def evaluate(
     jobs: Jobs,
@@ -45,6 +38,7 @@ def evaluate(
     placements: Sequence[str] = ("best-fit",),
     estimator: Any = "history",
     *,
+    pipelines: Sequence[str] = (),
     holdout: float = 0.1,
     size: int = 1024,
     every: int = 64,
@@ -63,28 +57,29 @@ def evaluate(
     A window of `size` jobs starts at every `every`th job of the last `holdout` of the trace, from an idle cluster; all
     that had ended before it is known to estimators and policies that learn. It counts if FCFS without backfilling
     waits more than `contended_s` on average. With `select` the best pipelines are first chosen on the part before, of
-    equal length, and only those are run on the test part. Results do not depend on where the work is spread.
+    equal length, and only those are run on the test part. `pipelines` are further ones, as tables name them. Results
+    do not depend on where the work is spread.
     """
     require_measured(metric)
     ordered, estimator = in_order(jobs, estimator)
-    pipelines = line_up(policies, backfills, placements)
+    contenders = line_up(policies, backfills, placements, pipelines)
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
     settings = {"head": head, "view": view, "seed": seed}
-    trial = Trial(ordered, cluster, pipelines, estimator, size, contended_s, settings, groupings)
+    trial = Trial(ordered, cluster, contenders, estimator, size, contended_s, settings, groupings)
     work = spread or Here()
     validation: Results | None = None
     choices: tuple[Choice, ...] = ()
     if select:
         validation = run_part(trial, parts.validation, every, work, progress)
         choices = choose(validation, metric)
-        trial = replace(trial, pipelines=unique([pipelines[0], *(c.pipeline for c in choices)]))
+        trial = replace(trial, pipelines=unique([contenders[0], *(c.pipeline for c in choices)]))
         baseline = baseline or next((c.pipeline.label for c in reversed(choices) if c.side == "static"), None)
     reference = find_contender(trial.pipelines, baseline)
     test = run_part(trial, parts.test, every, work, progress)
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
-    warnings = leaks(pipelines, ordered, looked_at)
+    warnings = leaks(contenders, ordered, looked_at)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
 
 
@@ -100,35 +95,6 @@ def run_part(trial: Trial, part: Part, every: int, spread: Spread, progress: Pro
     return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every, trial.settings["seed"])
 
 
-def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Sequence[str]) -> tuple[Contender, ...]:
-    """Make all pipelines; FCFS without backfilling, by best fit, is first whether it was asked for or not."""
-    made = [Contender(FCFS, "none", BEST_FIT, FCFS)]
-    for spec, backfill, placement in itertools.product(policies, backfills, placements):
-        tail = f" + {backfill}" if backfill != "none" else ""
-        where = f", {placement}" if placement != BEST_FIT else ""
-        made.append(Contender(portable(spec), backfill, placement, f"{name_of(spec)}{tail}{where}"))
-    if len(made) == 1:
-        raise InputError("nothing to evaluate: give at least one policy, one backfilling and one placement")
-    given = [p.label for p in made[1:]]
-    twice = sorted({label for label in given if given.count(label) > 1})
-    if twice:
-        raise InputError(f"listed twice: {', '.join(twice)}")
-    return unique(made)
-
-
-def portable(spec: Any) -> Any:
-    """Give a policy that can be sent to another machine: a model itself, not its file; a user's function by name."""
-    policy = get_policy(spec)
-    return spec if isinstance(policy, Scored) else policy
-
-
-def name_of(spec: Any) -> str:
-    """Name a policy as a table can show it: a model's file without folder and suffix."""
-    if not isinstance(spec, str):
-        return str(getattr(spec, "name", None) or getattr(spec, "__name__", spec))
-    return Path(spec).stem if spec.endswith(SUFFIX) else spec
-
-
 def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:
     """Put jobs, and estimates that were given job by job, into the order of submit."""
     order = np.argsort(jobs.submit_s, kind="stable")
@@ -139,11 +105,3 @@ def require_measured(metric: str) -> None:
     """Refuse a metric that is not kept by window."""
     if metric not in MEASURED:
         raise InputError(f"no metric {metric!r} to evaluate by; there are: {', '.join(MEASURED)}")
-
-
-def unique(pipelines: Sequence[Contender]) -> tuple[Contender, ...]:
-    """Keep the first pipeline of each label."""
-    kept: dict[str, Contender] = {}
-    for pipeline in pipelines:
-        kept.setdefault(pipeline.label, pipeline)
-    return tuple(kept.values())

@@ -10,9 +10,10 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.evaluate.bootstrap import Interval
 from rltune.evaluate.choose import KINDS, choose
-from rltune.evaluate.evaluate import FCFS, in_order, line_up, require_measured, run_part, unique
+from rltune.evaluate.evaluate import in_order, require_measured, run_part
 from rltune.evaluate.groups import Groups
 from rltune.evaluate.leak import leaks
+from rltune.evaluate.lineup import FCFS, line_up, unique
 from rltune.evaluate.metric import metric_of
 from rltune.evaluate.outcome import MEASURED
 from rltune.evaluate.parts import split

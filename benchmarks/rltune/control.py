@@ -2,10 +2,12 @@
 
 python benchmarks/rltune/control.py                     # 1,000 and 10,000 waiting jobs; a minute
 python benchmarks/rltune/control.py --jobs 10000 --policy wfp3 --placement milp --json
+python benchmarks/rltune/control.py --jobs 1000 --minutes 20     # the cluster goes on: how many numbers are written
 
 Slurm's commands are stand-ins that print generated JSON (a recorded record of Slurm 22.05 with other contents) and
 answer as scontrol does, so that slurmctld's own time is not in these figures; everything else is as in production.
-A second cycle on the same queue must write nothing.
+A second cycle on the same queue must write nothing. With --minutes the cluster goes on between the cycles: of what runs
+a part ends, waiting jobs start by their priorities wherever they fit, and as many arrive as have started.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import os
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +29,8 @@ from rltune.live.slurm.client import Slurm
 
 RECORDED = Path(__file__).parents[2] / "packages/rltune/tests/live/slurm/data/22.05"
 GPUS = 8
+ENDS_A_MINUTE = 0.03  # of the jobs that run
+CYCLES = 3  # without time going on
 SCONTROL = """#!/bin/sh
 while IFS= read -r line; do
   echo "scontrol: $line"
@@ -49,8 +54,7 @@ def make_cluster(folder: Path, jobs: int, nodes: int, seed: int) -> None:
     running = [running_job(by_state["RUNNING"], i, i % nodes, now) for i in range(2 * nodes)]
     waiting = [waiting_job(by_state["PENDING"], 10_000 + i, random, now) for i in range(jobs)]
     (folder / "squeue.out").write_text(json.dumps({**answer, "jobs": [*running, *waiting]}), encoding="utf-8")
-    listed = json.loads((RECORDED / "sinfo.json").read_text(encoding="utf-8"))
-    (folder / "sinfo.out").write_text(json.dumps({**listed, "nodes": nodes_of(listed["nodes"][0], nodes)}))
+    write_nodes(folder, [GPUS] * nodes)
     write_factors(folder, waiting)
     (folder / "partitions").write_text(f"PartitionName=gpu Nodes=n[0-{nodes - 1}] PriorityTier=1 State=UP\n")
     (folder / "written").touch()
@@ -70,7 +74,7 @@ def write_factors(folder: Path, waiting: list[dict], site: dict[int, int] | None
     lines = []
     for record in waiting:
         number = record["job_id"]
-        own = 20_000 + number % 500
+        own = own_priority(number)
         lines.append(f"{number}|{own + factors.get(number, 0)}|{factors.get(number, 0)}|0|{own}|0|0|0|0|0|")
     (folder / "sprio.out").write_text("\n".join(lines) + "\n")
 
@@ -88,7 +92,7 @@ def waiting_job(record: dict, number: int, random: np.random.Generator, now: int
         "tres_req_str": f"cpu={gpus},mem=1G,node=1,billing=1,gres/gpu={gpus}",
         "tres_per_node": f"gres:gpu:{gpus}",
         "cpus": gpus,
-        "priority": 20_000 + number % 500,
+        "priority": own_priority(number),
         "state_reason": "Priority",
         "dependency": "",
         "features": "",
@@ -97,7 +101,8 @@ def waiting_job(record: dict, number: int, random: np.random.Generator, now: int
     }
 
 
-def running_job(record: dict, number: int, node: int, now: int) -> dict:
+def running_job(record: dict, number: int, node: int, now: int, gpus: int = 4) -> dict:
+    tres = f"cpu={gpus},mem=1G,node=1,billing={gpus},gres/gpu={gpus}"
     return {
         **record,
         "job_id": number + 1,
@@ -107,17 +112,75 @@ def running_job(record: dict, number: int, node: int, now: int) -> dict:
         "start_time": now - 600,
         "submit_time": now - 1200,
         "time_limit": 60 + number,
-        "gres_detail": ["gpu:a100:4(IDX:0-3)"],
-        "tres_per_node": "gres:gpu:4",
-        "tres_req_str": "cpu=4,mem=1G,node=1,billing=4,gres/gpu=4",
-        "tres_alloc_str": "cpu=4,mem=1G,node=1,billing=4,gres/gpu=4",
-        "cpus": 4,
+        "gres_detail": [f"gpu:a100:{gpus}(IDX:0-{gpus - 1})"],
+        "tres_per_node": f"gres:gpu:{gpus}",
+        "tres_req_str": tres,
+        "tres_alloc_str": tres,
+        "cpus": gpus,
     }
 
 
-def nodes_of(record: dict, count: int) -> list[dict]:
-    gpus = {"gres": f"gpu:a100:{GPUS}", "gres_used": f"gpu:a100:{GPUS}(IDX:0-7)", "partitions": ["gpu"], "cpus": 64}
-    return [{**record, **gpus, "name": f"n{i}"} for i in range(count)]
+def write_nodes(folder: Path, used: list[int]) -> None:
+    """Write what sinfo prints, the nodes having so many GPUs in use."""
+    listed = json.loads((RECORDED / "sinfo.json").read_text(encoding="utf-8"))
+    has = {"gres": f"gpu:a100:{GPUS}", "partitions": ["gpu"], "cpus": 64}
+    nodes = [
+        {**listed["nodes"][0], **has, "gres_used": f"gpu:a100:{gpus}(IDX:N/A)", "name": f"n{i}"}
+        for i, gpus in enumerate(used)
+    ]
+    (folder / "sinfo.out").write_text(json.dumps({**listed, "nodes": nodes}))
+
+
+@dataclass
+class Cluster:
+    """What the stand-ins show, a minute later each time."""
+
+    folder: Path
+    nodes: int
+    random: np.random.Generator
+    now_s: float = field(default_factory=time.time)
+    next_id: int = 1_000_000
+
+    def minute(self) -> None:
+        """Let some jobs end, others start by their priorities, and as many arrive."""
+        self.now_s += 60
+        answer = json.loads((self.folder / "squeue.out").read_text())
+        running = [r for r in answer["jobs"] if r["job_state"] == "RUNNING" and self.random.random() > ENDS_A_MINUTE]
+        waiting = [r for r in answer["jobs"] if r["job_state"] == "PENDING"]
+        free = [GPUS] * self.nodes
+        for record in running:
+            free[int(record["nodes"][1:])] -= gpus_of(record)
+        started = self.start(waiting, running[0], free)
+        arrived = [self.arrive(waiting[0]) for _ in started]
+        names = {record["job_id"] for record in started}
+        waiting = [record for record in waiting if record["job_id"] not in names] + arrived
+        (self.folder / "squeue.out").write_text(json.dumps({**answer, "jobs": [*running, *started, *waiting]}))
+        write_nodes(self.folder, [GPUS - gpus for gpus in free])
+        site = {r["job_id"]: r["priority"] - own_priority(r["job_id"]) for r in waiting}
+        write_factors(self.folder, waiting, site)
+
+    def start(self, waiting: list[dict], like: dict, free: list[int]) -> list[dict]:
+        """Start whatever fits, by priority, on the first node that has room."""
+        started = []
+        for record in sorted(waiting, key=lambda r: (-r["priority"], r["submit_time"], r["job_id"])):
+            gpus = gpus_of(record)
+            node = next((i for i, room in enumerate(free) if room >= gpus), None)
+            if node is not None:
+                free[node] -= gpus
+                started.append(running_job(like, record["job_id"] - 1, node, int(self.now_s) + 600, gpus))
+        return started
+
+    def arrive(self, like: dict) -> dict:
+        self.next_id += 1
+        return {**waiting_job(like, self.next_id, self.random, 0), "submit_time": int(self.now_s)}
+
+
+def gpus_of(record: dict) -> int:
+    return int(record["tres_per_node"].rpartition(":")[2])
+
+
+def own_priority(number: int) -> int:
+    return 20_000 + number % 500
 
 
 def apply_written(folder: Path) -> None:
@@ -130,40 +193,53 @@ def apply_written(folder: Path) -> None:
     answer = json.loads((folder / "squeue.out").read_text())
     for record in answer["jobs"]:
         if record["job_state"] == "PENDING":
-            record["priority"] = 20_000 + record["job_id"] % 500 + site.get(record["job_id"], 0)
+            record["priority"] = own_priority(record["job_id"]) + site.get(record["job_id"], 0)
     (folder / "squeue.out").write_text(json.dumps(answer))
     write_factors(folder, [r for r in answer["jobs"] if r["job_state"] == "PENDING"], site)
 
 
-def measure(jobs: int, nodes: int, policy: str, backfill: str, placement: str) -> dict:
-    """Run three cycles on one queue: all is written, nothing is written, nothing is written."""
+def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | None) -> dict:
+    """Run cycles: three on one queue (all is written, nothing is, nothing is), or one a minute of a cluster at work."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_cluster(folder, jobs, nodes, seed=1)
+        cluster = Cluster(folder, nodes, np.random.default_rng(2))
         environment = {"PATH": f"{folder}:{os.environ['PATH']}", "FOLDER": str(folder)}
-        slurm = Slurm(environment=environment)
-        pipeline = {"policy": policy, "backfill": backfill, "placement": placement}
-        limits = {"changes_per_cycle": 1_000_000}
-        wanted = {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, "limits": limits}
+        slurm = Slurm(environment=environment, now_s=lambda: cluster.now_s)
+        wanted = {
+            "mode": "act",
+            "scope": {"partitions": ["gpu"]},
+            "pipeline": pipeline,
+            "numbers": {"exact": exact},
+            "limits": {"changes_per_cycle": 1_000_000},
+            "health": {"max_clock_jump_s": 1e9},
+        }
         settings = ControlSettings.load(None, wanted)
         rehearse(settings)
         controller = Controller(slurm, Journal.create(folder / "j.db"), settings, SystemClock(), say=print)
         os.environ["PATH"] = environment["PATH"]
         cycles, calls, cpu = [], [], []
-        for _ in range(3):
+        for _ in range(minutes or CYCLES):
             before, began = sum(slurm.calls.values()), time.process_time()
             cycles.append(controller.cycle())
             cpu.append(round(time.process_time() - began, 2))
             calls.append(sum(slurm.calls.values()) - before)
             apply_written(folder)
+            if minutes:
+                cluster.minute()
+        told = settings.pipeline
+        numbers = controller.journal.rows(
+            "SELECT cycle, count(*) FROM change WHERE kind = 'site-factor' AND NOT undo GROUP BY cycle ORDER BY cycle"
+        )
         return {
             "waiting": cycles[0].waiting,
             "nodes": nodes,
-            "pipeline": f"{policy} + {backfill}, {placement}",
+            "pipeline": f"{told.policy} + {told.backfill}, {told.placement}",
             "seconds": [round(c.seconds, 2) for c in cycles],
             "cpu_seconds": cpu,
             "decide_seconds": [round(c.decide_s, 2) for c in cycles],
             "changes": [c.changes for c in cycles],
+            "numbers": [count for _, count in numbers],
             "refused": sum(c.refused for c in cycles),
             "processes": calls,
             "journal_mib": round(controller.journal.size_bytes() / 2**20, 1),
@@ -181,13 +257,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--nodes", type=int, default=250)
-    parser.add_argument("--policy", default="saf")
-    parser.add_argument("--backfill", default="easy")
-    parser.add_argument("--placement", default="best-fit")
+    parser.add_argument("--policy")
+    parser.add_argument("--backfill")
+    parser.add_argument("--placement")
+    parser.add_argument("--minutes", type=int, default=0)
+    parser.add_argument("--exact", type=int, help="jobs whose order is kept exactly; 100000 = all")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     for jobs in given.jobs:
-        found = measure(jobs, given.nodes, given.policy, given.backfill, given.placement)
+        pipeline = {"policy": given.policy, "backfill": given.backfill, "placement": given.placement}
+        found = measure(jobs, given.nodes, pipeline, given.minutes, given.exact)
         if given.json:
             print(json.dumps(found))
             continue

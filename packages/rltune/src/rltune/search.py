@@ -21,6 +21,7 @@ GOALS = {"wait": kernels.WAIT, "slowdown": kernels.SLOWDOWN}
 KINDS = {kernels.PROMOTED: "promoted", kernels.BY_RULE: "by_rule", kernels.SHUFFLED: "shuffled"}
 FORMS = "16 (orders tried in a pass), 16:slowdown (for bounded slowdown, not wait), 16:5ms (live: in 5 ms at most), off"
 MOST = 4096
+ROLLOUTS = "search_rollouts"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,10 @@ def _number(text: str, spec: str | int) -> float:
 
 
 class Searcher:
-    """The search's part of a run: asked before each pass, it says under which options to make it."""
+    """The search's part of a run: asked before each pass, it says under which options to make it.
+
+    `rollouts`: of a single pass that is made again, how many orders were tried then; the clock is not asked.
+    """
 
     def __init__(
         self,
@@ -86,9 +90,10 @@ class Searcher:
         options: core.Options,
         search: Search,
         seed: int,
+        rollouts: int = 0,
     ) -> None:
         self._world, self._state, self._w, self._s, self._options = world, state, w, s, options
-        self._search, self._seed = search, seed
+        self._search, self._seed, self._rollouts = search, seed, rollouts
         self._goal = GOALS[search.goal]
         self._room = (0, 0)
         self._given = self._options._replace(policy=GIVEN, dynamic=True, relook=False)
@@ -118,12 +123,18 @@ class Searcher:
         """Try as many orders as may be; by the clock one at a time."""
         begin = perf_counter()
         sketch = (self._small, self._drawn, self._rolled, self._p)
-        if self._search.ms is None:
+        if self._search.ms is None and not self._rollouts:
             kernels.search(self._w, self._s, self._options, *sketch, self._goal)
             return
         kernels.begin_search(self._w, self._s, self._options, *sketch, self._goal)
-        while perf_counter() - begin < self._search.ms / 1e3 and kernels.try_next(self._options, *sketch, self._goal):
+        while self._may_go_on(begin) and kernels.try_next(self._options, *sketch, self._goal):
             pass
+
+    def _may_go_on(self, begin: float) -> bool:
+        """Tell whether another order may be tried: by the clock, or up to as many as there were."""
+        if self._rollouts:
+            return bool(self._plans.n[kernels.ROLLED] < self._rollouts)
+        return self._search.ms is None or perf_counter() - begin < self._search.ms / 1e3
 
     def _seed_pass(self) -> None:
         """Draw by the seed and the number of the pass alone, so that no pass depends on how much others tried."""
@@ -146,7 +157,7 @@ class Searcher:
         changed = sum(self.taken.values())
         kinds = {f"search_took_{name}": self.taken[kind] for kind, name in KINDS.items()}
         gained = self.gained / changed if changed else 0.0
-        done = {"search_passes": self.searched, "search_rollouts": self.rolled, "search_changed": changed}
+        done = {"search_passes": self.searched, ROLLOUTS: self.rolled, "search_changed": changed}
         return {**done, **kinds, f"search_gain_per_change_{self._search.goal}": gained}
 
 

@@ -3,18 +3,18 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltune.live.numbers import Runner, assign, falling, ideals, lowest
+from rltune.live.numbers import Precision, Runner, assign, falling, ideals, lowest
 
 BAND = 10_000
 SLACK = 1250
 
 
-def numbered(owns, set_now=None, band=BAND, slack=SLACK):
+def numbered(owns, set_now=None, band=BAND, slack=SLACK, exact=None, drift=0.0):
     """Number jobs 0, 1, ... in this order."""
     now = set_now or [None] * len(owns)
     order = [Runner(job, own, now[job]) for job, own in enumerate(owns)]
     ideal = dict(enumerate(ideals(len(owns), band, lowest(owns, band))))
-    return assign(order, ideal, slack), order
+    return assign(order, ideal, Precision(slack, len(owns) if exact is None else exact, drift)), order
 
 
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=40), st.data())
@@ -51,11 +51,38 @@ def test_an_arrival_changes_one_number():
     assert after[6] > after[7] > after[8]
 
 
-def test_without_room_all_are_numbered_anew():
-    """Two neighbours one apart leave no room for a third between them."""
-    numbers, order = numbered([100, 100, 100], [6, None, 5], band=9, slack=9)
+def test_without_room_a_neighbour_gives_way():
+    """Two neighbours one apart leave no room for a third between them: one moves, the rest of the queue does not."""
+    numbers, order = numbered([100] * 5, [9, 6, None, 5, 1], band=9, slack=9)
     heights = [runner.own + numbers[runner.job] for runner in order]
-    assert heights[0] > heights[1] > heights[2]
+    assert all(a > b for a, b in pairwise(heights))
+    assert (numbers[0], numbers[4]) == (9, 1)
+
+
+@given(st.data(), st.integers(1, 60), st.integers(1, 20), st.sampled_from([0.0, 0.2, 0.25, 1.0]))
+def test_the_first_are_in_order_and_those_behind_not_far_off(data, n, exact, drift):
+    """Nobody is ahead of an exact job that should be behind it; further back, nobody overtakes by many places."""
+    owns = data.draw(st.lists(st.integers(10_000, 12_000), min_size=n, max_size=n))
+    now = data.draw(st.lists(st.none() | st.integers(-BAND, BAND), min_size=n, max_size=n))
+    numbers, order = numbered(owns, now, exact=exact, drift=drift)
+    heights = [runner.own + numbers[runner.job] for runner in order]
+    for better in range(n):
+        for worse in range(better + 1, n):
+            if heights[worse] >= heights[better]:
+                assert better >= exact
+                assert worse + 1 <= (better + 1) * (1 + drift) ** 2
+
+
+def test_a_policy_that_changes_its_mind_about_the_far_end_writes_little():
+    """Places 10 and above change by up to a fifth: all numbers stay; a job that moves by half is written."""
+    first, _ = numbered([30_000] * 100)
+    now = [first[i] for i in range(100)]
+    swapped = [*now[:50], *now[55:60], *now[50:55], *now[60:]]
+    after, _ = numbered([30_000] * 100, swapped, exact=10, drift=0.25)
+    assert list(after.values()) == swapped
+    moved = [*now[:40], now[90], *now[40:90], *now[91:]]
+    after, _ = numbered([30_000] * 100, moved, exact=10, drift=0.25)
+    assert [place for place in range(100) if after[place] != moved[place]] == [40]
 
 
 def test_a_number_far_from_its_ideal_is_moved():

@@ -52,7 +52,9 @@ def _cells(part: Waiting) -> tuple[str, ...]:
     ranks = (str(part.rank + 1), str(part.slurm_rank + 1)) if part.competes else ("-", "-")
     score = "-" if math.isnan(part.score) else f"{part.score:.6g}"
     number = "-" if part.number is None else str(part.number)
-    return (*ranks, str(part.job), score, number, f"starts on {','.join(part.nodes)}" if part.starts else part.reason)
+    owed = "" if part.owed_since_s is None else f"; owed its start since {_time(part.owed_since_s)}"
+    what = f"starts on {','.join(part.nodes)}" if part.starts else part.reason
+    return (*ranks, str(part.job), score, number, f"{what}{owed}")
 
 
 def _time(seconds: float | None) -> str:

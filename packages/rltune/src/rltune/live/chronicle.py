@@ -46,13 +46,14 @@ def _waiting(part: Waiting) -> tuple[str, str]:
     """Give what must change to be told again, and what is then told."""
     if not part.competes:
         return part.reason, f"is left to Slurm: {part.reason}"
-    place = f"rank {part.rank + 1} (Slurm's {part.slurm_rank + 1}), score {part.score:.6g}"
+    owed = "" if part.owed_since_s is None else f"owed its start since {_time(part.owed_since_s)}; "
+    place = f"{owed}rank {part.rank + 1} (Slurm's {part.slurm_rank + 1}), score {part.score:.6g}"
     if part.starts:
         where = ",".join(part.nodes)
         return f"starts {where}", f"should start now on {where}: {place}"
     when = "" if math.isnan(part.reserved_s) else f", expected {_time(part.reserved_s)}"
     untouched_because = f"; not touched: {part.kept}" if part.kept else ""
-    return f"{part.reason} {part.kept}", f"waits: {part.reason}; {place}{when}{untouched_because}"
+    return f"{part.reason} {part.kept} {owed}", f"waits: {part.reason}; {place}{when}{untouched_because}"
 
 
 def _not_waiting(job: LiveJob) -> tuple[str, str]:

@@ -19,15 +19,18 @@ from rltune.core.running import start_job
 from rltune.core.scores import GIVEN, INSPECTED, queue_end_in_view, score_queue
 from rltune.errors import InputError
 from rltune.estimate import Given
+from rltune.guard import OFF, Guard
 from rltune.jobs import Jobs
+from rltune.live.claims import Claims
 from rltune.live.nodes import Layout
 from rltune.live.problem import Problem
 from rltune.live.settings import Pipeline
 from rltune.live.snapshot import LiveJob
 from rltune.placement.drive import LookAhead
 from rltune.policy.base import Networked, Policy, Scored
-from rltune.policy.extended import taken_apart
+from rltune.policy.extended import Extended, extended, taken_apart
 from rltune.policy.registry import get_policy
+from rltune.search import Searcher, get_search
 from rltune.sim import Machine, _checked_scores
 
 _LONG_AGO_S = 1e10  # history is shifted by so much: policies ask what had ended before the first job of the table
@@ -74,9 +77,10 @@ def _ranked(policy: Policy) -> _Ranked:
     return _RankedNetwork(policy) if isinstance(policy, Networked) else _Ranked(policy)
 
 
-def live_policy(spec: str, history: Jobs | None) -> Policy:
-    """Take a policy by name; one that learns knows all history that there is."""
+def live_policy(spec: str, history: Jobs | None, guard: str = OFF) -> Policy:
+    """Take a policy by name, guarded if it has no guard of its own; one that learns knows all history that there is."""
     policy = get_policy(spec)
+    policy = policy if guard_of(policy) else extended(policy, guard)
     if policy.code == INSPECTED:
         raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
     if history is None or not len(history) or not isinstance(policy, _Learns):
@@ -87,6 +91,16 @@ def live_policy(spec: str, history: Jobs | None) -> Policy:
     return policy.after(known)
 
 
+def guard_of(policy: Policy) -> Guard:
+    """Give the guard that is around a policy."""
+    return policy.guard if isinstance(policy, Extended) else Guard()
+
+
+def without_search(policy: Policy) -> Policy:
+    """Take the search away, for a simulation of many passes: by the clock it could not be made again."""
+    return extended(policy.inner, policy.guard) if isinstance(policy, Extended) else policy
+
+
 def learns(spec: str) -> bool:
     """Tell whether a policy wants to know what has ended."""
     return isinstance(get_policy(spec), _Learns)
@@ -95,14 +109,24 @@ def learns(spec: str) -> bool:
 class CorePass:
     """The core at one moment of a running cluster."""
 
-    def __init__(self, problem: Problem, layout: Layout, pipeline: Pipeline, policy: Policy, now_s: float) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        layout: Layout,
+        pipeline: Pipeline,
+        policy: Policy,
+        now_s: float,
+        rollouts: int = 0,
+    ) -> None:
         policy, settings = taken_apart(policy, pipeline.for_core(policy.name))
+        self._search, self._rollouts = get_search(settings.search), rollouts
         self._problem, self._layout, self._policy = problem, layout, policy
         given = Given(problem.estimate_s, pipeline.estimator)
         machine = Machine.of(problem.jobs, layout.cluster, _ranked(policy), given, settings)
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
-        self._rule = self._m.options._replace(policy=policy.code)
+        self._rule = self._m.options._replace(policy=policy.code, guarded=False)  # claims are the ranking's business
+        self._searched: dict[str, float | int] = {}
         self._fill(now_s)
 
     def _fill(self, now_s: float) -> None:
@@ -135,6 +159,8 @@ class CorePass:
             queue.score[here] = _checked_scores(self._policy, m.view(queue.job[here]))
         else:
             score_queue(m.w, m.s, self._rule, here.stop, False)
+        if self._search:
+            self._look_for_a_better_order()
         of_row = dict(zip(queue.job[self._queue].tolist(), queue.score[self._queue].tolist(), strict=True))
         scores: dict[int, float] = {}
         for row, job in self._problem.tasks:
@@ -142,14 +168,34 @@ class CorePass:
                 scores[job.id] = min(of_row[row], scores.get(job.id, np.inf))
         return scores
 
-    def run(self, order: Sequence[int]) -> None:
+    def _look_for_a_better_order(self) -> None:
+        """Search around the policy's order; if another is better, its places are the scores.
+
+        What is drawn at random depends on the moment alone. A replay is told how many orders the clock allowed then.
+        """
+        m = self._m
+        options = m.options._replace(policy=self._policy.code, explain=False)
+        seed = m.settings.seed + int(m.state.now[0])
+        searcher = Searcher(m.world, m.state, m.w, m.s, options, self._search, seed, self._rollouts)
+        searcher.look()
+        self._searched = searcher.to_dict()
+
+    def run(self, order: Sequence[int], claims: Claims) -> None:
         """Make the pass, the jobs in this order."""
         place = {job: float(i) for i, job in enumerate(order)}
         job_of = {row: job.id for row, job in self._problem.tasks}
         queue, here = self._m.state.queue, self._queue
         queue.score[here] = [place[job_of[row]] for row in queue.job[here].tolist()]
         self._has_heads = here.stop > here.start and self._m.options.backfill != core.CONSERVATIVE
+        if self._m.options.guarded and not self._guard_agrees(order, claims):
+            self._m = replace(self._m, options=self._m.options._replace(guarded=False))
         self._pass()()
+
+    def _guard_agrees(self, order: Sequence[int], claims: Claims) -> bool:
+        """Tell whether the core's guard, which knows no tiers and nobody who is not ours, has the same order."""
+        jobs = {job.id: job for _, job in self._problem.tasks}
+        first = [job for job in order if job in claims]
+        return list(order[: len(first)]) == sorted(first, key=lambda job: claims.turn(jobs[job]))
 
     def _pass(self) -> Callable[[], None]:
         m = self._m
@@ -174,7 +220,7 @@ class CorePass:
     def work(self) -> dict[str, float | int | str]:
         """Count what the pass did."""
         tried = int(self._m.state.n[core.TRIES])
-        return {"placements_tried": tried, "placer": self._m.placer.name, **self._m.placer_work}
+        return {"placements_tried": tried, "placer": self._m.placer.name, **self._m.placer_work, **self._searched}
 
 
 class _Outcome:

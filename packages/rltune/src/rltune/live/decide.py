@@ -1,4 +1,8 @@
-"""From a snapshot to a decision: a pure function. It reads no clock, does no I/O and draws no number."""
+"""From a snapshot to a decision: a pure function. It does no I/O and draws no number.
+
+Only a search with a limit of time looks at the clock: how many orders it could try is part of the decision, and of what
+a replay is told.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rltune.jobs import Jobs
-from rltune.live.core_pass import CorePass, Result, live_policy
+from rltune.live.claims import Claims, claims_of
+from rltune.live.core_pass import CorePass, Result, guard_of, live_policy
 from rltune.live.decision import Decision, Waiting
 from rltune.live.estimates import estimate
 from rltune.live.holdings import Holdings
@@ -35,10 +40,11 @@ class Situation:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of run times."""
+    """What is known of run times, and of a decision that is made again."""
 
     history: Jobs | None = field(default=None, repr=False)  # jobs that have ended
     estimates: Mapping[int, float] | None = field(default=None, repr=False)  # by job; None = to be made
+    rollouts: int = 0  # orders that a search by the clock tried when this was decided first; 0 = it may ask the clock
 
 
 _NOTHING = Known()
@@ -54,8 +60,9 @@ def decide(situation: Situation, settings: ControlSettings, known: Known = _NOTH
         return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
     layout = lay_out(snapshot, competing)
     problem = pose(snapshot, layout, competing, dict(estimates))
-    policy = live_policy(settings.pipeline.policy, known.history)
-    core = CorePass(problem, layout, settings.pipeline, policy, snapshot.taken_s)
+    policy = live_policy(settings.pipeline.policy, known.history, settings.safety.guard)
+    claims = claims_of(competing, guard_of(policy), estimates, snapshot.taken_s)
+    core = CorePass(problem, layout, settings.pipeline, policy, snapshot.taken_s, known.rollouts)
     scores = core.scores()
     field_ = Field(
         jobs=[job for job in competing if job.id in scores],
@@ -64,10 +71,11 @@ def decide(situation: Situation, settings: ControlSettings, known: Known = _NOTH
         score=scores,
         holdings=situation.holdings,
         settings=settings,
+        claims=claims,
     )
     ranking = field_.rank(snapshot)
-    core.run(ranking.order)
-    told = _Told(judged, estimates, scores, ranking, core.results())
+    core.run(ranking.order, claims)
+    told = _Told(judged, estimates, scores, ranking, core.results(), claims)
     waiting = told.in_order({job.id: job for job in snapshot.pending})
     return Decision(snapshot.taken_s, waiting, core.work())
 
@@ -81,6 +89,7 @@ class _Told:
     scores: Mapping[int, float]
     ranking: Ranking
     results: Mapping[int, Result]
+    claims: Claims
 
     def in_order(self, pending: Mapping[int, LiveJob]) -> tuple[Waiting, ...]:
         slurm = {job: rank for rank, job in enumerate(self.ranking.slurm)}
@@ -104,6 +113,7 @@ class _Told:
             tasks=result.tasks,
             nodes=result.nodes,
             reserved_s=result.reserved_s,
+            owed_since_s=self.claims.owed_since_s.get(job),
         )
 
     def _rest(self, job: int) -> Waiting:

@@ -24,6 +24,7 @@ class Waiting:
     tasks: int = 0  # how many start; more than one only of an array
     nodes: tuple[str, ...] = ()  # where the first of these starts
     reserved_s: float = math.nan  # when it is expected to start, where the core has reserved for it
+    owed_since_s: float | None = None  # since when the guard puts it first; None = it does not
 
     @property
     def starts(self) -> bool:

@@ -14,12 +14,14 @@ import numpy as np
 from rltune.cluster import Cluster
 from rltune.core.prepare import Factors, Likeness
 from rltune.core.scores import SJF
+from rltune.guard import OFF
 from rltune.jobs import Floats, Jobs
+from rltune.live.core_pass import live_policy, without_search
 from rltune.live.estimates import limit_of
 from rltune.live.nodes import Layout, lay_out
 from rltune.live.settings import Pipeline
 from rltune.live.snapshot import PENDING, LiveJob, Snapshot
-from rltune.policy.base import no_factors
+from rltune.policy.base import Policy, no_factors
 from rltune.sim import simulate
 
 FEWEST = 20
@@ -77,7 +79,7 @@ class ByPriority:
         return Likeness(keys, n, trust=1e-9, known=np.stack([np.full(n, _SURE), _SURE * score], axis=1))
 
 
-def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline) -> Gain | None:
+def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, guard: str = OFF) -> Gain | None:
     """Replay the jobs both ways; None if too few have ended."""
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
@@ -85,8 +87,9 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline) 
     layout = _layout(seen, snapshot)
     jobs = _table(seen, layout, snapshot)
     highest = max(s.priority for s in seen)
+    ours = without_search(live_policy(pipeline.policy, None, guard))
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
-    waits = [_waits(jobs, layout.cluster, policy, pipeline) for policy in (slurm, pipeline.policy)]
+    waits = [_waits(jobs, layout.cluster, policy, pipeline) for policy in (slurm, ours)]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
     if counted.sum() < FEWEST:
         return None
@@ -94,7 +97,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline) 
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _waits(jobs: Jobs, cluster: Cluster, policy: ByPriority | str, pipeline: Pipeline) -> Floats:
+def _waits(jobs: Jobs, cluster: Cluster, policy: Policy, pipeline: Pipeline) -> Floats:
     placement = "best-fit" if pipeline.placement.startswith(("milp", "auto")) else pipeline.placement  # quick
     return simulate(jobs, cluster, policy, pipeline.backfill, placement, pipeline.estimator, pipeline.head).wait_s
 

@@ -1,12 +1,15 @@
 """From an order to numbers of Slurm's: few of them change, and those by little.
 
 A job's *height* is the priority that Slurm will see: its own plus SiteFactor, or what is set in its place. Every job
-has an ideal by its rank, spread evenly over a band. Numbers set before stay as long as the heights still fall in the
-right order and none is far from its ideal, so a job that starts or arrives does not renumber the queue.
+has an ideal by its rank, spread evenly over a band. Among the first, who may start soon, heights fall exactly in the
+order wanted; numbers set before stay as long as they do and none is far from its ideal. Behind them a number stays
+while its height stands for a place not far, by share, from the job's own: the deeper, the coarser. So neither a job
+that starts or arrives nor a policy that changes its mind about the far end renumbers the queue.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,19 +41,72 @@ def lowest(owns: Sequence[int], band: int) -> int:
     return -(band // 2) if middle > band // 2 else 0
 
 
-def assign(order: Sequence[Runner], ideal: dict[int, int], slack: int) -> dict[int, int]:
-    """Give every job a number, so that heights fall along the order; as many as possible keep the one they have."""
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How exactly heights follow an order."""
+
+    slack: int  # by which a height of the exact part may be off its ideal
+    exact: int  # places, from the first, that are in order without exception
+    drift: float = 0.0  # share of its place by which a job behind those may be off
+
+
+def assign(order: Sequence[Runner], ideal: dict[int, int], precision: Precision) -> dict[int, int]:
+    """Give every job a number; as many as possible keep the one they have."""
     wanted = falling([runner.own + ideal[runner.job] for runner in order])
-    kept = longest_falling([_height_kept(runner, height, slack) for runner, height in zip(order, wanted, strict=True)])
-    heights = _filled(order, wanted, kept)
-    return {runner.job: height - runner.own for runner, height in zip(order, heights or wanted, strict=True)}
+    now = [None if runner.set_now is None else runner.own + runner.set_now for runner in order]
+    heights = _eased(_exactly(wanted, now, precision.slack), now, precision)
+    return {runner.job: height - runner.own for runner, height in zip(order, heights, strict=True)}
 
 
-def _height_kept(runner: Runner, wanted: int, slack: int) -> int | None:
+def _exactly(wanted: Sequence[int], now: Sequence[int | None], slack: int) -> list[int]:
+    """Give heights that fall; those kept are near what is wanted."""
+    kept = [_within(height, aim - slack, aim + slack) for height, aim in zip(now, wanted, strict=True)]
+    return _filled(wanted, kept, longest_falling(_with_room(kept)))
+
+
+def _eased(exact: Sequence[int], now: Sequence[int | None], precision: Precision) -> list[int]:
+    """Behind the first places let a job keep a height that stands for a place near its own."""
+    heights = list(exact)
+    first, last = precision.exact, len(exact) - 1
+    for place in range(first, last + 1):
+        near = max(first, math.ceil((place + 1) / (1 + precision.drift)) - 1)
+        far = min(last, math.floor((place + 1) * (1 + precision.drift)) - 1)
+        height = _within(now[place], exact[far], exact[near])
+        heights[place] = exact[place] if height is None else height
+    return heights
+
+
+def _within(height: int | None, low: int, high: int) -> int | None:
+    return height if height is not None and low <= height <= high else None
+
+
+def _with_room(heights: Sequence[int | None]) -> list[int | None]:
+    """Give values of which two fall if the heights do and leave room for all that are between them."""
+    n = len(heights)
+    return [None if height is None else (height + place) * (n + 1) - place for place, height in enumerate(heights)]
+
+
+def _coarsely(
+    order: Sequence[Runner], wanted: Sequence[int], first: int, below: int, precision: Precision
+) -> list[int]:
+    """Give heights from a place on, all below one: who stands for a place near its own keeps it."""
+    last = len(order) - 1
+    heights = []
+    for place in range(first, last + 1):
+        near = max(first, math.ceil((place + 1) / (1 + precision.drift)) - 1)
+        far = math.floor((place + 1) * (1 + precision.drift)) - 1
+        low = wanted[far] if far < last else wanted[last] - precision.slack
+        height = _height_within(order[place], low, min(wanted[near], below - 1))
+        heights.append(min(wanted[place], below - 1) if height is None else height)
+    return heights
+
+
+def _height_within(runner: Runner, low: int, high: int) -> int | None:
+    """Give the height that a job has, if it lies between two."""
     if runner.set_now is None:
         return None
     height = runner.own + runner.set_now
-    return height if abs(height - wanted) <= slack else None
+    return height if low <= height <= high else None
 
 
 def falling(values: Sequence[int]) -> list[int]:
@@ -69,30 +125,26 @@ def falling(values: Sequence[int]) -> list[int]:
     return result
 
 
-def _filled(order: Sequence[Runner], wanted: Sequence[int], kept: Sequence[int]) -> list[int] | None:
-    """Put heights between those kept; None if there is no room, and all must be numbered anew."""
+def _filled(wanted: Sequence[int], now: Sequence[int | None], kept: Sequence[int]) -> list[int]:
+    """Put heights between those kept, of which any two leave room for them."""
     heights = list(wanted)
     for place in kept:
-        heights[place] = order[place].own + (order[place].set_now or 0)
-    edges = [-1, *kept, len(order)]
-    for left, right in pairwise(edges):
-        if right - left > 1 and not _fill(heights, left, right):
-            return None
+        heights[place] = now[place] or 0
+    for left, right in pairwise([-1, *kept, len(now)]):
+        if right - left > 1:
+            _fill(heights, left, right)
     return heights
 
 
-def _fill(heights: list[int], left: int, right: int) -> bool:
+def _fill(heights: list[int], left: int, right: int) -> None:
     """Set the heights between two places that are settled: as wanted if that falls, else evenly apart."""
     count = right - left - 1
-    above = heights[left] if left >= 0 else max(heights[left + 1], _at(heights, right, -1 << 60) + 1) + count
-    below = heights[right] if right < len(heights) else min(heights[right - 1], above - 1) - count
+    above = heights[left] if left >= 0 else max(heights[left + 1], _at(heights, right, -1 << 60) + count) + 1
+    below = heights[right] if right < len(heights) else min(heights[right - 1], above - count) - 1
     if above > heights[left + 1] and heights[right - 1] > below:
-        return True
-    if above - below <= count:
-        return False
+        return
     for i in range(count):
         heights[left + 1 + i] = above - (above - below) * (i + 1) // (count + 1)
-    return True
 
 
 def _at(heights: Sequence[int], place: int, otherwise: int) -> int:

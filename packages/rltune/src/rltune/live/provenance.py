@@ -9,6 +9,7 @@ from rltune import __version__
 from rltune.core.handle import _SOURCE
 from rltune.journal.store import Run
 from rltune.live.settings import ControlSettings
+from rltune.policy.extended import split_extensions
 from rltune.policy.learned import Learned
 from rltune.policy.registry import get_policy
 
@@ -20,6 +21,7 @@ def run_of(settings: ControlSettings, at_s: float) -> Run:
 
 def policy_hash(spec: str) -> str:
     """Give the hash of a model, or of the file that a policy is read from; "" if it is built in."""
+    spec, _ = split_extensions(spec)
     policy = get_policy(spec)
     if isinstance(policy, Learned):
         return policy.model.sha256

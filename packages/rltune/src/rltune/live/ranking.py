@@ -1,14 +1,21 @@
-"""The order in which jobs wait: the policy's among ours, Slurm's among all others, higher tiers before lower ones."""
+"""The order in which jobs wait: the policy's among ours, Slurm's among all others, higher tiers before lower ones.
+
+Ours that have a claim come before the rest of ours in their tier, whatever that takes; nothing of ours is lifted over
+an SLA job that is not.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from rltune.live.backend import Kind
+from rltune.live.claims import Claims
 from rltune.live.holdings import Holdings
-from rltune.live.numbers import Runner, assign, ideals, lowest
+from rltune.live.numbers import Precision, Runner, assign, ideals, lowest
 from rltune.live.order import within_reach
 from rltune.live.settings import Channel, ControlSettings
 from rltune.live.snapshot import LiveJob, Snapshot
@@ -35,6 +42,7 @@ class Field:
     score: Mapping[int, float]
     holdings: Holdings
     settings: ControlSettings
+    claims: Claims
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         """Rank tier by tier: no number of ours lifts a job over one of a higher tier."""
@@ -57,18 +65,61 @@ class Field:
         home = [job for job in jobs if job.id in self.ours]
         if not home:
             return {}
-        numbers, limits = self.settings.numbers, self.settings.limits
-        wanted = sorted(home, key=lambda job: (self.score[job.id], job.submit_s, job.id))
-        spread = zip(wanted, ideals(len(home), numbers.band, self._low(home)), strict=True)
-        ideal = {job.id: number + self._theirs(job) for job, number in spread}
+        first = sorted((job for job in home if job.id in self.claims), key=self.claims.turn)
+        rest = [job for job in home if job.id not in self.claims]
+        ideal = self._ideals(first, rest)
         own = {job.id: self._own(job) for job in home}
-        by_height = [job.id for job in sorted(wanted, key=lambda job: -own[job.id] - ideal[job.id])]
-        as_is = [job.id for job in sorted(home, key=lambda job: by_slurm(self.now[job.id]))]
-        near = within_reach(by_height, as_is, limits.max_ranks_per_cycle)
-        order = within_reach(near, [job.id for job in home], limits.max_ranks)
+        order = [job.id for job in first] + self._within_limits(rest, {i: own[i] + ideal[i] for i in ideal})
         runners = [Runner(job, own[job], self._set_now(self.now[job])) for job in order]
-        given = assign(runners, ideal, round(numbers.slack * numbers.band))
+        given = self._below_sla(jobs, order, own, assign(runners, ideal, self._precision(len(first))))
         return given if self._adds else {job: max(1, value) for job, value in given.items()}
+
+    def _ideals(self, first: Sequence[LiveJob], rest: Sequence[LiveJob]) -> dict[int, int]:
+        """Spread numbers over the band; those who have a claim are lifted over the rest, if the band does not do it."""
+        by_score = sorted(rest, key=lambda job: (self.score[job.id], job.submit_s, job.id))
+        wanted = [*first, *by_score]
+        spread = zip(wanted, ideals(len(wanted), self.settings.numbers.band, self._low(wanted)), strict=True)
+        ideal = {job.id: number + self._theirs(job) for job, number in spread}
+        top = max((self._own(job) + ideal[job.id] for job in rest), default=None)
+        for job in reversed(first):
+            height = self._own(job) + ideal[job.id]
+            top = height if top is None else max(height, top + 1)
+            ideal[job.id] = top - self._own(job)
+        return ideal
+
+    def _within_limits(self, rest: Sequence[LiveJob], height: Mapping[int, int]) -> list[int]:
+        """Order jobs by height, each no further from where it stands, and from where Slurm has it, than allowed."""
+        limits = self.settings.limits
+        by_score = sorted(rest, key=lambda job: (self.score[job.id], job.submit_s, job.id))
+        by_height = [job.id for job in sorted(by_score, key=lambda job: -height[job.id])]
+        as_is = [job.id for job in sorted(rest, key=lambda job: by_slurm(self.now[job.id]))]
+        near = within_reach(by_height, as_is, limits.max_ranks_per_cycle)
+        return within_reach(near, [job.id for job in rest], limits.max_ranks)
+
+    def _precision(self, claims: int) -> Precision:
+        """Be exact where jobs may start soon; everywhere if ranks are bounded, since only then the bounds hold."""
+        numbers, limits = self.settings.numbers, self.settings.limits
+        bounded = limits.max_ranks or limits.max_ranks_per_cycle
+        exact = len(self.jobs) if bounded else claims + numbers.exact
+        return Precision(round(numbers.slack * numbers.band), exact, numbers.drift)
+
+    def _below_sla(
+        self, jobs: Sequence[LiveJob], order: Sequence[int], own: Mapping[int, int], number: dict[int, int]
+    ) -> dict[int, int]:
+        """Leave every SLA job that is not ours ahead of those that Slurm alone has behind it."""
+        ahead = sorted(by_slurm(job) for job in jobs if job.id in self.claims.sla and job.id not in self.ours)
+        if not ahead:
+            return number
+        lowest_ahead = {job.id: bisect_left(ahead, by_slurm(job)) for job in jobs}
+        top = math.inf
+        result: dict[int, int] = {}
+        for job in order:
+            place = lowest_ahead[job]
+            top = min(top, -ahead[place - 1][0] - 1) if place else top
+            height = min(own[job] + number[job], top)
+            result[job] = int(height) - own[job]
+            top = min(top, height - 1) if height < own[job] + number[job] else top
+        return result
 
     @cached_property
     def _adds(self) -> bool:

@@ -12,6 +12,7 @@ from rltune.live.decide import Known, Situation, decide
 from rltune.live.decision import Decision
 from rltune.live.provenance import policy_hash, run_of
 from rltune.live.settings import ControlSettings
+from rltune.search import ROLLOUTS
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,12 @@ def replay(journal: Journal, number: int) -> Replay:
     settings = ControlSettings.model_validate_json(run.settings)
     _require_policy(settings, run)
     situation = Situation(unpack_snapshot(cycle.snapshot), unpack_holdings(cycle.holdings))
-    known = Known(_history(journal, cycle, settings), unpack_estimates(cycle.estimates))
+    recorded = unpack_decision(cycle.decision)
+    tried = int(recorded.work.get(ROLLOUTS, 0))
+    known = Known(_history(journal, cycle, settings), unpack_estimates(cycle.estimates), tried)
     made = decide(situation, settings, known)
     same = pack_decision(made) == cycle.decision
-    return Replay(cycle.id, same, unpack_decision(cycle.decision), made, _differences(run, settings))
+    return Replay(cycle.id, same, recorded, made, _differences(run, settings))
 
 
 def _history(journal: Journal, cycle: Cycle, settings: ControlSettings) -> Jobs | None:

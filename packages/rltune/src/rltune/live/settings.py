@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rltune import schedule
 from rltune.errors import InputError
+from rltune.guard import get_guard
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -121,6 +122,8 @@ class Numbers(BaseModel):
     channel: Channel = Channel.SITE_FACTOR
     band: Annotated[int, Field(ge=2, le=2_000_000_000)] = 10_000  # from the first job's number to the last one's
     slack: Share = 0.125  # of the band by which a number may be off before it is written again
+    exact: Annotated[int, Field(ge=1)] = 64  # jobs, from the first, whose order is kept exactly
+    drift: Share = 0.25  # of its place by which a job behind those may be off before it is written again
 
 
 class Limits(BaseModel):
@@ -131,6 +134,22 @@ class Limits(BaseModel):
     changes_per_cycle: Annotated[int, Field(ge=1)] = 1000
     max_ranks: Count = 0  # from where Slurm alone has the job, among the jobs in scope
     max_ranks_per_cycle: Count = 0  # from where the job stood in the last cycle
+
+
+class Safety(BaseModel):
+    """What is promised to every waiting job, whatever the policy."""
+
+    model_config = _STRICT
+
+    guard: str = "24h:4x"  # how long a job may be overtaken, and which QOS come first; a policy's own guard wins
+
+    @field_validator("guard")
+    @classmethod
+    def _is_understood(cls, text: str) -> str:
+        try:
+            return str(get_guard(text))
+        except InputError as error:
+            raise ValueError(str(error)) from None
 
 
 class Health(BaseModel):
@@ -179,6 +198,7 @@ class ControlSettings(BaseModel):
     canary: Canary = Canary()
     numbers: Numbers = Numbers()
     limits: Limits = Limits()
+    safety: Safety = Safety()
     health: Health = Health()
     journal: Keeping = Keeping()
     gain: Gain = Gain()

@@ -53,7 +53,7 @@ class Watch:
             if not job.ended
         ]
         seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
-        return estimate_gain(seen, snapshot, self.settings.pipeline)
+        return estimate_gain(seen, snapshot, self.settings.pipeline, self.settings.safety.guard)
 
 
 def _slowdown(one: Ended) -> float:

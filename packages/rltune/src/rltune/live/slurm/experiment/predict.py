@@ -9,7 +9,7 @@ and that Slurm chooses nodes itself where it is not led to some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from rltune.jobs import Floats, Jobs
 from rltune.live.slurm.experiment import multifactor
 from rltune.live.slurm.experiment.plan import Plan
 from rltune.live.slurm.experiment.record import Record, as_schedule
+from rltune.policy.base import Policy
+from rltune.policy.extended import Extended
+from rltune.policy.registry import get_policy
 from rltune.schedule import Schedule
 from rltune.sim import simulate
 
@@ -57,9 +60,14 @@ def predict(record: Record, plan: Plan) -> Prediction:
 
 
 def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedule:
-    policy = record.arm.policy or multifactor.as_policy()
+    policy = _without_clock(get_policy(record.arm.policy)) if record.arm.policy else multifactor.as_policy()
     held = jobs.with_columns(duration_s=jobs.duration_s + late_s)
     return simulate(held, plan.cluster, policy, BACKFILL, record.arm.placement, plan.estimator, seed=record.seed)
+
+
+def _without_clock(policy: Policy) -> Policy:
+    """Let a search try as many orders as it may: in a simulation there is no hurry."""
+    return replace(policy, search=replace(policy.search, ms=None)) if isinstance(policy, Extended) else policy
 
 
 def _makespan_s(schedule: Schedule) -> float:

@@ -68,7 +68,10 @@ def snapshot(
 
 def settings(**sections) -> ControlSettings:
     """Act on partition gpu by smallest area first, unless told otherwise."""
-    return ControlSettings.load(None, {"mode": "act", "scope": {"partitions": ["gpu"]}, **sections})
+    pipeline = {"policy": "saf", **sections.pop("pipeline", {})}
+    return ControlSettings.load(
+        None, {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, **sections}
+    )
 
 
 class MemoryCluster:

@@ -13,11 +13,13 @@ from live_cases import settings
 
 from rltune.errors import InputError
 from rltune.journal.store import Journal
+from rltune.journal.story import story
 from rltune.live.backend import Kind
 from rltune.live.clock import SystemClock
 from rltune.live.controller import Controller
 from rltune.live.lock import only_one
 from rltune.live.replay import replay
+from rltune.live.settings import ControlSettings
 
 CHANGEABLE = ("priority", "site_factor", "priority_by_hand", "nice", "held", "excluded_nodes", "required_nodes")
 RLTUNE = "from rltune.cli import main; main()"
@@ -59,6 +61,34 @@ def test_jobs_start_in_the_order_decided(testbed, tmp_path):
     recorded = acting.journal.history(10)
     gpus = dict(zip(recorded.id.tolist(), recorded.gpus.tolist(), strict=True))
     assert [gpus[str(job)] for job in jobs] == [2, 2, 2]
+
+
+def test_owed_jobs_start_first(testbed, tmp_path):
+    """The oldest of three is the longest: the policy has it last, the guard first. It starts first."""
+    holder, jobs = fill(testbed, 50, 40, 30)
+    acting = controller(testbed, tmp_path, safety={"guard": "0h"})
+    acting.cycle()
+    seen = factors(testbed)
+    assert seen[jobs[0]] > seen[jobs[1]] > seen[jobs[2]]
+    testbed.run("scontrol", "update", "NodeName=k80-2", "State=DRAIN", "Reason=test")  # one at a time
+    testbed.run("scancel", str(holder))
+    testbed.wait_for("a start", lambda: testbed.job(jobs[2])["job_state"] == "COMPLETED")
+    began = [testbed.job(job)["start_time"] for job in jobs]
+    assert began == sorted(began)
+    assert any("owed its start since" in line.text for line in story(acting.journal, jobs[0]))
+
+
+def test_the_default_policy_acts_and_is_replayed(testbed, tmp_path):
+    """A shipped model orders the queue, a second look writes next to nothing, and both decisions come out the same."""
+    fill(testbed, *range(10, 60, 5))
+    journal = Journal.create(tmp_path / "j.db")
+    act = ControlSettings.load(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
+    acting = Controller(testbed.backend(), journal, act, SystemClock())
+    assert act.pipeline.policy == "learned"
+    assert acting.cycle().changes >= 9
+    assert acting.cycle().changes <= 2
+    assert all(replay(journal, number).same for number in (1, 2))
+    assert acting.release() == 0
 
 
 def test_release_leaves_all_as_before(testbed, tmp_path):

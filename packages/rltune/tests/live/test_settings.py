@@ -31,6 +31,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
     [
         ("mode = 'loud'", "mode"),
         ("modes = 'act'", "modes"),
+        ("[safety]\nguard = 'often'", "guard 'often' is not understood"),
         ("[pipeline]\nestimator = 'oracle'", "nobody knows the true run times"),
         ("[canary]\nshare = 2", "canary.share"),
         ("mode =", "not valid TOML"),

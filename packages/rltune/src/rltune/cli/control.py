@@ -22,7 +22,7 @@ FAILED = 1
 
 EXAMPLES = examples(
     "rltune control --once                                  # look once, change nothing",
-    "rltune control --policy saf --journal /var/lib/rltune/journal.db",
+    "rltune control --journal /var/lib/rltune/journal.db    # every minute, until Ctrl-C",
     "rltune control --mode advise --partition gpu --once",
     "rltune control --mode act --config /etc/rltune/control.toml",
     "rltune control --release                               # give every job back",
@@ -40,7 +40,7 @@ _Partition = Annotated[
 ]
 _Policy = Annotated[
     str | None,
-    typer.Option("--policy", "-p", help="Who runs next, as for `simulate`; saf if not told.", metavar="NAME"),
+    typer.Option("--policy", "-p", help="Who runs next, as for `simulate`; learned if not told.", metavar="NAME"),
 ]
 _Backfill = Annotated[
     str | None, typer.Option("--backfill", "-b", help="Who may overtake; easy if not told.", metavar="NAME")

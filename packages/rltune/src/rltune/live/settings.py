@@ -49,7 +49,7 @@ class Pipeline(BaseModel):
 
     model_config = _STRICT
 
-    policy: str = "saf"
+    policy: str = "learned"
     backfill: str = "easy"
     placement: str = "best-fit"
     estimator: str = "user"

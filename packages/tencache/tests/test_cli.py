@@ -69,6 +69,7 @@ def test_replay_compares_the_policies_and_is_deterministic(capsys):
     assert first == second
     steps = {line.split()[0]: float(line.split()[1]) for line in first[1].splitlines()[1:]}
     assert steps["ahead"] <= steps["bucket"] <= steps["lru"]
+    assert steps["ahead"] <= steps["zero3"] <= steps["lru"]
 
 
 def test_replay_of_one_policy(capsys):
@@ -158,7 +159,7 @@ def test_bench_gives_a_row_for_every_policy_and_link(capsys):
         capsys, "bench", "--small", "--rounds", "1", "--links", "4GB/s", "--tokens", "16", "--budget", "40%"
     )
     assert code == 0
-    assert [line.split("|")[2].strip() for line in out.splitlines()[2:]] == ["ahead", "bucket", "lru"]
+    assert [line.split("|")[2].strip() for line in out.splitlines()[2:]] == ["ahead", "zero3", "bucket", "lru"]
 
 
 def test_demo_trains_the_same_bits_and_draws(tmp_path):

@@ -11,7 +11,7 @@ from tencache.errors import RefusedError
 from tencache.floor import floor_up_bytes
 from tencache.layout import aligned
 from tencache.plan import STRATEGIES, plan_ahead
-from tencache.policies import make_plan, plan_buckets, plan_lru
+from tencache.policies import make_plan, plan_buckets, plan_lru, plan_zero3
 from tencache.replay import Bandwidths, best_plan, replay
 
 KIB = 1024
@@ -92,11 +92,11 @@ def test_every_access_is_resident_nothing_overlaps_and_the_budget_holds(case, st
 def test_the_policies_to_compare_with_hold_the_same_promises(case):
     trace, budget = case
     plain = Trace(trace.units, tuple(Op(op.touched, (), op.compute_s) for op in trace.ops), trace.grads, trace.updates)
-    for policy in ("lru", "bucket"):
+    for policy in ("lru", "zero3", "bucket"):
         walk(make_plan(plain, budget, policy))
 
 
-@given(cases(), st.sampled_from(["ahead", "lru", "bucket"]))
+@given(cases(), st.sampled_from(["ahead", "lru", "zero3", "bucket"]))
 @settings(max_examples=60, deadline=None)
 def test_no_table_moves_less_than_the_floor(case, policy):
     trace, budget = case
@@ -170,8 +170,22 @@ def test_buckets_are_fetched_one_ahead_and_released():
     assert needs[:6] == [(0, 0), (0, 0), (2, 0), (2, 0), (4, 2), (4, 2)]
 
 
+def test_zero3_prefetches_a_bucket_with_every_operation_and_stays_within_its_budget():
+    """A bucket is a twentieth of the budget, here less than one layer: one layer ahead, then one more each time."""
+    plan = plan_zero3(layered(8), 4 * 64 * KIB)
+    assert not plan.eager
+    assert [(load.need, load.trigger) for load in plan.loads[:4]] == [(0, 0), (1, 0), (2, 1), (3, 2)]
+    assert plan.peak_bytes <= plan.budget_bytes
+
+
+def test_zero3_keeps_what_is_used_again_within_the_budget():
+    """Around the turn from forward to backward."""
+    plan = plan_zero3(layered(8), 4 * 64 * KIB)
+    assert plan.up_bytes < 2 * 8 * 64 * KIB
+
+
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="choose one of ahead, bucket, lru"):
+    with pytest.raises(ValueError, match="choose one of ahead, zero3, bucket, lru"):
         make_plan(layered(2), 64 * KIB, "fifo")
 
 

@@ -1,5 +1,6 @@
-"""The policies that a plan is compared with, as tables for the same engine: on-demand LRU, and buckets like ZeRO-3."""
+"""The policies that a plan is compared with, as tables for the same engine: on-demand LRU, ZeRO-3, and halves."""
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 from tencache.access import Trace
@@ -8,7 +9,9 @@ from tencache.layout import Layout, Window, aligned
 from tencache.placing import place_all
 from tencache.plan import Load, Plan, check_fits, plan_ahead, ready_since, with_evictions
 
-POLICIES = ("ahead", "bucket", "lru")
+POLICIES = ("ahead", "zero3", "bucket", "lru")
+# DeepSpeed's defaults: stage3_prefetch_bucket_size is 5e7 elements, stage3_max_live_parameters 1e9.
+ZERO3_BUCKETS = 20
 
 
 def make_plan(trace: Trace, budget_bytes: int, policy: str) -> Plan:
@@ -17,6 +20,8 @@ def make_plan(trace: Trace, budget_bytes: int, policy: str) -> Plan:
         return plan_ahead(trace, budget_bytes)
     if policy == "lru":
         return plan_lru(trace, budget_bytes)
+    if policy == "zero3":
+        return plan_zero3(trace, budget_bytes)
     if policy == "bucket":
         return plan_buckets(trace, budget_bytes)
     raise ValueError(f"unknown policy {policy!r}: choose one of {', '.join(POLICIES)}")
@@ -42,6 +47,90 @@ def plan_lru(trace: Trace, budget_bytes: int) -> Plan:
     return Plan("lru", budget_bytes, trace, with_evictions(trace, loads, {}), eager=False)
 
 
+def plan_zero3(trace: Trace, budget_bytes: int) -> Plan:
+    """Fetch as DeepSpeed's ZeRO-3 does with its default settings, scaled to this budget.
+
+    The defaults let 1e9 elements be live, keep what is used again within 1e9, and prefetch 5e7 with every operation:
+    here the budget, the budget, and a twentieth of it. Parameters that it would let persist are in packs, which are
+    used again so soon that they stay.
+    """
+    check_fits(trace, budget_bytes)
+    fetcher = _Zero3(trace, budget_bytes)
+    for index in range(len(trace.ops)):
+        fetcher.release(index)
+        fetcher.fetch(index)
+        fetcher.prefetch(index)
+    return Plan("zero3", budget_bytes, trace, with_evictions(trace, fetcher.loads, {}), eager=False)
+
+
+class _Zero3:
+    """What is live, and how far along the order has been fetched."""
+
+    def __init__(self, trace: Trace, budget_bytes: int) -> None:
+        self.loads: list[Load] = []
+        self._trace = trace
+        self._budget_bytes = budget_bytes
+        self._sizes = [aligned(unit.bytes) for unit in trace.units]
+        self._layout = Layout(budget_bytes // aligned(1) * aligned(1))
+        self._queue = deque((index, unit) for index, op in enumerate(trace.ops) for unit in op.touched)
+        self._fetched_for: dict[int, int] = {}
+        self._released: set[int] = set()
+
+    def release(self, index: int) -> None:
+        """Let go of what the last operation used, unless it is used again soon or prefetching counted on it."""
+        done = self._trace.ops[index - 1].needed if index else ()
+        soon = self._soon(index)
+        for unit in done:
+            if unit in self._layout and unit not in soon and self._fetched_for.get(unit, -1) < index:
+                self._layout.remove(unit, index)
+                self._released.add(unit)
+
+    def fetch(self, index: int) -> None:
+        """Fetch what the operation needs and prefetching has not brought: it waits for these."""
+        op = self._trace.ops[index]
+        while self._queue and self._queue[0][0] <= index:
+            self._queue.popleft()
+        placed = place_all(self._layout, self._sizes, op.needed, op.held, self._fewest, lambda _: index)
+        for unit, window in placed:
+            self._load(unit, window, index, index)
+
+    def prefetch(self, index: int) -> None:
+        """Go on along the order by one bucket, as far as there is room."""
+        live_bytes = sum(self._sizes[unit] for unit in self._layout.resident())
+        limit_bytes = min(self._budget_bytes - live_bytes, self._budget_bytes // ZERO3_BUCKETS)
+        fetched_bytes = 0
+        while self._queue and fetched_bytes < limit_bytes:
+            need, unit = self._queue[0]
+            if unit not in self._layout:
+                window = next(iter(self._layout.windows(self._sizes[unit], lambda _: True)), None)
+                if window is None:
+                    return
+                self._layout.place(unit, window, lambda _: index)
+                self._load(unit, window, index, need)
+                fetched_bytes += self._sizes[unit]
+            self._queue.popleft()
+            self._fetched_for[unit] = need
+
+    def _load(self, unit: int, window: Window, trigger: int, need: int) -> None:
+        evicts = (*window.evicts, *self._released)
+        self._released.clear()
+        self.loads.append(Load(unit, window.offset, self._trace.units[unit].bytes, trigger, need, evicts))
+
+    def _soon(self, index: int) -> set[int]:
+        """Units that come up again within the reuse distance."""
+        soon: set[int] = set()
+        passed_bytes = 0
+        for op in self._trace.ops[index:]:
+            if passed_bytes >= self._budget_bytes:
+                break
+            soon.update(op.needed)
+            passed_bytes += sum(self._sizes[unit] for unit in op.touched)
+        return soon
+
+    def _fewest(self, window: Window) -> tuple[int, int]:
+        return sum(self._sizes[unit] for unit in window.evicts), window.offset
+
+
 @dataclass(frozen=True)
 class _Bucket:
     first: int
@@ -49,7 +138,10 @@ class _Bucket:
 
 
 def plan_buckets(trace: Trace, budget_bytes: int) -> Plan:
-    """Fetch the next bucket while one is in use, and release each after use; a bucket is half of the budget."""
+    """Fetch the next bucket while one is in use, and release each after use; a bucket is half of the budget.
+
+    The most that fetching by buckets can have: no setting of ZeRO-3 looks so far ahead by so exact a memory limit.
+    """
     check_fits(trace, budget_bytes)
     buckets = _buckets(trace, budget_bytes // 2)
     future = Future(trace)

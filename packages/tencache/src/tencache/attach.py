@@ -29,6 +29,7 @@ from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.refusals import check_model, check_optimizer, describe_direct
 from tencache.replay import Bandwidths
 from tencache.residency import Residency
+from tencache.resident import Mover, bring_back, move_all, needed_bytes
 from tencache.saved import SavedTensors
 from tencache.state import FiledState, StateStore
 from tencache.stats import Stats, gather
@@ -53,7 +54,8 @@ def wrap(
 
     `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's
     memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
-    what is beyond it. The first step is the profile, and it counts.
+    what is beyond it. The first step is the profile, and it counts. If the budget holds gradients and optimizer state
+    too, everything stays on the device after that step, and nothing moves any more.
     """
     check_model(model)
     if optimizer is not None:
@@ -97,12 +99,18 @@ class Cached:
         self.optimizer = optimizer
         self.device = device
         self.counters = Counters()
+        self.resident = False
+        # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
+        self._may_stay = optimizer is not None and nvme is None and not verify and policy == "ahead"
         self._split = split_tiers(groups, host, has_file=nvme is not None)
         self._build(groups, bytes_per_s, nvme, verify=verify, policy=policy)
         try:
             self._attach()
         except RefusedError:
-            self._close()
+            self.link.close()
+            if self._file is not None:
+                self._file.close()
+            self._let_go()
             raise
 
     def _build(
@@ -163,18 +171,43 @@ class Cached:
         """Give the model and the optimizer back exactly as if they had never been wrapped, with what they learned."""
         if self._stepper is not None:
             self._detach_optimizer()
-        for handle in self._handles:
+        for handle in (*self._handles, *self._step_handles):
             handle.remove()
-        with Plain():
-            self._release_parameters()
-        self._close()
-        return self.model
-
-    def _close(self) -> None:
+        if self.resident and self.optimizer is not None:
+            bring_back([entry.parameter for entry in self.entries], self.optimizer)
+        else:
+            with Plain():
+                self._wait_for_copies()
+                self.masters.release_all()
+                self._release_parameters()
+        self._return_buffers()
         self.link.close()
         if self._file is not None:
             self._file.close()
-        self.engine.residency.slots.clear()
+        self._let_go()
+        return self.model
+
+    def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
+        """After the first step, when the optimizer's state is known: move everything to the device for good."""
+        may_stay, self._may_stay = self._may_stay, False
+        parameters = [entry.parameter for entry in self.entries]
+        if not may_stay:
+            return
+        with Plain():
+            needed = needed_bytes(parameters, optimizer)
+            if needed > self.budget_bytes:
+                return
+            self._wait_for_copies()
+            for handle in self._step_handles:
+                handle.remove()
+            self._release_parameters()
+            self._let_go()
+            move_all(parameters, optimizer, Mover(self.link, self.device))
+        self.counters.device_peak_bytes = max(self.counters.device_peak_bytes, needed)
+        self.resident = True
+
+    def _let_go(self) -> None:
+        self.engine.residency.clear()
         self.engine.gradients.forget()
         self.masters.forget()
         for entry in self.entries:
@@ -200,7 +233,8 @@ class Cached:
     def _attach(self) -> None:
         with torch.no_grad():
             self.masters.adopt()
-        self._handles = [
+        self._handles: list[Any] = []
+        self._step_handles: list[Any] = [
             self.model.register_forward_pre_hook(self._gate.before_forward, prepend=True),
             self.model.register_forward_hook(self._gate.after_forward, always_call=True),
         ]
@@ -215,19 +249,32 @@ class Cached:
             entry.leaf.requires_grad_()
             leaf: Any = entry.leaf
             leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
-            self._handles.append(_watch(entry))
+            self._step_handles.append(_watch(entry))
         parameter: Any = entry.parameter
         parameter._tencache_owner = self._gate  # noqa: SLF001
         parameter._tencache_entry = entry  # noqa: SLF001
         parameter.__class__ = WrappedParameter
 
     def _attach_optimizer(self, optimizer: Optimizer, stepper: Stepper) -> None:
-        self._own_step = optimizer.__dict__.get("step")
+        self._own = {name: optimizer.__dict__.get(name) for name in ("step", "zero_grad")}
 
         def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
-            return stepper.step(closure)
+            if self.resident:
+                self.counters.steps += 1
+                return stepper.step_on_device(closure)
+            loss = stepper.step(closure)
+            self._stay_if_all_fits(optimizer)
+            return loss
+
+        zero_grad = optimizer.zero_grad
+
+        def zero(_: Optimizer, set_to_none: bool = True) -> None:
+            self.engine.gradients.wait_all(self.entries)
+            with Plain():
+                zero_grad(set_to_none=set_to_none)
 
         optimizer.step = MethodType(Optimizer.profile_hook_step(step), optimizer)  # type: ignore[method-assign]
+        optimizer.zero_grad = MethodType(zero, optimizer)  # type: ignore[method-assign]
         self._handles += [
             optimizer.register_state_dict_post_hook(_plain_state),
             optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
@@ -235,27 +282,32 @@ class Cached:
 
     def _detach_optimizer(self) -> None:
         assert self.optimizer is not None
-        del self.optimizer.step
-        if self._own_step is not None:
-            self.optimizer.step = self._own_step  # type: ignore[method-assign]
+        for name, own in self._own.items():
+            if own is None:
+                delattr(self.optimizer, name)
+            else:
+                setattr(self.optimizer, name, own)
         for parameter, state in self.optimizer.state.items():
             if isinstance(state, FiledState):
                 self.optimizer.state[parameter] = dict(state.items())
 
-    def _release_parameters(self) -> None:
+    def _wait_for_copies(self) -> None:
         self.engine.gradients.flush()
         copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
         copies += [slot.copy for slot in self.engine.residency.slots.values()]
         for copy in copies:
             # A copy that failed has been reported where it was needed; the parameters on the host are whole.
             copy.wait_over()
-        self.masters.release_all()
+
+    def _release_parameters(self) -> None:
         for entry in self.entries:
             parameter: Any = entry.parameter
             parameter.__class__ = nn.Parameter
             del parameter.__dict__["_tencache_owner"], parameter.__dict__["_tencache_entry"]
             if parameter.grad is not None:
                 parameter.grad = parameter.grad.clone()
+
+    def _return_buffers(self) -> None:
         for module, name, home in self._buffers:
             buffer = module._buffers[name]  # noqa: SLF001
             if buffer is not None:

@@ -25,6 +25,7 @@ Kind = Literal["train", "eval"]
 Order = tuple[tuple[int, ...], ...]
 READ_AHEAD_ROWS = 8
 KNOWN_ORDERS = 8
+ENOUGH_SEEN = 3
 
 
 @dataclass
@@ -183,6 +184,8 @@ class Engine:
         self.cycle.recorder.resume()
 
     def _held(self, units: Sequence[int]) -> list[int]:
+        if not self._suspects:
+            return []
         self._suspects = set(self.residency.held(self._suspects))
         return [unit for unit in self._suspects if unit not in units]
 
@@ -195,7 +198,8 @@ class Engine:
                     self._leave_plan()
                 return
             schedule.issued(row)
-        self._masters.read_ahead(row.unit for row in schedule.upcoming(READ_AHEAD_ROWS))
+        if self._masters.any_filed:
+            self._masters.read_ahead(row.unit for row in schedule.upcoming(READ_AHEAD_ROWS))
 
     def _issue(self, rows: Iterable[Load]) -> None:
         try:
@@ -234,6 +238,8 @@ class Engine:
 
     def _finish(self, updates: Iterable[Update]) -> None:
         cycle = self.cycle
+        if self._is_settled(cycle):
+            return
         trace = cycle.recorder.finish(updates)
         if not trace.ops:
             return
@@ -243,12 +249,20 @@ class Engine:
         if again or cycle.kind not in self.plans:
             self._adopt(cycle.kind, trace)
 
+    def _is_settled(self, cycle: Cycle) -> bool:
+        """Whether a cycle was as planned, and has been measured often enough: then there is nothing to learn of it."""
+        if cycle.schedule is None or cycle.schedule.plan is not self.plans[cycle.kind]:
+            return False
+        order = cycle.schedule.plan.trace.order
+        seen = self._known.get((cycle.kind, order), (None, 0))[1]
+        return seen >= ENOUGH_SEEN and self._last.get(cycle.kind) == order and cycle.recorder.order() == order
+
     def _adopt(self, kind: Kind, trace: Trace) -> None:
         """Follow this order from now on. An order that came once may not come again: it waits for its second time."""
         key = (kind, trace.order)
         plan, seen = self._known.pop(key, (None, 0))
         # The first measurement is of a cold run; the third is taken again, for good.
-        if plan is None or seen == 2:
+        if plan is None or seen == ENOUGH_SEEN - 1:
             plan = self._plan(trace)
         self._known[key] = (plan, seen + 1)
         self.plans[kind] = plan

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
@@ -23,6 +23,7 @@ class Gradients:
         self._pool = pool
         self._counters = counters
         self._flying: deque[Copy] = deque()
+        self._flying_bytes = 0
         self._batch = Batch()
 
     def send(self, entry: Entry, gradient: Tensor) -> None:
@@ -56,13 +57,15 @@ class Gradients:
         self._make_room(copy.size_bytes)
         copy.fence = self._link.fence()
         self._flying.append(copy)
-        in_flight = sum(one.size_bytes for one in self._flying)
-        self._counters.gradients_in_flight_peak_bytes = max(self._counters.gradients_in_flight_peak_bytes, in_flight)
+        self._flying_bytes += copy.size_bytes
+        peak = max(self._counters.gradients_in_flight_peak_bytes, self._flying_bytes)
+        self._counters.gradients_in_flight_peak_bytes = peak
         self._link.down.put(copy)
 
     def forget(self) -> None:
         """Let go of copies that have arrived."""
         self._flying.clear()
+        self._flying_bytes = 0
 
     def landed(self, entry: Entry) -> bool:
         """Whether the parameter's `.grad` is complete."""
@@ -75,14 +78,19 @@ class Gradients:
         if entry.gradient is self._batch:
             self.flush()
         if entry.gradient is not None:
-            began = time.perf_counter()
+            self._wait_over(entry.gradient)
             entry.gradient.wait()
-            self._counters.gradient_stall_s += time.perf_counter() - began
             entry.gradient = None
+
+    def wait_all(self, entries: Iterable[Entry]) -> None:
+        """Wait until every `.grad` is complete."""
+        for entry in entries:
+            if entry.gradient is not None:
+                self.wait(entry)
 
     def _replace(self, entry: Entry) -> tuple[Tensor, Callable[[], None]]:
         """Copy straight into the buffer that becomes `.grad`."""
-        target = entry.like(self._buffer(entry))
+        target = self._buffer(entry).as_strided(entry.shape, entry.stride)
 
         def landed() -> None:
             entry.parameter.grad = target
@@ -103,20 +111,26 @@ class Gradients:
         return target, landed
 
     def _buffer(self, entry: Entry) -> Tensor:
-        """Return the parameter's own gradient buffer, unless someone still refers to what it held."""
+        """Return the parameter's own gradient buffer in its type, unless someone still refers to what it held."""
         old = entry.gradient_buffer
         if old is not None and users(old) <= _BUFFER_IDLE_USERS:
             return old
-        entry.gradient_buffer = self._pool.take(entry.size_bytes)
+        entry.gradient_buffer = self._pool.take(entry.size_bytes).view(entry.dtype)
         return entry.gradient_buffer
 
     def _make_room(self, size_bytes: int) -> None:
-        while self._flying and self._flying[0].done:
-            self._flying.popleft()
-        began = time.perf_counter()
-        while self._flying and sum(copy.size_bytes for copy in self._flying) + size_bytes > self.window_bytes:
-            self._flying.popleft().wait()
-        self._counters.gradient_stall_s += time.perf_counter() - began
+        flying = self._flying
+        while flying and (flying[0].done or self._flying_bytes + size_bytes > self.window_bytes):
+            copy = flying.popleft()
+            self._flying_bytes -= copy.size_bytes
+            # What went wrong is raised where this gradient is needed; the one that needs its room must not be lost.
+            self._wait_over(copy)
+
+    def _wait_over(self, copy: Copy) -> None:
+        if not copy.done:
+            began = time.perf_counter()
+            copy.wait_over()
+            self._counters.gradient_stall_s += time.perf_counter() - began
 
 
 _BUFFER_IDLE_USERS = 2

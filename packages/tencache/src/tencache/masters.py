@@ -45,6 +45,11 @@ class Masters:
         self._filed: dict[int, _Filed] = {}
 
     @property
+    def any_filed(self) -> bool:
+        """Whether some units live in the file."""
+        return bool(self._filed)
+
+    @property
     def staged_bytes(self) -> int:
         """Bytes of filed units that are in memory now."""
         return sum(self._units[unit].bytes for unit, filed in self._filed.items() if filed.leases)

@@ -76,6 +76,10 @@ class Stepper:
             self._engine.counters.optimizer_s += time.perf_counter() - began
         return loss
 
+    def step_on_device(self, closure: Callable[[], Any] | None) -> Any:
+        """Run the optimizer's own step, once everything it needs is on the device."""
+        return self._raw(self.optimizer, closure)
+
     def forget(self) -> None:
         """Decide anew where state lives, after the optimizer was given another one."""
         self._settled.clear()
@@ -133,6 +137,8 @@ class Stepper:
     def _choose(self, pending: list[Slice]) -> Slice:
         """Take what is needed first of what is there; while the first gradient is on its way, what is needed last."""
         first_landed = self._landed(pending[0])
+        if first_landed and self._read(pending[0]):
+            return pending.pop(0)
         there = [index for index, part in enumerate(pending) if self._landed(part) and self._read(part)]
         if there:
             return pending.pop(there[0] if first_landed else there[-1])
@@ -221,7 +227,7 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key != "params"}
 
 
-def _without_hooks(step: Any) -> Callable[[Optimizer], Any]:
+def _without_hooks(step: Any) -> Callable[..., Any]:
     """Return the step below the wrapper that runs step hooks: they run once a step, not once a slice."""
-    inner: Callable[[Optimizer], Any] = step.__wrapped__ if getattr(step, "hooked", False) else step
+    inner: Callable[..., Any] = step.__wrapped__ if getattr(step, "hooked", False) else step
     return inner

@@ -4,7 +4,7 @@ A parameter's own data stays on the host. Where an operation computes with it, t
 device leaf instead, made resident first. No function is patched, and the parameter keeps its identity.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -94,12 +94,14 @@ class WrappedParameter(nn.Parameter):
         """Send the operation to where it belongs."""
         del types
         with Plain():
-            found = list(dict.fromkeys(_wrapped_in(args, kwargs)))
-            if not found:
+            entries: list[Entry] = []
+            _collect(args, entries)
+            if kwargs:
+                _collect(kwargs.values(), entries)
+            if not entries:
                 return func(*args, **(kwargs or {}))
-            owner: Owner = found[0].__dict__["_tencache_owner"]
-            entries = [parameter.__dict__["_tencache_entry"] for parameter in found]
-            return _route(owner, func, entries, args, dict(kwargs or {}))
+            owner: Owner = entries[0].parameter.__dict__["_tencache_owner"]
+            return _route(owner, func, entries, args, kwargs or {})
 
 
 def _route(owner: Owner, func: Callable[..., Any], entries: list[Entry], args: Any, kwargs: Any) -> Any:
@@ -130,25 +132,30 @@ def _stays_on_host(name: str) -> bool:
     return name in _HOST_SIDE
 
 
-def _wrapped_in(*values: Any) -> Iterator[WrappedParameter]:
+def _collect(values: Iterable[Any], found: list[Entry]) -> None:
+    # Asked by type: isinstance() on a Parameter goes through a metaclass, and this runs for every operation.
     for value in values:
-        if isinstance(value, WrappedParameter):
-            if "_tencache_entry" in value.__dict__:
-                yield value
+        if type(value) is WrappedParameter:
+            entry = value.__dict__.get("_tencache_entry")
+            if entry is not None and entry not in found:
+                found.append(entry)
         elif isinstance(value, (list, tuple)):
-            yield from _wrapped_in(*value)
+            _collect(value, found)
         elif isinstance(value, dict):
-            yield from _wrapped_in(*value.values())
+            _collect(value.values(), found)
 
 
 def swap(value: Any, replacement: Mapping[int, Any]) -> Any:
     """Return the arguments with each wrapped parameter replaced by its device tensor."""
-    if isinstance(value, WrappedParameter):
+    kind = type(value)
+    if kind is WrappedParameter:
         return replacement.get(id(value), value)
+    if kind is tuple or kind is list:
+        return kind([swap(item, replacement) for item in value])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(swap(item, replacement) for item in value))
+        return kind(*(swap(item, replacement) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(swap(item, replacement) for item in value)
+        return kind(swap(item, replacement) for item in value)
     if isinstance(value, dict):
         return {key: swap(item, replacement) for key, item in value.items()}
     return value

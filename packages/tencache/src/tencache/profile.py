@@ -17,6 +17,10 @@ class Recorder:
         """Return every touch so far, in order."""
         return [unit for op in self._builder.ops for unit in op.touched]
 
+    def order(self) -> tuple[tuple[int, ...], ...]:
+        """Return the touched units so far, operation by operation."""
+        return tuple([op.touched for op in self._builder.ops])
+
     def saw_backward(self) -> bool:
         """Whether a backward has begun in this cycle."""
         return bool(self._builder.ops) and self._builder.ops[-1].phase == "backward"

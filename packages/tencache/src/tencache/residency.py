@@ -1,6 +1,7 @@
 """What lies in the arena now: loads by a plan's rows or on demand, waits, and never overwrites what is in use."""
 
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,22 +13,25 @@ from tencache.counters import Counters
 from tencache.entry import Entry
 from tencache.errors import CorruptedError, RefusedError
 from tencache.layout import Layout, Window, aligned
-from tencache.link import Copy, Link
+from tencache.link import ARRIVED, Copy, Link
 from tencache.masters import Masters
 from tencache.placing import NoRoomError, place_all
 from tencache.plan import Load, describe_too_large
 from tencache.verify import checksum
 
+KNOWN_PLACES = 4096
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, slots=True)
 class Slot:
     """A unit's bytes on the device."""
 
     unit: int
     offset: int
+    end: int
     data: Tensor
-    copy: Copy
     idle_users: int
+    copy: Copy = ARRIVED
     touched: int = 0
     checksum: int | None = None
     bound: set[int] = field(default_factory=set)
@@ -57,6 +61,10 @@ class Residency:
         self.units = units
         self.arena = arena
         self.slots: dict[int, Slot] = {}
+        self._starts: list[int] = []
+        self._by_start: list[Slot] = []
+        self._places: dict[tuple[int, int], Slot] = {}
+        self._used_bytes = 0
         self._link = link
         self._masters = masters
         self._counters = counters
@@ -65,16 +73,15 @@ class Residency:
 
     def load(self, row: Load) -> None:
         """Carry out a row; what lies at its addresses goes first, unless it is in use."""
-        end = row.offset + aligned(row.bytes)
-        gone = [
-            slot
-            for slot in self.slots.values()
-            if slot.unit == row.unit or (slot.offset < end and row.offset < slot.offset + slot.data.numel())
-        ]
-        if any(slot.in_use() for slot in gone):
-            raise InUseError
+        gone = self._overlapped(row.offset, row.offset + aligned(row.bytes))
+        old = self.slots.get(row.unit)
+        if old is not None and old not in gone:
+            gone.append(old)
         for slot in gone:
-            del self.slots[slot.unit]
+            if slot.in_use():
+                raise InUseError
+        for slot in gone:
+            self._remove(slot)
         self._submit(row.unit, row.offset)
 
     def has(self, unit: int, offset: int) -> bool:
@@ -84,26 +91,43 @@ class Residency:
 
     def require(self, units: Sequence[int], held: Sequence[int]) -> bool:
         """Bring these units to the device and wait for them; return whether a load had to be made on demand."""
-        missing = any(unit not in self.slots for unit in units)
+        slots = self.slots
+        missing = False
+        for unit in units:
+            missing = missing or unit not in slots
         if missing:
             self._load_on_demand(units, held)
         for unit in units:
-            self._await(self.slots[unit])
+            self._await(slots[unit])
         return missing
 
     def count(self, units: Sequence[int]) -> None:
         """Count touches: a hit was on the device or on its way before it was asked for, and ready if it had arrived."""
-        slots = [self.slots[unit] for unit in units if unit in self.slots]
-        self._counters.touches += len(units)
-        self._counters.hits += len(slots)
-        self._counters.ready += sum(slot.copy.done for slot in slots)
+        counters = self._counters
+        counters.touches += len(units)
+        for unit in units:
+            slot = self.slots.get(unit)
+            if slot is not None:
+                counters.hits += 1
+                counters.ready += slot.copy.done
 
     def drop(self, units: Iterable[int]) -> None:
         """Forget device copies that have become stale; refuse if a view of one is still alive."""
         for unit in units:
-            slot = self.slots.pop(unit, None)
-            if slot is not None and slot.in_use():
+            slot = self.slots.get(unit)
+            if slot is None:
+                continue
+            self._remove(slot)
+            if slot.in_use():
                 raise RefusedError(self._describe_escape([unit]))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.slots.clear()
+        self._starts.clear()
+        self._by_start.clear()
+        self._places.clear()
+        self._used_bytes = 0
 
     def held(self, suspects: Iterable[int]) -> list[int]:
         """Return those of these units that something refers to."""
@@ -113,6 +137,8 @@ class Residency:
         """Return the parameter's leaf, its data the unit's bytes where they lie now."""
         slot = self.slots[entry.unit]
         if entry.slot is not slot:
+            if entry.slot is not None:
+                entry.slot.bound.discard(id(entry))
             entry.leaf.data = entry.view(slot.data)
             entry.slot = slot
             slot.bound.add(id(entry))
@@ -122,9 +148,9 @@ class Residency:
 
     def at(self, offset: int) -> Slot:
         """Return the slot that covers an offset."""
-        for slot in self.slots.values():
-            if slot.offset <= offset < slot.offset + slot.data.numel():
-                return slot
+        index = bisect_right(self._starts, offset) - 1
+        if index >= 0 and offset < self._by_start[index].end:
+            return self._by_start[index]
         raise RefusedError(
             "a view of a parameter outlived its place on the device: keep views of parameters inside one forward"
         )
@@ -137,9 +163,11 @@ class Residency:
     def _await(self, slot: Slot) -> None:
         self._ticks += 1
         slot.touched = self._ticks
-        began = time.perf_counter()
+        if not slot.copy.done:
+            began = time.perf_counter()
+            slot.copy.wait_over()
+            self._counters.load_stall_s += time.perf_counter() - began
         slot.copy.wait()
-        self._counters.load_stall_s += time.perf_counter() - began
         self._link.await_on_device(slot.copy)
         if self._verify:
             self._check(slot)
@@ -152,18 +180,42 @@ class Residency:
             )
 
     def _submit(self, unit: int, offset: int) -> None:
-        data = self.arena.carve(offset, self.units[unit].bytes)
+        slot = self._place(unit, offset)
         source, release = self._masters.lease(unit)
-        copy = Copy(data, source, data.numel(), release)
-        slot = Slot(unit, offset, data, copy, idle_users=0)
+        copy = slot.copy = Copy(slot.data, source, self.units[unit].bytes, release)
         if self._verify:
             copy.source = _Summed(slot, source)
-        slot.idle_users = users(data)
         copy.fence = self._link.fence()
-        self.slots[unit] = slot
-        used = sum(slot.data.numel() for slot in self.slots.values())
-        self._counters.device_peak_bytes = max(self._counters.device_peak_bytes, used)
+        self._add(slot)
         self._link.up.put(copy)
+
+    def _place(self, unit: int, offset: int) -> Slot:
+        """Return the slot of a unit at an offset: a plan comes back to the same ones in every step."""
+        slot = self._places.get((unit, offset))
+        if slot is None:
+            if len(self._places) >= KNOWN_PLACES:
+                self._places.clear()
+            data = self.arena.carve(offset, self.units[unit].bytes)
+            slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, users(data))
+        return slot
+
+    def _add(self, slot: Slot) -> None:
+        index = bisect_left(self._starts, slot.offset)
+        self._starts.insert(index, slot.offset)
+        self._by_start.insert(index, slot)
+        self.slots[slot.unit] = slot
+        self._used_bytes += slot.end - slot.offset
+        self._counters.device_peak_bytes = max(self._counters.device_peak_bytes, self._used_bytes)
+
+    def _remove(self, slot: Slot) -> None:
+        index = bisect_left(self._starts, slot.offset)
+        del self._starts[index], self._by_start[index], self.slots[slot.unit]
+        self._used_bytes -= slot.end - slot.offset
+
+    def _overlapped(self, start: int, end: int) -> list[Slot]:
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        last = bisect_left(self._starts, end)
+        return [slot for slot in self._by_start[first:last] if slot.end > start]
 
     def _load_on_demand(self, units: Sequence[int], held: Sequence[int]) -> None:
         layout = Layout(self.arena.size_bytes // aligned(1) * aligned(1))

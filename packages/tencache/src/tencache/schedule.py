@@ -16,9 +16,12 @@ class Schedule:
 
     def expects(self, units: Iterable[int], *, exactly: bool) -> bool:
         """Whether the next operation touches these units, all of them or these among others."""
-        if self.done >= len(self.plan.trace.ops):
+        if self.done >= len(self.plan.trace.order):
             return False
-        planned, asked = set(self.plan.trace.ops[self.done].touched), set(units)
+        touched = self.plan.trace.order[self.done]
+        if units == touched:
+            return True
+        planned, asked = set(touched), set(units)
         return planned == asked if exactly else asked <= planned
 
     def due(self) -> Load | None:

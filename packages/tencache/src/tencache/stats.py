@@ -22,11 +22,13 @@ class ScalarWriter(Protocol):
 class Stats:
     """Sums and ratios since the model was wrapped.
 
+    `resident` says that everything fits the device and stays there: only the first step was counted but for `steps`.
     A touch is a hit if its unit was on the device, or on its way, before it was asked for; it is ready if it did not
     wait.
     """
 
     steps: int
+    resident: bool
     touches: int
     hit_rate: float
     ready_rate: float
@@ -73,8 +75,9 @@ class Stats:
         up = f"{show_bytes(self.up_bytes)} (floor {show_bytes(self.up_floor_bytes)})"
         down = f"{show_bytes(self.down_bytes)} (floor {show_bytes(self.down_floor_bytes)})"
         stalls = f"loads {self.load_stall_s:.3f}, gradients {self.gradient_stall_s:.3f}, file {self.file_stall_s:.3f}"
+        stays = ", all on the device since the first" if self.resident else ""
         lines = (
-            f"steps    {self.steps}, with {self.plans} plans and {self.order_changes} changes of order",
+            f"steps    {self.steps}, with {self.plans} plans and {self.order_changes} changes of order{stays}",
             f"touches  {self.touches}: hit {self.hit_rate:.1%}, ready {self.ready_rate:.1%}",
             f"stalls   {self.stall_s:.3f} s: {stalls}",
             f"moved    up {up}, down {down}",
@@ -88,6 +91,7 @@ def gather(cached: "Cached", file: "FileTier | None", store: "StateStore | None"
     counters, pool = cached.counters, cached.pool.stats()
     return Stats(
         steps=counters.steps,
+        resident=cached.resident,
         touches=counters.touches,
         hit_rate=_share(counters.hits, counters.touches),
         ready_rate=_share(counters.ready, counters.touches),

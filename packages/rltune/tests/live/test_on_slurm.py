@@ -20,6 +20,7 @@ from rltune.live.controller import Controller
 from rltune.live.lock import only_one
 from rltune.live.replay import replay
 from rltune.live.settings import ControlSettings
+from rltune.live.slurm.testbed import Testbed
 
 CHANGEABLE = ("priority", "site_factor", "priority_by_hand", "nice", "held", "excluded_nodes", "required_nodes")
 RLTUNE = "from rltune.cli import main; main()"
@@ -209,6 +210,27 @@ def test_a_restart_of_slurmctld_is_survived(testbed, tmp_path):
     assert [factors(testbed)[job] for job in jobs] == [0, 0, 0]
 
 
+def test_a_hard_kill_of_slurmctld_leaves_nothing_wrong(bed_folder, tmp_path):
+    """Killed while it may not have saved what came last: it can lose jobs and numbers, and give ids again.
+
+    Whatever it lost, those who are left, and a newcomer that may have the id of one that was lost, end as Slurm alone
+    has them.
+    """
+    bed = Testbed.up(bed_folder)
+    fill(bed, 50, 40, 30)
+    acting = controller(bed, tmp_path)
+    assert acting.cycle().changes == 3
+    bed.stop("slurmctld", signal.SIGKILL)
+    bed.start("slurmctld")
+    newcomers = {bed.submit(600, **ALL_K80, limit_min=20) for _ in range(3)}
+    assert acting.cycle().outcome == "ok"
+    assert acting.cycle().outcome == "ok"
+    assert acting.release() == 0
+    left = factors(bed)
+    assert newcomers <= set(left)
+    assert set(left.values()) == {0}
+
+
 def test_a_lost_munge_is_survived(testbed, tmp_path):
     """Without munge nobody can ask anything: cycles fail within seconds, and after it all is given back."""
     _, jobs = fill(testbed, 50, 40)
@@ -295,7 +317,7 @@ def test_a_thousand_waiting_jobs(testbed, tmp_path):
     second = acting.cycle()
     third = acting.cycle()
     assert (first.waiting, first.refused) == (1000, 0)
-    assert first.changes >= 990
+    assert first.changes >= 700  # the others stand near enough to their places already
     assert second.changes == third.changes == 0
     crowded = max(1.0, os.getloadavg()[0] / os.cpu_count())  # whoever else computes here takes time from slurmctld too
     assert max(first.seconds, second.seconds) < 3 * crowded

@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -138,12 +138,15 @@ class Cluster:
     folder: Path
     nodes: int
     random: np.random.Generator
-    now_s: float = field(default_factory=time.time)
+    ahead_s: float = 0.0  # of the machine's clock
     next_id: int = 1_000_000
+
+    def now_s(self) -> float:
+        return time.time() + self.ahead_s
 
     def minute(self) -> None:
         """Let some jobs end, others start by their priorities, and as many arrive."""
-        self.now_s += 60
+        self.ahead_s += 60
         answer = json.loads((self.folder / "squeue.out").read_text())
         running = [r for r in answer["jobs"] if r["job_state"] == "RUNNING" and self.random.random() > ENDS_A_MINUTE]
         waiting = [r for r in answer["jobs"] if r["job_state"] == "PENDING"]
@@ -167,12 +170,12 @@ class Cluster:
             node = next((i for i, room in enumerate(free) if room >= gpus), None)
             if node is not None:
                 free[node] -= gpus
-                started.append(running_job(like, record["job_id"] - 1, node, int(self.now_s) + 600, gpus))
+                started.append(running_job(like, record["job_id"] - 1, node, int(self.now_s()) + 600, gpus))
         return started
 
     def arrive(self, like: dict) -> dict:
         self.next_id += 1
-        return {**waiting_job(like, self.next_id, self.random, 0), "submit_time": int(self.now_s)}
+        return {**waiting_job(like, self.next_id, self.random, 0), "submit_time": int(self.now_s())}
 
 
 def gpus_of(record: dict) -> int:
@@ -205,7 +208,7 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
         make_cluster(folder, jobs, nodes, seed=1)
         cluster = Cluster(folder, nodes, np.random.default_rng(2))
         environment = {"PATH": f"{folder}:{os.environ['PATH']}", "FOLDER": str(folder)}
-        slurm = Slurm(environment=environment, now_s=lambda: cluster.now_s)
+        slurm = Slurm(environment=environment, now_s=cluster.now_s)
         wanted = {
             "mode": "act",
             "scope": {"partitions": ["gpu"]},

@@ -55,7 +55,7 @@ def make(part: str, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if part == "latency":
         yield from latency(args.nodes, args.solves, args.others, not args.no_cvxpy, args.extra_rack)
     elif part == "skipping":
-        yield from skipping(args.jobs, args.seeds)
+        yield from skipping(args.jobs, args.seeds, args.checked)
     elif part == "train":
         yield from schedules(part, *traces, args.estimators, ["milp:8"], args.windows, args.size // 2, args.workers)
     elif part == "held-out":
@@ -81,7 +81,10 @@ def arguments() -> argparse.Namespace:
         "--extra-rack", type=float, default=1.0, help="what a rack more costs in the part about latency"
     )
     parser.add_argument("--jobs", type=int, default=2000, help="of a run of the part about skipping")
-    parser.add_argument("--seeds", type=int, default=8, help="of the part about skipping")
+    parser.add_argument("--seeds", type=int, default=12, help="of the part about skipping")
+    parser.add_argument(
+        "--checked", type=int, default=4, help="seeds that are also run without skipping, to the second"
+    )
     parser.add_argument("--windows", type=int, default=10)
     parser.add_argument("--size", type=int, default=1024, help="jobs of a window; half of it for training")
     parser.add_argument("--estimators", nargs="*", default=["history", "noisy", "oracle"])

@@ -42,17 +42,19 @@ def _latency(rows: Rows) -> list[str]:
 
 
 def _skipping(rows: Rows) -> list[str]:
-    head = ["policy", "backfill", "passes", "skipped", "pass p50 / p99", "mean wait, s", "jobs that differ", "loss"]
+    head = ["policy", "backfill", "runs", "passes", "skipped", "pass p50 / p99", "mean wait, s"]
+    head += ["jobs that differ (solves, never skipping)", "against using every answer"]
     cells = [
         [
             r["policy"],
             r["backfill"],
+            str(r["seeds"]),
             f"{r['passes']:,}",
             f"{r['skip_rate']:.1%}",
             " / ".join(f"{x:.3f}" for x in r["pass_ms"]),
             f"{r['mean_wait_s']:,.0f}",
-            str(r["jobs_that_differ"]),
-            f"{r['loss']:.2%}",
+            f"{r['jobs_that_differ']} ({r['solves'][0]:,}, {r['solves'][1]:,})",
+            percent(r["loss"]),
         ]
         for r in rows
     ]

@@ -16,7 +16,7 @@ from rltune.learn.arena import Stage, mean_slowdown, mean_wait
 from rltune.learn.evolve import EvolveSettings, Told, evolve, two_scores
 from rltune.learn.model import Model
 from rltune.learn.recipe import get_recipe
-from rltune.learn.scaling import MARGIN, Queues, Scaling
+from rltune.learn.scaling import Queues, Scaling
 from rltune.learn.windows import Variation, Window, Windows
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 COSTS: dict[str, Callable[[Machine], float]] = {"wait": mean_wait, "slowdown": mean_slowdown}
-WIDER = 0.5  # of the range seen, in place of scaling's margin
 # Where the search begins: a job's size against it, more or less as smallest-area-first has it.
 START = {"job_size": -1.0, "gpus": -0.7, "requested_time": -0.5}
 
@@ -81,7 +80,7 @@ def evolve_policy(
     cut = [_cut(jobs.sorted(), cluster, plan) for jobs, cluster in sources]
     training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
     recipe = get_recipe(plan.features)
-    norm = _widened(Scaling.of(Queues.under_base(held, recipe, plan.base)).norm)
+    norm = Scaling.of(Queues.under_base(held, recipe, plan.base)).norm
     weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed))
     start = np.array([START.get(name, 0.0) for name in recipe.inputs] + [0.0] * len(recipe.inputs) + [1.0])
     model = Model(recipe, plan.hidden, weights + matrix @ start, norm, plan.base)
@@ -96,13 +95,6 @@ def evolve_policy(
         weights, matrix, start, _staged(training, model, cost), _staged(held, model, cost), plan.evolve, cost, note
     )
     return Evolved(replace(model, weights=found), tuple(told))
-
-
-def _widened(norm: Floats) -> Floats:
-    """Let half of the range seen be added at both ends: the two scores are linear, so a step outside does no harm."""
-    seen = (norm[:, 3] - norm[:, 2]) / (1 + 2 * MARGIN)
-    more = (WIDER - MARGIN) * seen
-    return np.column_stack([norm[:, :2], norm[:, 2] - more, norm[:, 3] + more])
 
 
 def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:

@@ -13,7 +13,7 @@ MODELS = {"opt-6.7b": 4 * GIB, "opt-13b": 8 * GIB, "llama-70b": 24 * GIB}
 TOKENS = (512, 4096)
 NVME = 6e9
 STAGING = 8 * GIB
-NAMES = {"ahead": "planned", "bucket": "ZeRO-Infinity-like", "lru": "LRU"}
+NAMES = {"ahead": "planned", "zero3": "ZeRO-Infinity-like", "bucket": "buckets of half", "lru": "LRU"}
 
 
 def run(policy: str, trace, budget: int, speeds: Bandwidths) -> Replay:

@@ -1,6 +1,8 @@
 """One contiguous device allocation of exactly the budget; slots at the offsets that the plan fixed."""
 
 import mmap
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,6 +49,20 @@ class _CudaBytes:
             "data": (pointer, False),
             "version": 3,
         }
+
+
+class _Counter(partial[int]):
+    """A bound count that keeps its storage alive."""
+
+    storage: torch.UntypedStorage
+
+
+def user_counter(tensor: Tensor) -> Callable[[], int]:
+    """Return what counts the tensors, and other holders, that share this tensor's storage; it is one of them itself."""
+    storage = tensor.untyped_storage()
+    counter = _Counter(torch._C._storage_Use_Count, storage._cdata)  # noqa: SLF001  no public name gives it
+    counter.storage = storage
+    return counter
 
 
 def users(tensor: Tensor) -> int:

@@ -1,19 +1,20 @@
-"""Measures this machine: planned against on-demand LRU, buckets like ZeRO-3, and all-resident, interleaved."""
+"""Measures this machine: planned against on-demand LRU, ZeRO-3, buckets, and all-resident, interleaved."""
 
 import statistics
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 from torch.optim import AdamW
 
+from tencache import replay
 from tencache.attach import Cached, wrap
 from tencache.gpt import GPT, GPTConfig, batches
 from tencache.link import Copy, Lane, SimLink
+from tencache.plan import Plan
 from tencache.policies import POLICIES
 from tencache.progress import progress
 from tencache.quantity import parse_bandwidth
@@ -22,6 +23,20 @@ from tencache.quiet import others_busy_s
 WARM_STEPS = 4
 MOST_TRIES = 4
 QUIET_SHARE = 0.05
+COLUMNS = (
+    "link",
+    "policy",
+    "step s",
+    "planned is faster by",
+    "of bound",
+    "compute s",
+    "bytes up / floor",
+    "hit",
+    "ready",
+    "CPU s",
+    "waited s",
+    "clock s",
+)
 SMALL = GPTConfig(vocabulary=1024, context=64, width=128, heads=4, layers=4)
 
 
@@ -61,25 +76,36 @@ class Runner:
     optimizer: AdamW
     cached: Cached | None = None
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
 
     def step(self, tokens: Tensor) -> None:
         """Train one step, the optimizer's included."""
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.thread_time()
         self.model(tokens).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.seconds.append(time.perf_counter() - began)
+        self.cpu_seconds.append(time.thread_time() - cpu_began)
 
     @property
     def median_s(self) -> float:
         """The median over the chosen rounds."""
         return statistics.median(self.seconds[index] for index in self.chosen)
 
+    @property
+    def median_cpu_s(self) -> float:
+        """The median CPU time of the computing thread over the chosen rounds: what a busy machine disturbs least."""
+        return statistics.median(self.cpu_seconds[index] for index in self.chosen)
+
 
 @dataclass(frozen=True)
 class Row:
-    """One policy over one link."""
+    """One policy over one link.
+
+    `cpu_s` is the CPU time of the computing thread, `stall_s` what it waited for bytes, and `clock_s` the step on the
+    virtual clock if compute took the CPU time of the unwrapped step and bookkeeping none: what a policy can reach.
+    """
 
     link: str
     policy: str
@@ -91,50 +117,58 @@ class Row:
     up_floor_bytes: int
     hit_rate: float
     ready_rate: float
+    cpu_s: float
+    stall_s: float
+    clock_s: float
 
 
 class Traffic:
-    """Copies at a link's speed both ways for as long as it runs: what compute has to share memory with."""
+    """Copies what a planned step moves, at the link's speed both ways: what compute has to share memory with."""
 
-    def __init__(self, bytes_per_s: float, size_bytes: int = 4 * 2**20) -> None:
-        self._link = SimLink(bytes_per_s)
+    def __init__(self, link: SimLink, plan: Plan, size_bytes: int = 4 * 2**20) -> None:
+        self._link = link
+        self._plan = plan
         self._memory = torch.empty(4, size_bytes, dtype=torch.uint8)
-        self._stop = threading.Event()
-        self._feeders = [
-            threading.Thread(target=self._feed, args=(lane, row), daemon=True)
-            for lane, row in ((self._link.up, 0), (self._link.down, 2))
-        ]
+        self._last: list[Copy] = []
 
     def __enter__(self) -> Self:
-        for feeder in self._feeders:
-            feeder.start()
+        self._last = [
+            self._feed(self._link.up, 0, self._plan.up_bytes),
+            self._feed(self._link.down, 2, self._plan.trace.grad_bytes),
+        ]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for feeder in self._feeders:
-            feeder.join()
-        self._link.close()
-
-    def _feed(self, lane: Lane, row: int) -> None:
-        while not self._stop.is_set():
-            copy = Copy(self._memory[row], lambda: self._memory[row + 1], self._memory.shape[1])
-            lane.put(copy)
+        for copy in self._last:
             copy.wait()
+
+    def _feed(self, lane: Lane, row: int, total_bytes: int) -> Copy:
+        target, source = self._memory[row], self._memory[row + 1]
+        for _ in range(max(1, total_bytes // target.numel())):
+            copy = Copy(target, lambda: source, target.numel())
+            lane.put(copy)
+        return copy
 
 
 @dataclass
 class Loaded:
-    """A runner whose steps share the memory with traffic at the link's speed."""
+    """A runner whose steps share cores and memory with the copies of a planned step."""
 
     runner: Runner
+    like: Runner
     bytes_per_s: float
     chosen: list[int] = field(default_factory=list)
 
     def step(self, tokens: Tensor) -> None:
-        """Train one step while bytes go both ways."""
-        with Traffic(self.bytes_per_s):
+        """Train one step while as many bytes as those of another runner's plan go both ways."""
+        plan = None if self.like.cached is None else self.like.cached.plan
+        if plan is None:
             self.runner.step(tokens)
+            return
+        link = SimLink(self.bytes_per_s)
+        with Traffic(link, plan):
+            self.runner.step(tokens)
+        link.close()
 
 
 def interleave(bench: Bench, runners: Sequence[Runner | Loaded], label: str) -> None:
@@ -175,21 +209,22 @@ def _compare_over(bench: Bench, link: str) -> list[Row]:
         runners.append(
             Runner(policy, model, optimizer, wrap(model, optimizer, budget=bench.budget, link=link, policy=policy))
         )
-    loaded = Loaded(resident, bytes_per_s)
+    loaded = Loaded(resident, runners[0], bytes_per_s)
     interleave(bench, [loaded, *runners], link)
     resident.chosen = runners[0].chosen
-    rows = [_row(link, bytes_per_s, runner, runners, resident.median_s) for runner in runners]
+    rows = [_row(link, bytes_per_s, runner, runners, resident) for runner in runners]
     for runner in runners:
         if runner.cached is not None:
             runner.cached.unwrap()
     return rows
 
 
-def _row(link: str, bytes_per_s: float, runner: Runner, runners: list[Runner], compute_s: float) -> Row:
+def _row(link: str, bytes_per_s: float, runner: Runner, runners: list[Runner], resident: Runner) -> Row:
     assert runner.cached is not None
     plan = runner.cached.plan
     assert plan is not None
     stats = runner.cached.stats()
+    compute_s = resident.median_s
     ahead_s = next(one.median_s for one in runners if one.name == "ahead")
     return Row(
         link=link,
@@ -202,18 +237,34 @@ def _row(link: str, bytes_per_s: float, runner: Runner, runners: list[Runner], c
         up_floor_bytes=plan.up_floor_bytes,
         hit_rate=stats.hit_rate,
         ready_rate=stats.ready_rate,
+        cpu_s=runner.median_cpu_s,
+        stall_s=stats.stall_s / stats.steps,
+        clock_s=replay.step_s(_timed(plan, resident.median_cpu_s), runner.cached.engine.speeds),
     )
+
+
+def _timed(plan: Plan, compute_s: float) -> Plan:
+    """Return the plan with all durations stretched so that compute takes so long."""
+    trace = plan.trace
+    stretch = compute_s / trace.compute_s
+    ops = tuple(replace(op, compute_s=op.compute_s * stretch) for op in trace.ops)
+    updates = tuple(replace(update, compute_s=update.compute_s * stretch) for update in trace.updates)
+    return replace(plan, trace=replace(trace, ops=ops, updates=updates))
 
 
 def show(rows: Sequence[Row]) -> str:
     """Return the rows as a Markdown table."""
     lines = [
-        "| link | policy | step s | planned is faster by | of bound | compute s | bytes up / floor | hit | ready |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| " + " | ".join(COLUMNS) + " |",
+        "| --- " * len(COLUMNS) + "|",
     ]
-    lines += [
+    return "\n".join([*lines, *(_line(row) for row in rows)])
+
+
+def _line(row: Row) -> str:
+    moved = f"{row.up_bytes / row.up_floor_bytes:.3f}"
+    times = f"{row.cpu_s:.3f} | {row.stall_s:.3f} | {row.clock_s:.3f}"
+    return (
         f"| {row.link} | {row.policy} | {row.step_s:.3f} | {row.speed_up:.2f} | {row.bound_s / row.step_s:.0%} | "
-        f"{row.compute_s:.3f} | {row.up_bytes / row.up_floor_bytes:.3f} | {row.hit_rate:.0%} | {row.ready_rate:.0%} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+        f"{row.compute_s:.3f} | {moved} | {row.hit_rate:.0%} | {row.ready_rate:.0%} | {times} |"
+    )

@@ -71,6 +71,7 @@ class Engine:
         self._suspects: set[int] = set()
         self._node: int | None = None
         self._interrupted: Cycle | None = None
+        self._settled: set[Kind] = set()
         self.cycle = Cycle("train", Recorder(units), None)
 
     def order(self) -> list[int]:
@@ -224,7 +225,8 @@ class Engine:
 
     def _start(self, kind: Kind) -> None:
         plan = self.plans.get(kind)
-        self.cycle = Cycle(kind, Recorder(self.units), Schedule(plan) if plan is not None else None)
+        recorder = Recorder(self.units, timed=kind not in self._settled)
+        self.cycle = Cycle(kind, recorder, Schedule(plan) if plan is not None else None)
         if plan is not None:
             self.counters.up_floor_bytes += plan.up_floor_bytes
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
@@ -239,7 +241,10 @@ class Engine:
     def _finish(self, updates: Iterable[Update]) -> None:
         cycle = self.cycle
         if self._is_settled(cycle):
+            self._settled.add(cycle.kind)
             return
+        # An order that came once waits for its second time, and that one is timed.
+        self._settled.discard(cycle.kind)
         trace = cycle.recorder.finish(updates)
         if not trace.ops:
             return

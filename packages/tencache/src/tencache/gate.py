@@ -27,7 +27,7 @@ class Gate:
         self._exposed: set[int] = set()
         self._uses: dict[int, int] = {}
         self._used_twice: set[int] = set()
-        self._first_forward = True
+        self._first_cast_forward = True
         self._context: saved_tensors_hooks | None = None
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -110,9 +110,10 @@ class Gate:
             self._context.__exit__()
             self._context = None
         self._saved.left()
-        self._used_twice.update(key for key, count in self._uses.items() if count > 1)
-        self._uses.clear()
-        self._first_forward = False
+        if self._uses:
+            self._used_twice.update(key for key, count in self._uses.items() if count > 1)
+            self._uses.clear()
+            self._first_cast_forward = False
         with Plain():
             self._engine.forward_ends()
 
@@ -129,7 +130,7 @@ class Gate:
         if on_top is False:
             # Others decide what is saved here, and may keep the tensor: give them one whose users can be counted.
             leaves = {key: leaf.view_as(leaf) for key, leaf in leaves.items()}
-        keep_casts = self._count_uses(entries)
+        keep_casts = self._count_uses(entries) if torch.is_autocast_enabled(self._device.type) else True
         if on_top is None:
             with self._saved.entered():
                 result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
@@ -144,7 +145,7 @@ class Gate:
         """Say whether autocast may keep its casts of these: only where one is used again in the same forward."""
         for entry in entries:
             self._uses[id(entry)] = self._uses.get(id(entry), 0) + 1
-        return self._first_forward or any(id(entry) in self._used_twice for entry in entries)
+        return self._first_cast_forward or any(id(entry) in self._used_twice for entry in entries)
 
 
 def _call(func: Callable[..., Any], args: Any, kwargs: Any, *, keep_casts: bool) -> Any:

@@ -150,6 +150,8 @@ def swap(value: Any, replacement: Mapping[int, Any]) -> Any:
     kind = type(value)
     if kind is WrappedParameter:
         return replacement.get(id(value), value)
+    if kind is torch.Tensor or value is None:
+        return value
     if kind is tuple or kind is list:
         return kind([swap(item, replacement) for item in value])
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -7,9 +7,10 @@ from tencache.access import Phase, Trace, TraceBuilder, Unit, Update
 
 
 class Recorder:
-    """Builds the trace of the cycle that runs."""
+    """Builds the trace of the cycle that runs; if not `timed`, only its order."""
 
-    def __init__(self, units: tuple[Unit, ...]) -> None:
+    def __init__(self, units: tuple[Unit, ...], *, timed: bool = True) -> None:
+        self._timed = timed
         self._builder = TraceBuilder(units)
         self._resumed_s: float | None = None
 
@@ -36,7 +37,8 @@ class Recorder:
 
     def resume(self) -> None:
         """Say that compute goes on."""
-        self._resumed_s = time.perf_counter()
+        if self._timed:
+            self._resumed_s = time.perf_counter()
 
     def pause(self) -> None:
         """Say that compute stops here: at the next operation, or at the end."""
@@ -46,7 +48,8 @@ class Recorder:
 
     def grad(self, unit: int, size_bytes: int) -> None:
         """Note a gradient."""
-        self._builder.grad(unit, size_bytes)
+        if self._timed:
+            self._builder.grad(unit, size_bytes)
 
     def finish(self, updates: Iterable[Update]) -> Trace:
         """Return the trace."""

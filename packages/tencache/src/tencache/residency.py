@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from tencache.access import Unit
-from tencache.arena import Arena, users
+from tencache.arena import Arena, user_counter
 from tencache.counters import Counters
 from tencache.entry import Entry
 from tencache.errors import CorruptedError, RefusedError
@@ -30,6 +30,7 @@ class Slot:
     offset: int
     end: int
     data: Tensor
+    count_users: Callable[[], int]
     idle_users: int
     copy: Copy = ARRIVED
     touched: int = 0
@@ -38,7 +39,7 @@ class Slot:
 
     def in_use(self) -> bool:
         """Whether anything but the parameters' own leaves refers to these bytes."""
-        return users(self.data) > self.idle_users + len(self.bound)
+        return self.count_users() > self.idle_users + len(self.bound)
 
 
 class InUseError(Exception):
@@ -196,7 +197,8 @@ class Residency:
             if len(self._places) >= KNOWN_PLACES:
                 self._places.clear()
             data = self.arena.carve(offset, self.units[unit].bytes)
-            slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, users(data))
+            count = user_counter(data)
+            slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, count, count())
         return slot
 
     def _add(self, slot: Slot) -> None:

@@ -54,7 +54,7 @@ class SavedTensors:
 
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
-        self._arena = arena
+        self._base, self._end = arena.base, arena.base + arena.size_bytes
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
         self._outer: Hooks | None = None
         self._hooks: Hooks = (self._pack, self._unpack)
@@ -74,9 +74,10 @@ class SavedTensors:
         return None if top is None else top[0] == self._hooks[0]
 
     def _pack(self, tensor: Tensor) -> Any:
-        if tensor.layout is torch.strided and tensor.device == self._arena.device:
-            offset = self._arena.offset_of(tensor)
-            if offset is not None:
+        # Addresses are unique over host and devices, so the arena's need no other test.
+        if tensor.layout is torch.strided:
+            if self._base <= (address := tensor.data_ptr()) < self._end:
+                offset = address - self._base
                 slot = self._engine.residency.at(offset)
                 return Handle(slot.unit, offset - slot.offset, tensor.shape, tensor.stride(), tensor.dtype)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:

@@ -11,7 +11,7 @@ import argparse
 
 import numpy as np
 
-from rltune import Cluster
+from rltune import Cluster, __version__
 from rltune.learn import evolving
 from rltune.learn.arena import mean_wait
 from rltune.learn.evolve import EvolveSettings
@@ -52,8 +52,19 @@ def main() -> None:
 
     evolving.COSTS["wait"] = cost
     found = evolve_policy([(jobs, cluster)], PLAN, lambda news: print(news, flush=True))
-    command = f"python benchmarks/rltune/slurm_model.py slurm-five.rltune --makespan {given.makespan:g}"
-    save_model(found.model.with_card(command=command), given.out)
+    best = min(found.told, key=lambda told: told.validation)
+    card = {
+        "made_by": f"rltune {__version__}",
+        "command": f"python benchmarks/rltune/slurm_model.py slurm-five.rltune --makespan {given.makespan:g}",
+        "trace": f"the workload of `rltune slurm experiment`, seed {SEED}, {JOBS:,} jobs",
+        "cluster": "slurm-five (5 nodes, 13 GPUs)",
+        "held_out": {
+            "windows": PLAN.held_windows,
+            "cost_over_base": round(best.validation, 3),
+            "generation": best.generation,
+        },
+    }
+    save_model(found.model.with_card(**card), given.out)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -20,7 +21,7 @@ from tencache.progress import progress
 from tencache.quantity import parse_bandwidth
 from tencache.quiet import others_busy_s
 
-WARM_STEPS = 4
+WARM_TURNS = 2
 MOST_TRIES = 4
 QUIET_SHARE = 0.05
 COLUMNS = (
@@ -63,7 +64,7 @@ class Bench:
     def batches(self) -> list[Tensor]:
         """Return the tokens of every step."""
         length = min(self.tokens, self.config.context)
-        count = WARM_STEPS + MOST_TRIES * self.rounds
+        count = WARM_TURNS + MOST_TRIES * self.rounds
         return batches(self.config, count, size=max(self.tokens // length, 1), length=length)
 
 
@@ -79,14 +80,24 @@ class Runner:
     cpu_seconds: list[float] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
 
-    def step(self, tokens: Tensor) -> None:
-        """Train one step, the optimizer's included."""
-        began, cpu_began = time.perf_counter(), time.thread_time()
+    def turn(self, tokens: Tensor, beside: AbstractContextManager[object] | None = None) -> None:
+        """Train two steps and time the second: as in a loop, it begins with copies of the one before on their way.
+
+        Timed alone, a step would have what it sends ahead carried while the other runners take their turns.
+        """
+        self._train(tokens)
+        with beside or nullcontext():
+            began, cpu_began = time.perf_counter(), time.thread_time()
+            self._train(tokens)
+            self.seconds.append(time.perf_counter() - began)
+            self.cpu_seconds.append(time.thread_time() - cpu_began)
+        if self.cached is not None:
+            self.cached.engine.residency.settle()
+
+    def _train(self, tokens: Tensor) -> None:
         self.model(tokens).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.seconds.append(time.perf_counter() - began)
-        self.cpu_seconds.append(time.thread_time() - cpu_began)
 
     @property
     def median_s(self) -> float:
@@ -159,20 +170,16 @@ class Loaded:
     bytes_per_s: float
     chosen: list[int] = field(default_factory=list)
 
-    def step(self, tokens: Tensor) -> None:
-        """Train one step while as many bytes as those of another runner's plan go both ways."""
+    def turn(self, tokens: Tensor) -> None:
+        """Train while as many bytes as those of another runner's plan go both ways."""
         plan = None if self.like.cached is None else self.like.cached.plan
-        if plan is None:
-            self.runner.step(tokens)
-            return
         link = SimLink(self.bytes_per_s)
-        with Traffic(link, plan):
-            self.runner.step(tokens)
+        self.runner.turn(tokens, None if plan is None else Traffic(link, plan))
         link.close()
 
 
 def interleave(bench: Bench, runners: Sequence[Runner | Loaded], label: str) -> None:
-    """Let each runner take a step in turn, and choose the rounds in which other processes took the least.
+    """Let the runners take turns, and choose the rounds in which other processes took the least.
 
     Rounds are repeated while the machine is busy; the choice looks only at what others used, never at the times.
     """
@@ -180,8 +187,8 @@ def interleave(bench: Bench, runners: Sequence[Runner | Loaded], label: str) -> 
     for index, tokens in enumerate(progress(bench.batches(), label)):
         began, others = time.perf_counter(), others_busy_s()
         for runner in runners:
-            runner.step(tokens)
-        if index >= WARM_STEPS:
+            runner.turn(tokens)
+        if index >= WARM_TURNS:
             disturbed[index] = (others_busy_s() - others) / (time.perf_counter() - began)
         if sum(share <= QUIET_SHARE for share in disturbed.values()) >= bench.rounds:
             break

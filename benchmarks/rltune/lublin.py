@@ -1,6 +1,6 @@
 """The learned policy in RLScheduler's machine: trained on traces made by Lublin's model, tested on lublin_256.swf.
 
-python benchmarks/rltune/lublin.py --trace lublin_256.swf [--model lublin.rltune] [--generations 12]
+python benchmarks/rltune/lublin.py --trace lublin_256.swf [--model lublin.rltune] [--generations 20]
 
 Bounded slowdown with backfilling by the shadow time, ten windows of 1,024 jobs (docs/reference/semantics.md). The file
 is read only after training has ended.
@@ -68,7 +68,7 @@ def staged(seeds: range, each: int, model: Model, rng: np.random.Generator) -> t
 
 
 def train(generations: int, threads: int) -> Model:
-    """Evolve a network on 16 generated traces, chosen by eight more."""
+    """Evolve a network on 64 generated traces, chosen by 24 more."""
     recipe = get_recipe("+".join(INPUTS))
     norm = np.array([[middle, 1 / spread, -np.inf, np.inf] for middle, spread in INPUTS.values()])
     norm = np.nan_to_num(norm, posinf=1e9, neginf=-1e9)
@@ -77,10 +77,10 @@ def train(generations: int, threads: int) -> Model:
     start[recipe.inputs.index("job_size")] = -1.5  # smallest area first
     model = Model(recipe, (8, 6), weights + matrix @ start, norm, "saf", "off")
     rng = np.random.default_rng(0)
-    training, held = staged(range(100, 116), 8, model, rng), staged(range(116, 124), 6, model, rng)
-    settings = EvolveSettings(generations, 12, 40, sigma=0.15, every=2, patience=8, threads=threads)
+    training, held = staged(range(100, 164), 4, model, rng), staged(range(164, 188), 4, model, rng)
+    settings = EvolveSettings(generations, 12, 64, sigma=0.15, every=2, patience=8, threads=threads)
     found = evolve(weights, matrix, start, training, held, settings, mean_slowdown, tell)
-    card = {"trace": "synth:lublin, seeds 100-123", "command": "python benchmarks/rltune/lublin.py"}
+    card = {"trace": "synth:lublin, seeds 100-187", "command": "python benchmarks/rltune/lublin.py"}
     return Model(recipe, (8, 6), found, norm, "saf", "off", card)
 
 
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", required=True, help="lublin_256.swf")
     parser.add_argument("--model", default="lublin.rltune", help="where the model is kept; trained if it is not there")
-    parser.add_argument("--generations", type=int, default=12)
+    parser.add_argument("--generations", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     if not Path(options.model).exists():

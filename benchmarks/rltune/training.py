@@ -46,9 +46,15 @@ def main() -> None:
     total = setup + batches * draw + EPOCHS * (roll + update) + looks * judge
     jobs = EPOCHS * settings.windows * settings.size
     print(f"{work.name} on {cluster.name}, {os.cpu_count()} cores; CPU seconds")
-    print(f"setup {setup:.1f}   drawing an epoch's windows {draw:.2f}   rollouts {roll:.2f}   update {update:.2f}   held-out {judge:.2f}")
-    print(f"{EPOCHS} epochs of {settings.windows} windows of {settings.size} jobs: {total:.0f} s CPU, {total / 2 / 60:.1f} min on 2 cores")
-    print(f"job decisions a second: {jobs / (total / 2):,.0f} on 2 cores with all of that, {jobs / total / THEIRS:.0f} times {THEIRS} on one")
+    print(
+        f"setup {setup:.1f}   drawing an epoch's windows {draw:.2f}   rollouts {roll:.2f}   update {update:.2f}   held-out {judge:.2f}"
+    )
+    print(
+        f"{EPOCHS} epochs of {settings.windows} windows of {settings.size} jobs: {total:.0f} s CPU, {total / 2 / 60:.1f} min on 2 cores"
+    )
+    print(
+        f"job decisions a second: {jobs / (total / 2):,.0f} on 2 cores with all of that, {jobs / total / THEIRS:.0f} times {THEIRS} on one"
+    )
     print(f"rollouts alone: {settings.windows * settings.size / roll:,.0f} a second and core")
 
 

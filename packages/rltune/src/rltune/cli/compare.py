@@ -27,7 +27,7 @@ EXAMPLES = examples(
 def compare(
     trace: options.Trace,
     cluster: options.Cluster,
-    policies: options.Policies = "fcfs,sjf,saf,wfp3,qssf,multifactor",
+    policies: options.Policies = "fcfs,sjf,saf,wfp3,qssf,multifactor,learned",
     backfill: options.Backfills = "none,easy",
     placement: options.Placements = "best-fit",
     windows: options.Windows = "whole",

@@ -100,7 +100,7 @@ BreakDown = Annotated[bool, typer.Option("--details", help="Add every metric's m
 def evaluate(
     trace: TraceToJudge,
     cluster: options.Cluster,
-    policies: Judged = RULES,
+    policies: Judged = f"{RULES},learned",
     backfill: options.Backfills = "none",
     placement: options.Placements = "best-fit",
     pipeline: Pipelines = None,

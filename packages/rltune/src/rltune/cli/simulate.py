@@ -18,7 +18,7 @@ EXAMPLES = examples(
 def simulate(
     trace: options.Trace,
     cluster: options.Cluster,
-    policy: options.Policy = "fcfs",
+    policy: options.Policy = "learned",
     backfill: options.Backfill = "none",
     placement: options.Placement = "best-fit",
     estimator: options.Estimator = "history",

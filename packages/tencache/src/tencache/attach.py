@@ -164,7 +164,7 @@ class Cached:
 
     @property
     def trace(self) -> Trace | None:
-        """The last training cycle, as it was recorded."""
+        """The last training cycle that was recorded; those that only repeat a plan measured often enough are not."""
         return self.engine.traces.get("train")
 
     def unwrap(self) -> nn.Module:

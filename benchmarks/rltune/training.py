@@ -1,4 +1,4 @@
-"""How long a training of the paper's size takes: 100 epochs of 100 windows of 256 jobs, updates and held-out scores too.
+"""How long a training of the paper's size takes: 100 epochs of 100 windows of 256 jobs, updates and all.
 
 python benchmarks/rltune/training.py [--trace synth:philly,jobs=40000] [--cluster philly-slice] [--epochs 100]
 

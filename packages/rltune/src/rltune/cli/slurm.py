@@ -9,7 +9,7 @@ import typer
 from rltune.cli import complete
 from rltune.cli.manners import Mannered
 from rltune.cli.options import examples
-from rltune.cli.output import say, show_json, show_line, show_table, write_json
+from rltune.cli.output import make_room, say, show_json, show_line, show_table, write_json
 from rltune.cli.progress import bar, spinner
 from rltune.errors import InputError
 
@@ -151,8 +151,8 @@ def experiment(
     """Run the same jobs on a real Slurm: alone, and driven by the controller.
 
     Arms: tuned multifactor priorities with backfilling and nothing else; smallest area first; and every --policy. A run
-    takes as long as its jobs, by a clock that is up to 60 times as fast. DIR gets a record a run, result.json and
-    report.html. After an interruption the same command goes on with the runs that are missing.
+    takes as long as its jobs, by a clock that is up to 60 times as fast. DIR gets a record a run, result.json,
+    report.html and gantt.svg. After an interruption the same command goes on with the runs that are missing.
     """
     from rltune.live.slurm.experiment.perform import perform
     from rltune.live.slurm.experiment.plan import ALONE, Arm, Plan
@@ -189,6 +189,7 @@ def _show_result(plan: "Plan", folder: Path) -> None:
     for note in result.comparison.notes:
         show_line(note)
     write_json(result.to_dict(), folder / "result.json")
+    make_room(folder / "gantt.svg").write_text(result.gantt(), encoding="utf-8")
     title = "The same jobs on a real Slurm"
     write_report(result.comparison, folder / "report.html", title, f"{plan.jobs:,} synthetic jobs a seed")
     say(f"{folder / 'report.html'} shows every job")

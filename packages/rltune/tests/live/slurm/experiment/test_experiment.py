@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -84,6 +85,16 @@ def test_the_result_sets_arms_and_prediction_side_by_side(folder, plan):
     assert json.dumps(told, allow_nan=False)
     assert "2 of the controller's 20 cycles took longer than the time to the next." in result.comparison.notes
     assert [arm["runs"] for arm in told["arms"]] == [2, 2]
+
+
+def test_the_picture_has_a_bar_for_every_job_of_every_arm(folder, plan):
+    """It is well-formed, and jobs of the first seed are all in it, once for each arm."""
+    drawn = ET.fromstring(Result.of(plan, folder).gantt())
+    boxes = [box for box in drawn if box.tag.endswith("rect") and box.get("fill") != "none"]
+    assert len(boxes) >= len(plan.arms) * plan.jobs
+    assert all(float(box.get("x")) + float(box.get("width")) <= 900 for box in boxes)
+    texts = [text.text for text in drawn if text.tag.endswith("text")]
+    assert [any(text.startswith(arm.name) for text in texts) for arm in plan.arms] == [True] * len(plan.arms)
 
 
 def test_the_result_of_a_part(folder, plan):

@@ -13,6 +13,7 @@ from rltune.errors import InputError
 from rltune.evaluate.comparison import Comparison, Standing
 from rltune.evaluate.runs import Contender, Run
 from rltune.evaluate.windows import Window
+from rltune.live.slurm.experiment.gantt import picture
 from rltune.live.slurm.experiment.plan import Arm, Plan, path_of
 from rltune.live.slurm.experiment.predict import Prediction, predict
 from rltune.live.slurm.experiment.record import Record, as_schedule
@@ -75,6 +76,11 @@ class Result:
             if arm.name in standings:
                 table.add_row(*self._cells(arm, standings[arm.name], base))
         return table
+
+    def gantt(self) -> str:
+        """Draw all arms of the first seed that has one."""
+        seed = self.records[0].seed
+        return picture({r.arm.name: as_schedule(r, self.plan) for r in self.records if r.seed == seed})
 
     def to_dict(self) -> dict[str, Any]:
         """Give all but the jobs as plain values."""

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_model(again)
     again.add_argument("--policy", choices=[*POLICIES, "all"], default="all", help="which policy (default: all)")
     again.set_defaults(run=_replay)
-    bench = commands.add_parser("bench", help="measure this machine: planned against LRU, ZeRO-3, buckets and all-resident")
+    bench = commands.add_parser("bench", help="measure this machine: planned against other policies and all-resident")
     bench.add_argument("--links", nargs="+", default=["1GB/s", "2GB/s"], help="simulated bandwidths")
     bench.add_argument("--budget", default="35%", help="the device's memory (default: 35%% of the parameters)")
     bench.add_argument("--tokens", type=int, default=64, help="tokens in a step (default: 64)")

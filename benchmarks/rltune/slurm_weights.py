@@ -1,30 +1,39 @@
-"""Chooses the weights of the multifactor baseline of `rltune slurm experiment`, in the simulator.
+"""Chooses the weights of the multifactor baseline of `rltune slurm experiment`, in the simulator; compares policies.
 
-.venv/bin/python benchmarks/rltune/slurm_weights.py
+python benchmarks/rltune/slurm_weights.py
+python benchmarks/rltune/slurm_weights.py --policies saf learned:slurm-five     # against the baseline, on 30 seeds
+
+As on Slurm, every waiting job has a reservation. In a comparison jobs hold their GPUs for up to 30 s longer, too.
 """
 
+import argparse
 from itertools import product
 
 import numpy as np
 
 from rltune import simulate
 from rltune.cluster import Cluster
-from rltune.live.slurm.experiment.multifactor import as_policy
+from rltune.live.slurm.experiment.multifactor import BACKFILL_S, as_policy
 from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
 
 SEEDS = range(1000, 1008)  # no experiment uses these
+COMPARED = range(3000, 3030)  # nor these, and no model was made on them
 JOBS, LOAD = 300, 1.2
 FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400, 7 * 86_400)
 
 
-def main() -> None:
-    cluster = Cluster.preset("slurm-five")
+def measured(policy, traces, cluster):
+    """Give mean wait and makespan of every trace, in minutes: [2, trace]."""
+    runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user") for jobs in traces]
+    return np.array([[run.wait_s.mean(), run.end_s.max()] for run in runs]).T / 60
+
+
+def choose(cluster):
     traces = [make_jobs(cluster, JOBS, LOAD, seed, USERS) for seed in SEEDS]
 
     def measure(policy):
-        runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user") for jobs in traces]
-        return tuple(np.mean([of(r) for r in runs]) / 60 for of in (lambda r: r.wait_s.mean(), lambda r: r.end_s.max()))
+        return tuple(measured(policy, traces, cluster).mean(axis=1))
 
     found = [(measure(as_policy(f, s, a)), (f, s, a)) for f, s, a in product(FAIRSHARE, SIZE, AGE_S)]
     print("mean wait, makespan (min) by fair share, size, age that counts (h); best first")
@@ -34,6 +43,35 @@ def main() -> None:
     for name in ("fcfs", "saf", "sjf", "wfp3"):
         wait, makespan = measure(name)
         print(f"{wait:7.1f} {makespan:8.1f}   {name}")
+
+
+def compare(cluster, policies):
+    late_s = np.random.default_rng(5).uniform(0, BACKFILL_S, (len(COMPARED), JOBS))
+    traces = [make_jobs(cluster, JOBS, LOAD, seed, USERS) for seed in COMPARED]
+    traces = [jobs.with_columns(duration_s=jobs.duration_s + late) for jobs, late in zip(traces, late_s, strict=True)]
+    base = measured(as_policy(), traces, cluster)
+    wait, makespan = base.mean(axis=1)
+    print(f"{len(COMPARED)} seeds of {JOBS} jobs; in brackets the deviation of a single seed's change")
+    print(f"{'multifactor':24} wait {wait:6.1f} min                   makespan {makespan:6.1f} min")
+    for name in policies:
+        found = measured(name, traces, cluster)
+        (wait, makespan), change = found.mean(axis=1), found.mean(axis=1) / base.mean(axis=1) - 1
+        spread = (found / base - 1).std(axis=1)
+        print(
+            f"{name:24} wait {wait:6.1f} min {change[0]:+7.1%} ({spread[0]:5.1%})   "
+            f"makespan {makespan:6.1f} min {change[1]:+6.1%} ({spread[1]:4.1%})"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policies", nargs="+", metavar="NAME")
+    given = parser.parse_args()
+    cluster = Cluster.preset("slurm-five")
+    if given.policies:
+        compare(cluster, given.policies)
+    else:
+        choose(cluster)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,7 @@ def test_acting_for_nobody_is_refused(rltune):
         (("--mode", "loud"), "mode"),
         (("--policy", "nosuch"), "no policy 'nosuch'"),
         (("--estimator", "oracle"), "nobody knows the true run times"),
+        (("--guard", "often"), "guard 'often' is not understood"),
         (("--config", "nosuch.toml"), "cannot be read"),
         (("--release", "--journal", "/nosuch/j.db"), "there is no journal"),
         (("--testbed", "/nosuch"), "there is no testbed here"),

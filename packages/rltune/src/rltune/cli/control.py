@@ -52,6 +52,10 @@ _Estimator = Annotated[
         help="What is known of run times: user (default), history (of this journal), boost:TRACE.", metavar="NAME"
     ),
 ]
+_Guard = Annotated[
+    str | None,
+    typer.Option(help="How long a job may be overtaken, as for `simulate`; 24h:4x if not told.", metavar="G"),
+]
 _Channel = Annotated[
     str | None, typer.Option(help="Order jobs by site-factor (default) or by priority.", metavar="CHANNEL")
 ]
@@ -78,6 +82,7 @@ def control(
     backfill: _Backfill = None,
     placement: _Placement = None,
     estimator: _Estimator = None,
+    guard: _Guard = None,
     channel: _Channel = None,
     steer: _Steer = None,
     cycle: _Cycle = None,
@@ -99,6 +104,7 @@ def control(
         "pipeline": pipeline,
         "scope": {"partitions": tuple(partition) if partition else None},
         "numbers": {"channel": channel},
+        "safety": {"guard": guard},
     }
     settings = ControlSettings.load(config, overrides)
     _require_known(settings)

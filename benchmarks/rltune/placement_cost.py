@@ -25,7 +25,7 @@ from rltune.sim import Machine
 from rltune.trace import synthesise
 
 KS = (4, 8, 16)
-SKIP_CELLS = (("fcfs", "none"), ("fcfs", "easy"), ("saf", "none"), ("saf", "easy"))
+SKIP_CELLS = (("fcfs", "easy"), ("fcfs", "none"), ("saf", "easy"), ("saf", "none"))
 
 
 def full_cluster(nodes: int, seed: int, extra_rack: float) -> tuple[Jobs, Cluster]:

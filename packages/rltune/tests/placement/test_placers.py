@@ -3,6 +3,7 @@
 import sys
 import warnings
 
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,6 +169,27 @@ def test_a_missing_solver_is_said_once(monkeypatch):
     assert [w.category for w in seen] == [SolverWarning]
     assert "install highspy" in schedule.work["milp_error"]
     assert not schedule.rejected.any()
+
+
+def test_a_solver_that_fails_in_mid_run_is_said_once(monkeypatch):
+    """What it answered before stands, greedy goes on from there."""
+    runs = []
+
+    class Failing(highspy.Highs):
+        def passModel(self, program):  # noqa: N802  HiGHS's own name
+            runs.append(program)
+            if len(runs) > 2:
+                program.a_matrix_.index_ = [i + 10_000 for i in program.a_matrix_.index_]  # no such columns
+            return super().passModel(program)
+
+    monkeypatch.setattr(highspy, "Highs", Failing)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        schedule = rltune.simulate(contended(), FOUR, placement="milp")
+    assert [w.category for w in seen] == [SolverWarning]
+    assert "HiGHS failed" in schedule.work["milp_error"]
+    assert len(runs) == 3
+    assert schedule.ran.all()
 
 
 def test_auto_chooses():

@@ -117,13 +117,13 @@ class Solver:
         highs.clearModel()
         highs.setOptionValue("mip_abs_gap", 0.9 * (1 if self.effort.ties else model.weights.early))
         highs.setOptionValue("time_limit", seconds)
-        highs.passModel(self._program(model))
+        passed = highs.passModel(self._program(model))
         solution = module.HighsSolution()
         solution.col_value = [float(v) for v in first]
         highs.setSolution(solution)
         run = highs.run()
         status = highs.getModelStatus()
-        if run == module.HighsStatus.kError or status in {
+        if module.HighsStatus.kError in {passed, run} or status in {
             module.HighsModelStatus.kSolveError,
             module.HighsModelStatus.kModelError,
         }:

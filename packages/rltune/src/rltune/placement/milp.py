@@ -117,13 +117,15 @@ class Solver:
         highs.clearModel()
         highs.setOptionValue("mip_abs_gap", 0.9 * (1 if self.effort.ties else model.weights.early))
         highs.setOptionValue("time_limit", seconds)
-        passed = highs.passModel(self._program(model))
+        if highs.passModel(self._program(model)) == module.HighsStatus.kError:
+            self._fail("the solver HiGHS failed: it refused the program")
+            return None, _Status.FEASIBLE
         solution = module.HighsSolution()
         solution.col_value = [float(v) for v in first]
         highs.setSolution(solution)
         run = highs.run()
         status = highs.getModelStatus()
-        if module.HighsStatus.kError in {passed, run} or status in {
+        if run == module.HighsStatus.kError or status in {
             module.HighsModelStatus.kSolveError,
             module.HighsModelStatus.kModelError,
         }:

@@ -18,7 +18,7 @@ from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
 
 SEEDS = range(1000, 1008)  # no experiment uses these
-COMPARED = range(3000, 3030)  # nor these, and no model was made on them
+COMPARED = range(3000, 3030)  # nor these; no model was evolved on them, but their weights of makespan were chosen here
 JOBS, LOAD = 300, 1.2
 FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400, 7 * 86_400)
 

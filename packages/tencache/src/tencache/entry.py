@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +9,7 @@ from torch import Tensor, nn
 from tencache.access import Unit
 from tencache.layout import aligned
 from tencache.link import Copy
-
-if TYPE_CHECKING:
-    from tencache.residency import Slot
+from tencache.slot import Slot
 
 SMALL_BYTES = 64 * 1024
 
@@ -30,7 +27,7 @@ class Entry:
     dtype: torch.dtype
     size_bytes: int
     leaf: Tensor
-    slot: "Slot | None" = None
+    slot: Slot | None = None
     gradient: Copy | None = None
     gradient_buffer: Tensor | None = None
 

@@ -3,7 +3,6 @@
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -13,33 +12,14 @@ from tencache.counters import Counters
 from tencache.entry import Entry
 from tencache.errors import CorruptedError, RefusedError
 from tencache.layout import Layout, Window, aligned
-from tencache.link import ARRIVED, Copy, Link
+from tencache.link import Copy, Link
 from tencache.masters import Masters
 from tencache.placing import NoRoomError, place_all
 from tencache.plan import Load, describe_too_large
+from tencache.slot import Slot
 from tencache.verify import checksum
 
 KNOWN_PLACES = 4096
-
-
-@dataclass(eq=False, slots=True)
-class Slot:
-    """A unit's bytes on the device."""
-
-    unit: int
-    offset: int
-    end: int
-    data: Tensor
-    count_users: Callable[[], int]
-    idle_users: int
-    copy: Copy = ARRIVED
-    touched: int = 0
-    checksum: int | None = None
-    bound: set[int] = field(default_factory=set)
-
-    def in_use(self) -> bool:
-        """Whether anything but the parameters' own leaves refers to these bytes."""
-        return self.count_users() > self.idle_users + len(self.bound)
 
 
 class InUseError(Exception):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from learn.looking import a_model
 from reference.check import owed_delayed, problems
 from strategies import BACKFILLS, HEADS, PLACEMENTS, POLICIES, TROUBLE, Case, cases, guards
-from test_guard import PLAIN, place_of
+from test_guard import PLAIN, assert_same, no_rule, place_of
 
 import rltune
 from rltune.cluster import Cluster
@@ -52,11 +52,6 @@ def busy(seed: int = 0, n: int = 120, gap_s: float = 4.0) -> Jobs:
 
 
 SMALL = Cluster.uniform(nodes=2, gpus=8)
-
-
-def assert_same(first, second) -> None:
-    np.testing.assert_array_equal(first.start_s, second.start_s)
-    assert list(first.placements) == list(second.placements)
 
 
 # it is no worse
@@ -212,12 +207,7 @@ def test_a_search_does_not_delay_who_is_owed(backfill, case, policy, guard):
 @pytest.mark.parametrize("kind", ["function", "network", "inspector", "qssf", "multifactor"])
 def test_any_policy_can_be_searched_around(backfill, kind):
     """Other orders than its own are found and taken, and all jobs run."""
-    policy = {
-        "function": lambda queue: -queue.estimate_s,
-        "network": Learned(a_model()),
-        "inspector": Learned(a_model("schedinspector")),
-    }.get(kind, kind)
-    schedule = rltune.simulate(busy(), SMALL, policy, backfill, search=16)
+    schedule = rltune.simulate(busy(), SMALL, no_rule(kind), backfill, search=16)
     assert schedule.ran.all()
     assert schedule.work["search_changed"] > 0
 

@@ -12,7 +12,7 @@ import numpy as np
 from rltune.core import search as kernels
 from rltune.core import state as core
 from rltune.core.handle import plans_handle, state_handle, world_handle
-from rltune.core.scores import GIVEN
+from rltune.core.scores import GIVEN, SAF, UNICEP, WFP3
 from rltune.core.sketch import make_sketch, room_needed
 from rltune.errors import InputError
 
@@ -92,11 +92,10 @@ class Searcher:
         seed: int,
         rollouts: int = 0,
     ) -> None:
-        self._world, self._state, self._w, self._s, self._options = world, state, w, s, options
+        self._world, self._state, self._w, self._s, self._passes = world, state, w, s, _passes(options)
         self._search, self._seed, self._rollouts = search, seed, rollouts
         self._goal = GOALS[search.goal]
         self._room = (0, 0)
-        self._given = self._options._replace(policy=GIVEN, dynamic=True, relook=False)
         self.passes = self.searched = self.rolled = 0
         self.gained = 0.0
         self.taken: Counter[int] = Counter()
@@ -104,8 +103,8 @@ class Searcher:
     def look(self) -> core.Options:
         """Search, if there is anything to choose: the policy's own options, or those of an order put into the queue."""
         self.passes += 1
-        if not kernels.worth_searching(self._w, self._s, self._options):
-            return self._options
+        if not kernels.worth_searching(self._w, self._s, self._passes.own):
+            return self._passes.own
         self._make_room()
         self._seed_pass()
         self._try_all()
@@ -113,21 +112,21 @@ class Searcher:
         self.searched += 1
         self.rolled += int(n[kernels.ROLLED])
         if n[kernels.BEST_KIND] == kernels.OWN:
-            return self._options
+            return self._passes.own
         self.taken[int(n[kernels.BEST_KIND])] += 1
         self.gained += float(value[kernels.OWN_VALUE] - value[kernels.BEST_VALUE])
         kernels.take_best(self._s, self._p)
-        return self._given
+        return self._passes.given
 
     def _try_all(self) -> None:
         """Try as many orders as may be; by the clock one at a time."""
         begin = perf_counter()
         sketch = (self._small, self._drawn, self._rolled, self._p)
         if self._search.ms is None and not self._rollouts:
-            kernels.search(self._w, self._s, self._options, *sketch, self._goal)
+            kernels.search(self._w, self._s, self._passes, *sketch, self._goal)
             return
-        kernels.begin_search(self._w, self._s, self._options, *sketch, self._goal)
-        while self._may_go_on(begin) and kernels.try_next(self._options, *sketch, self._goal):
+        kernels.begin_search(self._w, self._s, self._passes, *sketch, self._goal)
+        while self._may_go_on(begin) and kernels.try_next(self._passes, *sketch, self._goal):
             pass
 
     def _may_go_on(self, begin: float) -> bool:
@@ -159,6 +158,18 @@ class Searcher:
         gained = self.gained / changed if changed else 0.0
         done = {"search_passes": self.searched, ROLLOUTS: self.rolled, "search_changed": changed}
         return {**done, **kinds, f"search_gain_per_change_{self._search.goal}": gained}
+
+
+def _passes(o: core.Options) -> core.Passes:
+    """Make the options of the passes tried and to come: these by the policy's rule, or by SAF if it is none."""
+    rule = o.policy if o.policy <= UNICEP else SAF
+    dynamic = rule in {WFP3, UNICEP} or o.guarded or o.in_view > 0
+    later = o._replace(policy=rule, dynamic=dynamic, estimate_by_history=False, rank_by_history=False)
+    return core.Passes(
+        own=o,
+        given=o._replace(policy=GIVEN, dynamic=True, relook=False),
+        later=later._replace(relook=False, explain=False),
+    )
 
 
 def _plans(jobs: int, candidates: int) -> core.Plans:

@@ -33,7 +33,7 @@ def test_help_is_quick():
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(once() for _ in range(4)) < 1.0  # 0.2 s of CPU time: others may be at work on this machine
+    assert min(once() for _ in range(4)) < 0.6  # of CPU time, 0.2 s or so: others may be at work on this machine
 
 
 def test_help_imports_nothing_heavy():

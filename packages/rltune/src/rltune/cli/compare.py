@@ -10,7 +10,7 @@ from rltune.cli.compiling import compile_core
 from rltune.cli.manners import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.output import say, show, show_line, show_table
-from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, searches, split, with_notes
+from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, search_in, split, with_notes
 from rltune.cli.progress import bar
 from rltune.cli.workload import load_workload
 
@@ -64,7 +64,7 @@ def compare(
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=commit, own_policy=is_own(names), searches=searches(names))
+    compile_core(commit=commit, own_policy=is_own(names), searches=search_in(names))
     how: dict[str, Any] = {"head": head, "view": view, "commit": commit, "seed": seed}
     how |= {"workers": workers, "warm": warm}
     with bar("comparing") as tell:

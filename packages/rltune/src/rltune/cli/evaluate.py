@@ -10,7 +10,7 @@ from rltune.cli import complete, options
 from rltune.cli.compiling import compile_core
 from rltune.cli.options import examples
 from rltune.cli.output import show_json, show_line, show_table, write_json
-from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, searches, split
+from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, search_in, split
 from rltune.cli.progress import bar, spinner
 from rltune.cli.workload import Workload, load_workload
 from rltune.errors import InputError
@@ -145,7 +145,7 @@ def evaluate(
     require_measured(metric)
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=False, own_policy=is_own(names), searches=searches([*names, *(pipeline or [])]))
+    compile_core(commit=False, own_policy=is_own(names), searches=search_in([*names, *(pipeline or [])]))
     how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
     how |= {
         "pipelines": pipeline or (),

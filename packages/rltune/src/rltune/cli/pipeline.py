@@ -65,9 +65,11 @@ def around(policies: Iterable[str], guard: str, search: str) -> list[str]:
     return [f"{policy}{searched}{guarded}" for policy in policies]
 
 
-def searches(policies: Iterable[str]) -> bool:
+def search_in(policies: Iterable[str]) -> bool:
     """Tell whether there is a search around one of the policies."""
-    return any("+search:" in policy for policy in policies)
+    from rltune.policy.extended import searches
+
+    return any(searches(policy) for policy in policies)
 
 
 def is_own(policies: Iterable[str]) -> bool:

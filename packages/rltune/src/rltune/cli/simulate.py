@@ -4,7 +4,7 @@ from rltune.cli import options
 from rltune.cli.compiling import compile_core
 from rltune.cli.options import examples
 from rltune.cli.output import show, show_line
-from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, searches, with_notes
+from rltune.cli.pipeline import Outputs, around, is_own, named, require_known, search_in, with_notes
 from rltune.cli.progress import bar, spinner
 from rltune.cli.workload import load_workload
 
@@ -45,7 +45,7 @@ def simulate(
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=commit, own_policy=is_own([policy]), searches=searches([policy]))
+    compile_core(commit=commit, own_policy=is_own([policy]), searches=search_in([policy]))
     with bar("simulating") as tell:
         schedule = run(
             work.jobs,

@@ -6,8 +6,7 @@ noise at 0 this is what `decide` does.
 
 from __future__ import annotations
 
-import math
-
+from rltune.core.draw import gumbel
 from rltune.core.features import feature
 from rltune.core.inspector import fill_accept, fill_refuse, is_refused, may_refuse, refuse
 from rltune.core.jit import kernel
@@ -24,7 +23,6 @@ from rltune.core.state import (
     Q_HEAD,
     ROWS,
     SEED_1,
-    SEED_2,
     Options,
     Record,
     State,
@@ -33,25 +31,11 @@ from rltune.core.state import (
 
 
 @kernel
-def _uniform(r: Record) -> float:
-    """Draw from (0, 1) by L'Ecuyer's combined generator (CACM 1988): the same on every machine."""
-    a = (40014 * r.n[SEED_1]) % 2147483563
-    b = (40692 * r.n[SEED_2]) % 2147483399
-    r.n[SEED_1], r.n[SEED_2] = a, b
-    return ((a - b) % 2147483562 + 1) / 2147483564.0
-
-
-@kernel
-def _gumbel(r: Record) -> float:
-    return -math.log(-math.log(_uniform(r)))
-
-
-@kernel
 def _score(w: World, s: State, r: Record, end: int) -> None:
     """Score the queue with noise: taking the best of these is drawing from the softmax of the logits."""
     for row in range(s.n[Q_HEAD], end):
         fill_inputs(w, s, row, s.hidden[2])
-        s.queue[row].score = -(logit(w, s, s.hidden[2]) + _gumbel(r))
+        s.queue[row].score = -(logit(w, s, s.hidden[2]) + gumbel(r.n, SEED_1))
 
 
 @kernel
@@ -106,9 +90,9 @@ def _verdict(w: World, s: State, r: Record, row: int) -> bool:
     """Draw whether the job is refused, and write that down as a choice between two rows: accept, refuse."""
     x = s.hidden[2]
     fill_accept(w, s, row, x)
-    accept = logit(w, s, x) + _gumbel(r)
+    accept = logit(w, s, x) + gumbel(r.n, SEED_1)
     fill_refuse(w, x)
-    refused = logit(w, s, x) + _gumbel(r) > accept
+    refused = logit(w, s, x) + gumbel(r.n, SEED_1) > accept
     r.n[CHOSEN] += 1
     if _has_room(r, 2):
         at = r.n[ROWS]

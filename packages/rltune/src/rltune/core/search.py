@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 
 from rltune.core.decide import decide
+from rltune.core.draw import gumbel, uniform
 from rltune.core.fit import find
 from rltune.core.jit import kernel
 from rltune.core.loop import advance
 from rltune.core.scores import (
     FCFS,
-    GIVEN,
     INSPECTED,
     SAF,
     SJF,
-    UNICEP,
     WFP3,
     base_score,
     queue_end_in_view,
@@ -27,7 +26,7 @@ from rltune.core.scores import (
     score_queue,
 )
 from rltune.core.sketch import draw_sketch, restore
-from rltune.core.state import ACTIVE_N, I8, Q_HEAD, Q_TAIL, WAITING, Options, Plans, State, World
+from rltune.core.state import ACTIVE_N, I8, Q_HEAD, Q_TAIL, WAITING, Options, Passes, Plans, State, World
 
 INF = float("inf")
 NEVER_S = 1e12  # counts as the wait of a job that no rollout starts
@@ -78,67 +77,17 @@ def _sort_by_score(p: Plans, order: I8, n: int) -> None:
 
 
 @kernel
-def _later(o: Options) -> int:
-    """Give the rule of the passes to come."""
-    return o.policy if o.policy <= UNICEP else SAF
-
-
-@kernel
-def _options_for_order(o: Options) -> Options:
-    """Give the options of a pass in a given order."""
-    return Options(
-        GIVEN,
-        True,
-        o.backfill,
-        o.placement,
-        o.global_head,
-        o.in_view,
-        o.estimate_by_history,
-        o.rank_by_history,
-        o.guarded,
-        o.grace_s,
-        o.grace_times,
-        False,
-        o.explain,
-    )
-
-
-@kernel
-def _options_later(o: Options) -> Options:
-    """Give the options of the passes to come: nothing is learnt in a sketch."""
-    rule = _later(o)
-    dynamic = rule == WFP3 or rule == UNICEP or o.guarded or o.in_view > 0  # noqa: PLR1714
-    return Options(
-        rule,
-        dynamic,
-        o.backfill,
-        o.placement,
-        o.global_head,
-        o.in_view,
-        False,
-        False,
-        o.guarded,
-        o.grace_s,
-        o.grace_times,
-        False,
-        False,
-    )
-
-
-@kernel
-def begin_search(
-    w: World, s: State, o: Options, small: World, drawn: State, rolled: State, p: Plans, goal: int
-) -> None:
+def begin_search(w: World, s: State, o: Passes, small: World, drawn: State, rolled: State, p: Plans, goal: int) -> None:
     """Draw the moment, and see what the policy's own order comes to. Scores that Python gives are in the queue."""
     draw_sketch(w, s, small, drawn)
     n = drawn.n[Q_TAIL]
-    p.n[JOBS] = queue_end_in_view(drawn, o.in_view)
-    if o.policy == INSPECTED:
+    p.n[JOBS] = queue_end_in_view(drawn, o.own.in_view)
+    if o.own.policy == INSPECTED:
         score_by_base(small, drawn, p.n[JOBS])
     else:
-        score_queue(small, drawn, o, p.n[JOBS], False)
+        score_queue(small, drawn, o.own, p.n[JOBS], False)
     for i in range(n):
-        drawn.life[i].key = base_score(small, drawn, i, _later(o), 0.0)
+        drawn.life[i].key = base_score(small, drawn, i, o.later.policy, 0.0)
         p.score[i] = drawn.life[i].key
     _sort_by_score(p, p.later, n)
     for i in range(p.n[JOBS]):
@@ -150,11 +99,11 @@ def begin_search(
     p.n[BEST_KIND] = OWN
     p.n[ROLLED] = 1
     restore(small, drawn, rolled)
-    decide(small, rolled, o)
+    decide(small, rolled, o.own)
     _note_action(rolled, p)
     for i in range(p.n[JOBS]):
         p.waits[i] = rolled.life[i].status == WAITING
-    value = _roll_on(small, rolled, o, p, goal, n)
+    value = _roll_on(small, rolled, o.later, p, goal, n)
     p.value[OWN_VALUE] = p.value[BEST_VALUE] = value
 
 
@@ -190,9 +139,8 @@ def _queue_later(small: World, rolled: State, p: Plans, n: int) -> None:
 
 
 @kernel
-def _roll_on(small: World, rolled: State, o: Options, p: Plans, goal: int, n: int) -> float:
+def _roll_on(small: World, rolled: State, later: Options, p: Plans, goal: int, n: int) -> float:
     """Go on from the pass in hand until all have started; give the sum of what they waited, or of their slowdowns."""
-    later = _options_later(o)
     if not later.dynamic:
         _queue_later(small, rolled, p, n)
     while rolled.n[Q_HEAD] < rolled.n[Q_TAIL] and advance(small, rolled, later):
@@ -203,15 +151,6 @@ def _roll_on(small: World, rolled: State, o: Options, p: Plans, goal: int, n: in
         wait = life.start - small.job[i].submit if life.status != WAITING else NEVER_S
         total += wait if goal == WAIT else max(1.0, (wait + life.estimate) / max(life.estimate, 10.0))
     return total
-
-
-@kernel
-def _uniform(p: Plans) -> float:
-    """Draw from (0, 1) by L'Ecuyer's combined generator (CACM 1988): the same on every machine."""
-    a = (40014 * p.n[SEED_1]) % 2147483563
-    b = (40692 * p.n[SEED_2]) % 2147483399
-    p.n[SEED_1], p.n[SEED_2] = a, b
-    return ((a - b) % 2147483562 + 1) / 2147483564.0
 
 
 @kernel
@@ -255,9 +194,9 @@ def _next_rule(small: World, drawn: State, p: Plans) -> bool:
 @kernel
 def _shuffle(p: Plans) -> None:
     """Draw an order near the policy's: Gumbel noise on the logarithm of each place, more or less of it each time."""
-    strength = 0.1 + 0.9 * _uniform(p)
+    strength = 0.1 + 0.9 * uniform(p.n, SEED_1)
     for i in range(p.n[JOBS]):
-        p.score[p.own[i]] = math.log(i + 1.0) - strength * math.log(-math.log(_uniform(p)))
+        p.score[p.own[i]] = math.log(i + 1.0) + strength * gumbel(p.n, SEED_1)
     _sort_by_score(p, p.tried, p.n[JOBS])
     p.n[SHUFFLES] += 1
 
@@ -278,20 +217,20 @@ def _next_candidate(small: World, drawn: State, o: Options, p: Plans) -> int:
 
 
 @kernel
-def try_next(o: Options, small: World, drawn: State, rolled: State, p: Plans, goal: int) -> bool:
+def try_next(o: Passes, small: World, drawn: State, rolled: State, p: Plans, goal: int) -> bool:
     """Try one order more that starts something else than those before; False if there is none or no room for it."""
     while p.n[ACTIONS] < len(p.action):
-        kind = _next_candidate(small, drawn, o, p)
+        kind = _next_candidate(small, drawn, o.own, p)
         if kind == OWN:
             return False
         restore(small, drawn, rolled)
         for i in range(p.n[JOBS]):
             rolled.queue[p.tried[i]].score = float(i)
-        decide(small, rolled, _options_for_order(o))
+        decide(small, rolled, o.given)
         if not _note_action(rolled, p):
             continue
         p.n[ROLLED] += 1
-        value = _roll_on(small, rolled, o, p, goal, drawn.n[Q_TAIL])
+        value = _roll_on(small, rolled, o.later, p, goal, drawn.n[Q_TAIL])
         if value < p.value[BEST_VALUE]:
             p.value[BEST_VALUE] = value
             p.n[BEST_KIND] = kind
@@ -302,7 +241,7 @@ def try_next(o: Options, small: World, drawn: State, rolled: State, p: Plans, go
 
 
 @kernel
-def search(w: World, s: State, o: Options, small: World, drawn: State, rolled: State, p: Plans, goal: int) -> None:
+def search(w: World, s: State, o: Passes, small: World, drawn: State, rolled: State, p: Plans, goal: int) -> None:
     """Try as many orders as there is room for."""
     begin_search(w, s, o, small, drawn, rolled, p, goal)
     while try_next(o, small, drawn, rolled, p, goal):

@@ -74,8 +74,7 @@ def room_needed(w: World, s: State) -> tuple[int, int]:
 @kernel
 def draw_sketch(w: World, s: State, small: World, drawn: State) -> None:
     """Draw the moment: waiting jobs are numbered by their place in the queue, oldest first, and running ones go on."""
-    for i in range(len(s.n)):
-        drawn.n[i] = s.n[i]
+    _copy(s.n, drawn.n, len(s.n))
     drawn.now[0] = s.now[0]
     copy_cluster(w, s, drawn)
     for g in range(len(drawn.pool)):
@@ -141,44 +140,37 @@ def _draw_run(s: State, drawn: State, i: int, number: int) -> None:
 
 
 @kernel
+def _copy(rows: Any, to: Any, n: int) -> None:
+    """Copy the first n rows of a table."""
+    for i in range(n):
+        to[i] = rows[i]
+
+
+@kernel
 def copy_cluster(w: World, s: State, to: State) -> None:
     """Copy what does not depend on the number of jobs, but for scratch."""
-    for i in range(len(s.node)):
-        to.node[i] = s.node[i]
-    for i in range(len(s.bits)):
-        to.bits[i] = s.bits[i]
-    for i in range(len(s.level)):
-        to.level[i] = s.level[i]
-    for i in range(len(s.demand)):
-        to.demand[i] = s.demand[i]
-    for i in range(s.n[ACTIVE_N]):
-        to.active[i] = s.active[i]
-    for i in range(len(s.mask_waiting)):
-        to.mask_waiting[i] = s.mask_waiting[i]
-    for i in range(len(s.limit)):
-        to.limit[i] = s.limit[i]
-    for i in range(len(s.pool)):
-        to.pool[i] = s.pool[i]
+    _copy(s.node, to.node, len(s.node))
+    _copy(s.bits, to.bits, len(s.bits))
+    _copy(s.level, to.level, len(s.level))
+    _copy(s.demand, to.demand, len(s.demand))
+    _copy(s.active, to.active, s.n[ACTIVE_N])
+    _copy(s.mask_waiting, to.mask_waiting, len(s.mask_waiting))
+    _copy(s.limit, to.limit, len(s.limit))
+    _copy(s.pool, to.pool, len(s.pool))
     if w.factor_par[ON] != 0.0:
         for row in range(s.owner.shape[0]):
-            for i in range(s.owner.shape[1]):
-                to.owner[row, i] = s.owner[row, i]
+            _copy(s.owner[row], to.owner[row], s.owner.shape[1])
 
 
 @kernel
 def restore(small: World, drawn: State, to: State) -> None:
     """Begin anew from the sketch as it was drawn."""
-    for i in range(len(drawn.n)):
-        to.n[i] = drawn.n[i]
+    _copy(drawn.n, to.n, len(drawn.n))
     to.now[0] = drawn.now[0]
     copy_cluster(small, drawn, to)
     jobs = drawn.n[Q_TAIL] + drawn.n[RUNNING_N]
-    for i in range(jobs):
-        to.life[i] = drawn.life[i]
-    for i in range(drawn.n[Q_TAIL]):
-        to.queue[i] = drawn.queue[i]
-    for i in range(drawn.n[RUN_END]):
-        to.run[i] = drawn.run[i]
-        to.end[i] = drawn.end[i]
-    for i in range(small.job[jobs - 1].chunk_end + 1):
-        to.at[i] = drawn.at[i]
+    _copy(drawn.life, to.life, jobs)
+    _copy(drawn.queue, to.queue, drawn.n[Q_TAIL])
+    _copy(drawn.run, to.run, drawn.n[RUN_END])
+    _copy(drawn.end, to.end, drawn.n[RUN_END])
+    _copy(drawn.at, to.at, small.job[jobs - 1].chunk_end + 1)

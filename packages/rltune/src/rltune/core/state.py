@@ -274,6 +274,14 @@ class Record(NamedTuple):
     critic_of: I8  # the features the critic sees
 
 
+class Passes(NamedTuple):
+    """How a search makes passes."""
+
+    own: Options  # as the policy makes them
+    given: Options  # in an order that is tried
+    later: Options  # those to come in a sketch, where nothing is learnt
+
+
 class Plans(NamedTuple):
     """What a search writes: orders of the waiting jobs, numbered by age, and what they came to."""
 

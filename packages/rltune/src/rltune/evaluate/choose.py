@@ -10,7 +10,7 @@ import numpy as np
 from rltune.evaluate.metric import metric_of
 from rltune.placement.registry import get_placer
 from rltune.policy.base import Networked
-from rltune.policy.extended import Extended, split_extensions
+from rltune.policy.extended import searches
 
 if TYPE_CHECKING:
     from rltune.evaluate.results import Results
@@ -39,22 +39,15 @@ def is_learned(pipeline: Contender) -> bool:
     return isinstance(pipeline.policy, Networked)
 
 
-def searches(pipeline: Contender) -> bool:
-    """Tell whether orders are tried out before they are taken."""
-    if isinstance(pipeline.policy, str):
-        return "search" in split_extensions(pipeline.policy)[1]
-    return isinstance(pipeline.policy, Extended) and bool(pipeline.policy.search)
-
-
 def is_static(pipeline: Contender) -> bool:
     """Tell a rule placed greedily from what learns, searches or solves."""
-    return not (is_learned(pipeline) or searches(pipeline) or get_placer(pipeline.placement).solves)
+    return not (is_learned(pipeline) or searches(pipeline.policy) or get_placer(pipeline.placement).solves)
 
 
 def is_alone(pipeline: Contender) -> bool:
     """Tell a model that orders by itself, without backfilling, search or solver."""
     greedy = not get_placer(pipeline.placement).solves
-    return is_learned(pipeline) and greedy and not searches(pipeline) and pipeline.backfill == "none"
+    return is_learned(pipeline) and greedy and not searches(pipeline.policy) and pipeline.backfill == "none"
 
 
 def choose(validation: Results, metric: str) -> tuple[Choice, ...]:

@@ -78,6 +78,13 @@ def extended(policy: Policy, guard: str | Guard | None = None, search: str | int
     return Extended(policy, guards, searches) if guards or searches else policy
 
 
+def searches(policy: Any) -> bool:
+    """Tell whether orders are tried out before they are taken: by a policy, or by its name."""
+    if isinstance(policy, str):
+        return "search" in split_extensions(policy)[1]
+    return isinstance(policy, Extended) and bool(policy.search)
+
+
 def taken_apart(policy: Policy, settings: Settings) -> tuple[Policy, Settings]:
     """Give the policy by itself, and what is around it as settings."""
     if not isinstance(policy, Extended):

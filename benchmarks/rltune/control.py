@@ -30,7 +30,8 @@ from rltune.live.slurm.client import Slurm
 RECORDED = Path(__file__).parents[2] / "packages/rltune/tests/live/slurm/data/22.05"
 GPUS = 8
 ENDS_A_MINUTE = 0.03  # of the jobs that run
-CYCLES = 3  # without time going on
+CYCLES = 3  # on one queue, a second apart
+FIRST_S = 1_800_000_000  # when the cluster is first looked at: its clock is its own, so that every run sees the same
 SCONTROL = """#!/bin/sh
 while IFS= read -r line; do
   echo "scontrol: $line"
@@ -50,9 +51,8 @@ def make_cluster(folder: Path, jobs: int, nodes: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     answer = json.loads((RECORDED / "squeue.json").read_text(encoding="utf-8"))
     by_state = {record["job_state"]: record for record in answer["jobs"] if not record["array_job_id"]}
-    now = int(time.time())
-    running = [running_job(by_state["RUNNING"], i, i % nodes, now) for i in range(2 * nodes)]
-    waiting = [waiting_job(by_state["PENDING"], 10_000 + i, random, now) for i in range(jobs)]
+    running = [running_job(by_state["RUNNING"], i, i % nodes, FIRST_S) for i in range(2 * nodes)]
+    waiting = [waiting_job(by_state["PENDING"], 10_000 + i, random, FIRST_S) for i in range(jobs)]
     (folder / "squeue.out").write_text(json.dumps({**answer, "jobs": [*running, *waiting]}), encoding="utf-8")
     write_nodes(folder, [GPUS] * nodes)
     write_factors(folder, waiting)
@@ -133,20 +133,20 @@ def write_nodes(folder: Path, used: list[int]) -> None:
 
 @dataclass
 class Cluster:
-    """What the stand-ins show, a minute later each time."""
+    """What the stand-ins show."""
 
     folder: Path
     nodes: int
     random: np.random.Generator
-    ahead_s: float = 0.0  # of the machine's clock
+    clock_s: int = FIRST_S
     next_id: int = 1_000_000
 
     def now_s(self) -> float:
-        return time.time() + self.ahead_s
+        return self.clock_s
 
     def minute(self) -> None:
         """Let some jobs end, others start by their priorities, and as many arrive."""
-        self.ahead_s += 60
+        self.clock_s += 60
         answer = json.loads((self.folder / "squeue.out").read_text())
         running = [r for r in answer["jobs"] if r["job_state"] == "RUNNING" and self.random.random() > ENDS_A_MINUTE]
         waiting = [r for r in answer["jobs"] if r["job_state"] == "PENDING"]
@@ -170,12 +170,12 @@ class Cluster:
             node = next((i for i, room in enumerate(free) if room >= gpus), None)
             if node is not None:
                 free[node] -= gpus
-                started.append(running_job(like, record["job_id"] - 1, node, int(self.now_s()) + 600, gpus))
+                started.append(running_job(like, record["job_id"] - 1, node, self.clock_s + 600, gpus))
         return started
 
     def arrive(self, like: dict) -> dict:
         self.next_id += 1
-        return {**waiting_job(like, self.next_id, self.random, 0), "submit_time": int(self.now_s())}
+        return {**waiting_job(like, self.next_id, self.random, 0), "submit_time": self.clock_s}
 
 
 def gpus_of(record: dict) -> int:
@@ -230,6 +230,8 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
             apply_written(folder)
             if minutes:
                 cluster.minute()
+            else:
+                cluster.clock_s += 1
         told = settings.pipeline
         numbers = controller.journal.rows(
             "SELECT cycle, count(*) FROM change WHERE kind = 'site-factor' AND NOT undo GROUP BY cycle ORDER BY cycle"

@@ -52,6 +52,7 @@ BY_HAND = {
     "leftover": {BIG: -1.0, SMALL: (4 - 2) / 4, T4: (2 - 1) / 2, ANY: 0.0},
     "queue_length": {BIG: log1p(4), ANY: log1p(4)},
     "busy": {BIG: 1 - 5 / 12, T4: 0.0, ANY: 1 - 7 / 14},
+    "spares": {BIG: 1.0, SMALL: 1.0, T4: 1.0, ANY: 1.0},
 }
 
 
@@ -86,6 +87,49 @@ def test_future_availability_without_enough_releases_is_ten_days():
     assert seen(m, 1, "future_availability") == pytest.approx(log1p(490))
     m = stopped_at(10.0, machine(jobs, replace(far, outages=(Outage(node=1, down_s=5.0),))))
     assert seen(m, 1, "future_availability") == pytest.approx(log1p(10 * 86400))
+
+
+@pytest.mark.parametrize(
+    ("run_s", "gpus", "spares"),
+    [
+        (200.0, 1, 1.0),  # ends just when the big job could start
+        (201.0, 1, 1.0),  # runs on, but of the 9 GPUs that are free then the big one leaves 1
+        (201.0, 2, 0.0),
+        (200.0, 2, 1.0),
+    ],
+)
+def test_who_runs_on_beside_the_smallest_that_does_not_fit_spares_it_only_with_gpus_that_it_leaves(run_s, gpus, spares):
+    """At 300 s four GPUs are released: with the five that are free, one more than the big job's eight."""
+    jobs = Jobs.from_arrays(
+        submit_s=[0.0, 0.0, 40.0, 100.0],
+        duration_s=[500.0, 300.0, 1000.0, run_s],
+        gpus=[3, 4, 8, gpus],
+        gpu_types=[["V100"]] * 4,
+    )
+    assert seen(stopped_at(100.0, machine(jobs, CLUSTER)), 3, "spares") == spares
+
+
+def test_the_smallest_by_area_is_spared_and_spares_itself():
+    """Of two jobs that do not fit, the smaller one's start counts, for the larger one, too."""
+    jobs = Jobs.from_arrays(
+        submit_s=[0.0, 0.0, 1.0, 1.0, 1.0],
+        duration_s=[100.0, 900.0, 1000.0, 50.0, 400.0],
+        gpus=[2, 1, 4, 3, 1],
+    )
+    m = stopped_at(1.0, machine(jobs, Cluster.uniform(1, 4)))  # one GPU is free, three are at 100 s, four at 900 s
+    assert [seen(m, job, "spares") for job in (2, 3, 4)] == [0.0, 1.0, 0.0]
+
+
+def test_only_jobs_of_the_same_pool_are_spared():
+    """Nodes that a waiting job cannot use do not delay it."""
+    jobs = Jobs.from_arrays(
+        submit_s=[0.0, 1.0, 1.0],
+        duration_s=[100.0, 50.0, 5000.0],
+        gpus=[12, 8, 2],
+        gpu_types=[["V100"], ["V100"], ["T4"]],
+    )
+    m = stopped_at(1.0, machine(jobs, CLUSTER))
+    assert seen(m, 2, "spares") == 1.0
 
 
 def test_estimates_not_truth_are_seen():

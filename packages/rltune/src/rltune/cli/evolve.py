@@ -29,7 +29,7 @@ Backfill = Annotated[
     typer.Option("--backfill", "-b", help="Under which the policy is to work: none, fit-first, easy.", metavar="NAME"),
 ]
 Features = Annotated[
-    str, typer.Option(help="What the network sees: wide, all, paper-17, or names joined by +.", metavar="NAME")
+    str, typer.Option(help="What the network sees: wide, ahead, all, paper-17, or names joined by +.", metavar="NAME")
 ]
 Generations = Annotated[int, typer.Option(help="Steps.", min=0, metavar="N")]
 Tried = Annotated[int, typer.Option(help="Candidates of a generation.", min=4, metavar="N")]

@@ -11,6 +11,7 @@ import math
 from rltune.core.fit import find
 from rltune.core.jit import kernel
 from rltune.core.need import chunk_cpu, chunk_mem
+from rltune.core.pools import make_pools
 from rltune.core.running import settle_running
 from rltune.core.state import ACTIVE_N, F8, Q_HEAD, Q_TAIL, RUN_END, Options, State, World
 from rltune.core.ways import fill_ways
@@ -38,12 +39,13 @@ INF = float("inf")
     LEFTOVER,
     QUEUE_LENGTH,
     BUSY,
+    SPARES,
     REFUSALS,  # what only the inspector sees, see inspector.py
     QUEUE_DELAY,
     FITTING,
     ACCEPT,
     N_FEATURES,
-) = range(25)
+) = range(26)
 
 # What is known of a shape in this look: columns of State.asked.
 (A_TYPE, A_CPU, A_MEM, A_FREE_NODES, A_CAN, A_WAYS, A_DEMAND, A_FUTURE, A_FRAGMENTATION, A_LEFTOVER, A_VC, A_BUSY) = (
@@ -53,6 +55,15 @@ A_COLUMNS = 12
 
 # Where the sampler calls fragmentation high.
 HIGH_FRAGMENTATION = 0.8
+
+
+# World.net_plan: how the network's inputs are made, and its shape.
+RECIPE, USES_WAYS, USES_SPARES, BASE, DRIFT, INPUTS, HIDDEN_1, HIDDEN_2, FIRST_INPUT = range(9)
+LISTED, SAMPLED = range(2)
+# What happens outside the range of training.
+DRIFT_OFF, DRIFT_JOB, DRIFT_WHOLE = range(3)
+# World.net_norm, a row for every input.
+SHIFT, SCALE, LOW, HIGH = range(4)
 
 
 @kernel
@@ -75,10 +86,10 @@ def _look_at_groups(w: World, s: State, shape: int) -> tuple[float, float, float
 
 
 @kernel
-def _delay_by_count(w: World, s: State, shape: int, wanted: float, free: float) -> float:
-    """Give how long, by estimates, until as many GPUs as asked are free somewhere among the job's groups."""
+def _delay_by_count(w: World, s: State, shape: int, wanted: float, free: float) -> tuple[float, float]:
+    """Give how long, by estimates, until as many GPUs as asked are free among a shape's groups, and how many then."""
     if free >= wanted:
-        return 0.0
+        return 0.0, free
     mask = w.shape[shape].mask
     for i in range(s.n[RUN_END]):
         job = s.run[i].job
@@ -86,8 +97,8 @@ def _delay_by_count(w: World, s: State, shape: int, wanted: float, free: float) 
         if w.mask_has[mask, group]:
             free += w.job[job].gpus
             if free >= wanted:
-                return max(0.0, s.run[i].expected - s.now[0])
-    return 10.0 * 86400.0
+                return max(0.0, s.run[i].expected - s.now[0]), free
+    return 10.0 * 86400.0, free
 
 
 @kernel
@@ -124,7 +135,7 @@ def _look_at_shape(w: World, s: State, o: Options, shape: int) -> None:
     a[A_CAN] = can
     a[A_LEFTOVER] = _leftover(w, s, shape) if can else -1.0
     a[A_WAYS] = fill_ways(w, s, shape, 0.0, s.way, s.way_nodes) if can and w.net_plan[USES_WAYS] else 0
-    a[A_FUTURE] = math.log1p(_delay_by_count(w, s, shape, gpus, free))
+    a[A_FUTURE] = math.log1p(_delay_by_count(w, s, shape, gpus, free)[0])
     a[A_CPU], a[A_MEM] = _asked_cpu_and_mem(w, shape)
     a[A_DEMAND] = math.log1p(s.wanted[w.shape[shape].mask] / (free + 1.0))
     a[A_VC] = s.wanted[w.shape[shape].mask] / max(total, 1.0)
@@ -145,6 +156,44 @@ def look_around(w: World, s: State, o: Options, end: int) -> None:
     settle_running(s)
     for i in range(s.n[ACTIVE_N]):
         _look_at_shape(w, s, o, s.active[i])
+    if w.net_plan[USES_SPARES]:
+        _look_for_small(w, s, o, end)
+
+
+@kernel
+def _look_for_small(w: World, s: State, o: Options, end: int) -> None:
+    """Find the smallest job of each pool that does not fit now, when it could start, and what would then be left."""
+    make_pools(w, s, o.global_head)
+    for g in range(len(s.pool)):
+        s.pool[g].small = -1
+    for row in range(s.n[Q_HEAD], end):
+        shape = s.queue[row].asks
+        if s.asked[shape][A_CAN] != 0.0:
+            continue
+        pool = s.pool[s.demand[shape].pool]
+        job = s.queue[row].job
+        area = w.job[job].rank_n * s.life[job].rank
+        if pool.small < 0 or area < pool.small_area:
+            pool.small = row
+            pool.small_area = area
+    for g in range(len(s.pool)):
+        if s.pool[g].small >= 0:
+            shape = s.queue[s.pool[g].small].asks
+            wanted = float(w.job[s.queue[s.pool[g].small].job].gpus)
+            free = _look_at_groups(w, s, shape)[1]
+            delay, then = _delay_by_count(w, s, shape, wanted, free)
+            s.pool[g].small_delay = delay
+            s.pool[g].small_spare = then - wanted
+
+
+@kernel
+def _spares(w: World, s: State, row: int) -> float:
+    """Tell whether a job, if started now, leaves the smallest that does not fit its time to start, by counts."""
+    pool = s.pool[s.demand[s.queue[row].asks].pool]
+    job = s.queue[row].job
+    if pool.small < 0 or pool.small == row:
+        return 1.0
+    return 1.0 if s.life[job].rank <= pool.small_delay or w.job[job].gpus <= pool.small_spare else 0.0
 
 
 @kernel
@@ -169,6 +218,8 @@ def feature(w: World, s: State, row: int, which: int) -> float:
         return s.crowd[user] / (s.n[Q_TAIL] - s.n[Q_HEAD]) if user >= 0 else 0.0
     if which == QUEUE_LENGTH:
         return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
+    if which == SPARES:
+        return _spares(w, s, row)
     if which >= REFUSALS:
         return _of_refusal(s, job, which)
     return _of_shape(a, which)
@@ -213,15 +264,6 @@ def _of_shape(a: F8, which: int) -> float:
     if which == MEM:
         return math.log1p(a[A_MEM])
     return a[A_BUSY] if which == BUSY else a[A_LEFTOVER]
-
-
-# World.net_plan: how the network's inputs are made, and its shape.
-RECIPE, USES_WAYS, BASE, DRIFT, INPUTS, HIDDEN_1, HIDDEN_2, FIRST_INPUT = range(8)
-LISTED, SAMPLED = range(2)
-# What happens outside the range of training.
-DRIFT_OFF, DRIFT_JOB, DRIFT_WHOLE = range(3)
-# World.net_norm, a row for every input.
-SHIFT, SCALE, LOW, HIGH = range(4)
 
 
 @kernel

@@ -90,7 +90,7 @@ class Net:
     @classmethod
     def none(cls) -> Net:
         """Give a network that is never asked."""
-        return cls(np.zeros(1), np.zeros(8, dtype=np.int64), np.zeros((1, 4)))
+        return cls(np.zeros(1), np.zeros(9, dtype=np.int64), np.zeros((1, 4)))
 
 
 def _groups(cluster: Cluster) -> Records:

@@ -171,6 +171,10 @@ POOL = _record(  # by group; a pool is named by its first group
     head="i8",
     best_closed="i8",
     shut="i8",  # nothing more starts in this look
+    small="i8",  # row of the smallest job that does not fit now, for features.py; its area; when it could start
+    small_area="f8",
+    small_delay="f8",
+    small_spare="f8",  # GPUs that would then be left
 )
 SEEN = _record(n="f8", total="f8")
 OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")

@@ -77,6 +77,7 @@ class Model:
         plan = [
             core.SAMPLED if self.recipe.samples else core.LISTED,
             int(self.recipe.uses_ways),
+            int(self.recipe.uses_spares),
             BASES[self.base],
             DRIFT[self.drift],
             len(codes),

@@ -31,6 +31,7 @@ FEATURES = (
     "leftover",
     "queue_length",
     "busy",
+    "spares",
 )
 PAPER = FEATURES[:17]
 # What an inspector sees besides, see core/inspector.py.
@@ -65,6 +66,7 @@ WIDE = (
     "queue_length",
     "busy",
 )
+AHEAD = (*WIDE, "spares")
 CRITIC = ("submit_time", "requested_time", "gpus", "can_schedule_now", "job_size")
 
 
@@ -95,6 +97,11 @@ class Recipe:
         """Tell whether ways to place a job must be counted."""
         return any("num_ways" in name for name in self.inputs)
 
+    @property
+    def uses_spares(self) -> bool:
+        """Tell whether the smallest jobs that do not fit must be looked for."""
+        return "spares" in self.inputs
+
 
 RECIPES = {
     recipe.name: recipe
@@ -105,6 +112,7 @@ RECIPES = {
         Recipe("naive", NAIVE),
         Recipe("paper-17", PAPER),
         Recipe("wide", WIDE),
+        Recipe("ahead", AHEAD),
         Recipe("all", FEATURES),
         Recipe("rlscheduler", RLSCHEDULER),
         Recipe("schedinspector", SCHEDINSPECTOR),

@@ -1,7 +1,7 @@
 """The policy of the experiment on a real Slurm: evolved in simulation on the experiment's workload of another seed.
 
-python benchmarks/rltune/slurm_model.py slurm-five.rltune                     # as it ships; 4 minutes of CPU time
-python benchmarks/rltune/slurm_model.py even.rltune --makespan 0.3            # gives up wait for makespan
+python benchmarks/rltune/slurm_model.py slurm-five.rltune                     # as it ships; 17 minutes of CPU time
+python benchmarks/rltune/slurm_model.py fast.rltune --makespan 0.1            # gives up makespan for wait
 
 As on Slurm, every waiting job has a reservation, and a job holds its GPUs for up to 30 s longer, until the next
 backfilling. What is minimised is the mean wait and a share of the makespan, both in seconds.
@@ -17,21 +17,23 @@ from rltune.learn.arena import mean_wait
 from rltune.learn.evolve import EvolveSettings
 from rltune.learn.evolving import Plan, evolve_policy
 from rltune.learn.model import save_model
+from rltune.learn.recipe import WIDE
 from rltune.live.slurm.experiment.multifactor import BACKFILL_S
 from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
 
 SEED = 1000  # the experiment's own seeds begin at 1
-JOBS, LOAD = 12_000, 1.2
+JOBS, LOAD = 41_000, 1.2
 PLAN = Plan(
     estimators=("user",),
     backfill="conservative",
-    pool=120,
-    size=300,
-    held_windows=24,
+    features="+".join((*WIDE, "gpu_type", "vc")),  # who may use which GPUs, and how crowded those are
+    pool=40,
+    size=1024,
+    held_windows=10,
     contended_s=60.0,
     holdout=0.2,
-    evolve=EvolveSettings(generations=40, tried=16, windows=30, every=5, threads=1),
+    evolve=EvolveSettings(generations=40, tried=16, windows=8, every=5, threads=1),
 )
 
 
@@ -39,7 +41,7 @@ def main() -> None:
     """Evolve, and write the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--makespan", type=float, default=0.1, help="weight of a second of makespan")
+    parser.add_argument("--makespan", type=float, default=0.25, help="weight of a second of makespan")
     given = parser.parse_args()
     cluster = Cluster.preset("slurm-five")
     jobs = make_jobs(cluster, JOBS, LOAD, SEED, USERS)

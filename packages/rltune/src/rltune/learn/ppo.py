@@ -1,7 +1,8 @@
 """Proximal policy optimisation (Schulman et al. 2017) over choices with any number of candidates, top to bottom.
 
 A choice is one of several waiting jobs; the actor scores each by itself and the softmax is over those that are there,
-so nothing is padded for it. The critic sees the queue at a fixed size, oldest first, zero-padded.
+so nothing is padded for it. An actor that compares them is told, too, where the candidates of each choice begin. The
+critic sees the queue at a fixed size, oldest first, zero-padded.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Actor(nn.Module):
         )
         _initialise(self.layers, last=0.01)
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, first: Ints | None = None) -> Tensor:  # noqa: ARG002  a job is scored by itself
         """Give a logit a row."""
         return self.layers(rows).squeeze(-1)  # type: ignore[no-any-return]
 
@@ -155,7 +156,7 @@ class Choices:
     def log_probabilities(self, actor: nn.Module) -> tuple[Tensor, Tensor]:
         """Give the logarithms of the probability of every candidate, and of those taken."""
         choice = torch.from_numpy(np.repeat(np.arange(len(self)), np.diff(self.first)))
-        logs = log_softmax(actor(self.rows), choice, len(self))
+        logs = log_softmax(actor(self.rows, self.first), choice, len(self))
         return logs, logs[torch.from_numpy(self.first[:-1] + self.taken)]
 
 

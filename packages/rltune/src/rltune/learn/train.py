@@ -162,7 +162,7 @@ class Trainer:
         scaling = Scaling.of(queues)
         with _one_torch_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(s.seed)
-            actor, critic = Actor(len(recipe.inputs), s.hidden), Critic(scaling.critic)
+            actor, critic = self._new_actor(len(recipe.inputs)), Critic(scaling.critic)
         if init is not None:
             if (init.recipe.inputs, init.hidden) != (recipe.inputs, s.hidden):
                 raise InputError(
@@ -178,6 +178,9 @@ class Trainer:
         with _one_torch_thread():
             imitate(actor, Choices(torch.from_numpy(rows.astype(np.float32)), first, taken), s.imitate, order)
         return scaling, actor, Ppo(actor, critic, s.ppo)
+
+    def _new_actor(self, inputs: int) -> Actor:
+        return Actor(inputs, self.settings.hidden)
 
     def _model(self, weights: Floats) -> Model:
         s = self.settings

@@ -53,7 +53,6 @@ BY_HAND = {
     "queue_length": {BIG: log1p(4), ANY: log1p(4)},
     "busy": {BIG: 1 - 5 / 12, T4: 0.0, ANY: 1 - 7 / 14},
     "spares": {BIG: 1.0, SMALL: 1.0, T4: 1.0, ANY: 1.0},
-    "lull": {BIG: 0.0, ANY: 0.0},
 }
 
 
@@ -131,13 +130,6 @@ def test_only_jobs_of_the_same_pool_are_spared():
     )
     m = stopped_at(1.0, machine(jobs, CLUSTER))
     assert seen(m, 2, "spares") == 1.0
-
-
-def test_the_lull_is_the_wait_of_the_youngest_that_waits():
-    """The same for all who wait."""
-    jobs = Jobs.from_arrays(submit_s=[0.0, 10.0, 40.0, 41.0], duration_s=[100.0, 500.0, 9.0, 1.0], gpus=[4, 4, 4, 4])
-    m = stopped_at(100.0, machine(jobs, Cluster.uniform(1, 4)))
-    assert seen(m, 1, "lull") == seen(m, 3, "lull") == pytest.approx(log1p(100 - 41))
 
 
 def test_estimates_not_truth_are_seen():

@@ -40,13 +40,12 @@ INF = float("inf")
     QUEUE_LENGTH,
     BUSY,
     SPARES,
-    LULL,
     REFUSALS,  # what only the inspector sees, see inspector.py
     QUEUE_DELAY,
     FITTING,
     ACCEPT,
     N_FEATURES,
-) = range(27)
+) = range(26)
 
 # What is known of a shape in this look: columns of State.asked.
 (A_TYPE, A_CPU, A_MEM, A_FREE_NODES, A_CAN, A_WAYS, A_DEMAND, A_FUTURE, A_FRAGMENTATION, A_LEFTOVER, A_VC, A_BUSY) = (
@@ -219,8 +218,6 @@ def feature(w: World, s: State, row: int, which: int) -> float:
         return s.crowd[user] / (s.n[Q_TAIL] - s.n[Q_HEAD]) if user >= 0 else 0.0
     if which == QUEUE_LENGTH:
         return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
-    if which == LULL:
-        return math.log1p(max(0.0, s.now[0] - w.job[s.queue[s.n[Q_TAIL] - 1].job].submit))
     if which == SPARES:
         return _spares(w, s, row)
     if which >= REFUSALS:

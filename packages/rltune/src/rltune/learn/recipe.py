@@ -32,7 +32,6 @@ FEATURES = (
     "queue_length",
     "busy",
     "spares",
-    "lull",
 )
 PAPER = FEATURES[:17]
 # What an inspector sees besides, see core/inspector.py.

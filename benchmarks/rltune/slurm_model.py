@@ -2,7 +2,7 @@
 
 python benchmarks/rltune/slurm_model.py slurm-five.rltune                     # as it ships; 4 minutes of CPU time
 python benchmarks/rltune/slurm_model.py even.rltune --makespan 0.3            # gives up wait for makespan
-python benchmarks/rltune/slurm_model.py long.rltune --makespan 0.25 --long    # on 1,024 jobs, sees two features more; 17 min
+python benchmarks/rltune/slurm_model.py long.rltune --makespan 0.25 --long    # on 1,024 jobs; 17 minutes
 
 As on Slurm, every waiting job has a reservation, and a job holds its GPUs for up to 30 s longer, until the next
 backfilling. What is minimised is the mean wait and a share of the makespan, both in seconds.

@@ -25,6 +25,7 @@ from rltune.live.slurm.testbed import Testbed
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted
 STUCK_S = 6 * 3600.0  # without any end: more than the longest job takes
 _NEVER_S = 1e9
+_ACCOUNTS_S = 900.0  # until accounting must know all ends: a busy machine's is minutes behind, and a run takes an hour
 _FIELDS = "JobIDRaw,Submit,Start,End,State,NodeList"
 Told = Callable[[int], None]  # jobs ended so far
 
@@ -173,7 +174,7 @@ def _results(bed: Testbed, ids: list[int], jobs: Jobs) -> tuple[Ran, ...]:
         found.update(_accounting(bed))
         return all(number in found for number in ids)
 
-    bed.wait_for("accounting to know all ends", all_known, timeout_s=120)
+    bed.wait_for("accounting to know all ends", all_known, timeout_s=_ACCOUNTS_S)
     in_order = {int(row): number for row, number in zip(jobs.submit_s.argsort(kind="stable"), ids, strict=True)}
     return tuple(found[in_order[row]] for row in range(len(jobs)))
 

@@ -170,6 +170,6 @@ def test_the_bound_of_a_hundred_thousand_jobs_takes_about_a_second():
     rng, n = np.random.default_rng(0), 100_000
     jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 1e7, n)), rng.exponential(2e4, n), rng.choice([1, 2, 8], n))
     lower_bound(jobs.window(0, 10), Cluster.uniform(36, 8))
-    began = time.perf_counter()
+    began = time.process_time()
     lower_bound(jobs, Cluster.uniform(36, 8))
-    assert time.perf_counter() - began < 8.0  # a second or two; the machine may be busy
+    assert time.process_time() - began < 8.0  # a second or two; the machine may be busy

@@ -176,6 +176,6 @@ def test_a_hundred_thousand_jobs_take_well_under_a_second(make):
     )
     schedule = make(jobs, Cluster.uniform(36, 8), jobs.submit_s + 60, [((j % 36, 1),) for j in range(n)])
     summarise(schedule)
-    began = time.perf_counter()
+    began = time.process_time()
     summarise(schedule)
-    assert time.perf_counter() - began < 3.0  # half a second; the machine may be busy
+    assert time.process_time() - began < 3.0  # half a second; the machine may be busy

@@ -10,6 +10,7 @@ backfilling. What is minimised is the mean wait and a share of the makespan, bot
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def main() -> None:
     best = min(found.told, key=lambda told: told.validation)
     card = {
         "made_by": f"rltune {__version__}",
-        "command": f"python benchmarks/rltune/slurm_model.py slurm-five.rltune --makespan {given.makespan:g}"
+        "command": f"python benchmarks/rltune/slurm_model.py {Path(given.out).name} --makespan {given.makespan:g}"
         + " --long" * given.long,
         "trace": f"the workload of `rltune slurm experiment`, seed {SEED}, {count:,} jobs",
         "cluster": "slurm-five (5 nodes, 13 GPUs)",

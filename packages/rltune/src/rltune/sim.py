@@ -265,7 +265,7 @@ def _options(
         dynamic=policy.dynamic or by_age,
         backfill=BACKFILLS[settings.backfill],
         placement=placer.rule,
-        global_head=settings.head == "global",
+        global_head=settings.head == "global" or settings.commit,  # RLScheduler's machine is one pool
         in_view=view,
         estimate_by_history=online,
         rank_by_history=ranks,

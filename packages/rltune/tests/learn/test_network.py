@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 from learn.looking import a_model, inputs, machine, row_of, stopped_at
 from learn.test_features import CLUSTER, JOBS
 
+from rltune import simulate
 from rltune.core import state as core
 from rltune.core.network import logit
 from rltune.core.scores import score_queue
+from rltune.jobs import Jobs
 from rltune.learn.model import Model
+from rltune.policy.learned import Learned
 
 WAITING = (2, 3, 4, 5)
 
@@ -54,3 +57,28 @@ def test_a_score_that_overflows_comes_last_and_is_no_nan():
     m = stopped_at(100.0, machine(JOBS, CLUSTER, model))
     x, _ = inputs(m, 2)
     assert logit(m.w, m.s, x) == -1e300
+
+
+@pytest.mark.parametrize("head", ["pool", "global"])
+@pytest.mark.parametrize(
+    ("backfill", "commit"),
+    [("none", False), ("fit-first", False), ("easy", False), ("conservative", False), ("none", True), ("shadow", True)],
+)
+def test_an_input_that_a_network_does_not_use_changes_nothing(backfill, commit, head):
+    """Looking for those whom a job may spare joins groups to pools; heads, reservations and starts stay the same."""
+    plain = a_model("wide", (4, 3), seed=2)
+    inputs_n, first = len(plain.recipe.inputs), plain.hidden[0]
+    at = inputs_n * first
+    weights = np.concatenate([plain.weights[:at], np.zeros(first), plain.weights[at:]])
+    ahead = a_model("ahead", (4, 3), weights=weights)
+    rng = np.random.default_rng(4)
+    kinds = rng.choice(3, 150, p=[0.48, 0.48, 0.04])
+    jobs = Jobs.from_arrays(
+        np.sort(rng.uniform(0, 500, 150)),
+        rng.uniform(1, 90, 150),
+        np.where(kinds == 1, rng.integers(1, 3, 150), rng.integers(1, 9, 150)),
+        gpu_types=[(["V100"], ["T4"], ["V100", "T4"])[k] for k in kinds],
+    )
+    runs = [simulate(jobs, CLUSTER, Learned(m), backfill, head=head, commit=commit) for m in (plain, ahead)]
+    np.testing.assert_array_equal(runs[0].start_s, runs[1].start_s)
+    assert runs[0].wait_s.max() > 100

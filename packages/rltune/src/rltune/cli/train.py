@@ -66,8 +66,8 @@ Backfill = Annotated[
 Features = Annotated[
     str,
     typer.Option(
-        help="What the network sees: sampled (the paper's 8), sampled-7, sampled-9, naive, paper-17, all, "
-        "or names joined by +.",
+        help="What the network sees: sampled (the paper's 8), sampled-7, sampled-9, naive, paper-17, wide, ahead, "
+        "all, or names joined by +.",
         metavar="NAME",
     ),
 ]

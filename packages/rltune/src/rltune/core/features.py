@@ -11,7 +11,7 @@ import math
 from rltune.core.fit import find
 from rltune.core.jit import kernel
 from rltune.core.need import chunk_cpu, chunk_mem
-from rltune.core.pools import make_pools
+from rltune.core.pools import join_pools
 from rltune.core.running import settle_running
 from rltune.core.state import ACTIVE_N, F8, Q_HEAD, Q_TAIL, RUN_END, Options, State, World
 from rltune.core.ways import fill_ways
@@ -163,7 +163,7 @@ def look_around(w: World, s: State, o: Options, end: int) -> None:
 @kernel
 def _look_for_small(w: World, s: State, o: Options, end: int) -> None:
     """Find the smallest job of each pool that does not fit now, when it could start, and what would then be left."""
-    make_pools(w, s, o.global_head)
+    join_pools(w, s, o.global_head)  # not every look is part of a pass
     for g in range(len(s.pool)):
         s.pool[g].small = -1
     for row in range(s.n[Q_HEAD], end):

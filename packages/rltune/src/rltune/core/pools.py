@@ -16,12 +16,19 @@ def _root(s: State, group: int) -> int:
 @kernel
 def make_pools(w: World, s: State, global_head: bool) -> None:
     """Join the groups that some waiting job accepts together, and clear heads and reservations."""
+    for g in range(len(w.group)):
+        s.pool[g].head = -1
+        s.pool[g].reserved = float("nan")
+    join_pools(w, s, global_head)
+
+
+@kernel
+def join_pools(w: World, s: State, global_head: bool) -> None:
+    """Join the groups that some waiting job accepts together."""
     groups = len(w.group)
     for g in range(groups):
         s.pool[g].before = s.pool[g].pool
         s.pool[g].pool = 0 if global_head else g
-        s.pool[g].head = -1
-        s.pool[g].reserved = float("nan")
     if groups > 1 and not global_head:
         _join_groups(w, s)
     for g in range(groups):

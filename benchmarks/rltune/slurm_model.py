@@ -20,7 +20,6 @@ from rltune.learn.arena import mean_wait
 from rltune.learn.evolve import EvolveSettings
 from rltune.learn.evolving import Plan, evolve_policy
 from rltune.learn.model import save_model
-from rltune.learn.recipe import WIDE
 from rltune.live.slurm.experiment.multifactor import BACKFILL_S
 from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
@@ -40,7 +39,7 @@ PLAN = Plan(
 LONG_JOBS = 41_000
 LONG = replace(
     PLAN,
-    features="+".join((*WIDE, "gpu_type", "vc")),  # which GPUs a job may use, and how crowded those are
+    features="wide+gpu_type+vc",  # which GPUs a job may use, and how crowded those are
     pool=40,
     size=1024,
     held_windows=10,

@@ -153,6 +153,9 @@ def test_features_are_named_or_listed():
     """A recipe is known by name, or is names of features joined by +."""
     assert get_recipe("naive").inputs == RECIPES["naive"].inputs
     assert get_recipe("gpus+busy").inputs == ("gpus", "busy")
+    assert get_recipe("wide+vc+gpus").inputs == (*RECIPES["wide"].inputs, "vc")  # a list may be among them
+    with pytest.raises(InputError, match="no features 'sampled'"):
+        get_recipe("sampled+gpus")  # the situation decides about its slots
     with pytest.raises(InputError, match="no features 'colour'; there are sampled"):
         get_recipe("gpus+colour")
 

@@ -121,10 +121,11 @@ RECIPES = {
 
 
 def get_recipe(spec: str) -> Recipe:
-    """Take a recipe by its name, or as names of features joined by +."""
+    """Take a recipe by its name, or as names joined by +: of features, or of recipes that are lists of such."""
     if spec in RECIPES:
         return RECIPES[spec]
-    names = tuple(spec.split("+"))
+    lists = {name: recipe.inputs for name, recipe in RECIPES.items() if set(recipe.inputs) <= set(FEATURES)}
+    names = tuple(dict.fromkeys(name for part in spec.split("+") for name in lists.get(part, (part,))))
     unknown = [name for name in names if name not in FEATURES]
     if unknown:
         raise InputError(

@@ -1,10 +1,17 @@
+import os
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# The same examples in every run; TENCACHE_EXAMPLES=20 tries twenty times as many, and others every time.
+TIMES = int(os.environ.get("TENCACHE_EXAMPLES", "1"))
+settings.register_profile("tencache", max_examples=100 * TIMES, derandomize=TIMES == 1, database=None, deadline=None)
+settings.load_profile("tencache")
 
 
 @pytest.fixture(autouse=True, scope="session")

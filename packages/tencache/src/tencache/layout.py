@@ -40,6 +40,12 @@ class Window:
         """Return the units that would have to go."""
         return tuple(segment.unit for segment in self.segments if segment.unit is not None)
 
+    def ready_since(self, free_since: Callable[[int], int]) -> int:
+        """Since which event nothing that lies there is in use, given the same of each unit."""
+        return max(
+            segment.free_since if segment.unit is None else free_since(segment.unit) for segment in self.segments
+        )
+
 
 class Layout:
     """The arena's address map."""

@@ -29,6 +29,8 @@ def place_all(
     for unit in sorted(missing, key=lambda unit: -sizes[unit]):
         window = min(layout.windows(sizes[unit], needed.__contains__), key=score, default=None)
         if window is None:
+            for new, place in placed:  # what lay there before was used until then, not the newcomer
+                layout.remove(new, place.ready_since(free_since))
             return _lay_out_anew(layout, sizes, needed, held, free_since)
         layout.place(unit, window, free_since)
         placed.append((unit, window))

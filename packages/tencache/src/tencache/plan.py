@@ -201,10 +201,7 @@ def _row(trace: Trace, future: Future, unit: int, window: Window, index: int) ->
 
 def ready_since(future: Future, window: Window, index: int) -> int:
     """How many operations must be done before a window may be written."""
-    return max(
-        segment.free_since if segment.unit is None else future.free_since(segment.unit, index)
-        for segment in window.segments
-    )
+    return window.ready_since(_since(future, index))
 
 
 def _since(future: Future, index: int) -> Callable[[int], int]:

@@ -26,9 +26,11 @@ from rltune.live.slurm.experiment.workload import make_jobs
 
 SEED = 1000  # the experiment's own seeds begin at 1
 JOBS, LOAD = 12_000, 1.2
+CYCLE_S = 60.0  # the controller's
 PLAN = Plan(
     estimators=("user",),
     backfill="conservative",
+    cycle_s=CYCLE_S,
     pool=120,
     size=300,
     held_windows=24,

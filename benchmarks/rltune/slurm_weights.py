@@ -3,7 +3,8 @@
 python benchmarks/rltune/slurm_weights.py
 python benchmarks/rltune/slurm_weights.py --policies saf learned:slurm-five --jobs 1024   # 30 seeds
 
-As on Slurm, every waiting job has a reservation. In a comparison jobs hold their GPUs for up to 30 s longer, too.
+As on Slurm, every waiting job has a reservation. In a comparison policies are asked once a minute, as by the
+controller, and jobs hold their GPUs for up to 30 s longer, too.
 """
 
 import argparse
@@ -23,9 +24,9 @@ JOBS, LOAD = 300, 1.2
 FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400, 7 * 86_400)
 
 
-def measured(policy, traces, cluster):
+def measured(policy, traces, cluster, cycle_s=0.0):
     """Give mean wait and makespan of every trace, in minutes: [2, trace]."""
-    runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user") for jobs in traces]
+    runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user", cycle_s=cycle_s) for jobs in traces]
     return np.array([[run.wait_s.mean(), run.end_s.max()] for run in runs]).T / 60
 
 
@@ -45,7 +46,7 @@ def choose(cluster):
         print(f"{wait:7.1f} {makespan:8.1f}   {name}")
 
 
-def compare(cluster, policies, count):
+def compare(cluster, policies, count, cycle_s):
     late_s = np.random.default_rng(5).uniform(0, BACKFILL_S, (len(COMPARED), count))
     traces = [make_jobs(cluster, count, LOAD, seed, USERS) for seed in COMPARED]
     traces = [jobs.with_columns(duration_s=jobs.duration_s + late) for jobs, late in zip(traces, late_s, strict=True)]
@@ -54,7 +55,7 @@ def compare(cluster, policies, count):
     print(f"{len(COMPARED)} seeds of {count:,} jobs; in brackets the deviation of a single seed's change")
     print(f"{'multifactor':24} wait {wait:6.1f} min                   makespan {makespan:6.1f} min")
     for name in policies:
-        found = measured(name, traces, cluster)
+        found = measured(name, traces, cluster, cycle_s)
         (wait, makespan), change = found.mean(axis=1), found.mean(axis=1) / base.mean(axis=1) - 1
         spread = (found / base - 1).std(axis=1)
         print(
@@ -67,10 +68,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="jobs of a seed of the comparison")
+    parser.add_argument("--cycle", type=float, default=60.0, metavar="S", help="policies are asked this often")
     given = parser.parse_args()
     cluster = Cluster.preset("slurm-five")
     if given.policies:
-        compare(cluster, given.policies, given.jobs)
+        compare(cluster, given.policies, given.jobs, given.cycle)
     else:
         choose(cluster)
 

@@ -32,6 +32,7 @@ class Settings:
     seed: int = 0
     guard: str = "off"
     search: str = "off"
+    cycle_s: float = 0.0  # the policy is asked this often; 0 = in every pass
 
 
 @dataclass(frozen=True)

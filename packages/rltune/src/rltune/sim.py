@@ -57,6 +57,7 @@ def simulate(
     seed: int = 0,
     *,
     view: int = 0,
+    cycle_s: float = 0.0,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
     progress: Progress | None = None,
@@ -72,6 +73,7 @@ def simulate(
         head=head,
         commit=commit,
         view=view,
+        cycle_s=cycle_s,
         seed=seed,
     )
     if isinstance(guess, Given):
@@ -108,6 +110,8 @@ class Machine:
         _check(jobs, cluster, settings)
         if settings.commit and isinstance(policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {policy.name}")
+        if settings.cycle_s > 0:
+            _check_cycle(policy, settings)
         if policy.code == INSPECTED:
             _check_inspected(jobs, cluster, policy, settings)
         estimates = estimator.estimate(jobs, settings.seed)
@@ -258,7 +262,12 @@ def _options(
 ) -> core.Options:
     view = settings.view or (policy.view if isinstance(policy, Networked) else 0)
     by_age = (
-        settings.commit or view > 0 or settings.backfill == "shadow" or bool(guard) or bool(get_search(settings.search))
+        settings.commit
+        or view > 0
+        or settings.backfill == "shadow"
+        or settings.cycle_s > 0
+        or bool(guard)
+        or bool(get_search(settings.search))
     )
     return core.Options(
         policy=policy.code,
@@ -272,7 +281,10 @@ def _options(
         guarded=bool(guard),
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,
-        relook=isinstance(policy, Networked) and settings.backfill not in {"conservative", "shadow"},
+        cycle_s=settings.cycle_s,
+        relook=settings.cycle_s == 0
+        and isinstance(policy, Networked)
+        and settings.backfill not in {"conservative", "shadow"},
         explain=False,
     )
 
@@ -284,6 +296,8 @@ def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
     ):
         if value not in known:
             raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
+    if not 0 <= settings.cycle_s < np.inf:
+        raise InputError(f"a cycle should last some seconds, or 0 to ask in every pass, not {settings.cycle_s:g}")
     if settings.view < 0:
         raise InputError(f"view should be 0 (all) or more, not {settings.view}")
     placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
@@ -293,6 +307,14 @@ def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
                 f"commit mode places jobs one at a time: placement {settings.placement!r} needs commit=False"
             )
         _check_commit(jobs, cluster, settings)
+
+
+def _check_cycle(policy: Policy, settings: Settings) -> None:
+    """Refuse what decides in every pass by its nature."""
+    searches = bool(get_search(settings.search))
+    if settings.commit or searches or policy.code == INSPECTED or isinstance(policy, Scored):
+        what = "commit mode" if settings.commit else "a search" if searches else f"policy {policy.name}"
+        raise InputError(f"{what} decides in every pass: leave out the cycle of {settings.cycle_s:g} s")
 
 
 def _check_inspected(jobs: Jobs, cluster: Cluster, policy: Policy, settings: Settings) -> None:

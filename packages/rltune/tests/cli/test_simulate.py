@@ -33,7 +33,19 @@ def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, 
         "seed": 3,
         "guard": "24h:4x",
         "search": "8:slowdown",
+        "cycle_s": 0.0,
     }
+
+
+def test_a_cycle_reaches_the_engine_and_the_page(rltune, trace, cluster, tmp_path):
+    page, told = tmp_path / "page.html", tmp_path / "r.json"
+    words = ("-p", "sjf", "--cycle", 60, "--report", page, "--json", told)
+    assert rltune("simulate", "-t", trace, "-c", cluster, *words).code == 0
+    assert json.loads(told.read_text())["settings"]["cycle_s"] == 60.0
+    assert "Policy is asked" in page.read_text()
+    said = rltune("simulate", "-t", trace, "-c", cluster, "--cycle", 60, "--search", 4)
+    assert said.code == 2
+    assert "a search decides in every pass: leave out the cycle of 60 s" in said.err
 
 
 def test_commit_mode_runs(rltune, trace, cluster):

@@ -20,10 +20,11 @@ def simulate(
     commit: bool = False,
     view: int = 0,
     guard: Guard | None = None,
+    cycle_s: float = 0.0,
 ) -> Result:
     """Run the jobs on the cluster; without estimates the true durations are known."""
     estimates = jobs.duration_s if estimate_s is None else estimate_s
-    machine = Machine(jobs, cluster, estimates, Settings(policy, backfill, placement, head, view, guard))
+    machine = Machine(jobs, cluster, estimates, Settings(policy, backfill, placement, head, view, guard, cycle_s))
     (run_committed if commit else run_events)(machine)
     return machine.result()
 

@@ -155,7 +155,10 @@ def _place_over(
     def free_of(node: Node) -> Free:
         end = t + max(job.estimate, 1.0) / node.speed
         moments = [t, *(r.start for r in reserved if t < r.start < end)]
-        free = [free_on(node, _taken_at(m, x, reserved, really and x == m.now)) for x in moments]
+        taken = [_taken_at(m, x, reserved) for x in moments]
+        if really:
+            taken.append([c for r in m.running for c in r.chunks])  # this very moment: right after it, they are gone
+        free = [free_on(node, chunks) for chunks in taken]
         return Free(min(f.gpus for f in free), min(f.cpus for f in free), min(f.mem for f in free))
 
     chunks = m.place_at(job, t, free_of)
@@ -171,6 +174,6 @@ def _still_free(m: Machine, job: Job, t: float, chunk: Chunk, free_of: Callable[
     return usable and free.gpus >= chunk.gpus and free.cpus >= chunk.cpus and free.mem >= chunk.mem
 
 
-def _taken_at(m: Machine, x: float, reserved: list[Reservation], all_running: bool) -> list[Chunk]:
-    running = [c for r in m.running if all_running or m.expected_end(r) > x for c in r.chunks]
+def _taken_at(m: Machine, x: float, reserved: list[Reservation]) -> list[Chunk]:
+    running = [c for r in m.running if m.expected_end(r) > x for c in r.chunks]
     return running + [c for r in reserved if r.start <= x < r.end for c in r.chunks]

@@ -9,6 +9,8 @@ from reference.machine import Machine, age, is_down
 
 def run_events(m: Machine) -> None:
     while (t := _next_time(m)) < math.inf:
+        if m.settings.cycle:
+            m.ask(t)
         m.now = t
         _complete(m)
         _stop_on_down_nodes(m)
@@ -44,6 +46,7 @@ def _stop_on_down_nodes(m: Machine) -> None:
         m.running.remove(run)
         m.waiting.append(run.job)
         m.requeues[run.job.index] += 1
+        m.told.pop(run.job.index, None)
 
 
 def _arrive(m: Machine) -> None:

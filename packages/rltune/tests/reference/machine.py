@@ -11,6 +11,8 @@ from reference.guard import Guard
 from reference.scores import score
 from rltune.cluster import Slowdown
 
+UNASKED = (3, 0.0)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -20,6 +22,7 @@ class Settings:
     head: str
     view: int
     guard: Guard | None = None
+    cycle: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Machine:
         self.ended: dict[int, Run] = {}
         self.rejected: set[int] = set()
         self.requeues = [0] * len(self.jobs)
+        self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.reserved: dict[int, tuple[float, tuple[Chunk, ...]]] = {}  # by conservative backfilling, in the last pass
 
     def result(self) -> Result:
@@ -86,6 +90,17 @@ class Machine:
         return sorted(jobs, key=lambda j: (self.rank(j), *age(j)))
 
     def rank(self, job: Job) -> tuple[int, float]:
+        """Rank as of now, or as when the policy was last asked: who came since is last."""
+        return self.told.get(job.index, UNASKED) if self.settings.cycle else self.rank_now(job)
+
+    def ask(self, until: float) -> None:
+        """Ask the policy at the last multiple of the cycle before the next event."""
+        asked = math.floor(until / self.settings.cycle) * self.settings.cycle
+        if asked > self.now:
+            self.now = asked
+            self.told |= {job.index: self.rank_now(job) for job in self.in_view(self.waiting)}
+
+    def rank_now(self, job: Job) -> tuple[int, float]:
         """Put SLA jobs before owed ones and those before the rest, which alone are in the policy's order."""
         if self.is_sla(job):
             return (0, 0.0)

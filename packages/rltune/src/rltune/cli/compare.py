@@ -37,6 +37,7 @@ def compare(
     metric: options.Metric = "wait",
     head: options.Head = "pool",
     view: options.View = 0,
+    cycle: options.Cycle = 0.0,
     guard: options.Guard = "off",
     search: options.Search = "off",
     commit: options.Commit = False,
@@ -65,7 +66,7 @@ def compare(
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
     compile_core(commit=commit, own_policy=is_own(names), searches=search_in(names))
-    how: dict[str, Any] = {"head": head, "view": view, "commit": commit, "seed": seed}
+    how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     how |= {"workers": workers, "warm": warm}
     with bar("comparing") as tell:
         made = run(work.jobs, on, names, backfills, placements, cut, estimator, baseline, metric, progress=tell, **how)

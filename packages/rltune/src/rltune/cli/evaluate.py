@@ -114,6 +114,7 @@ def evaluate(
     metric: Measure = "wait",
     head: options.Head = "pool",
     view: options.View = 0,
+    cycle: options.Cycle = 0.0,
     guard: options.Guard = "off",
     search: options.Search = "off",
     seed: options.Seed = 0,
@@ -154,6 +155,7 @@ def evaluate(
         "metric": metric,
         "head": head,
         "view": view,
+        "cycle_s": cycle,
         "seed": seed,
     }
     with spread_over(jobs, ray) as spread, bar("evaluating") as tell:

@@ -43,6 +43,14 @@ Head = Annotated[
 View = Annotated[
     int, typer.Option(help="Show the policy only so many of the oldest waiting jobs; 0 = all.", min=0, metavar="N")
 ]
+Cycle = Annotated[
+    float,
+    typer.Option(
+        help="Ask the policy only so often, as a controller does; who has come since is last. 0 = in every pass.",
+        min=0,
+        metavar="SECONDS",
+    ),
+]
 Guard = Annotated[
     str,
     typer.Option(

@@ -24,6 +24,7 @@ def simulate(
     estimator: options.Estimator = "history",
     head: options.Head = "pool",
     view: options.View = 0,
+    cycle: options.Cycle = 0.0,
     guard: options.Guard = "off",
     search: options.Search = "off",
     commit: options.Commit = False,
@@ -58,6 +59,7 @@ def simulate(
             commit,
             seed,
             view=view,
+            cycle_s=cycle,
             progress=lambda done, total: tell(done, total, "jobs"),
         )
     with spinner("summing up"):

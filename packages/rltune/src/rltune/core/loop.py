@@ -10,7 +10,7 @@ from rltune.core.jit import kernel
 from rltune.core.limits import count_submitted, submit_is_allowed
 from rltune.core.queue import enqueue
 from rltune.core.running import drop_end, pop_end, settle_running, stop_job
-from rltune.core.scores import static_score
+from rltune.core.scores import ask_once_a_cycle, static_score
 from rltune.core.state import (
     ACTIVE_N,
     ARRIVED,
@@ -146,6 +146,8 @@ def advance(w: World, s: State, o: Options) -> bool:
     now = min(arrival, end, node)
     if now == INF:
         return False
+    if o.cycle_s > 0.0:
+        ask_once_a_cycle(w, s, o, now)
     s.now[0] = now
     while s.n[HEAP_N] > 0 and s.end[0].time == now:
         complete(w, s, o, pop_end(s))

@@ -60,6 +60,7 @@ def enqueue(w: World, s: State, job: int, by_age: bool) -> None:
     s.queue[place].estimate = s.life[job].estimate
     s.n[Q_TAIL] += 1
     s.life[job].status = WAITING
+    s.life[job].told = float("inf")  # nobody has been asked about it yet: it comes last
     _activate(w, s, w.job[job].asks)
 
 

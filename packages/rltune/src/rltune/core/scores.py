@@ -166,10 +166,32 @@ def _score_of_neighbour(s: State, last: int, row: int) -> float:
 
 @kernel
 def score_queue(w: World, s: State, o: Options, last: int, hasty: bool) -> None:
-    """Score the queue as of now, into the queue; GIVEN leaves the scores that Python has put there.
+    """Score the queue, into the queue: as of now, or as the policy did when it was last asked.
 
-    `hasty`: what cannot start now and bars nobody need not be scored.
+    GIVEN leaves the scores that Python has put there. `hasty`: what cannot start now and bars nobody is not scored.
     """
+    if o.cycle_s > 0.0:
+        for i in range(s.n[Q_HEAD], last):
+            s.queue[i].score = s.life[s.queue[i].job].told
+    else:
+        _score_as_of_now(w, s, o, last, hasty)
+
+
+@kernel
+def ask_once_a_cycle(w: World, s: State, o: Options, until: float) -> None:
+    """Let the policy score the queue as of the last full cycle before a moment, if it was not asked then already."""
+    asked = math.floor(until / o.cycle_s) * o.cycle_s
+    if asked <= s.now[0]:
+        return
+    s.now[0] = asked
+    last = queue_end_in_view(s, o.in_view)
+    _score_as_of_now(w, s, o, last, False)
+    for i in range(s.n[Q_HEAD], last):
+        s.life[s.queue[i].job].told = s.queue[i].score
+
+
+@kernel
+def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> None:
     head = s.n[Q_HEAD]
     policy = o.policy
     now = s.now[0]

@@ -128,6 +128,7 @@ LIFE = _record(
     refusals="i8",  # how often the inspector kept it waiting
     refused_in="i8",  # and the last pass in which it did
     after_left="i8",
+    told="f8",  # its score when the policy was last asked, if that is not in every pass
     status="i8",
     reason="i8",
     form="i8",  # the shape in which it runs: what it asks, or a wider one
@@ -194,6 +195,7 @@ class Options(NamedTuple):
     guarded: bool  # no job is overtaken for longer than this, see guard.py
     grace_s: float
     grace_times: float  # of its own estimate
+    cycle_s: float  # the policy is asked at multiples of this alone; 0 = in every pass
     relook: bool  # score anew after every start, as a policy does that looks at what is free
     explain: bool  # give a reason for every job left waiting; takes no short cuts
 

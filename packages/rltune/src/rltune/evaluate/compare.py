@@ -40,6 +40,7 @@ def compare(
     head: str = "pool",
     commit: bool = False,
     view: int = 0,
+    cycle_s: float = 0.0,
     seed: int = 0,
     confidence: float = 0.95,
     resamples: int = 5000,
@@ -67,7 +68,7 @@ def compare(
         order = np.argsort(jobs.submit_s, kind="stable")
         ordered = jobs.take(order)
         estimator = estimator[order] if isinstance(estimator, np.ndarray) else estimator
-    settings = {"estimator": estimator, "head": head, "commit": commit, "view": view, "seed": seed}
+    settings = {"estimator": estimator, "head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
     chosen, notes = choose_windows(ordered, windows, _fcfs_wait(Bench(ordered, cluster, (), (), {}, engine)))
     bench = Bench(ordered, cluster, chosen, contenders, settings, engine, warm)
     tasks = list(itertools.product(range(len(chosen)), range(len(contenders))))

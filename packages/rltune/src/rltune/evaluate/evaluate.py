@@ -48,6 +48,7 @@ def evaluate(
     metric: str = "wait",
     head: str = "pool",
     view: int = 0,
+    cycle_s: float = 0.0,
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
@@ -65,7 +66,7 @@ def evaluate(
     contenders = line_up(policies, backfills, placements, pipelines)
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
-    settings = {"head": head, "view": view, "seed": seed}
+    settings = {"head": head, "view": view, "cycle_s": cycle_s, "seed": seed}
     trial = Trial(ordered, cluster, contenders, estimator, size, contended_s, settings, groupings)
     work = spread or Here()
     validation: Results | None = None

@@ -31,7 +31,7 @@ class Trial:
     estimator: Any
     size: int
     contended_s: float
-    settings: dict[str, Any]  # head, view, seed
+    settings: dict[str, Any]  # head, view, cycle, seed
     groupings: tuple[Groups, ...]
     knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
 

@@ -46,6 +46,7 @@ class Plan:
     backfill: str = "none"
     head: str = "pool"
     commit: bool = False
+    cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
     features: str = "wide"
     hidden: tuple[int, int] = (8, 6)
     pool: int = 120  # windows to draw from
@@ -100,7 +101,9 @@ def evolve_policy(
 def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:
     parts = split(len(jobs), plan.holdout)
     known = Knowledge(jobs, plan.evolve.seed)
-    run = Settings(backfill=plan.backfill, head=plan.head, commit=plan.commit, seed=plan.evolve.seed)
+    run = Settings(
+        backfill=plan.backfill, head=plan.head, commit=plan.commit, cycle_s=plan.cycle_s, seed=plan.evolve.seed
+    )
     guesses = tuple(get_estimator(name) for name in plan.estimators)
     training = Windows(
         jobs,

@@ -86,29 +86,6 @@ def _with_room(heights: Sequence[int | None]) -> list[int | None]:
     return [None if height is None else (height + place) * (n + 1) - place for place, height in enumerate(heights)]
 
 
-def _coarsely(
-    order: Sequence[Runner], wanted: Sequence[int], first: int, below: int, precision: Precision
-) -> list[int]:
-    """Give heights from a place on, all below one: who stands for a place near its own keeps it."""
-    last = len(order) - 1
-    heights = []
-    for place in range(first, last + 1):
-        near = max(first, math.ceil((place + 1) / (1 + precision.drift)) - 1)
-        far = math.floor((place + 1) * (1 + precision.drift)) - 1
-        low = wanted[far] if far < last else wanted[last] - precision.slack
-        height = _height_within(order[place], low, min(wanted[near], below - 1))
-        heights.append(min(wanted[place], below - 1) if height is None else height)
-    return heights
-
-
-def _height_within(runner: Runner, low: int, high: int) -> int | None:
-    """Give the height that a job has, if it lies between two."""
-    if runner.set_now is None:
-        return None
-    height = runner.own + runner.set_now
-    return height if low <= height <= high else None
-
-
 def falling(values: Sequence[int]) -> list[int]:
     """Give the strictly falling numbers nearest to these: neighbours that rise are levelled, then set one apart."""
     pools: list[tuple[int, int]] = []  # total, how many

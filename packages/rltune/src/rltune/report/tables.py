@@ -192,6 +192,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
         ("Estimates", settings.estimator),
         ("Head of line", f"one per {settings.head}"),
         ("View", f"the {settings.view} oldest jobs" if settings.view else "the whole queue"),
+        *([("Policy is asked", f"every {seconds(settings.cycle_s)}")] if settings.cycle_s else []),
         ("Placements", ", ".join(dict.fromkeys(c.placement for c in comparison.contenders))),
         ("Span of utilisation", f"{seconds(end - begin)} in the first run" + _span_kind(comparison.runs[0])),
         ("Seed", str(comparison.seed)),

@@ -118,6 +118,7 @@ def test_jobs_that_did_not_end_well_are_told(tmp_path, plan):
 def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     """Without that it is a plain simulation of the recorded run times."""
     made = record_of(plan, SAF, 1)
+    plan = replace(plan, cycle_s=0.0)
     plain = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
     late = predict.predict(made, plan)
     assert late.wait_s > plain.wait_s.mean()
@@ -128,6 +129,14 @@ def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     exact = predict.predict(made, plan)
     assert exact.wait_error == pytest.approx(0, abs=1e-9)
     assert exact.makespan_s == pytest.approx(exact.real_makespan_s)
+
+
+def test_the_prediction_knows_that_the_controller_asks_once_a_cycle(plan):
+    """Slurm alone is not asked by anyone."""
+    rarely = replace(plan, cycle_s=7200.0)
+    for arm, same in ((ALONE, True), (SAF, False)):
+        made = record_of(plan, arm, 1)
+        assert (predict.predict(made, rarely).wait_s == predict.predict(made, plan).wait_s) == same
 
 
 def test_a_folder_of_another_experiment_is_refused(folder, plan, monkeypatch):

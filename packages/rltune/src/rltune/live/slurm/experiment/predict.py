@@ -1,10 +1,10 @@
 """What the simulator says of the runs that were made: the same jobs, at the times at which Slurm saw them.
 
-Run times are those recorded, as for any history. Two things that a real Slurm does are in it besides. It plans a start
-for every job in its queue, so that it backfills conservatively. And a job that could not start at once is started by
-one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over,
-because a few seconds can change who comes next. Not in it: that the controller orders the queue only once a cycle,
-and that Slurm chooses nodes itself where it is not led to some.
+Run times are those recorded, as for any history. Three things are in it besides. Slurm plans a start for every job in
+its queue, so that it backfills conservatively. A job that could not start at once is started by one of the next
+backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over, because a few
+seconds can change who comes next. And the controller orders the queue once a cycle. Not in it: that Slurm chooses nodes
+itself where it is not led to some.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def predict(record: Record, plan: Plan) -> Prediction:
 def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedule:
     policy = _without_clock(get_policy(record.arm.policy)) if record.arm.policy else multifactor.as_policy()
     held = jobs.with_columns(duration_s=jobs.duration_s + late_s)
-    return simulate(held, plan.cluster, policy, BACKFILL, record.arm.placement, plan.estimator, seed=record.seed)
+    cycle_s = plan.cycle_s if record.arm.policy else 0.0
+    return simulate(
+        held, plan.cluster, policy, BACKFILL, record.arm.placement, plan.estimator, seed=record.seed, cycle_s=cycle_s
+    )
 
 
 def _without_clock(policy: Policy) -> Policy:

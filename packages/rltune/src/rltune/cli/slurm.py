@@ -147,6 +147,12 @@ def experiment(
     ] = "user",
     channel: Annotated[str, typer.Option(help="site-factor or priority.", metavar="NAME")] = "site-factor",
     steer: Annotated[str, typer.Option(help="exclude, pin or off.", metavar="HOW")] = "exclude",
+    workers: Annotated[
+        int,
+        typer.Option(
+            help="Runs at a time, each on a testbed of its own; cycles may overrun.", min=1, max=16, metavar="N"
+        ),
+    ] = 1,
 ) -> None:
     """Run the same jobs on a real Slurm: alone, and driven by the controller.
 
@@ -164,7 +170,7 @@ def experiment(
     for arm in arms[1:]:
         _require_known(control_settings(plan, arm))
     with bar("jobs ended") as tell:
-        perform(plan, out, tell)
+        perform(plan, out, tell, workers)
     _show_result(plan, out)
 
 

@@ -185,6 +185,22 @@ def test_a_run_in_which_nothing_moves_is_ended():
         watch.over()
 
 
+def test_runs_side_by_side_on_a_real_slurm(tmp_path):
+    """Each in its own process and testbed; a run that fails is told by name, and what was made stays."""
+    require_slurm(database=True, clock=True)
+    short = 274  # a seed whose jobs take a minute or so
+    plan = Plan((ALONE, SAF), (short,), jobs=2, load=8.0)
+    told = []
+    assert perform(plan, tmp_path, lambda *progress: told.append(progress), workers=2) == 2
+    assert told[-1][:2] == (4, 4)
+    assert [Record.read(path_of(tmp_path, arm, short)).failed for arm in plan.arms] == [0, 0]
+    assert not list(tmp_path.glob("*.testbed"))
+    wrong = replace(plan, arms=(*plan.arms, Arm("none", "nobody")))
+    with pytest.raises(InputError, match="none, seed 274: no policy 'nobody'"):
+        perform(wrong, tmp_path, workers=2)
+    assert path_of(tmp_path, SAF, short).exists()
+
+
 def test_a_small_experiment_on_a_real_slurm(tmp_path, monkeypatch):
     """Jobs of a minute under the controller on the fast clock; asked for again, nothing is run again."""
     require_slurm(database=True, clock=True)

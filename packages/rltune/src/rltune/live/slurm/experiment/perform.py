@@ -10,34 +10,38 @@ from rltune.errors import InputError
 from rltune.live.slurm.experiment.plan import Arm, Plan, path_of
 from rltune.live.slurm.experiment.record import Record
 from rltune.live.slurm.experiment.run import run
+from rltune.live.slurm.experiment.side_by_side import run_all
 from rltune.live.slurm.testbed import needs
 
 Told = Callable[[int, int, str], None]  # jobs ended, in all, which run
 
 
-def perform(plan: Plan, folder: Path, told: Told = lambda *_: None) -> int:
-    """Make what is missing, run by run, and tell how many were made; what is there stays."""
+def perform(plan: Plan, folder: Path, told: Told = lambda *_: None, workers: int = 1) -> int:
+    """Make what is missing, so many runs at a time, and tell how many were made; what is there stays."""
     needs.require(database=True, clock=plan.factor > 1)
     plan.keep_in(folder)
+    missing = [(arm, seed) for arm, seed in plan.runs() if not _is_there(folder, arm, seed)]
+    if workers > 1:
+        run_all(plan, folder, missing, workers, told)
+        return len(missing)
     total = plan.jobs * len(plan.arms) * len(plan.seeds)
-    made = 0
-    for number, (arm, seed) in enumerate(plan.runs()):
-        path = path_of(folder, arm, seed)
-        if path.exists():
-            _require_same(arm, path)
-            continue
-        tell = partial(_tell, told, number * plan.jobs, total, f"{arm.name}, seed {seed}")
-        run(plan, arm, seed, folder, tell).write(path)
-        made += 1
-    return made
+    before = total - plan.jobs * len(missing)
+    for number, (arm, seed) in enumerate(missing):
+        tell = partial(_tell, told, before + number * plan.jobs, total, f"{arm.name}, seed {seed}")
+        run(plan, arm, seed, folder, tell).write(path_of(folder, arm, seed))
+    return len(missing)
 
 
-def _require_same(arm: Arm, path: Path) -> None:
-    """Refuse to take a run of another policy or placement for one of this arm."""
+def _is_there(folder: Path, arm: Arm, seed: int) -> bool:
+    """Tell whether a run was made; refuse to take one of another policy or placement for it."""
+    path = path_of(folder, arm, seed)
+    if not path.exists():
+        return False
     there = Record.read(path).arm
     if there != arm:
         made = f"policy {there.policy or 'none'}, placement {there.placement}"
         raise InputError(f"{path}: was made with {made}; name another folder")
+    return True
 
 
 def _tell(told: Told, before: int, total: int, label: str, ended: int) -> None:

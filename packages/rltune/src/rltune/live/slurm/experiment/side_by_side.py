@@ -1,0 +1,106 @@
+"""Several runs of an experiment at a time, each in a process and on a testbed of its own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rltune.errors import InputError
+from rltune.live.slurm.experiment.plan import Arm, Plan, path_of
+from rltune.live.slurm.experiment.run import run
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+LOOK_S = 0.5
+END_S = 60.0  # for a testbed to be taken down
+Told = Callable[[int, int, str], None]
+Key = tuple[str, int]  # arm's name, seed
+
+
+def run_all(plan: Plan, folder: Path, missing: Sequence[tuple[Arm, int]], workers: int, told: Told) -> None:
+    """Make these runs, so many at a time; what is done when one fails, or on Ctrl-C, stays."""
+    crew = _Crew(plan, folder, list(missing), told)
+    try:
+        while crew.waiting or crew.working:
+            while crew.waiting and len(crew.working) < workers:
+                crew.begin()
+            crew.look()
+    finally:
+        crew.end()
+
+
+@dataclass
+class _Crew:
+    """The processes at work, and how far each has come."""
+
+    plan: Plan
+    folder: Path
+    waiting: list[tuple[Arm, int]]
+    told: Told
+    working: dict[Key, BaseProcess] = field(default_factory=dict)
+    ended: dict[Key, int] = field(default_factory=dict)
+    news: Any = field(default_factory=lambda: get_context("spawn").Queue())
+
+    def begin(self) -> None:
+        """Start the next run."""
+        arm, seed = self.waiting.pop(0)
+        process = get_context("spawn").Process(target=_work, args=(self.plan, self.folder, arm, seed, self.news))
+        process.start()
+        self.working[arm.name, seed] = process
+
+    def look(self) -> None:
+        """Take what there is to hear, and dismiss who is done."""
+        done = [key for key, process in self.working.items() if not process.is_alive()]
+        self._listen()
+        for key in done:
+            process = self.working.pop(key)
+            process.join()
+            if process.exitcode:
+                raise InputError(f"{key[0]}, seed {key[1]}: its process ended with code {process.exitcode}")
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                key, what = self.news.get(timeout=LOOK_S)
+                if isinstance(what, str):
+                    raise InputError(f"{key[0]}, seed {key[1]}: {what}")
+                self.ended[key] = what
+                total = self.plan.jobs * len(self.plan.arms) * len(self.plan.seeds)
+                before = total - self.plan.jobs * (len(self.ended) + self._not_heard_of)
+                self.told(before + sum(self.ended.values()), total, f"{len(self.working)} runs at a time")
+        except queue.Empty:
+            return
+
+    @property
+    def _not_heard_of(self) -> int:
+        return len(self.waiting) + len(self.working.keys() - self.ended.keys())
+
+    def end(self) -> None:
+        """Let who is still at work take its testbed down."""
+        for process in self.working.values():
+            if process.is_alive() and process.pid is not None:
+                os.kill(process.pid, signal.SIGINT)
+        for process in self.working.values():
+            process.join(END_S)
+        self.news.close()
+        self.news.cancel_join_thread()
+
+
+def _work(plan: Plan, folder: Path, arm: Arm, seed: int, news: Any) -> None:
+    """Make one run, in a process of its own."""
+    key = (arm.name, seed)
+    try:
+        made = run(plan, arm, seed, folder, lambda ended: news.put((key, ended)))
+        made.write(path_of(folder, arm, seed))
+        news.put((key, plan.jobs))
+    except InputError as error:
+        news.put((key, str(error)))
+    except KeyboardInterrupt:
+        return

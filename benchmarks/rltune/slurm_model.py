@@ -1,15 +1,13 @@
 """The policy of the experiment on a real Slurm: evolved in simulation on the experiment's workload of another seed.
 
-python benchmarks/rltune/slurm_model.py slurm-five.rltune                     # as it ships; 4 minutes of CPU time
+python benchmarks/rltune/slurm_model.py slurm-five.rltune                     # as it ships; 15 minutes of CPU time
 python benchmarks/rltune/slurm_model.py even.rltune --makespan 0.3            # gives up wait for makespan
-python benchmarks/rltune/slurm_model.py long.rltune --makespan 0.25 --long    # on 1,024 jobs; 17 minutes
 
-As on Slurm, every waiting job has a reservation, and a job holds its GPUs for up to 30 s longer, until the next
-backfilling. What is minimised is the mean wait and a share of the makespan, both in seconds.
+As on Slurm, every waiting job has a reservation, the policy is asked once a minute, and a job holds its GPUs for up to
+30 s longer, until the next backfilling. Minimised are the mean wait and a share of the makespan, both in seconds.
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,27 +23,19 @@ from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
 
 SEED = 1000  # the experiment's own seeds begin at 1
-JOBS, LOAD = 12_000, 1.2
+JOBS, LOAD = 41_000, 1.2
 CYCLE_S = 60.0  # the controller's
 PLAN = Plan(
     estimators=("user",),
     backfill="conservative",
     cycle_s=CYCLE_S,
-    pool=120,
-    size=300,
-    held_windows=24,
-    contended_s=60.0,
-    holdout=0.2,
-    evolve=EvolveSettings(generations=40, tried=16, windows=30, every=5, threads=1),
-)
-LONG_JOBS = 41_000
-LONG = replace(
-    PLAN,
     features="wide+gpu_type+vc",  # which GPUs a job may use, and how crowded those are
     pool=40,
     size=1024,
     held_windows=10,
-    evolve=replace(PLAN.evolve, windows=8),
+    contended_s=60.0,
+    holdout=0.2,
+    evolve=EvolveSettings(generations=40, tried=16, windows=8, every=5, threads=1),
 )
 
 
@@ -53,12 +43,10 @@ def main() -> None:
     """Evolve, and write the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--makespan", type=float, default=0.1, help="weight of a second of makespan")
-    parser.add_argument("--long", action="store_true", help="windows of 1,024 jobs and two features more")
+    parser.add_argument("--makespan", type=float, default=0.04, help="weight of a second of makespan")
     given = parser.parse_args()
-    plan, count = (LONG, LONG_JOBS) if given.long else (PLAN, JOBS)
     cluster = Cluster.preset("slurm-five")
-    jobs = make_jobs(cluster, count, LOAD, SEED, USERS)
+    jobs = make_jobs(cluster, JOBS, LOAD, SEED, USERS)
     late_s = np.random.default_rng(1).uniform(0, BACKFILL_S, len(jobs))
     jobs = jobs.with_columns(duration_s=jobs.duration_s + late_s)
 
@@ -67,16 +55,15 @@ def main() -> None:
         return mean_wait(machine) + given.makespan * float(makespan_s)
 
     evolving.COSTS["wait"] = cost
-    found = evolve_policy([(jobs, cluster)], plan, lambda news: print(news, flush=True))
+    found = evolve_policy([(jobs, cluster)], PLAN, lambda news: print(news, flush=True))
     best = min(found.told, key=lambda told: told.validation)
     card = {
         "made_by": f"rltune {__version__}",
-        "command": f"python benchmarks/rltune/slurm_model.py {Path(given.out).name} --makespan {given.makespan:g}"
-        + " --long" * given.long,
-        "trace": f"the workload of `rltune slurm experiment`, seed {SEED}, {count:,} jobs",
+        "command": f"python benchmarks/rltune/slurm_model.py {Path(given.out).name} --makespan {given.makespan:g}",
+        "trace": f"the workload of `rltune slurm experiment`, seed {SEED}, {JOBS:,} jobs",
         "cluster": "slurm-five (5 nodes, 13 GPUs)",
         "held_out": {
-            "windows": plan.held_windows,
+            "windows": PLAN.held_windows,
             "cost_over_base": round(best.validation, 3),
             "generation": best.generation,
         },

@@ -195,10 +195,11 @@ def test_runs_side_by_side_on_a_real_slurm(tmp_path):
     assert told[-1][:2] == (4, 4)
     assert [Record.read(path_of(tmp_path, arm, short)).failed for arm in plan.arms] == [0, 0]
     assert not list(tmp_path.glob("*.testbed"))
-    wrong = replace(plan, arms=(*plan.arms, Arm("none", "nobody")))
+    path_of(tmp_path, SAF, short).unlink()
+    wrong = replace(plan, arms=(ALONE, Arm("none", "nobody"), SAF))
     with pytest.raises(InputError, match="none, seed 274: no policy 'nobody'"):
         perform(wrong, tmp_path, workers=2)
-    assert path_of(tmp_path, SAF, short).exists()
+    assert path_of(tmp_path, SAF, short).exists()  # it was made all the same
 
 
 def test_a_small_experiment_on_a_real_slurm(tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -25,7 +25,7 @@ Key = tuple[str, int]  # arm's name, seed
 
 
 def run_all(plan: Plan, folder: Path, missing: Sequence[tuple[Arm, int]], workers: int, told: Told) -> None:
-    """Make these runs, so many at a time; what is done when one fails, or on Ctrl-C, stays."""
+    """Make these runs, so many at a time. If one fails the others are made all the same, and it is told at the end."""
     crew = _Crew(plan, folder, list(missing), told)
     try:
         while crew.waiting or crew.working:
@@ -34,6 +34,8 @@ def run_all(plan: Plan, folder: Path, missing: Sequence[tuple[Arm, int]], worker
             crew.look()
     finally:
         crew.end()
+    if crew.failed:
+        raise InputError("; ".join(f"{arm}, seed {seed}: {why}" for (arm, seed), why in crew.failed.items()))
 
 
 @dataclass
@@ -46,6 +48,7 @@ class _Crew:
     told: Told
     working: dict[Key, BaseProcess] = field(default_factory=dict)
     ended: dict[Key, int] = field(default_factory=dict)
+    failed: dict[Key, str] = field(default_factory=dict)
     news: Any = field(default_factory=lambda: get_context("spawn").Queue())
 
     def begin(self) -> None:
@@ -56,31 +59,33 @@ class _Crew:
         self.working[arm.name, seed] = process
 
     def look(self) -> None:
-        """Take what there is to hear, and dismiss who is done."""
+        """Wait a moment, take what there is to hear, and dismiss who is done."""
         done = [key for key, process in self.working.items() if not process.is_alive()]
+        time.sleep(LOOK_S)
         self._listen()
         for key in done:
             process = self.working.pop(key)
             process.join()
             if process.exitcode:
-                raise InputError(f"{key[0]}, seed {key[1]}: its process ended with code {process.exitcode}")
+                self.failed.setdefault(key, f"its process ended with code {process.exitcode}")
 
     def _listen(self) -> None:
-        try:
-            while True:
-                key, what = self.news.get(timeout=LOOK_S)
-                if isinstance(what, str):
-                    raise InputError(f"{key[0]}, seed {key[1]}: {what}")
+        heard = False
+        while not self.news.empty():
+            key, what = self.news.get()
+            if isinstance(what, str):
+                self.failed[key] = what
+            else:
                 self.ended[key] = what
-                total = self.plan.jobs * len(self.plan.arms) * len(self.plan.seeds)
-                before = total - self.plan.jobs * (len(self.ended) + self._not_heard_of)
-                self.told(before + sum(self.ended.values()), total, f"{len(self.working)} runs at a time")
-        except queue.Empty:
-            return
+                heard = True
+        if heard:
+            total = self.plan.jobs * len(self.plan.arms) * len(self.plan.seeds)
+            before = total - self.plan.jobs * (len(self.ended) + self._not_heard_of)
+            self.told(before + sum(self.ended.values()), total, f"{len(self.working)} runs at a time")
 
     @property
     def _not_heard_of(self) -> int:
-        return len(self.waiting) + len(self.working.keys() - self.ended.keys())
+        return len(self.waiting) + len((self.working.keys() | self.failed.keys()) - self.ended.keys())
 
     def end(self) -> None:
         """Let who is still at work take its testbed down."""
@@ -89,6 +94,7 @@ class _Crew:
                 os.kill(process.pid, signal.SIGINT)
         for process in self.working.values():
             process.join(END_S)
+            process.kill()
         self.news.close()
         self.news.cancel_join_thread()
 
@@ -96,6 +102,7 @@ class _Crew:
 def _work(plan: Plan, folder: Path, arm: Arm, seed: int, news: Any) -> None:
     """Make one run, in a process of its own."""
     key = (arm.name, seed)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it
     try:
         made = run(plan, arm, seed, folder, lambda ended: news.put((key, ended)))
         made.write(path_of(folder, arm, seed))

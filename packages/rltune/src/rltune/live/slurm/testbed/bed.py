@@ -27,7 +27,7 @@ FOLDER = Path("/var/lib/rltune-testbed")
 PRESET = "slurm-five"
 FASTEST = 600  # beyond it daemons are too slow for their own clock
 _ABOUT = "testbed.json"
-_FOLDERS = ("etc", "run", "log", "state", "spool", "dev")
+_FOLDERS = ("etc", "run", "log", "state", "spool", "dev", "scratch")
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def _write_secret(path: Path, data: bytes) -> None:
 
 def _make_database(folder: Path) -> None:
     how = ("--auth-root-authentication-method=socket", "--skip-test-db", "--user=root")
-    words = ["mariadb-install-db", "--no-defaults", f"--datadir={folder}/database", *how, *conf.FORGETFUL]
+    words = ["mariadb-install-db", "--no-defaults", *how, *conf.database_words(folder)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise InputError(f"{folder}: no database could be made: {done.stdout.strip() or done.stderr.strip()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from rltune.live.slurm.testbed.spec import SLA, Node, Spec
 
@@ -11,7 +12,7 @@ OPERATOR = "slurm"  # an account that Debian's package makes: no privileges on t
 ACCOUNT = "research"
 PEOPLE = ("root", "daemon", "games", "lp", "mail", "news")  # accounts of every Debian, who submit jobs
 CLUSTER = "rltune"
-FORGETFUL = (  # of MariaDB: nothing needs to survive the machine, so nothing waits for the disk
+_FORGETFUL = (  # of MariaDB: nothing needs to survive the machine, so nothing waits for the disk
     "--innodb-buffer-pool-size=64M",
     "--innodb-log-file-size=16M",
     "--innodb-flush-log-at-trx-commit=0",
@@ -204,13 +205,17 @@ def _mariadbd(spec: Spec) -> list[str]:
         "mariadbd",
         "--no-defaults",
         "--user=root",
-        f"--datadir={folder}/database",
+        *database_words(folder),
         f"--socket={folder}/run/mysql.sock",
         f"--pid-file={folder}/run/mariadbd.own.pid",
         "--skip-networking",
         "--innodb-lock-wait-timeout=900",
-        *FORGETFUL,
     ]
+
+
+def database_words(folder: Path) -> tuple[str, ...]:
+    """Say where a database lies; one that starts removes what others have left, or still use, in its `tmpdir`."""
+    return (f"--datadir={folder}/database", f"--tmpdir={folder}/scratch", *_FORGETFUL)
 
 
 def _pairs(settings: Mapping[str, str]) -> list[str]:

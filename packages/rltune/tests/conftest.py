@@ -42,6 +42,6 @@ def ray_cluster(tmp_path_factory):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, text=True, **pipes) as head:
         address = head.stdout.readline().strip()
-        assert address.startswith("127.0.0.1:"), head.communicate(timeout=30)[1]
+        assert address.startswith("127.0.0.1:"), head.communicate(timeout=300)[1]
         yield address
-        head.communicate(timeout=30)
+        head.communicate(timeout=300)

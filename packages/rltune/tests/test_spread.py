@@ -91,7 +91,7 @@ def test_what_a_function_raises_is_raised(spread, helpers):
 
 def test_threads_work_at_the_same_time():
     """Two wait for each other: one after the other they would wait for ever."""
-    meet = threading.Barrier(2, timeout=30)
+    meet = threading.Barrier(2, timeout=300)
     with Threads(2) as spread:
         assert sorted(spread.map(lambda _: meet.wait(), [0, 1])) == [0, 1]
 

@@ -327,7 +327,7 @@ def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):
         "n = 50_000\n"
         "compare(Jobs.from_arrays(np.arange(n), 1, 1), Cluster.uniform(1, 1), ['fcfs', 'saf'], workers=2)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
     assert "outside `if __name__" in done.stderr
 
 
@@ -353,5 +353,5 @@ def test_ctrl_c_with_workers_ends_soon_with_what_is_done(tmp_path):
     while run.stdout.readline().strip() != "4":
         assert run.poll() is None
     os.killpg(run.pid, signal.SIGINT)
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate(timeout=300)
     assert out.splitlines()[-1] == "partial False True"

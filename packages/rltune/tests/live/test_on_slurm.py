@@ -285,7 +285,7 @@ def test_a_killed_controller_leaves_a_journal_by_which_all_is_given_back(testbed
     command += ["--journal", str(journal)]
     running = subprocess.Popen([*command, "--mode", "act", "--partition", "gpu", "--cycle", "0.5"])
     try:
-        testbed.wait_for("numbers", lambda: all(factors(testbed).values()), timeout_s=60)
+        testbed.wait_for("numbers", lambda: all(factors(testbed).values()), timeout_s=300)
         with (
             pytest.raises(InputError, match=f"another controller \\(process {running.pid}\\) is at work"),
             only_one(journal.with_name("j.db.lock")),

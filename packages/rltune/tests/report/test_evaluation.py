@@ -76,7 +76,7 @@ def test_the_page_comes_alive_in_a_browser(page, tmp_path):
     (tmp_path / "e.html").write_text(page)
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"]
     ran = subprocess.run(
-        [*command, (tmp_path / "e.html").as_uri()], capture_output=True, text=True, check=True, timeout=60
+        [*command, (tmp_path / "e.html").as_uri()], capture_output=True, text=True, check=True, timeout=300
     )
     assert 'data-ready="yes"' in ran.stdout
     assert ran.stdout.count('role="img"') == 2

@@ -30,10 +30,11 @@ def test_by_hand(first_runs_s, cycle_s, started):
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
 def test_scores_are_those_of_the_last_cycle(backfill):
-    """At 60 s the short one, 50 s old, comes before the long one, 55 s old, by waiting time over run time, cubed."""
-    jobs = Jobs.from_arrays([0.0, 5.0, 10.0, 61.0], [100.0, 80.0, 40.0, 1.0], [1, 1, 1, 1])
-    run = simulate(jobs, ONE_GPU, "wfp3", backfill, cycle_s=60.0)
-    assert run.start_s.tolist() == [0.0, 141.0, 100.0, 140.0]  # who came at 61 s is asked about at 120 s
+    """By (wait / run time)^3 GPUs: at 60 s 54 against 27, at 100 s, when both could start, 250 against 343."""
+    jobs = Jobs.from_arrays([0.0, 0.0, 30.0], [100.0, 20.0, 10.0], [2, 2, 1])
+    two = Cluster.uniform(1, 2)
+    assert simulate(jobs, two, "wfp3", backfill, cycle_s=60.0).start_s.tolist() == [0.0, 100.0, 120.0]
+    assert simulate(jobs, two, "wfp3", backfill).start_s.tolist() == [0.0, 110.0, 100.0]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ def test_scores_are_those_of_the_last_cycle(backfill):
         ({"policy": lambda view: view.submit_s}, "decides in every pass: leave out the cycle of 60 s"),
         ({"cycle_s": -1.0}, "a cycle should last some seconds"),
         ({"cycle_s": np.inf}, "a cycle should last some seconds"),
+        ({"cycle_s": np.nan}, "a cycle should last some seconds"),
     ],
 )
 def test_what_does_not_go_with_it(settings, why):
@@ -61,5 +63,6 @@ def test_comparisons_take_it_too():
         evaluate(jobs, cluster, ["sjf"], estimator="oracle", size=40, every=20, contended_s=1.0, holdout=0.3, cycle_s=c)
         for c in (0.0, 600.0)
     ]
+    assert "Policies are asked every 600 s" in str(held_out[1].to_dict()["notes"])
     asked_often, asked_rarely = (made.test.values[1, :, 0].mean() for made in held_out)
     assert asked_rarely > asked_often

@@ -25,7 +25,7 @@ from rltune.jobs import Jobs
 from rltune.labels import Labels
 from rltune.placement.registry import NAMES, Placer, get_placer
 from rltune.policy.base import Networked, Policy, QueueView, Score, Scored
-from rltune.policy.extended import extended, taken_apart
+from rltune.policy.extended import Extended, extended, searches, taken_apart
 from rltune.policy.registry import get_policy
 from rltune.schedule import Placements, Schedule, Settings
 from rltune.search import Search, Searcher, get_search
@@ -281,7 +281,7 @@ def _options(
         guarded=bool(guard),
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,
-        cycle_s=settings.cycle_s,
+        cycle_s=float(settings.cycle_s),
         relook=settings.cycle_s == 0
         and isinstance(policy, Networked)
         and settings.backfill not in {"conservative", "shadow"},
@@ -309,11 +309,17 @@ def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
         _check_commit(jobs, cluster, settings)
 
 
+def takes_cycles(policy: Policy) -> bool:
+    """Tell whether a policy may be asked once a cycle: a search, an inspector and Python decide in every pass."""
+    inner = policy.inner if isinstance(policy, Extended) else policy
+    return not (searches(policy) or inner.code == INSPECTED or isinstance(inner, Scored))
+
+
 def _check_cycle(policy: Policy, settings: Settings) -> None:
     """Refuse what decides in every pass by its nature."""
-    searches = bool(get_search(settings.search))
-    if settings.commit or searches or policy.code == INSPECTED or isinstance(policy, Scored):
-        what = "commit mode" if settings.commit else "a search" if searches else f"policy {policy.name}"
+    searched = bool(get_search(settings.search))
+    if settings.commit or searched or not takes_cycles(policy):
+        what = "commit mode" if settings.commit else "a search" if searched else f"policy {policy.name}"
         raise InputError(f"{what} decides in every pass: leave out the cycle of {settings.cycle_s:g} s")
 
 

@@ -124,11 +124,13 @@ def _try_in_shadow(m: Machine, job: Job, head: Head) -> None:
 
 def _conservative(m: Machine) -> None:
     reserved: list[Reservation] = []
+    m.until = {}
     for job in m.in_order(m.in_view(m.waiting)):
         before = m.reserved.pop(job.index, None)
         if not m.may_run(job):
             continue
         if chunks := _place_over(m, job, m.now, reserved, before, really=True):
+            m.until[job.index] = m.now + max(job.estimate, 1.0) / m.speed_on(job, chunks)
             m.start(job, chunks)
         elif reservation := _reserve(m, job, reserved, before):
             reserved.append(reservation)
@@ -136,7 +138,7 @@ def _conservative(m: Machine) -> None:
 
 
 def _reserve(m: Machine, job: Job, reserved: list[Reservation], before) -> Reservation | None:
-    times = {m.now, *(m.expected_end(r) for r in m.running), *(r.end for r in reserved)}
+    times = {m.now, *(_held_until(m, r) for r in m.running), *(r.end for r in reserved)}
     times |= {b for n in m.nodes for _, b in n.windows}
     for t in sorted(t for t in times if t >= m.now):
         if chunks := _place_over(m, job, t, reserved, before, really=False):
@@ -174,6 +176,11 @@ def _still_free(m: Machine, job: Job, t: float, chunk: Chunk, free_of: Callable[
     return usable and free.gpus >= chunk.gpus and free.cpus >= chunk.cpus and free.mem >= chunk.mem
 
 
+def _held_until(m: Machine, run: Run) -> float:
+    """Give when a job is expected to end; one that has started in this pass holds its nodes for a second at least."""
+    return m.until.get(run.job.index, m.expected_end(run))
+
+
 def _taken_at(m: Machine, x: float, reserved: list[Reservation]) -> list[Chunk]:
-    running = [c for r in m.running if m.expected_end(r) > x for c in r.chunks]
+    running = [c for r in m.running if _held_until(m, r) > x for c in r.chunks]
     return running + [c for r in reserved if r.start <= x < r.end for c in r.chunks]

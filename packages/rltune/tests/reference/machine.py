@@ -64,6 +64,7 @@ class Machine:
         self.rejected: set[int] = set()
         self.requeues = [0] * len(self.jobs)
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
+        self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass
         self.reserved: dict[int, tuple[float, tuple[Chunk, ...]]] = {}  # by conservative backfilling, in the last pass
 
     def result(self) -> Result:

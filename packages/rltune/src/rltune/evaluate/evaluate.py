@@ -81,6 +81,8 @@ def evaluate(
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
     warnings = leaks(contenders, ordered, looked_at)
+    if cycle_s:
+        warnings += (f"Policies are asked every {cycle_s:g} s, rules of Slurm's own too.",)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
 
 

@@ -22,7 +22,7 @@ from rltune.live.nodes import Layout, lay_out
 from rltune.live.settings import Pipeline
 from rltune.live.snapshot import PENDING, LiveJob, Snapshot
 from rltune.policy.base import Policy, no_factors
-from rltune.sim import simulate
+from rltune.sim import simulate, takes_cycles
 
 FEWEST = 20
 _SURE = 1e9
@@ -79,8 +79,10 @@ class ByPriority:
         return Likeness(keys, n, trust=1e-9, known=np.stack([np.full(n, _SURE), _SURE * score], axis=1))
 
 
-def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, guard: str = OFF) -> Gain | None:
-    """Replay the jobs both ways; None if too few have ended."""
+def estimate_gain(
+    seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, guard: str = OFF, cycle_s: float = 0.0
+) -> Gain | None:
+    """Replay the jobs both ways, ours asked once a cycle; None if too few have ended."""
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
         return None
@@ -89,7 +91,10 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, 
     highest = max(s.priority for s in seen)
     ours = without_search(live_policy(pipeline.policy, None, guard))
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
-    waits = [_waits(jobs, layout.cluster, policy, pipeline) for policy in (slurm, ours)]
+    waits = [
+        _waits(jobs, layout.cluster, slurm, pipeline, 0.0),
+        _waits(jobs, layout.cluster, ours, pipeline, cycle_s if takes_cycles(ours) else 0.0),
+    ]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
     if counted.sum() < FEWEST:
         return None
@@ -97,9 +102,10 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, 
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _waits(jobs: Jobs, cluster: Cluster, policy: Policy, pipeline: Pipeline) -> Floats:
+def _waits(jobs: Jobs, cluster: Cluster, policy: Policy, pipeline: Pipeline, cycle_s: float) -> Floats:
     placement = "best-fit" if pipeline.placement.startswith(("milp", "auto")) else pipeline.placement  # quick
-    return simulate(jobs, cluster, policy, pipeline.backfill, placement, pipeline.estimator, pipeline.head).wait_s
+    how = (pipeline.backfill, placement, pipeline.estimator, pipeline.head)
+    return simulate(jobs, cluster, policy, *how, cycle_s=cycle_s).wait_s
 
 
 def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> Layout:

@@ -53,7 +53,8 @@ class Watch:
             if not job.ended
         ]
         seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
-        return estimate_gain(seen, snapshot, self.settings.pipeline, self.settings.safety.guard)
+        settings = self.settings
+        return estimate_gain(seen, snapshot, settings.pipeline, settings.safety.guard, settings.cycle_s)
 
 
 def _slowdown(one: Ended) -> float:

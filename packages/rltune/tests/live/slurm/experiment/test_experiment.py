@@ -134,7 +134,7 @@ def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
 def test_the_prediction_knows_that_the_controller_asks_once_a_cycle(plan):
     """Slurm alone is not asked by anyone."""
     rarely = replace(plan, cycle_s=7200.0)
-    for arm, same in ((ALONE, True), (SAF, False)):
+    for arm, same in ((ALONE, True), (SAF, False), (Arm("searched", "saf+search:2"), True)):
         made = record_of(plan, arm, 1)
         assert (predict.predict(made, rarely).wait_s == predict.predict(made, plan).wait_s) == same
 

@@ -21,7 +21,7 @@ from rltune.policy.base import Policy
 from rltune.policy.extended import Extended
 from rltune.policy.registry import get_policy
 from rltune.schedule import Schedule
-from rltune.sim import simulate
+from rltune.sim import simulate, takes_cycles
 
 DRAWS = 20
 BACKFILL = "conservative"
@@ -62,7 +62,7 @@ def predict(record: Record, plan: Plan) -> Prediction:
 def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedule:
     policy = _without_clock(get_policy(record.arm.policy)) if record.arm.policy else multifactor.as_policy()
     held = jobs.with_columns(duration_s=jobs.duration_s + late_s)
-    cycle_s = plan.cycle_s if record.arm.policy else 0.0
+    cycle_s = plan.cycle_s if record.arm.policy and takes_cycles(policy) else 0.0
     return simulate(
         held, plan.cluster, policy, BACKFILL, record.arm.placement, plan.estimator, seed=record.seed, cycle_s=cycle_s
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rltune.errors import InputError
 from rltune.live.slurm.experiment.plan import Arm, Plan, path_of
@@ -102,7 +103,8 @@ class _Crew:
 def _work(plan: Plan, folder: Path, arm: Arm, seed: int, news: Any) -> None:
     """Make one run, in a process of its own."""
     key = (arm.name, seed)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it
+    signal.signal(signal.SIGINT, _stop_once)
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
     try:
         made = run(plan, arm, seed, folder, lambda ended: news.put((key, ended)))
         made.write(path_of(folder, arm, seed))
@@ -111,3 +113,17 @@ def _work(plan: Plan, folder: Path, arm: Arm, seed: int, news: Any) -> None:
         news.put((key, str(error)))
     except KeyboardInterrupt:
         return
+
+
+def _stop_once(number: int, _frame: object) -> NoReturn:
+    """Stop, and be left alone while the testbed is taken down: Ctrl-C comes from the terminal and from the parent."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _stop_with_parent() -> None:
+    """Stop as by Ctrl-C if the parent is gone, however it went."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGINT)

@@ -3,8 +3,8 @@
 python benchmarks/rltune/slurm_weights.py
 python benchmarks/rltune/slurm_weights.py --policies saf learned:slurm-five --jobs 1024   # 30 seeds
 
-As on Slurm, every waiting job has a reservation. In a comparison policies are asked once a minute, as by the
-controller, and jobs hold their GPUs for up to 30 s longer, too.
+As on Slurm, every waiting job has a reservation. In a comparison policies are asked once a minute and
+guarded, as by the controller, and jobs hold their GPUs for up to 30 s longer, too.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import numpy as np
 
 from rltune import simulate
 from rltune.cluster import Cluster
+from rltune.live.settings import ControlSettings
 from rltune.live.slurm.experiment.multifactor import BACKFILL_S, as_policy
 from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
@@ -21,12 +22,13 @@ from rltune.live.slurm.experiment.workload import make_jobs
 SEEDS = range(1000, 1008)  # no experiment uses these
 COMPARED = range(3000, 3030)  # nor these
 JOBS, LOAD = 300, 1.2
+GUARD = ControlSettings().safety.guard
 FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400, 7 * 86_400)
 
 
-def measured(policy, traces, cluster, cycle_s=0.0):
+def measured(policy, traces, cluster, **driven):
     """Give mean wait and makespan of every trace, in minutes: [2, trace]."""
-    runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user", cycle_s=cycle_s) for jobs in traces]
+    runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user", **driven) for jobs in traces]
     return np.array([[run.wait_s.mean(), run.end_s.max()] for run in runs]).T / 60
 
 
@@ -55,7 +57,7 @@ def compare(cluster, policies, count, cycle_s):
     print(f"{len(COMPARED)} seeds of {count:,} jobs; in brackets the deviation of a single seed's change")
     print(f"{'multifactor':24} wait {wait:6.1f} min                   makespan {makespan:6.1f} min")
     for name in policies:
-        found = measured(name, traces, cluster, cycle_s)
+        found = measured(name, traces, cluster, cycle_s=cycle_s, guard=GUARD)
         (wait, makespan), change = found.mean(axis=1), found.mean(axis=1) / base.mean(axis=1) - 1
         spread = (found / base - 1).std(axis=1)
         print(

@@ -118,7 +118,7 @@ def test_jobs_that_did_not_end_well_are_told(tmp_path, plan):
 def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     """Without that it is a plain simulation of the recorded run times."""
     made = record_of(plan, SAF, 1)
-    plan = replace(plan, cycle_s=0.0)
+    monkeypatch.setattr(predict, "takes_cycles", lambda _: False)
     plain = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
     late = predict.predict(made, plan)
     assert late.wait_s > plain.wait_s.mean()
@@ -129,6 +129,16 @@ def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     exact = predict.predict(made, plan)
     assert exact.wait_error == pytest.approx(0, abs=1e-9)
     assert exact.makespan_s == pytest.approx(exact.real_makespan_s)
+
+
+def test_the_prediction_has_the_controllers_guard(plan, monkeypatch):
+    """Unless a policy has one of its own; Slurm alone has none."""
+    seen = []
+    monkeypatch.setattr(predict, "simulate", lambda *asked, **_: seen.append(asked[2].name) or made)
+    made = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
+    for arm in (ALONE, SAF, Arm("own", "saf+guard:1h")):
+        predict.predict(record_of(plan, arm, 1), plan)
+    assert set(seen) == {"multifactor", "saf+guard:24h:4x", "saf+guard:1h"}
 
 
 def test_the_prediction_knows_that_the_controller_asks_once_a_cycle(plan):

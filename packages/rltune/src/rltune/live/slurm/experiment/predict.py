@@ -3,8 +3,8 @@
 Run times are those recorded, as for any history. Three things are in it besides. Slurm plans a start for every job in
 its queue, so that it backfills conservatively. A job that could not start at once is started by one of the next
 backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over, because a few
-seconds can change who comes next. And the controller orders the queue once a cycle. Not in it: that Slurm chooses nodes
-itself where it is not led to some.
+seconds can change who comes next. And the controller orders the queue once a cycle, under its guard. Not in it: that
+Slurm chooses nodes itself where it is not led to some.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rltune.jobs import Floats, Jobs
+from rltune.live.core_pass import live_policy
 from rltune.live.slurm.experiment import multifactor
-from rltune.live.slurm.experiment.plan import Plan
+from rltune.live.slurm.experiment.plan import Arm, Plan
 from rltune.live.slurm.experiment.record import Record, as_schedule
+from rltune.live.slurm.experiment.run import control_settings
 from rltune.policy.base import Policy
 from rltune.policy.extended import Extended
-from rltune.policy.registry import get_policy
 from rltune.schedule import Schedule
 from rltune.sim import simulate, takes_cycles
 
@@ -60,7 +61,7 @@ def predict(record: Record, plan: Plan) -> Prediction:
 
 
 def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedule:
-    policy = _without_clock(get_policy(record.arm.policy)) if record.arm.policy else multifactor.as_policy()
+    policy = _driven(record.arm, plan) if record.arm.policy else multifactor.as_policy()
     held = jobs.with_columns(duration_s=jobs.duration_s + late_s)
     cycle_s = plan.cycle_s if record.arm.policy and takes_cycles(policy) else 0.0
     return simulate(
@@ -68,8 +69,9 @@ def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedul
     )
 
 
-def _without_clock(policy: Policy) -> Policy:
-    """Let a search try as many orders as it may: in a simulation there is no hurry."""
+def _driven(arm: Arm, plan: Plan) -> Policy:
+    """Give the policy as the controller has it, under its guard; a search has all the time it needs here."""
+    policy = live_policy(arm.policy, None, control_settings(plan, arm).safety.guard)
     return replace(policy, search=replace(policy.search, ms=None)) if isinstance(policy, Extended) else policy
 
 

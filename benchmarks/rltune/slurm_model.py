@@ -18,17 +18,17 @@ from rltune.learn.arena import mean_wait
 from rltune.learn.evolve import EvolveSettings
 from rltune.learn.evolving import Plan, evolve_policy
 from rltune.learn.model import save_model
+from rltune.live.settings import ControlSettings
 from rltune.live.slurm.experiment.multifactor import BACKFILL_S
 from rltune.live.slurm.experiment.plan import USERS
 from rltune.live.slurm.experiment.workload import make_jobs
 
 SEED = 1000  # the experiment's own seeds begin at 1
 JOBS, LOAD = 41_000, 1.2
-CYCLE_S = 60.0  # the controller's
 PLAN = Plan(
     estimators=("user",),
     backfill="conservative",
-    cycle_s=CYCLE_S,
+    cycle_s=ControlSettings().cycle_s,
     features="wide+gpu_type+vc",  # which GPUs a job may use, and how crowded those are
     pool=40,
     size=1024,

@@ -22,7 +22,7 @@ from rltune.live.slurm.experiment.workload import make_jobs
 SEEDS = range(1000, 1008)  # no experiment uses these
 COMPARED = range(3000, 3030)  # nor these
 JOBS, LOAD = 300, 1.2
-GUARD = ControlSettings().safety.guard
+CONTROL = ControlSettings()
 FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400, 7 * 86_400)
 
 
@@ -57,7 +57,7 @@ def compare(cluster, policies, count, cycle_s):
     print(f"{len(COMPARED)} seeds of {count:,} jobs; in brackets the deviation of a single seed's change")
     print(f"{'multifactor':24} wait {wait:6.1f} min                   makespan {makespan:6.1f} min")
     for name in policies:
-        found = measured(name, traces, cluster, cycle_s=cycle_s, guard=GUARD)
+        found = measured(name, traces, cluster, cycle_s=cycle_s, guard=CONTROL.safety.guard)
         (wait, makespan), change = found.mean(axis=1), found.mean(axis=1) / base.mean(axis=1) - 1
         spread = (found / base - 1).std(axis=1)
         print(
@@ -70,7 +70,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="jobs of a seed of the comparison")
-    parser.add_argument("--cycle", type=float, default=60.0, metavar="S", help="policies are asked this often")
+    parser.add_argument(
+        "--cycle", type=float, default=CONTROL.cycle_s, metavar="S", help="policies are asked this often"
+    )
     given = parser.parse_args()
     cluster = Cluster.preset("slurm-five")
     if given.policies:

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # The same examples in every run; TENCACHE_EXAMPLES=20 tries twenty times as many, and others every time.
 TIMES = int(os.environ.get("TENCACHE_EXAMPLES", "1"))
-settings.register_profile("tencache", max_examples=100 * TIMES, derandomize=TIMES == 1, database=None, deadline=None)
+settings.register_profile("tencache", max_examples=150 * TIMES, derandomize=TIMES == 1, database=None, deadline=None)
 settings.load_profile("tencache")
 
 

@@ -190,7 +190,14 @@ def test_progress_is_silent_when_nobody_watches(monkeypatch):
 
 
 def test_progress_waits_before_it_shows(monkeypatch):
-    monkeypatch.setattr("tencache.progress.PATIENCE_S", 600.0)
+    now = [100.0]
+    monkeypatch.setattr("tencache.progress.time.monotonic", lambda: now[0])
     stream = Terminal()
-    assert list(progress(range(3), "work", stream)) == [0, 1, 2]
+    items = progress(range(3), "work", stream)
+    assert next(items) == 0
+    now[0] += 1.9
+    assert next(items) == 1
     assert stream.getvalue() == ""
+    now[0] += 0.2
+    assert next(items) == 2
+    assert "2/3" in stream.getvalue()

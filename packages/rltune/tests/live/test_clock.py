@@ -1,23 +1,24 @@
 import threading
 import time
 
-import pytest
-
 from rltune.live.clock import SystemClock
 
 
 def test_the_machines_clock():
     """Time of day, as everybody has it."""
-    assert SystemClock().now_s() == pytest.approx(time.time(), abs=30)
+    before = time.time()
+    assert before <= SystemClock().now_s() <= time.time()
 
 
 def test_a_fast_clock():
     """At sixty times the speed, from what it showed at a moment."""
-    clock = SystemClock(60.0, shown_s=5000.0, at_s=time.time() - 100)
-    assert clock.now_s() == pytest.approx(11_000.0, abs=1800)
+    at_s = time.time() - 10
+    clock = SystemClock(60.0, shown_s=5000.0, at_s=at_s)
+    before, shown, after = time.time(), clock.now_s(), time.time()
+    assert 5000 + 60 * (before - at_s) <= shown <= 5000 + 60 * (after - at_s)
     begin, real = clock.elapsed_s(), time.monotonic()
     clock.wait(6.0)
-    assert 0.05 < time.monotonic() - real < 60
+    assert 0.05 < time.monotonic() - real < 3
     assert clock.elapsed_s() - begin >= 6.0
 
 

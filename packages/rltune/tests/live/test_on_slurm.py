@@ -240,7 +240,7 @@ def test_a_lost_munge_is_survived(testbed, tmp_path):
     testbed.stop("munged", signal.SIGKILL)
     begin = time.monotonic()
     assert acting.cycle().outcome == acting.cycle().outcome == "failed"
-    assert time.monotonic() - begin < 60  # not for ever
+    assert time.monotonic() - begin < 15
     testbed.start("munged")
     report = acting.cycle()  # two failures in a row: it has lost its trust
     assert not report.acting
@@ -303,7 +303,7 @@ def test_a_killed_controller_leaves_a_journal_by_which_all_is_given_back(testbed
 
 
 def test_a_thousand_waiting_jobs(testbed, tmp_path):
-    """A cycle takes 3 s, or on a slow machine less than submitting did, and five processes; the next writes nothing."""
+    """A cycle takes 3 s, or half as long as submitting did if that is more, and five processes; the next no writes."""
     fill(testbed)
     script = (
         "#!/bin/sh\nfor i in $(seq 1000); do sbatch -J j$i -o /dev/null -D / -t $((i % 97 + 3)) $O --wrap true; done"
@@ -321,6 +321,6 @@ def test_a_thousand_waiting_jobs(testbed, tmp_path):
     assert (first.waiting, first.refused) == (1000, 0)
     assert first.changes >= 700  # the others stand near enough to their places already
     assert second.changes == third.changes == 0
-    assert max(first.seconds, second.seconds) < max(3.0, submitting_s)  # 1.5 s, and 8 s to submit, on a quiet machine
+    assert max(first.seconds, second.seconds) < max(3.0, submitting_s / 2)  # quiet: 1.5 s, and 8 s to submit
     assert acting.release() == 0
     assert set(factors(testbed).values()) == {0}

@@ -176,4 +176,4 @@ def test_the_page_lives_in_a_browser(result, tmp_path):
     assert "waited" in state["facts"]
     assert "%" in state["tip"]
     assert state["bars"] >= 200
-    assert state["each"] < 2000  # 5 ms; the machine may be busy
+    assert state["each"] < 200

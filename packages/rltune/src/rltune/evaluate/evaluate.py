@@ -82,7 +82,7 @@ def evaluate(
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
     warnings = leaks(contenders, ordered, looked_at)
     if cycle_s:
-        warnings += (f"Policies are asked every {cycle_s:g} s, rules of Slurm's own too.",)
+        warnings += (f"Policies are asked every {cycle_s:g} s, multifactor too.",)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
 
 

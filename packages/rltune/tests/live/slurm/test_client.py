@@ -31,10 +31,11 @@ def test_a_snapshot_by_four_processes(testbed):
     """Jobs, nodes, partitions and reservations, at the time of the cluster."""
     running, waiting = crowd(testbed)
     slurm = testbed.backend()
+    before = time.time()
     seen = slurm.observe()
     assert slurm.calls == Counter(scontrol=1, squeue=1, sinfo=1, sprio=1)
     assert seen.version.rpartition(".")[0] in KNOWN
-    assert abs(seen.taken_s - time.time()) < 60
+    assert before <= seen.taken_s <= time.time()
     assert seen.job_by_id[running].gpus_by_node == (4, 4)
     assert [job.id for job in seen.pending] == [waiting]
     assert {node.name: node.gpus_used for node in seen.nodes}["p100-1"] == 4
@@ -117,7 +118,7 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
             began = time.monotonic()
             with pytest.raises(UnreachableError):
                 ask()
-            assert time.monotonic() - began < 60  # not for ever
+            assert time.monotonic() - began < 5
     finally:
         if sign == signal.SIGSTOP:
             testbed.send("slurmctld", signal.SIGCONT)

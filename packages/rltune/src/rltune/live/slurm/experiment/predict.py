@@ -49,7 +49,7 @@ def predict(record: Record, plan: Plan) -> Prediction:
     real = as_schedule(record, plan)
     rng = np.random.default_rng(record.seed)
     late_s = rng.uniform(0, multifactor.BACKFILL_S, size=(DRAWS, len(real.jobs)))
-    made = [_simulate(real.jobs, late, record, plan) for late in late_s]
+    made = _simulated(real.jobs, late_s, record, plan)
     waits = [float((m.wait_s + np.where(m.wait_s > 0, late, 0.0)).mean()) for m, late in zip(made, late_s, strict=True)]
     return Prediction(
         wait_s=float(np.mean(waits)),
@@ -60,13 +60,14 @@ def predict(record: Record, plan: Plan) -> Prediction:
     )
 
 
-def _simulate(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> Schedule:
-    policy = _driven(record.arm, plan) if record.arm.policy else multifactor.as_policy()
-    held = jobs.with_columns(duration_s=jobs.duration_s + late_s)
-    cycle_s = plan.cycle_s if record.arm.policy and takes_cycles(policy) else 0.0
-    return simulate(
-        held, plan.cluster, policy, BACKFILL, record.arm.placement, plan.estimator, seed=record.seed, cycle_s=cycle_s
-    )
+def _simulated(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> list[Schedule]:
+    """Run the jobs once for every draw of how long GPUs stay idle."""
+    arm = record.arm
+    policy = _driven(arm, plan) if arm.policy else multifactor.as_policy()
+    cycle_s = plan.cycle_s if arm.policy and takes_cycles(policy) else 0.0
+    how = (policy, BACKFILL, arm.placement, plan.estimator)
+    held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
+    return [simulate(one, plan.cluster, *how, seed=record.seed, cycle_s=cycle_s) for one in held]
 
 
 def _driven(arm: Arm, plan: Plan) -> Policy:

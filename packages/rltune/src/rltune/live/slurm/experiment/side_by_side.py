@@ -1,4 +1,7 @@
-"""Several runs of an experiment at a time, each in a process and on a testbed of its own."""
+"""Several runs of an experiment at a time, each in a process and on a testbed of its own.
+
+Not by `spread`, whose workers finish what they are at when Ctrl-C comes: a run takes an hour.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ Key = tuple[str, int]  # arm's name, seed
 
 def run_all(plan: Plan, folder: Path, missing: Sequence[tuple[Arm, int]], workers: int, told: Told) -> None:
     """Make these runs, so many at a time. If one fails the others are made all the same, and it is told at the end."""
-    crew = _Crew(plan, folder, list(missing), told)
+    total = plan.jobs * len(plan.arms) * len(plan.seeds)
+    before = total - plan.jobs * len(missing)
+    crew = _Crew(plan, folder, list(missing), lambda ended, label: told(before + ended, total, label))
     try:
         while crew.waiting or crew.working:
             while crew.waiting and len(crew.working) < workers:
@@ -46,7 +51,7 @@ class _Crew:
     plan: Plan
     folder: Path
     waiting: list[tuple[Arm, int]]
-    told: Told
+    told: Callable[[int, str], None]  # jobs ended of these runs
     working: dict[Key, BaseProcess] = field(default_factory=dict)
     ended: dict[Key, int] = field(default_factory=dict)
     failed: dict[Key, str] = field(default_factory=dict)
@@ -80,13 +85,7 @@ class _Crew:
                 self.ended[key] = what
                 heard = True
         if heard:
-            total = self.plan.jobs * len(self.plan.arms) * len(self.plan.seeds)
-            before = total - self.plan.jobs * (len(self.ended) + self._not_heard_of)
-            self.told(before + sum(self.ended.values()), total, f"{len(self.working)} runs at a time")
-
-    @property
-    def _not_heard_of(self) -> int:
-        return len(self.waiting) + len((self.working.keys() | self.failed.keys()) - self.ended.keys())
+            self.told(sum(self.ended.values()), f"{len(self.working)} runs at a time")
 
     def end(self) -> None:
         """Let who is still at work take its testbed down."""

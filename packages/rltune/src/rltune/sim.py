@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -117,21 +117,27 @@ class Machine:
         estimates = estimator.estimate(jobs, settings.seed)
         own = policy.likeness(jobs)
         placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
+        net, view = (policy.net, policy.view) if isinstance(policy, Networked) else (None, 0)
         options = _options(
-            policy, settings, placer, guard, online=estimates.likeness is not None, ranks=own is not None
+            policy,
+            replace(settings, view=settings.view or view),
+            placer,
+            guard,
+            asks_net=net is not None,
+            online=estimates.likeness is not None,
+            ranks=own is not None,
         )
         likeness = (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs)))
         sorts = options.dynamic or settings.backfill == "conservative"
         values, factors = estimates.values_s, policy.factors(jobs)
-        net = policy.net if isinstance(policy, Networked) else None
         world, state = prepare(jobs, cluster, values, factors, likeness, sorts=sorts, wider=placer.solves, net=net)
         world.job.sla = guard.sla_jobs(jobs)
         s = state_handle(state)
-        misfits = _misfits(cluster, world, s, options)
+        w = world_handle(world)
+        misfits = _misfits(cluster, world, w, s, options)
         reasons = _rejections(jobs, world, state, misfits)
         state.n[core.TRIES] = 0
         state.life.status[list(reasons)] = core.REJECTED
-        w = world_handle(world)
         return cls(jobs, cluster, policy, settings, options, world, state, w, s, placer, reasons, {})
 
     def run(self, progress: Progress | None = None) -> None:
@@ -258,12 +264,18 @@ class Machine:
 
 
 def _options(
-    policy: Policy, settings: Settings, placer: Placer, guard: Guard, *, online: bool, ranks: bool
+    policy: Policy,
+    settings: Settings,
+    placer: Placer,
+    guard: Guard,
+    *,
+    asks_net: bool,
+    online: bool,
+    ranks: bool,
 ) -> core.Options:
-    view = settings.view or (policy.view if isinstance(policy, Networked) else 0)
     by_age = (
         settings.commit
-        or view > 0
+        or settings.view > 0
         or settings.backfill == "shadow"
         or settings.cycle_s > 0
         or bool(guard)
@@ -275,16 +287,14 @@ def _options(
         backfill=BACKFILLS[settings.backfill],
         placement=placer.rule,
         global_head=settings.head == "global" or settings.commit,  # RLScheduler's machine is one pool
-        in_view=view,
+        in_view=settings.view,
         estimate_by_history=online,
         rank_by_history=ranks,
         guarded=bool(guard),
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,
         cycle_s=float(settings.cycle_s),
-        relook=settings.cycle_s == 0
-        and isinstance(policy, Networked)
-        and settings.backfill not in {"conservative", "shadow"},
+        relook=asks_net and settings.cycle_s == 0 and settings.backfill not in {"conservative", "shadow"},
         explain=False,
     )
 
@@ -346,9 +356,9 @@ def _check_commit(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
         raise InputError("commit mode knows no limits, outages, maintenance, dependencies or array throttles")
 
 
-def _misfits(cluster: Cluster, world: core.World, s: core.State, o: core.Options) -> dict[int, str]:
+def _misfits(cluster: Cluster, world: core.World, w: core.World, s: core.State, o: core.Options) -> dict[int, str]:
     """Find the shapes that do not fit the empty, healthy cluster, and say why."""
-    healthy = world_handle(world._replace(has_pauses=False))
+    healthy = world_handle(world._replace(has_pauses=False)) if world.has_pauses else w
     return {i: _misfit(cluster, world, i) for i in range(len(world.shape)) if not find(healthy, s, i, 0.0, o.placement)}
 
 

@@ -1,5 +1,6 @@
 """Evolution of the network."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -57,6 +58,32 @@ def test_two_scores_are_what_they_say() -> None:
         assert _logit(flat, x, (8, 6)) == pytest.approx(a @ x + extra, abs=1e-9)
 
 
+def test_bends_add_and_take_away_by_turns() -> None:
+    """Each bend is max(0, c x + d); its weights touch nothing else, and without them the score is as before."""
+    recipe = get_recipe("wide")
+    k = len(recipe.inputs)
+    norm = np.column_stack([np.zeros(k), np.ones(k), np.full(k, -9.0), np.full(k, 9.0)])
+    rng = np.random.default_rng(2)
+    plain, narrow = two_scores(recipe, (8, 6), norm, np.random.default_rng(5))
+    bent, matrix = two_scores(recipe, (8, 6), norm, np.random.default_rng(5), bends=3)
+    assert matrix.shape[1] == narrow.shape[1] + 3 * (k + 1)
+    base, more = rng.normal(size=2 * k + 1) * 0.2, rng.normal(size=(3, k + 1))
+    for _ in range(5):
+        x = rng.normal(size=k)
+        one, two, three = np.maximum(0.0, more[:, :k] @ x + more[:, k])
+        without = _logit(plain + narrow @ base, x, (8, 6))
+        found = _logit(bent + matrix @ np.concatenate([base, more.ravel()]), x, (8, 6))
+        assert found == pytest.approx(without + one - two + three, abs=1e-9)
+
+
+def test_a_bent_score_under_a_guard_is_evolved_like_any_other() -> None:
+    """Validation is under the guard: the base policy's cost, too, is that of the guarded base policy."""
+    found = evolve_policy([(busy(4000, 1), SMALL)], replace(PLAN, bends=2, guard="1h"))
+    free = evolve_policy([(busy(4000, 1), SMALL)], replace(PLAN, bends=2))
+    assert found.told[0].validation != free.told[0].validation
+    assert len(found.model.weights) == len(free.model.weights)
+
+
 def _logit(flat: np.ndarray, x: np.ndarray, hidden: tuple[int, int]) -> float:
     sizes = (len(x), *hidden, 1)
     at = 0
@@ -106,6 +133,7 @@ def test_what_cannot_be_evolved_is_refused() -> None:
         ({"objective": "joy"}, "no objective 'joy'"),
         ({"features": "naive"}, "can_schedule_now"),
         ({"hidden": (2, 6)}, "3 units"),
+        ({"hidden": (8, 6), "bends": 4}, "with 4 bends needs layers of 7 units"),
     ):
         with pytest.raises(InputError, match=said):
             Plan(**wrong)  # type: ignore[arg-type]

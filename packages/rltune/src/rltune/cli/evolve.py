@@ -31,6 +31,9 @@ Backfill = Annotated[
 Features = Annotated[
     str, typer.Option(help="What the network sees: wide, ahead, all, paper-17, or names joined by +.", metavar="NAME")
 ]
+Bends = Annotated[
+    int, typer.Option(help="Bends of the score: with them the queue can change what counts.", min=0, metavar="N")
+]
 Generations = Annotated[int, typer.Option(help="Steps.", min=0, metavar="N")]
 Tried = Annotated[int, typer.Option(help="Candidates of a generation.", min=4, metavar="N")]
 PerGeneration = Annotated[
@@ -58,8 +61,10 @@ def evolve(
     backfill: Backfill = "none",
     head: options.Head = "pool",
     cycle: options.Cycle = 0.0,
+    guard: options.Guard = "off",
     features: Features = "wide",
     hidden: Hidden = "8x6",
+    bends: Bends = 0,
     generations: Generations = 40,
     tried: Tried = 14,
     windows: PerGeneration = 14,
@@ -94,8 +99,10 @@ def evolve(
         backfill=backfill,
         head=head,
         cycle_s=cycle,
+        guard=guard,
         features=features,
         hidden=_widths(hidden),
+        bends=bends,
         pool=pool,
         size=size,
         held_windows=held_windows,

@@ -99,9 +99,15 @@ def _unbox_block(_block, handle, c):
 
 _types: dict[Any, Any] = {}  # of arrays seen before: asking numba takes longer than a small window
 
+# What is asked of every array, past the lookups of record arrays, which are many times slower.
+_dtype, _flags, _shape, _strides, _size, _itemsize, _ctypes = (
+    getattr(np.ndarray, name).__get__ for name in ("dtype", "flags", "shape", "strides", "size", "itemsize", "ctypes")
+)
+
 
 def _type_of(part: Any) -> Any:
-    key = (type(part), part.dtype, part.ndim, part.flags.c_contiguous, part.flags.writeable, part.flags.aligned)
+    flags = _flags(part)
+    key = (type(part), _dtype(part), len(_shape(part)), flags.c_contiguous, flags.writeable, flags.aligned)
     if key not in _types:
         _types[key] = typeof(part)
     return _types[key]
@@ -119,9 +125,9 @@ class Handle:
         self._parts = parts  # keeps the arrays alive
         words: list[int] = []
         fields = []
-        for name, part in parts._asdict().items():
+        for name, part in zip(parts._fields, parts, strict=True):
             if isinstance(part, np.ndarray):
-                words += [0, 0, part.size, part.itemsize, part.ctypes.data, *part.shape, *part.strides]
+                words += [0, 0, _size(part), _itemsize(part), _ctypes(part).data, *_shape(part), *_strides(part)]
                 fields.append((name, _type_of(part)))
             else:
                 words.append(int(np.float64(part).view(np.int64)) if isinstance(part, float) else int(part))

@@ -96,17 +96,17 @@ class Net:
 def _groups(cluster: Cluster) -> Records:
     """Lay out the node groups, and the index of free nodes over them."""
     group = _table(GROUP, len(cluster.groups))
-    count = np.array([g.count for g in cluster.groups])
-    group.gpus = [g.gpus for g in cluster.groups]
-    group.hi = np.cumsum(count)
-    group.lo = group.hi - count
-    group.cpu = [_capacity(g.cpus, 1000) for g in cluster.groups]
-    group.mem = [_capacity(g.mem_gib, 1024) for g in cluster.groups]
-    group.speed = [cluster.speed.get(g.gpu_type, 1.0) for g in cluster.groups]
-    group.words = (count + 31) // 32
-    levels = group.gpus + 1
-    group.bits_at = np.cumsum(group.words * levels) - group.words * levels
-    group.level_at = np.cumsum(levels) - levels
+    count, gpus = (np.array([getattr(g, name) for g in cluster.groups]) for name in ("count", "gpus"))
+    group["gpus"] = gpus
+    group["hi"] = np.cumsum(count)
+    group["lo"] = np.cumsum(count) - count
+    group["cpu"] = [_capacity(g.cpus, 1000) for g in cluster.groups]
+    group["mem"] = [_capacity(g.mem_gib, 1024) for g in cluster.groups]
+    group["speed"] = [cluster.speed.get(g.gpu_type, 1.0) for g in cluster.groups]
+    words, levels = (count + 31) // 32, gpus + 1
+    group["words"] = words
+    group["bits_at"] = np.cumsum(words * levels) - words * levels
+    group["level_at"] = np.cumsum(levels) - levels
     return group
 
 
@@ -115,12 +115,16 @@ def _capacity(amount: float | None, factor: int) -> int:
 
 
 def _table(dtype: np.dtype[Any], *shape: int) -> Records:
+    """Make a table of zeros. Its columns are set as `table["x"] = ...`: `table.x = ...` takes ten times as long."""
     return np.zeros(shape, dtype).view(np.recarray)
 
 
 def _limits(jobs: Jobs, limits: tuple[Limit, ...]) -> tuple[I8, Records]:
     """Make a counter for every user, account, VC, QOS and array that a limit speaks of."""
     of_job = np.full((len(jobs), SCOPES), -1, dtype=np.int64)
+    throttled = (jobs.array >= 0) & (jobs.array_limit > 0)
+    if not limits and not throttled.any():
+        return of_job, _table(LIMIT, 0)
     rows: list[tuple[int, int, int]] = []
     for scope, name in enumerate(("user", "account", "vc", "qos")):
         labels: Labels = getattr(jobs, name)
@@ -131,14 +135,13 @@ def _limits(jobs: Jobs, limits: tuple[Limit, ...]) -> tuple[I8, Records]:
                 codes[i] = len(rows)
                 rows.append(ceiling)
         of_job[:, scope] = codes[labels.codes]
-    throttled = (jobs.array >= 0) & (jobs.array_limit > 0)
     for array in np.unique(jobs.array[throttled]).tolist():
         tasks = jobs.array == array
         of_job[tasks, 4] = len(rows)
         rows.append((UNLIMITED, int(jobs.array_limit[tasks].max()), UNLIMITED))
     table = _table(LIMIT, len(rows))
-    for i, (gpus, running, submitted) in enumerate(rows):
-        table[i].max_gpus, table[i].max_running, table[i].max_submitted = gpus, running, submitted
+    for name, column in zip(("max_gpus", "max_running", "max_submitted"), zip(*rows, strict=True), strict=False):
+        table[name] = column
     return of_job, table
 
 
@@ -157,23 +160,25 @@ def _shape_tables(shapes: Shapes) -> tuple[Records, Records]:
     """Give the shapes, and per shape and kind of chunk its count, GPUs, CPUs and memory."""
     shape = _table(SHAPE, len(shapes.chunks))
     chunk = _table(CHUNK, len(shapes.chunks), max((len(c) for c in shapes.chunks), default=1))
-    chunk.cpu = chunk.mem = -1
-    shape.mask = shapes.mask
-    shape.kinds = [len(c) for c in shapes.chunks]
-    shape.chunks = [sum(n for n, _ in c) for c in shapes.chunks]
-    shape.needs = shapes.needs
-    shape.wider_lo, shape.wider_hi = shapes.wider.T
-    shape.smallest = [min(g for _, g in c) for c in shapes.chunks]
-    for i, chunks in enumerate(shapes.chunks):
+    chunk["cpu"] = chunk["mem"] = -1
+    shape["mask"] = shapes.mask
+    shape["kinds"] = [len(c) for c in shapes.chunks]
+    shape["chunks"] = [sum(n for n, _ in c) for c in shapes.chunks]
+    shape["needs"] = shapes.needs
+    shape["wider_lo"], shape["wider_hi"] = shapes.wider.T
+    shape["smallest"] = [min(g for _, g in c) for c in shapes.chunks]
+    n, gpus, cpu, mem = (np.asarray(chunk[name]) for name in ("n", "gpus", "cpu", "mem"))
+    for i, (chunks, cpus, mib) in enumerate(
+        zip(shapes.chunks, shapes.cpu_milli.tolist(), shapes.mem_mib.tolist(), strict=True)
+    ):
         total = sum(c * g for c, g in chunks)
         for k, (c, g) in enumerate(chunks):
-            row = chunk[i, k]
-            row.n, row.gpus = c, g
+            n[i, k], gpus[i, k] = c, g
             part, whole = (g, total) if total else (1, c)
-            if shapes.cpu_milli[i] >= 0:
-                row.cpu = int(shapes.cpu_milli[i]) * part // whole
-            if shapes.mem_mib[i] >= 0:
-                row.mem = int(shapes.mem_mib[i]) * part // whole
+            if cpus >= 0:
+                cpu[i, k] = cpus * part // whole
+            if mib >= 0:
+                mem[i, k] = mib * part // whole
     return shape, chunk
 
 
@@ -188,13 +193,12 @@ def racks_of_nodes(cluster: Cluster) -> I8:
     return np.array(racks, dtype=np.int64)
 
 
-def _add_racks(shape: Records, cluster: Cluster, masks: Masks) -> None:
-    """Give each shape the least number of racks whose eligible nodes are as many as its chunks."""
-    rack = racks_of_nodes(cluster)
+def _racks_of_shapes(shapes: Shapes, cluster: Cluster, mask_has: B1, rack: I8) -> list[int]:
+    """Give for each shape the least number of racks whose eligible nodes are as many as its chunks."""
     group = np.repeat(np.arange(len(cluster.groups)), [g.count for g in cluster.groups])
-    nodes = [np.sort(np.bincount(rack[np.isin(group, m)], minlength=1))[::-1].cumsum() for m in masks.groups]
-    for row in shape:
-        row.racks = int(np.searchsorted(nodes[row.mask], row.needs)) + 1
+    nodes = [np.sort(np.bincount(rack[has[group]], minlength=1))[::-1].cumsum() for has in mask_has]
+    asked = zip(shapes.mask.tolist(), shapes.needs.tolist(), strict=True)
+    return [int(np.searchsorted(nodes[mask], needs)) + 1 for mask, needs in asked]
 
 
 def _slowdown(cluster: Cluster) -> Records:
@@ -209,11 +213,12 @@ def _mask_tables(cluster: Cluster, masks: Masks) -> tuple[Records, I8, B1]:
     mask = _table(MASK, len(masks.groups))
     has = np.zeros((len(masks.groups), len(cluster.groups)), dtype=np.bool_)
     members = [list(m) for m in masks.groups]
-    mask.hi = np.cumsum([len(m) for m in members])
-    mask.lo = mask.hi - [len(m) for m in members]
+    hi = np.cumsum([len(m) for m in members])
+    mask["hi"] = hi
+    mask["lo"] = hi - [len(m) for m in members]
+    mask["gpus"] = [max((cluster.groups[g].gpus for g in m), default=0) for m in members]
     for i, of_mask in enumerate(members):
         has[i, of_mask] = True
-        mask[i].gpus = max((cluster.groups[g].gpus for g in of_mask), default=0)
     return mask, np.array([g for m in members for g in m], dtype=np.int64), has
 
 
@@ -229,15 +234,17 @@ def _children(jobs: Jobs) -> tuple[I8, I8]:
 
 def _pauses(cluster: Cluster, group: Records) -> Records:
     """List the maintenance windows of each group."""
-    rows: list[tuple[float, float]] = []
-    for g in range(len(cluster.groups)):
-        group[g].pause_lo = len(rows)
-        rows += sorted((m.start_s, m.end_s) for m in cluster.maintenance if not m.groups or g in m.groups)
-        group[g].pause_hi = len(rows)
-    pause = _table(PAUSE, len(rows))
-    for i, (start, end) in enumerate(rows):
-        pause[i].start, pause[i].end = start, end
-    return pause
+    of_group = [
+        sorted((m.start_s, m.end_s) for m in cluster.maintenance if not m.groups or g in m.groups)
+        for g in range(len(cluster.groups))
+    ]
+    hi = np.cumsum([len(pauses) for pauses in of_group])
+    group["pause_hi"] = hi
+    group["pause_lo"] = hi - [len(pauses) for pauses in of_group]
+    rows = [pause for pauses in of_group for pause in pauses]
+    table = _table(PAUSE, len(rows))
+    table["start"], table["end"] = np.array(rows).reshape(-1, 2).T
+    return table
 
 
 def _node_events(cluster: Cluster) -> Records:
@@ -277,12 +284,12 @@ def prepare(
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
     """
     counters, limit = _limits(jobs, cluster.limits)
-    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), wider=wider)
     rack = racks_of_nodes(cluster)
+    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), rack, wider=wider)
     state = _make_state(world, limit, factors, likeness, sorts=sorts, racks=int(rack.max()) + 1)
-    state.life.estimate = estimate_s
-    state.life.rank = estimate_s
-    state.node.rack = rack
+    state.life["estimate"] = estimate_s
+    state.life["rank"] = estimate_s
+    state.node["rack"] = rack
     return world, state
 
 
@@ -293,32 +300,34 @@ def _make_world(
     factors: Factors,
     likeness: tuple[Likeness, Likeness],
     net: Net,
+    rack: I8,
     *,
     wider: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
     shape, chunk = _shape_tables(shapes)
-    _add_racks(shape, cluster, masks)
     mask, mask_group, mask_has = _mask_tables(cluster, masks)
+    shape["racks"] = _racks_of_shapes(shapes, cluster, mask_has, rack)
     group = _groups(cluster)
     pause = _pauses(cluster, group)
     child_ptr, child = _children(jobs)
     chunks = shape.chunks[shapes.of_job]
-    room = chunks + (shape.wider_hi > shape.wider_lo)[shapes.of_job]
+    room = chunks + (shapes.wider[:, 1] > shapes.wider[:, 0])[shapes.of_job]
+    chunk_at = np.cumsum(room) - room
     job = _table(JOB, len(jobs))
-    job.submit = jobs.submit_s
-    job.duration = jobs.duration_s
-    job.gpus = jobs.gpus
-    job.rank_n = np.maximum(jobs.gpus, 1)
-    job.prior = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # nothing is known: the user's limit, or an hour
-    job.partition_factor, job.qos_factor = factors.of_job.T
-    job.chunk_at = np.cumsum(room) - room
-    job.chunk_end = job.chunk_at + chunks
-    job.child_at, job.child_end = child_ptr[:-1], child_ptr[1:]
-    job.asks = shapes.of_job
-    job.after_n = np.diff(jobs.after_ptr)
-    job.user, job.account = factors.user, jobs.account.codes
+    job["submit"] = jobs.submit_s
+    job["duration"] = jobs.duration_s
+    job["gpus"] = jobs.gpus
+    job["rank_n"] = np.maximum(jobs.gpus, 1)
+    job["prior"] = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # the user's limit, or an hour
+    job["partition_factor"], job["qos_factor"] = factors.of_job.T
+    job["chunk_at"] = chunk_at
+    job["chunk_end"] = chunk_at + chunks
+    job["child_at"], job["child_end"] = child_ptr[:-1], child_ptr[1:]
+    job["asks"] = shapes.of_job
+    job["after_n"] = np.diff(jobs.after_ptr)
+    job["user"], job["account"] = factors.user, jobs.account.codes
     levels = max(x.keys.shape[1] for x in likeness)
     return World(
         job=job,
@@ -347,8 +356,11 @@ def _make_world(
 
 
 def _widened(keys: I4, width: int) -> I4:
-    missing = width - keys.shape[1]
-    return np.pad(keys, ((0, 0), (0, missing)), constant_values=-1) if missing else keys
+    if keys.shape[1] == width:
+        return keys
+    wide = np.full((len(keys), width), -1, dtype=np.int32)
+    wide[:, : keys.shape[1]] = keys
+    return wide
 
 
 def _make_state(
@@ -357,8 +369,8 @@ def _make_state(
     n = len(w.job)
     groups = len(w.group)
     owner = _table(OWNER, 2, max(len(factors.user_share), len(factors.account_share)))
-    owner[0, : len(factors.user_share)].share = factors.user_share
-    owner[1, : len(factors.account_share)].share = factors.account_share
+    owner["share"][0, : len(factors.user_share)] = factors.user_share
+    owner["share"][1, : len(factors.account_share)] = factors.account_share
     state = State(
         now=np.zeros(1),
         n=np.zeros(N_COUNTERS, dtype=np.int64),
@@ -391,17 +403,19 @@ def _make_state(
         hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2]].max()) + 1)),
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
     )
-    state.life.form = w.job.asks
-    state.life.start = state.life.end = state.life.planned = np.nan
-    state.life.speed = 1.0
-    state.life.status = FUTURE
-    state.life.after_left = w.job.after_n
-    state.demand.fails_from = np.inf
-    state.pool.kept_head = -1
+    life = state.life
+    life["form"] = w.job["asks"]
+    life["start"] = life["end"] = life["planned"] = np.nan
+    life["speed"] = 1.0
+    life["status"] = FUTURE
+    life["after_left"] = w.job["after_n"]
+    state.demand["fails_from"] = np.inf
+    state.pool["kept_head"] = -1
     for which, predictor in enumerate(likeness):
         if predictor.known is not None:
-            seen = state.seen[which, : predictor.n_keys]
-            seen.n, seen.total = predictor.known.T
+            state.seen["n"][which, : predictor.n_keys], state.seen["total"][which, : predictor.n_keys] = (
+                predictor.known.T
+            )
     _fill_nodes(w, state)
     return state
 
@@ -412,15 +426,16 @@ def _most_ways(w: World) -> int:
 
 def _fill_nodes(w: World, s: State) -> None:
     """Let every node be up and free, and enter it in the index at the level of all its GPUs."""
-    s.node.up = 1
-    for i, g in enumerate(w.group):
-        nodes = s.node[g.lo : g.hi]
-        nodes.group, nodes.gpu, nodes.cpu, nodes.mem = i, g.gpus, g.cpu, g.mem
-        count = int(g.hi - g.lo)
-        at = g.bits_at + g.gpus * g.words
-        for word in range(int(g.words)):
-            s.bits[at + word] = (1 << min(32, count - 32 * word)) - 1
-        s.level[g.level_at + g.gpus] = count
+    s.node["up"] = 1
+    count = w.group["hi"] - w.group["lo"]
+    s.node["group"] = np.repeat(np.arange(len(w.group)), count)
+    for name in ("gpu", "cpu", "mem"):
+        s.node[name] = np.repeat(w.group["gpus" if name == "gpu" else name], count)
+    s.level[w.group["level_at"] + w.group["gpus"]] = count
+    full = w.group["bits_at"] + w.group["gpus"] * w.group["words"]
+    for at, words, nodes in zip(full.tolist(), w.group["words"].tolist(), count.tolist(), strict=True):
+        for word in range(words):
+            s.bits[at + word] = (1 << min(32, nodes - 32 * word)) - 1
 
 
 def copy_state(s: State) -> State:

@@ -31,11 +31,16 @@ from rltune.core.state import (
 
 
 @kernel
-def _score(w: World, s: State, r: Record, end: int) -> None:
-    """Score the queue with noise: taking the best of these is drawing from the softmax of the logits."""
+def _score(w: World, s: State, o: Options, r: Record, end: int) -> None:
+    """Score those who may be next with noise: taking the best is drawing from the softmax of the logits.
+
+    Who may not be next now will not be in this look: taking a job that does not start only closes ways.
+    """
     for row in range(s.n[Q_HEAD], end):
-        fill_inputs(w, s, row, s.hidden[2])
-        s.queue[row].score = -(logit(w, s, s.hidden[2]) + gumbel(r.n, SEED_1))
+        s.queue[row].score = 0.0
+        if is_candidate(s, o, row):
+            fill_inputs(w, s, row, s.hidden[2])
+            s.queue[row].score = -(logit(w, s, s.hidden[2]) + gumbel(r.n, SEED_1))
 
 
 @kernel
@@ -73,7 +78,7 @@ def _write(w: World, s: State, o: Options, r: Record, end: int, best: int) -> No
 def _look(w: World, s: State, o: Options, r: Record) -> bool:
     """Choose until a job starts or none is left to choose; True if one started."""
     end = begin_look(w, s, o)
-    _score(w, s, r, end)
+    _score(w, s, o, r, end)
     while True:
         best, n = best_candidate(s, o, end)
         if best < 0:

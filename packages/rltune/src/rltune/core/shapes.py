@@ -12,6 +12,7 @@ from rltune.core.state import I4, I8, UNLIMITED
 from rltune.jobs import TYPE_SEPARATOR, Jobs
 
 ChunkKind = tuple[int, int]  # how many, GPUs of each
+_MOST_CODES = 2**62
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,17 @@ def _kinds(kinds: Sequence[ChunkKind]) -> tuple[ChunkKind, ...]:
 
 def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
     """Give numbers to the distinct rows of integer columns; give each row's number and the distinct rows."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, inverse = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * max(len(values), 1) + inverse, return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    rows = np.stack([np.asarray(column, dtype=np.int64)[first] for column in columns], axis=1)
-    return code.astype(np.int32), rows
+    table = np.stack([np.asarray(column, dtype=np.int64) for column in columns], axis=1)
+    code = np.zeros(len(table), dtype=np.int64)
+    room = 1  # codes so far are below this
+    for column in table.T:
+        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        place, width = column - low, high - low + 1
+        if room * width >= _MOST_CODES:
+            values, place = np.unique(column, return_inverse=True)
+            distinct, code = np.unique(code, return_inverse=True)
+            room, width = len(distinct), len(values)
+        code = code * width + place
+        room *= width
+    _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
+    return of_row.astype(np.int32), table[first]

@@ -65,7 +65,7 @@ NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OU
 
 
 def _record(**columns: str) -> np.dtype[Any]:
-    return np.dtype(list(columns.items()), align=True)
+    return np.dtype((np.record, np.dtype(list(columns.items()), align=True)))  # else every table would make its own
 
 
 JOB = _record(

@@ -2,7 +2,8 @@
 
 Two linear scores of a job's inputs, one for every job and one more for those that fit now, are the directions in which
 the network's weights are moved, by CMA-ES (Hansen, "The CMA evolution strategy: a tutorial", 2016). So few numbers need
-few windows and do not overfit as a whole network does; `rltune train` can go on from what comes out.
+few windows and do not overfit as a whole network does; `rltune train` can go on from what comes out. What is the same
+for all jobs (how long the queue is) changes nothing in a sum; bends let it change what counts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 SHUT = 30.0  # closes the second score for jobs that do not fit
+PLAIN = 3  # units of a layer that the two scores need
 
 
 @dataclass(frozen=True)
@@ -41,25 +43,31 @@ class EvolveSettings:
 
 
 def two_scores(
-    recipe: Recipe, hidden: tuple[int, int], norm: Floats, rng: np.random.Generator
+    recipe: Recipe, hidden: tuple[int, int], norm: Floats, rng: np.random.Generator, bends: int = 0
 ) -> tuple[Floats, Floats]:
     """Give weights of a network and a matrix: weights + matrix @ (a, b) score a job by a x + [it fits] max(0, b x + 1).
 
-    What the two scores do not use of the network is small and at random, and adds nothing to the logit yet.
+    Each bend adds max(0, c x + d), or takes it away, by turns; its numbers (c, d) stand behind those of a and b.
+    What the scores do not use of the network is small and at random, and adds nothing to the logit yet.
     """
     k, (h1, h2) = len(recipe.inputs), hidden
     first, second, last = rng.normal(size=(k, h1)) * 0.3, rng.normal(size=(h1, h2)) * 0.3, np.zeros(h2)
-    first[:, :3] = 0.0
-    second[:3] = 0.0
-    second[:, :3] = 0.0
-    second[[0, 1, 2], [0, 1, 2]] = 1.0
-    last[:3] = 1.0, -1.0, 1.0
+    used = np.arange(PLAIN + bends)
+    first[:, used] = 0.0
+    second[used] = 0.0
+    second[:, used] = 0.0
+    second[used, used] = 1.0
+    last[:PLAIN] = 1.0, -1.0, 1.0
+    last[PLAIN : PLAIN + bends] = np.resize([1.0, -1.0], bends)
     shift_1 = np.zeros(h1)
-    matrix = np.zeros((n_weights(k, hidden), 2 * k + 1))
+    matrix = np.zeros((n_weights(k, hidden), 2 * k + 1 + bends * (k + 1)))
     for i in range(k):
         matrix[i * h1, i], matrix[i * h1 + 1, i] = 1.0, -1.0
         matrix[i * h1 + 2, k + i] = 1.0
     matrix[k * h1 + 2, 2 * k] = 1.0
+    for bend in range(bends):
+        rows = np.arange(k + 1) * h1 + PLAIN + bend  # the inputs' weights, and behind them the shift
+        matrix[rows, 2 * k + 1 + bend * (k + 1) + np.arange(k + 1)] = 1.0
     fits = recipe.inputs.index("can_schedule_now")
     # can_schedule_now is normalised: SHUT x (raw - 1) = SHUT x (x / scale + shift - 1)
     first[fits, 2] = SHUT / norm[fits, 1]

@@ -13,7 +13,7 @@ from rltune.estimate import get_estimator
 from rltune.evaluate.memory import Knowledge
 from rltune.evaluate.parts import split
 from rltune.learn.arena import Stage, mean_slowdown, mean_wait
-from rltune.learn.evolve import EvolveSettings, Told, evolve, two_scores
+from rltune.learn.evolve import PLAIN, EvolveSettings, Told, evolve, two_scores
 from rltune.learn.model import Model
 from rltune.learn.recipe import get_recipe
 from rltune.learn.scaling import Queues, Scaling
@@ -47,8 +47,10 @@ class Plan:
     head: str = "pool"
     commit: bool = False
     cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
+    guard: str = "off"  # around the policy, and around the base policy
     features: str = "wide"
     hidden: tuple[int, int] = (8, 6)
+    bends: int = 0  # see `two_scores`
     pool: int = 120  # windows to draw from
     size: int = 1024
     held_windows: int = 20
@@ -62,8 +64,12 @@ class Plan:
             raise InputError(f"no objective {self.objective!r} to evolve for; there are: {', '.join(COSTS)}")
         if "can_schedule_now" not in get_recipe(self.features).inputs:
             raise InputError("evolution needs the feature can_schedule_now: try --features wide")
-        if min(self.hidden) < 3:
-            raise InputError(f"evolution needs layers of 3 units or more, not {self.hidden[0]}x{self.hidden[1]}")
+        if min(self.hidden) < PLAIN + self.bends:
+            behind = f" with {self.bends} bends" if self.bends else ""
+            raise InputError(
+                f"evolution{behind} needs layers of {PLAIN + self.bends} units or more, "
+                f"not {self.hidden[0]}x{self.hidden[1]}"
+            )
 
 
 @dataclass(frozen=True)
@@ -82,8 +88,10 @@ def evolve_policy(
     training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
     recipe = get_recipe(plan.features)
     norm = Scaling.of(Queues.under_base(held, recipe, plan.base)).norm
-    weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed))
-    start = np.array([START.get(name, 0.0) for name in recipe.inputs] + [0.0] * len(recipe.inputs) + [1.0])
+    weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed), plan.bends)
+    start = np.zeros(matrix.shape[1])
+    start[: len(recipe.inputs)] = [START.get(name, 0.0) for name in recipe.inputs]
+    start[2 * len(recipe.inputs)] = 1.0
     model = Model(recipe, plan.hidden, weights + matrix @ start, norm, plan.base)
     told: list[Told] = []
 
@@ -102,7 +110,12 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[W
     parts = split(len(jobs), plan.holdout)
     known = Knowledge(jobs, plan.evolve.seed)
     run = Settings(
-        backfill=plan.backfill, head=plan.head, commit=plan.commit, cycle_s=plan.cycle_s, seed=plan.evolve.seed
+        backfill=plan.backfill,
+        head=plan.head,
+        commit=plan.commit,
+        cycle_s=plan.cycle_s,
+        guard=plan.guard,
+        seed=plan.evolve.seed,
     )
     guesses = tuple(get_estimator(name) for name in plan.estimators)
     training = Windows(

@@ -100,18 +100,23 @@ class Critic(nn.Module):
         _initialise(self.layers, last=1.0)
 
     def forward(self, queues: Tensor) -> Tensor:
-        """Give a value a queue."""
-        return self.layers(queues).squeeze(-1)  # type: ignore[no-any-return]
+        """Give a value a queue; jobs that are left out at its end are zeros."""
+        first, rest = self.layers[0], self.layers[1:]
+        assert isinstance(first, nn.Linear)
+        flat = queues.flatten(1)
+        hidden = nn.functional.linear(flat, first.weight[:, : flat.shape[1]], first.bias)
+        return rest(hidden).squeeze(-1)  # type: ignore[no-any-return]
 
     def pad(self, rows: Singles, first: Ints) -> Tensor:
-        """Put the oldest candidates of every choice side by side, zeros where there are fewer."""
+        """Put the oldest candidates of every choice side by side, zeros where there are fewer than in the longest."""
         width = rows.shape[1]
-        queues = np.zeros((len(first) - 1, self.jobs, width), dtype=np.float32)
+        longest = min(self.jobs, int(np.diff(first).max(initial=1)))
+        queues = np.zeros((len(first) - 1, longest, width), dtype=np.float32)
         choice = np.repeat(np.arange(len(first) - 1), np.diff(first))
         place = np.arange(len(rows)) - first[choice]
         seen = place < self.jobs
         queues[choice[seen], place[seen]] = (rows[seen] - self.scale[:, 0]) * self.scale[:, 1]
-        return torch.from_numpy(queues.reshape(len(queues), self.jobs * width))
+        return torch.from_numpy(queues)
 
 
 def _initialise(layers: nn.Sequential, last: float) -> None:
@@ -141,9 +146,14 @@ class Choices:
     def __len__(self) -> int:
         return len(self.taken)
 
+    @property
+    def counts(self) -> Ints:
+        """Give the number of candidates of each choice."""
+        return np.diff(self.first)
+
     def some(self, which: Ints) -> Choices:
         """Keep these choices, in this order."""
-        counts = np.diff(self.first)[which]
+        counts = self.counts[which]
         first = np.concatenate([[0], np.cumsum(counts)])
         rows = np.repeat(self.first[which] - first[:-1], counts) + np.arange(first[-1])
         return Choices(self.rows[torch.from_numpy(rows)], first, self.taken[which])
@@ -198,7 +208,7 @@ class Batch:
     """Choices, and what is to be learnt of each."""
 
     choices: Choices
-    queues: Tensor  # what the critic sees
+    queues: Tensor  # [choice, job, input] what the critic sees
     old: Tensor  # log probability of the one taken when it was made
     advantage: Tensor
     returns: Tensor
@@ -213,14 +223,18 @@ class Batch:
         level = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
         return Batch(self.choices.some(which), self.queues[of], self.old[of], level, self.returns[of])
 
+    def by_length(self, which: Ints) -> Ints:
+        """Put these choices in order of their candidates, so that a shard of short ones has short queues."""
+        return which[np.lexsort((which, self.choices.counts[which]))]
+
     def shards(self, count: int) -> Iterator[Batch]:
-        """Cut into parts of nearly equally many choices."""
+        """Cut into parts of nearly equally many choices, queues only as long as the longest of each."""
         cuts = [len(self) * i // count for i in range(count + 1)]
         for lo, hi in pairwise(cuts):
             if lo < hi:
-                here = slice(lo, hi)
-                tensors = (self.queues, self.old, self.advantage, self.returns)
-                yield Batch(self.choices.part(lo, hi), *(tensor[here] for tensor in tensors))
+                choices = self.choices.part(lo, hi)
+                queues = self.queues[lo:hi, : choices.counts.max()]
+                yield Batch(choices, queues, *(tensor[lo:hi] for tensor in (self.old, self.advantage, self.returns)))
 
 
 class Ppo:
@@ -286,7 +300,7 @@ class Ppo:
         """Make one step a minibatch; give means over all choices."""
         sums: Counter[str] = Counter()
         for which in np.array_split(rng.permutation(len(batch)), min(self.settings.minibatches, len(batch))):
-            for shard in self._step(batch.some(np.sort(which)), pool):
+            for shard in self._step(batch.some(batch.by_length(which)), pool):
                 sums.update(shard)
         return {name: value / len(batch) for name, value in sums.items()}
 

@@ -125,6 +125,7 @@ class Windows:
     settings: Settings
     contended_s: float
     variation: Variation = field(default_factory=Variation)
+    _calm: set[int] = field(default_factory=set, init=False, repr=False, compare=False)  # starts where none queue
 
     @property
     def places(self) -> range:
@@ -139,10 +140,18 @@ class Windows:
         for _ in range(_ROUNDS):
             firsts = np.sort(rng.integers(self.places.start, self.places.stop, count))
             candidates = [self._varied(int(first), known, rng) for first in firsts]
-            found += look.among(candidates, spread)
+            found += self._contended(candidates, look, spread)
             if len(found) >= count:
                 return [found[i] for i in rng.permutation(len(found))[:count]]
         raise InputError(self._too_few(len(found), _ROUNDS * count))
+
+    def _contended(self, items: list[tuple[Window, Policy]], look: Looker, spread: Spread) -> list[Window]:
+        """Keep the windows in which jobs queue. A trace that is not varied is as calm at a place as it was before."""
+        if self.variation != Variation() or len(self.estimators) > 1:
+            return look.among(items, spread)
+        kept = look.among([item for item in items if item[0].first not in self._calm], spread)
+        self._calm.update({window.first for window, _ in items} - {window.first for window in kept})
+        return kept
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[Window]:
         """Give contended windows at even distances, as they are in the trace; if there is none, any with a queue."""

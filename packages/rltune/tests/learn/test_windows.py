@@ -56,6 +56,32 @@ def test_only_windows_in_which_jobs_queue_are_drawn():
         assert window.first + 20 > 200
 
 
+def test_a_survey_keeps_to_places_where_jobs_queue_and_misses_none_of_them():
+    """What is drawn is contended; candidates are few; every contended start of the trace can be drawn."""
+    made = windows(survey=True)
+    known = Knowledge(JOBS, 0)
+    busy = set(made._surveyed(known, Here()).tolist())
+    contended = {first for first in made.places if _contended(made, first, known)}
+    assert contended <= busy
+    assert len(busy) <= len(contended) + 4  # at most a step beyond either end
+    for window in drawn(made):
+        assert window.first in contended
+    assert [w.first for w in drawn(made)] == [w.first for w in drawn(windows(survey=True), spread=Threads(2))]
+
+
+def test_a_survey_that_finds_nothing_leaves_all_places_to_be_tried():
+    """The sentence is the same as without one."""
+    for survey in (False, True):
+        with pytest.raises(InputError, match="only 0 of 300 windows"):
+            drawn(windows(contended_s=1e9, survey=survey))
+
+
+def _contended(made: Windows, first: int, known: Knowledge) -> bool:
+    window, _ = made._plain(first, 0, known)
+    fcfs = window.times(get_policy("fcfs"))
+    return bool((fcfs.start_s - fcfs.submit_s).mean() > made.contended_s)
+
+
 def test_the_same_key_gives_the_same_windows_on_any_number_of_threads():
     """Another key gives others."""
     with Threads(3) as threads:

@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 CRITIC_JOBS = 256  # the oldest candidates, which the critic sees
 _IMITATED = 64  # choices in a minibatch of imitation
-SHARDS = 4  # parts of a minibatch whose gradients are made apart: fixed, so that threads change no result
+SHARDS = 2  # parts of a minibatch whose gradients are made apart: fixed, so that threads change no result
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,9 @@ class Batch:
         return which[np.lexsort((which, self.choices.counts[which]))]
 
     def shards(self, count: int) -> Iterator[Batch]:
-        """Cut into parts of nearly equally many choices, queues only as long as the longest of each."""
-        cuts = [len(self) * i // count for i in range(count + 1)]
+        """Cut into parts with nearly equally many candidates, queues only as long as the longest of each."""
+        first = self.choices.first
+        cuts = [0, *np.searchsorted(first, first[-1] * np.arange(1, count) / count).tolist(), len(self)]
         for lo, hi in pairwise(cuts):
             if lo < hi:
                 choices = self.choices.part(lo, hi)

@@ -26,7 +26,7 @@ from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.recipe import get_recipe
 from rltune.learn.scaling import Queues, Scaling, verdicts
 from rltune.learn.settings import TrainSettings
-from rltune.learn.windows import Window, Windows
+from rltune.learn.windows import Variation, Window, Windows
 from rltune.learn.worker import Held, Judge, Rolled, Roller
 from rltune.policy import get_policy
 from rltune.schedule import Settings
@@ -148,7 +148,16 @@ class Trainer:
         guesses = tuple(get_estimator(name) for name in s.estimators)
         base = get_policy(s.base)
         training = Windows(
-            self.jobs, self.cluster, parts.training, s.size, base, guesses, run, s.contended_s, s.variation
+            self.jobs,
+            self.cluster,
+            parts.training,
+            s.size,
+            base,
+            guesses,
+            run,
+            s.contended_s,
+            s.variation,
+            survey=s.variation == Variation(),
         )
         held = replace(training, part=parts.validation, size=min(s.held_size, len(parts.validation) // 2))
         return training, held.spaced(s.held_windows, self._known, self.spread)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
 from rltune.core import state as core
@@ -22,6 +23,7 @@ from rltune.schedule import Settings
 from rltune.sim import Machine
 from rltune.spread import Spread
 
+_PROBES_A_WINDOW = 16  # of a survey
 _ROUNDS = 25  # of drawing as many candidates as windows are wanted, before it is said that the trace has too few
 
 
@@ -125,7 +127,8 @@ class Windows:
     settings: Settings
     contended_s: float
     variation: Variation = field(default_factory=Variation)
-    _calm: set[int] = field(default_factory=set, init=False, repr=False, compare=False)  # starts where none queue
+    survey: bool = False  # see first where jobs queue, and draw only there: for those who draw many windows
+    _busy: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def places(self) -> range:
@@ -136,22 +139,31 @@ class Windows:
         """Draw contended windows; the same key gives the same windows."""
         rng = np.random.default_rng(list(key))
         look = Looker(self.contended_s)
+        busy = self._surveyed(known, spread) if self.survey else None
         found: list[Window] = []
         for _ in range(_ROUNDS):
-            firsts = np.sort(rng.integers(self.places.start, self.places.stop, count))
-            candidates = [self._varied(int(first), known, rng) for first in firsts]
-            found += self._contended(candidates, look, spread)
+            places = self.places
+            firsts = rng.integers(places.start, places.stop, count) if busy is None else rng.choice(busy, count)
+            candidates = [self._varied(int(first), known, rng) for first in np.sort(firsts)]
+            found += look.among(candidates, spread)
             if len(found) >= count:
                 return [found[i] for i in rng.permutation(len(found))[:count]]
         raise InputError(self._too_few(len(found), _ROUNDS * count))
 
-    def _contended(self, items: list[tuple[Window, Policy]], look: Looker, spread: Spread) -> list[Window]:
-        """Keep the windows in which jobs queue. A trace that is not varied is as calm at a place as it was before."""
-        if self.variation != Variation() or len(self.estimators) > 1:
-            return look.among(items, spread)
-        kept = look.among([item for item in items if item[0].first not in self._calm], spread)
-        self._calm.update({window.first for window, _ in items} - {window.first for window in kept})
-        return kept
+    def _surveyed(self, known: Knowledge, spread: Spread) -> NDArray[np.int64]:
+        """Give the rows beside which a window of the trace as it is was contended, or all if none was; found once.
+
+        Windows that begin a sixteenth of a window apart are much alike, so little is missed between two calm ones.
+        """
+        if not self._busy:
+            places = np.arange(self.places.start, self.places.stop)
+            probed = np.arange(0, len(places), max(1, self.size // _PROBES_A_WINDOW))
+            items = [self._plain(int(places[at]), i, known) for i, at in enumerate(probed)]
+            hit = np.isin(places[probed], [w.first for w in Looker(self.contended_s).among(items, spread)])
+            before = np.searchsorted(probed, np.arange(len(places)), side="right") - 1
+            near = hit[before] | hit[np.minimum(before + 1, len(probed) - 1)]
+            self._busy.append(places[near] if near.any() else places)
+        return self._busy[0]
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[Window]:
         """Give contended windows at even distances, as they are in the trace; if there is none, any with a queue."""

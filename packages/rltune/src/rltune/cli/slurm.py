@@ -147,6 +147,10 @@ def experiment(
     ] = "user",
     channel: Annotated[str, typer.Option(help="site-factor or priority.", metavar="NAME")] = "site-factor",
     steer: Annotated[str, typer.Option(help="exclude, pin or off.", metavar="HOW")] = "exclude",
+    band: Annotated[
+        int,
+        typer.Option(help="From the first job's number to the last one's: the policy's say beside Slurm.", metavar="N"),
+    ] = 10_000,
     workers: Annotated[
         int,
         typer.Option(
@@ -166,7 +170,9 @@ def experiment(
 
     further = [Arm(_label(name), name, placement) for name in policy or []]
     arms = (Arm(ALONE), Arm("saf", "saf"), *further)
-    plan = Plan(arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer)
+    plan = Plan(
+        arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer, band
+    )
     for arm in arms[1:]:
         _require_known(control_settings(plan, arm))
     with bar("jobs ended") as tell:

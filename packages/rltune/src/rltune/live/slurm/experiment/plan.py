@@ -43,6 +43,7 @@ class Plan:
     estimator: str = "user"
     channel: str = "site-factor"
     steer: str = "exclude"
+    band: int = 10_000  # numbers.band of the controller: how much the policy's order counts beside Slurm's factors
 
     def __post_init__(self) -> None:
         if not 1 <= self.factor <= FASTEST:

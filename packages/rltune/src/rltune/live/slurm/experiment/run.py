@@ -159,7 +159,7 @@ def control_settings(plan: Plan, arm: Arm) -> ControlSettings:
             "steer": plan.steer,
             "pipeline": {"policy": arm.policy, "placement": arm.placement, "estimator": plan.estimator},
             "scope": {"partitions": ("*",)},
-            "numbers": {"channel": plan.channel},
+            "numbers": {"channel": plan.channel, "band": plan.band},
             "gain": {"every_s": _NEVER_S},  # both ways are run here, so that nothing need be estimated
             "health": {"max_clock_jump_s": 30.0 + 5.0 * plan.factor},
         },

@@ -146,7 +146,7 @@ class Slurm:
 
 
 def _ping_then_ask(process: subprocess.Popen[bytes], lines: str) -> str:
-    """Give what scontrol says to the lines, if a slurmctld is up."""
+    """Give what scontrol says to the lines, if a slurmctld is up; nothing if it is killed before."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
@@ -155,6 +155,8 @@ def _ping_then_ask(process: subprocess.Popen[bytes], lines: str) -> str:
     while f"\n{_PINGED}\n".encode() not in said:
         more = process.stdout.read(65536)
         if not more:
+            if process.wait() == -signal.SIGKILL:  # by the alarm: what it had said by then tells nothing
+                return ""
             raise UnreachableError(f"scontrol failed: {said.decode(errors='replace').strip() or 'no answer'}")
         said += more
     pinged, _, rest = said.decode(errors="replace").partition(f"\n{_PINGED}\n")

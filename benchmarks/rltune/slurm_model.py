@@ -1,10 +1,11 @@
 """The policy of the experiment on a real Slurm: evolved in simulation on the experiment's workload of another seed.
 
-python benchmarks/rltune/slurm_model.py slurm-five.rltune                     # as it ships; 15 minutes of CPU time
-python benchmarks/rltune/slurm_model.py even.rltune --makespan 0.3            # gives up wait for makespan
+python benchmarks/rltune/slurm_model.py slurm-five.rltune --makespan 0.12           # as it ships; half an hour of CPU time
+python benchmarks/rltune/slurm_model.py slurm-five-even.rltune --makespan 0.3       # gives up wait for makespan
 
-As on Slurm, every waiting job has a reservation, the policy is asked once a minute, and a job holds its GPUs for up to
-30 s longer, until the next backfilling. Minimised are the mean wait and a share of the makespan, both in seconds.
+As on Slurm, every waiting job has a reservation, the policy is asked once a minute and guarded as by the controller,
+and a job holds its GPUs for up to 30 s longer, until the next backfilling. Minimised are the mean wait and a share of
+the makespan, both in seconds.
 """
 
 import argparse
@@ -29,13 +30,15 @@ PLAN = Plan(
     estimators=("user",),
     backfill="conservative",
     cycle_s=ControlSettings().cycle_s,
+    guard=ControlSettings().safety.guard,
     features="wide+gpu_type+vc",  # which GPUs a job may use, and how crowded those are
+    bends=3,
     pool=40,
     size=1024,
     held_windows=10,
     contended_s=60.0,
     holdout=0.2,
-    evolve=EvolveSettings(generations=40, tried=16, windows=8, every=5, threads=1),
+    evolve=EvolveSettings(generations=60, tried=20, windows=8, every=5, threads=1),
 )
 
 
@@ -43,7 +46,7 @@ def main() -> None:
     """Evolve, and write the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--makespan", type=float, default=0.04, help="weight of a second of makespan")
+    parser.add_argument("--makespan", type=float, required=True, help="weight of a second of makespan")
     given = parser.parse_args()
     cluster = Cluster.preset("slurm-five")
     jobs = make_jobs(cluster, JOBS, LOAD, SEED, USERS)

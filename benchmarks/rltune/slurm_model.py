@@ -1,7 +1,7 @@
 """The policy of the experiment on a real Slurm: evolved in simulation on the experiment's workload of another seed.
 
-python benchmarks/rltune/slurm_model.py slurm-five.rltune --makespan 0.12           # as it ships; half an hour of CPU time
-python benchmarks/rltune/slurm_model.py slurm-five-even.rltune --makespan 0.3       # gives up wait for makespan
+python benchmarks/rltune/slurm_model.py slurm-five.rltune --makespan 0.12         # as it ships; half an hour
+python benchmarks/rltune/slurm_model.py slurm-five-even.rltune --makespan 0.3     # gives up wait for makespan
 
 As on Slurm, every waiting job has a reservation, the policy is asked once a minute and guarded as by the controller,
 and a job holds its GPUs for up to 30 s longer, until the next backfilling. Minimised are the mean wait and a share of

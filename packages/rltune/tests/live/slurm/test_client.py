@@ -116,7 +116,7 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
     try:
         for ask in (slurm.ping, slurm.observe, lambda: slurm.apply([Change(1, Kind.PRIORITY, 5)])):
             began = time.monotonic()
-            with pytest.raises(UnreachableError, match="does not answer|did not answer in"):
+            with pytest.raises(UnreachableError, match=r"does not answer|did not answer in"):
                 ask()
             assert time.monotonic() - began < 5
     finally:

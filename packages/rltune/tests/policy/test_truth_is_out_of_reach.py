@@ -165,14 +165,17 @@ def test_scores_kept_and_changed_later_change_nothing():
 
 
 def _reads(tree: ast.AST, attribute: str) -> list[str]:
-    """Name the functions that read an attribute (or a field by that name)."""
+    """Name the functions that read an attribute (or a field by that name); `table["x"] = ...` reads nothing."""
+    written = {
+        id(node.slice) for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    }
     return [
         function.name
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)
         if (isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load))
-        or (isinstance(node, ast.Constant) and node.value == attribute)
+        or (isinstance(node, ast.Constant) and node.value == attribute and id(node) not in written)
     ]
 
 

@@ -5,10 +5,15 @@ python benchmarks/rltune/slurm_model.py slurm-five-even.rltune --makespan 0.3   
 
 As on Slurm, every waiting job has a reservation, the policy is asked once a minute and guarded as by the controller,
 and a job holds its GPUs for up to 30 s longer, until the next backfilling. Minimised are the mean wait and a share of
-the makespan, both in seconds.
+the makespan, both in seconds. How much bends add (ADR 0014):
+
+python benchmarks/rltune/slurm_model.py straight.rltune --makespan 0.08 --bends 0 --generations 40 --tried 16
+python benchmarks/rltune/slurm_model.py bent.rltune --makespan 0.08 --bends 2 --generations 70
 """
 
 import argparse
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +52,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--makespan", type=float, required=True, help="weight of a second of makespan")
+    parser.add_argument("--bends", type=int, default=PLAN.bends)
+    parser.add_argument("--generations", type=int, default=PLAN.evolve.generations)
+    parser.add_argument("--tried", type=int, default=PLAN.evolve.tried)
     given = parser.parse_args()
+    plan = replace(
+        PLAN,
+        bends=given.bends,
+        evolve=replace(PLAN.evolve, generations=given.generations, tried=given.tried),
+    )
     cluster = Cluster.preset("slurm-five")
     jobs = make_jobs(cluster, JOBS, LOAD, SEED, USERS)
     late_s = np.random.default_rng(1).uniform(0, BACKFILL_S, len(jobs))
@@ -58,17 +71,17 @@ def main() -> None:
         return mean_wait(machine) + given.makespan * float(makespan_s)
 
     evolving.COSTS["wait"] = cost
-    found = evolve_policy([(jobs, cluster)], PLAN, lambda news: print(news, flush=True))
-    best = min(found.told, key=lambda told: told.validation)
+    found = evolve_policy([(jobs, cluster)], plan, lambda news: print(news, flush=True))
+    asked = " ".join(Path(word).name if word == given.out else word for word in sys.argv[1:])
     card = {
         "made_by": f"rltune {__version__}",
-        "command": f"python benchmarks/rltune/slurm_model.py {Path(given.out).name} --makespan {given.makespan:g}",
+        "command": f"python benchmarks/rltune/slurm_model.py {asked}",
         "trace": f"the workload of `rltune slurm experiment`, seed {SEED}, {JOBS:,} jobs",
         "cluster": "slurm-five (5 nodes, 13 GPUs)",
         "held_out": {
-            "windows": PLAN.held_windows,
-            "cost_over_base": round(best.validation, 3),
-            "generation": best.generation,
+            "windows": plan.held_windows,
+            "cost_over_base": round(found.best.validation, 3),
+            "generation": found.best.generation,
         },
     }
     save_model(found.model.with_card(**card), given.out)

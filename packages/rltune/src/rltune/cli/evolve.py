@@ -1,6 +1,7 @@
 """`rltune evolve`: find a policy by evolution, without torch."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune import Cluster, Jobs
+    from rltune.learn.evolving import Evolved, Plan
 
 EXAMPLES = examples(
     "rltune evolve history.txt -c my.toml -o mine.rltune",
@@ -86,10 +88,9 @@ def evolve(
     --init` can go on from the model.
     """
     require_free([out], force=force, inputs=[trace, cluster])
-    from rltune import Cluster, __version__
+    from rltune import Cluster
     from rltune.learn.evolve import EvolveSettings
     from rltune.learn.evolving import Plan, evolve_policy
-    from rltune.learn.model import save_model
     from rltune.learn.windows import Variation
 
     plan = Plan(
@@ -119,20 +120,30 @@ def evolve(
             plan,
             lambda news: tell(news.generation, generations, f"held-out {news.validation:.3f}"),
         )
+    _write(found, plan, out, {"trace": work.name, "cluster": named(on, cluster)})
+    _tell(found, plan, out)
+
+
+def _write(found: "Evolved", plan: "Plan", out: Path, source: dict[str, str]) -> None:
+    """Write the model, with what made it."""
+    from rltune import __version__
+    from rltune.learn.model import save_model
+
     command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["evolve"] else "rltune evolve"
-    best = min(found.told, key=lambda news: news.validation)
-    card = {
-        "made_by": f"rltune {__version__}",
-        "command": command,
-        "trace": work.name,
-        "cluster": named(on, cluster),
-        "held_out": {"windows": held_windows, "cost_over_base": best.validation, "generation": best.generation},
+    held_out = {
+        "windows": plan.held_windows,
+        "cost_over_base": found.best.validation,
+        "generation": found.best.generation,
     }
+    card = {"made_by": f"rltune {__version__}", "command": command, **source, "held_out": held_out}
     save_model(found.model.with_card(**card), out)
-    show_line(f"{out}: best of {found.told[-1].generation} generations is {best.generation}")
+
+
+def _tell(found: "Evolved", plan: "Plan", out: Path) -> None:
+    show_line(f"{out}: best of {found.told[-1].generation} generations is {found.best.generation}")
     show_line(
-        f"{objective} on held-out windows of {size:,} jobs: {best.validation:.3f} of {base}'s "
-        f"under {backfill} (at the start {found.told[0].validation:.3f})"
+        f"{plan.objective} on held-out windows of {plan.size:,} jobs: {found.best.validation:.3f} of {plan.base}'s "
+        f"under {plan.backfill} (at the start {found.told[0].validation:.3f})"
     )
 
 

@@ -12,7 +12,7 @@ import torch
 
 from rltune.errors import InputError
 
-VERSION = 1
+VERSION = 2  # raised, too, when the same settings come to give other weights
 SUFFIX = ".checkpoint"
 
 

@@ -79,6 +79,11 @@ class Evolved:
     model: Model
     told: tuple[Told, ...]
 
+    @property
+    def best(self) -> Told:
+        """Give the validation that the model was kept for."""
+        return min(self.told, key=lambda news: news.validation)
+
 
 def evolve_policy(
     sources: Sequence[tuple[Jobs, Cluster]], plan: Plan, tell: Callable[[Told], None] = lambda _: None

@@ -19,15 +19,15 @@ from playing import eyes_of, play
 from torch import nn
 
 from rltune.estimate import get_estimator
-from rltune.evaluate.bootstrap import over_time, ratio
-from rltune.evaluate.memory import Knowledge
-from rltune.evaluate.outcome import MEASURED
-from rltune.learn.recipe import get_recipe
-from rltune.learn.settings import TrainSettings
 from rltune.learn.train import Trainer
-from rltune.learn.windows import Window
-from rltune.learn.worker import Held, Judged, Rolled
+from rltune.learn.train_settings import TrainSettings
+from rltune.learn.training_windows import Window
+from rltune.learn.window_worker import Held, Judged, Rolled
+from rltune.model.feature_sets import get_recipe
 from rltune.schedule import Settings
+from rltune.trials.intervals import over_time, ratio
+from rltune.trials.outcome import MEASURED
+from rltune.trials.warm_start import Knowledge
 
 TOGETHER = 8  # queues of similar length that are padded to the longest of them and scored at once
 

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rltune.journal.store import Journal
 from rltune.live.clock import SystemClock
+from rltune.live.control_settings import ControlSettings
 from rltune.live.controller import Controller
-from rltune.live.rehearse import rehearse
-from rltune.live.settings import ControlSettings
+from rltune.live.decide.rehearse import rehearse
+from rltune.live.journal.store import Journal
 from rltune.live.slurm.client import Slurm
 
 RECORDED = Path(__file__).parents[2] / "packages/rltune/tests/live/slurm/data/22.05"

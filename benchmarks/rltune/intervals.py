@@ -8,7 +8,7 @@ import argparse
 
 import numpy as np
 
-from rltune.evaluate.bootstrap import Course, over_time, over_windows, ratio
+from rltune.trials.intervals import Course, over_time, over_windows, ratio
 
 SIZE, EVERY = 1024, 64
 TRUTH = 0.9 * np.exp(0.25**2 / 2)

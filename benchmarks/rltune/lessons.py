@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from rltune import Cluster, Jobs, read_trace
-from rltune.evaluate import evaluate
-from rltune.learn.model import Model
-from rltune.learn.settings import TrainSettings
+from rltune.evaluation import evaluate
 from rltune.learn.train import Trainer
+from rltune.learn.train_settings import TrainSettings
+from rltune.model.learned_model import Model
+from rltune.parallel import Processes
 from rltune.policy.learned import Learned
-from rltune.spread import Processes
 from rltune.trace import synthesise
 
 SYNTHETIC = "philly"

@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from rltune import Cluster, read_trace
+from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.learn.arena import Stage, costs, mean_slowdown
-from rltune.learn.evolve import EvolveSettings, Told, evolve, two_scores
-from rltune.learn.model import Model, read_model, save_model
-from rltune.learn.recipe import get_recipe
+from rltune.learn.cma_es import EvolveSettings, Told, evolve, two_scores
+from rltune.learn.replayed_windows import Stage, costs, mean_slowdown
+from rltune.model.feature_sets import get_recipe
+from rltune.model.learned_model import Model, read_model, save_model
 from rltune.policy import get_policy
 from rltune.policy.base import Policy
 from rltune.policy.learned import Learned
 from rltune.schedule import Settings
-from rltune.sim import Machine
 from rltune.trace.lublin import lublin
 
 MACHINE = Cluster.uniform(1, 256)

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, NodeGroup, Slowdown
-from rltune.core.loop import advance
+from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
-from rltune.evaluate.bootstrap import over_windows, ratio
 from rltune.jobs import Jobs
-from rltune.placement import model as models
-from rltune.placement.drive import LookAhead
+from rltune.kernel.rollout.event_loop import advance
+from rltune.placement import program as models
 from rltune.placement.greedy import started
-from rltune.placement.milp import Solver
-from rltune.placement.model import Model
+from rltune.placement.highs import Solver
+from rltune.placement.look_ahead import LookAhead
+from rltune.placement.program import Model
 from rltune.placement.realise import realise
-from rltune.placement.work import Work
-from rltune.policy.registry import get_policy
+from rltune.placement.solver_work import Work
+from rltune.policy.by_name import get_policy
 from rltune.schedule import Settings
-from rltune.sim import Machine
 from rltune.trace import synthesise
+from rltune.trials.intervals import over_windows, ratio
 
 KS = (4, 8, 16)
 SKIP_CELLS = (("fcfs", "easy"), ("fcfs", "none"), ("saf", "easy"), ("saf", "none"))

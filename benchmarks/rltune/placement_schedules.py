@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, Slowdown
-from rltune.evaluate.bootstrap import Course, over_time, ratio
-from rltune.evaluate.compare import line_up
-from rltune.evaluate.memory import Knowledge
-from rltune.evaluate.metric import metric_of
-from rltune.evaluate.parts import Part
-from rltune.evaluate.runs import Contender
+from rltune.engine.run import simulate
+from rltune.evaluation.compare import line_up
 from rltune.jobs import Jobs
 from rltune.metrics import summarise
-from rltune.placement.registry import get_placer
-from rltune.sim import simulate
-from rltune.spread import spread_over
+from rltune.parallel import spread_over
+from rltune.placement.placers import get_placer
 from rltune.trace import read_trace, synthesise
+from rltune.trials.intervals import Course, over_time, ratio
+from rltune.trials.measures import metric_of
+from rltune.trials.parts import Part
+from rltune.trials.runs import Contender
+from rltune.trials.warm_start import Knowledge
 
 METRICS = ("wait", "large-wait", "utilisation", "fragmentation")
 POLICIES = ("fcfs", "sjf", "saf")

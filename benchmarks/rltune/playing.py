@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from rltune.core import state as core
-from rltune.core.look import take
-from rltune.core.step import observe, to_next_choice
-from rltune.learn.model import Model, n_weights
+from rltune.kernel.backfill.candidates import take
+from rltune.kernel.rollout.stepwise import observe, to_next_choice
+from rltune.kernel.state import arrays as core
 from rltune.learn.objective import Times
 from rltune.learn.ppo import Choices
-from rltune.learn.recipe import critic_codes
-from rltune.learn.windows import Window, times_of
-from rltune.learn.worker import Trajectory
+from rltune.learn.training_windows import Window, times_of
+from rltune.learn.window_worker import Trajectory
+from rltune.model.feature_sets import critic_codes
+from rltune.model.learned_model import Model, n_weights
 from rltune.policy.learned import Learned
 
 

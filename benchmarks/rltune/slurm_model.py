@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from rltune import Cluster, __version__
-from rltune.learn import evolving
-from rltune.learn.arena import mean_wait
-from rltune.learn.evolve import EvolveSettings
-from rltune.learn.evolving import Plan, evolve_policy
-from rltune.learn.model import save_model
-from rltune.live.settings import ControlSettings
-from rltune.live.slurm.experiment.multifactor import BACKFILL_S
-from rltune.live.slurm.experiment.plan import USERS
-from rltune.live.slurm.experiment.workload import make_jobs
+from rltune.lab.experiment.experiment_plan import USERS
+from rltune.lab.experiment.fine_tuning_jobs import make_jobs
+from rltune.lab.experiment.tuned_multifactor import BACKFILL_S
+from rltune.learn import evolve as evolving
+from rltune.learn.cma_es import EvolveSettings
+from rltune.learn.evolve import Plan, evolve_policy
+from rltune.learn.replayed_windows import mean_wait
+from rltune.live.control_settings import ControlSettings
+from rltune.model.learned_model import save_model
 
 SEED = 1000  # the experiment's own seeds begin at 1
 JOBS, LOAD = 41_000, 1.2

@@ -14,10 +14,10 @@ import numpy as np
 
 from rltune import simulate
 from rltune.cluster import Cluster
-from rltune.live.settings import ControlSettings
-from rltune.live.slurm.experiment.multifactor import BACKFILL_S, as_policy
-from rltune.live.slurm.experiment.plan import USERS
-from rltune.live.slurm.experiment.workload import make_jobs
+from rltune.lab.experiment.experiment_plan import USERS
+from rltune.lab.experiment.fine_tuning_jobs import make_jobs
+from rltune.lab.experiment.tuned_multifactor import BACKFILL_S, as_policy
+from rltune.live.control_settings import ControlSettings
 
 SEEDS = range(1000, 1008)  # no experiment uses these
 COMPARED = range(3000, 3030)  # nor these

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from yardstick import fcfs
 
 from rltune import Cluster, Jobs
+from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.policy import get_policy
 from rltune.schedule import Settings
-from rltune.sim import Machine
 from rltune.trace.synthetic import synthesise
 
 BARS = {("fcfs", "none"): 6.0, ("saf", "none"): 4.0, ("fcfs", "easy"): 2.0, ("wfp3", "easy"): 0.5}
@@ -91,8 +91,8 @@ def against_yardstick(console):
 
 def deep_queue(console):
     """Time passes with 10,000 jobs waiting, in CPU time: another program's turn is not the pass's."""
-    from rltune.core.decide import decide
-    from rltune.core.loop import advance
+    from rltune.kernel.backfill.scheduling_pass import decide
+    from rltune.kernel.rollout.event_loop import advance
 
     table = Table(title="One pass with 10,000 jobs waiting, 36 nodes of 8 (bar: 5 ms)")
     for column in ("policy", "backfill", "median ms", "p99 ms", "first pass ms"):

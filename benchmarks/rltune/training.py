@@ -9,10 +9,10 @@ import argparse
 import time
 
 from rltune import Cluster
-from rltune.cli.workload import load_workload
-from rltune.learn.settings import TrainSettings
+from rltune.cli.trace_argument import load_workload
 from rltune.learn.train import Trainer
-from rltune.spread import Threads
+from rltune.learn.train_settings import TrainSettings
+from rltune.parallel import Threads
 
 PUBLISHED = (150, 516)  # job decisions a second of the published training loop on a machine like this
 

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 import rltune
-from rltune.evaluate import compare, parse_windows
+from rltune.evaluation import compare, parse_windows
 from rltune.trace import synthesise
 
 mine = f"{Path(__file__).with_name('my_policy.py')}:small_but_patient"

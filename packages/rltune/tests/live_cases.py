@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rltune.live.backend import BackendError, Change, Kind, Outcome
-from rltune.live.settings import ControlSettings
-from rltune.live.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
+from rltune.live.control_settings import ControlSettings
+from rltune.live.see.backend import BackendError, Change, Kind, Outcome
+from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
 
 NOW = 1_700_000_000.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rltune.live.slurm.testbed import missing
+from rltune.lab.testbed import missing
 
 
 def require_slurm(**needs) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup, Outage, Slowdown
-from rltune.guard import Guard
+from rltune.engine.guard import Guard
 from rltune.jobs import Jobs
 
 BACKFILLS = ("none", "fit-first", "easy", "conservative", "shadow")

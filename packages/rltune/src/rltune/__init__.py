@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
+    from rltune.engine.run import simulate
     from rltune.errors import InputError
     from rltune.jobs import Jobs
     from rltune.schedule import Schedule
-    from rltune.sim import simulate
     from rltune.trace import read_trace
 
 __all__ = ["Cluster", "InputError", "Jobs", "Schedule", "read_trace", "simulate"]
@@ -26,7 +26,7 @@ _HOME = {
     "Jobs": "rltune.jobs",
     "Schedule": "rltune.schedule",
     "read_trace": "rltune.trace",
-    "simulate": "rltune.sim",
+    "simulate": "rltune.engine.run",
 }
 
 

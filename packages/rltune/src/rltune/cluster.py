@@ -156,7 +156,7 @@ class Cluster:
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
-        """Give one of the clusters that come with the package; `Cluster.presets()` names them."""
+        """Return one of the clusters that come with the package; `Cluster.presets()` names them."""
         if name not in cls.presets():
             raise InputError(f"no cluster preset {name!r}; there are: {', '.join(cls.presets())}")
         text = (resources.files("rltune") / "presets" / f"{name}.toml").read_text(encoding="utf-8")

@@ -174,7 +174,7 @@ class Jobs:
         return self.after[self.after_ptr[row] : self.after_ptr[row + 1]]
 
     def to_polars(self) -> pl.DataFrame:
-        """Give the table as a data frame, names spelled out, `after` as lists."""
+        """Return the table as a data frame, names spelled out, `after` as lists."""
         import polars as pl
 
         columns: dict[str, Any] = {}

@@ -20,7 +20,7 @@ class Labels:
 
     @classmethod
     def none(cls, n: int) -> Labels:
-        """Give a column in which no job has a name."""
+        """Return a column in which no job has a name."""
         return cls(np.full(n, -1, dtype=np.int32), ())
 
     @classmethod

@@ -81,22 +81,22 @@ class Schedule:
 
     @property
     def ran(self) -> NDArray[np.bool_]:
-        """Tell which jobs ran to their end."""
+        """Return which jobs ran to their end."""
         return ~self.rejected
 
     @property
     def wait_s(self) -> Floats:
-        """Give each job's wait; NaN if rejected."""
+        """Return each job's wait; NaN if rejected."""
         return self.start_s - self.jobs.submit_s
 
     @property
     def jct_s(self) -> Floats:
-        """Give each job's completion time since its submission; NaN if rejected."""
+        """Return each job's completion time since its submission; NaN if rejected."""
         return self.end_s - self.jobs.submit_s
 
     @property
     def bounded_slowdown(self) -> Floats:
-        """Give max(1, (wait + run) / max(run, 10)); NaN if rejected."""
+        """Return max(1, (wait + run) / max(run, 10)); NaN if rejected."""
         run = self.end_s - self.start_s
         return np.maximum(1.0, self.jct_s / np.maximum(run, 10.0))
 

@@ -63,7 +63,7 @@ def test_results_do_not_depend_on_workers(rltune, synthetic):
 
 
 def test_an_interrupt_shows_what_is_there_and_ends_with_130(rltune, trace, cluster, monkeypatch):
-    from rltune.evaluate import runs
+    from rltune.trials import runs
 
     made = runs.Bench.run
     left = [1]

@@ -9,8 +9,8 @@ import pytest
 from real_slurm import require_slurm, short_folder
 
 from rltune import read_trace
-from rltune.journal.store import Journal
-from rltune.live.slurm.testbed import Testbed
+from rltune.lab.testbed import Testbed
+from rltune.live.journal.store import Journal
 
 
 @pytest.fixture(scope="module")

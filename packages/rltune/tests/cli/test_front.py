@@ -7,11 +7,13 @@ import sys
 import pytest
 from typer.main import get_command
 
-from rltune.cli import app, compiling, complete
-from rltune.cli.manners import with_json_value
+from rltune.cli import app
+from rltune.cli import compile_notice as compiling
+from rltune.cli import completion as complete
+from rltune.cli.exits import with_json_value
+from rltune.engine.run import BACKFILLS, HEADS, PLACEMENTS
 from rltune.estimate import NAMES
 from rltune.policy import policy_table
-from rltune.sim import BACKFILLS, HEADS, PLACEMENTS
 
 RLTUNE = [sys.executable, "-c", "from rltune.cli import main; main()"]
 COMMANDS = [
@@ -114,7 +116,7 @@ def test_json_may_stand_alone_or_name_a_file():
 
 def test_the_user_is_told_only_of_compiling_that_will_happen(tmp_path):
     code = (
-        "from numba import njit\nfrom rltune.cli.compiling import is_compiled\n"
+        "from numba import njit\nfrom rltune.cli.compile_notice import is_compiled\n"
         "import sys; sys.path.insert(0, sys.argv[1])\nimport kernel\n"
         "print(is_compiled(kernel.twice)); kernel.twice(1)\n"
         "print(is_compiled(kernel.twice), is_compiled(kernel.twice, 'int'), is_compiled(kernel.twice, 'float'))"
@@ -157,7 +159,7 @@ def test_a_narrow_terminal_loses_columns_not_digits(width):
     from rich.console import Console
     from rich.table import Table
 
-    from rltune.cli.narrow import fitted
+    from rltune.cli.narrow_tables import fitted
 
     cells = {
         "pipeline": "fcfs + easy",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from learn.looking import a_model
 
-from rltune.learn.model import save_model
-from rltune.learn.probe import logits, require_sound
+from rltune.model.learned_model import save_model
+from rltune.model.probe import logits, require_sound
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_changed_file_is_refused(rltune, kept):
 
 def test_answers_are_those_of_the_core():
     """The probe computes what the core does."""
-    from learn.test_network import by_numpy
+    from kernel.test_network import by_numpy
 
     model = a_model("sampled")
     rows = np.random.default_rng(0).normal(size=(5, 8))

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 from real_slurm import require_slurm
 
-from rltune.live.slurm.testbed import Testbed, needs
+from rltune.lab.testbed import Testbed
+from rltune.lab.testbed import debian_needs as needs
 
 
 @pytest.fixture

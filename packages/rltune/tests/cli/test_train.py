@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from learn.small_training import jobs
 
-from rltune.cli.curve import BARS, sparkline
-from rltune.learn.model import read_model
+from rltune.cli.training_curve import BARS, sparkline
+from rltune.model.learned_model import read_model
 
 QUICK = (
     *("--epochs", 2, "--windows", 4, "--size", 40, "--pool", 8, "--contended", 10, "--held-windows", 2),

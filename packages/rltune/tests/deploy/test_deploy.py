@@ -4,7 +4,7 @@ from importlib import resources
 
 import pytest
 
-from rltune.live.settings import ControlSettings, Scope
+from rltune.live.control_settings import ControlSettings, Scope
 
 FOLDER = resources.files("rltune.deploy")
 

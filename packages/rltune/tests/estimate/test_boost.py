@@ -10,7 +10,7 @@ import rltune
 from rltune import trace
 from rltune.cluster import Cluster
 from rltune.errors import InputError
-from rltune.estimate_boost import FEWEST, Boost, Trees, _rolling
+from rltune.estimate.boosted_trees import FEWEST, Boost, Trees, _rolling
 from rltune.jobs import Jobs
 from rltune.policy.qssf_boost import QssfBoost
 

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from rltune.core import state as core
-from rltune.core.decide import decide
-from rltune.core.features import feature, look_around, sample
-from rltune.core.loop import advance
-from rltune.core.network import fill_inputs
+from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
-from rltune.learn.model import Model, n_weights
-from rltune.learn.recipe import FEATURES, SLOTS, get_recipe
+from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.rollout.event_loop import advance
+from rltune.kernel.score.features import feature, look_around, sample
+from rltune.kernel.score.network import fill_inputs
+from rltune.kernel.state import arrays as core
+from rltune.model.feature_sets import FEATURES, SLOTS, get_recipe
+from rltune.model.learned_model import Model, n_weights
 from rltune.policy.learned import Learned
 from rltune.schedule import Settings
-from rltune.sim import Machine
 
 WIDE = (0.0, 1.0, -1e9, 1e9)  # a norm that changes nothing and has seen everything
 

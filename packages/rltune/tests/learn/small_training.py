@@ -9,9 +9,9 @@ from rltune.cluster import Cluster
 from rltune.jobs import Jobs
 from rltune.learn.objective import Objective
 from rltune.learn.ppo import PpoSettings
-from rltune.learn.settings import TrainSettings
 from rltune.learn.train import Trainer
-from rltune.learn.windows import Variation
+from rltune.learn.train_settings import TrainSettings
+from rltune.learn.training_windows import Variation
 
 
 def jobs(n: int = 600) -> Jobs:

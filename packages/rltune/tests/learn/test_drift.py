@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from kernel.test_features import CLUSTER, JOBS
 from learn.looking import WIDE, a_model, machine, stopped_at
-from learn.test_features import CLUSTER, JOBS
 
 from rltune import simulate
 from rltune.cluster import Cluster
-from rltune.core import state as core
-from rltune.core.scores import score_queue
-from rltune.evaluate import compare
-from rltune.evaluate.show import honesty
+from rltune.evaluation import compare
+from rltune.evaluation.comparison_tables import honesty
 from rltune.jobs import Jobs
+from rltune.kernel.score.rules import score_queue
+from rltune.kernel.state import arrays as core
 from rltune.policy.learned import Learned
 
 MANY = Jobs.from_arrays(

@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from learn.looking import a_model, machine
-from learn.test_rollout import BUSY, SMALL
+from learn.test_rollouts import BUSY, SMALL
 
 from rltune import simulate
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.learn.env import ID, ILLEGAL, WindowEnv, windows_of
+from rltune.learn.input_scaling import Scaling
 from rltune.learn.objective import Objective
-from rltune.learn.rollout import roll
-from rltune.learn.scaling import Scaling
-from rltune.learn.windows import Window
+from rltune.learn.rollouts import roll
+from rltune.learn.training_windows import Window
 from rltune.schedule import Settings
 
 UNBOUNDED = "ignore:.*A Box observation space m.* value is .*infinity"  # logarithms of times have no natural bound

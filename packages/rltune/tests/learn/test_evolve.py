@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from rltune import Cluster, Jobs
-from rltune.core.prepare import copy_state
 from rltune.errors import InputError
-from rltune.learn.arena import Stage, costs, mean_wait
-from rltune.learn.evolve import Cma, EvolveSettings, two_scores
-from rltune.learn.evolving import Plan, evolve_policy
-from rltune.learn.recipe import get_recipe
+from rltune.kernel.build.prepare import copy_state
+from rltune.learn.cma_es import Cma, EvolveSettings, two_scores
+from rltune.learn.evolve import Plan, evolve_policy
+from rltune.learn.replayed_windows import Stage, costs, mean_wait
+from rltune.model.feature_sets import get_recipe
 from rltune.trace import synthesise
 
 SMALL = Cluster.uniform(4, 8)
@@ -99,10 +99,10 @@ def _logit(flat: np.ndarray, x: np.ndarray, hidden: tuple[int, int]) -> float:
 
 def test_a_stage_can_be_run_again_on_any_number_of_threads() -> None:
     """The same weights cost the same, whoever ran before and beside."""
+    from rltune.engine.run import Machine
     from rltune.estimate import get_estimator
     from rltune.policy.learned import Learned
     from rltune.schedule import Settings
-    from rltune.sim import Machine
 
     jobs, cluster = busy(600, 2), SMALL
     model = evolve_policy([(busy(4000, 1), SMALL)], PLAN).model

@@ -10,10 +10,10 @@ import pytest
 CODE = """
 import hashlib
 from learn.looking import a_model, inputs, machine, stopped_at
-from learn.test_features import CLUSTER, JOBS
-from learn.test_rollout import BUSY, SMALL
+from kernel.test_features import CLUSTER, JOBS
+from learn.test_rollouts import BUSY, SMALL
 from rltune import simulate
-from rltune.learn.rollout import roll
+from rltune.learn.rollouts import roll
 from rltune.policy.learned import Learned
 
 model = a_model({features!r}, seed=3)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from learn.toys import choose_the_largest, one_window
 
-from rltune.learn.model import Model
 from rltune.learn.ppo import (
     Actor,
     Choices,
@@ -20,9 +19,10 @@ from rltune.learn.ppo import (
     log_softmax,
     policy_loss,
 )
-from rltune.learn.probe import logits
-from rltune.learn.recipe import get_recipe
-from rltune.learn.worker import Trajectory
+from rltune.learn.window_worker import Trajectory
+from rltune.model.feature_sets import get_recipe
+from rltune.model.learned_model import Model
+from rltune.model.probe import logits
 
 PLAIN = np.tile([0.0, 1.0], (2, 1))
 

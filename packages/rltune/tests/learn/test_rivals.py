@@ -5,21 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from learn.looking import a_model, machine
-from learn.test_rollout import BUSY, SMALL
+from learn.test_rollouts import BUSY, SMALL
 
 from rltune import simulate
 from rltune.cluster import Cluster
-from rltune.core import state as core
-from rltune.core.scores import INSPECTED, LEARNED
 from rltune.errors import InputError
-from rltune.evaluate import compare
+from rltune.evaluation import compare
 from rltune.jobs import Jobs
-from rltune.learn.model import Model, parse_model, read_model, save_model
+from rltune.kernel.score.rules import INSPECTED, LEARNED
+from rltune.kernel.state import arrays as core
 from rltune.learn.ppo import PpoSettings
-from rltune.learn.recipe import get_recipe
-from rltune.learn.rollout import roll
-from rltune.learn.settings import TrainSettings
+from rltune.learn.rollouts import roll
 from rltune.learn.train import Trainer
+from rltune.learn.train_settings import TrainSettings
+from rltune.model.feature_sets import get_recipe
+from rltune.model.learned_model import Model, parse_model, read_model, save_model
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
 
@@ -107,7 +107,7 @@ def test_a_file_whose_kind_and_inputs_differ_is_refused(tmp_path):
     """A kind decides in which pass the network is asked, so it must be the one it was trained in."""
     import json
 
-    from learn.test_model import rewritten
+    from model.test_learned_model import rewritten
 
     save_model(a_model("sampled"), tmp_path / "m.rltune")
     assert json.loads((tmp_path / "m.rltune").read_text())["kind"] == "learned"

@@ -13,13 +13,13 @@ from learn.small_training import jobs, trained, trainer
 
 from rltune.errors import InputError
 from rltune.learn.checkpoint import read_checkpoint, save_checkpoint
-from rltune.learn.model import read_model, save_model
 from rltune.learn.objective import Objective
 from rltune.learn.ppo import PpoSettings
-from rltune.learn.settings import TrainSettings
 from rltune.learn.train import fingerprint
-from rltune.learn.worker import Held, Judge
-from rltune.spread import Threads
+from rltune.learn.train_settings import TrainSettings
+from rltune.learn.window_worker import Held, Judge
+from rltune.model.learned_model import read_model, save_model
+from rltune.parallel import Threads
 
 HERE = Path(__file__).parent
 

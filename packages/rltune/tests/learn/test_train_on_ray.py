@@ -7,7 +7,7 @@ import pytest
 from learn.small_training import trained
 from learn.test_train import weights
 
-from rltune.spread import Ray
+from rltune.parallel import Ray
 
 
 class Deadly(Ray):

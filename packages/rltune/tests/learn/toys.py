@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from rltune.learn.ppo import Choices
-from rltune.learn.worker import Trajectory
+from rltune.learn.window_worker import Trajectory
 
 
 def one_window(rng: np.random.Generator, counts: tuple[int, ...]) -> Trajectory:

@@ -5,10 +5,10 @@ import pytest
 from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
 
 from rltune.errors import InputError
-from rltune.journal.store import Journal
-from rltune.live.backend import Kind
 from rltune.live.controller import Controller
-from rltune.live.replay import replay
+from rltune.live.journal.replay import replay
+from rltune.live.journal.store import Journal
+from rltune.live.see.backend import Kind
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))
 QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10), job(3, 2, 30))
@@ -225,7 +225,7 @@ def test_every_decision_can_be_made_again(rig):
 
 def test_a_replay_that_differs_names_the_jobs(rig):
     """A decision that was tampered with is found out, job by job."""
-    from rltune.journal.pack import pack_decision, unpack_decision
+    from rltune.live.journal.packing import pack_decision, unpack_decision
 
     r = rig()
     r.cycle()
@@ -261,7 +261,7 @@ def test_history_is_learnt_from_jobs_seen_to_end(rig):
     assert r.journal.rows("SELECT count(*) FROM ended")[0][0] == 60
     r.start()
     r.cycle()
-    from rltune.journal.pack import unpack_decision
+    from rltune.live.journal.packing import unpack_decision
 
     estimate = unpack_decision(r.journal.cycle(0).decision).by_job[4].estimate_s
     assert estimate < 300  # the limit is an hour, such jobs took half a minute
@@ -307,7 +307,7 @@ def test_a_partition_canary_is_compared_with_its_own_past(rig):
 
 def _record_ended(r, acted_wait_s, other_wait_s, others_before_s=-1000.0):
     """Put 40 ended jobs of each kind into the journal."""
-    from rltune.journal.ended import Ended
+    from rltune.live.journal.ended import Ended
 
     for acted, wait_s, before_s in ((True, acted_wait_s, 0.0), (False, other_wait_s, others_before_s)):
         ended = []
@@ -321,7 +321,7 @@ def _record_ended(r, acted_wait_s, other_wait_s, others_before_s=-1000.0):
 def test_the_gain_of_acting_is_estimated_from_what_was_seen(rig):
     """A long job that Slurm lets go first and ours lets go last: the replay of both says what that costs."""
     r = rig(mode="shadow", gain={"every_s": 60})
-    from rltune.journal.ended import Ended
+    from rltune.live.journal.ended import Ended
 
     ended = []
     for i in range(30):
@@ -338,7 +338,7 @@ def test_the_gain_of_acting_is_estimated_from_what_was_seen(rig):
 
 def test_metrics_are_exported(rig, tmp_path):
     """Calls by command, cycles, changes and the rest stand in a file that Prometheus's node exporter reads."""
-    from rltune.live.metrics import Metrics
+    from rltune.live.prometheus import Metrics
 
     r = rig()
     file = tmp_path / "rltune.prom"

@@ -12,15 +12,15 @@ import pytest
 from live_cases import settings
 
 from rltune.errors import InputError
-from rltune.journal.store import Journal
-from rltune.journal.story import story
-from rltune.live.backend import Kind
+from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
+from rltune.live.control_settings import ControlSettings
 from rltune.live.controller import Controller
-from rltune.live.lock import only_one
-from rltune.live.replay import replay
-from rltune.live.settings import ControlSettings
-from rltune.live.slurm.testbed import Testbed
+from rltune.live.journal.replay import replay
+from rltune.live.journal.store import Journal
+from rltune.live.journal.story import story
+from rltune.live.see.backend import Kind
+from rltune.live.single_instance import only_one
 
 CHANGEABLE = ("priority", "site_factor", "priority_by_hand", "nice", "held", "excluded_nodes", "required_nodes")
 RLTUNE = "from rltune.cli import main; main()"

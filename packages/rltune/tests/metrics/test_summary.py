@@ -12,7 +12,7 @@ from rich.console import Console
 from rltune.cluster import Cluster, NodeGroup, Outage
 from rltune.jobs import Jobs
 from rltune.metrics import summarise, timeline
-from rltune.metrics.show import most_common
+from rltune.metrics.formats import most_common
 
 nan = float("nan")
 

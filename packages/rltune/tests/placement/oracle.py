@@ -6,8 +6,8 @@ It shares the meaning of the objective with the model, and none of its code.
 import itertools
 from dataclasses import dataclass
 
-from rltune.core.state import UNLIMITED
-from rltune.placement.view import Snapshot
+from rltune.kernel.state.arrays import UNLIMITED
+from rltune.placement.solver_view import Snapshot
 
 
 @dataclass(frozen=True)

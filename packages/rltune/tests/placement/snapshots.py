@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from rltune.core.state import UNLIMITED
-from rltune.placement.view import Ask, Form, Group, Kind, NodeClass, Snapshot
+from rltune.kernel.state.arrays import UNLIMITED
+from rltune.placement.solver_view import Ask, Form, Group, Kind, NodeClass, Snapshot
 
 FREE = UNLIMITED
 

@@ -14,9 +14,9 @@ from strategies import BACKFILLS, HEADS, POLICIES, cases
 import rltune
 from rltune.cluster import Cluster, NodeGroup, Slowdown
 from rltune.jobs import Jobs
-from rltune.placement.adapt import Adaptive, Fixed
-from rltune.placement.milp import SolverWarning
-from rltune.placement.registry import NAMES, get_placer
+from rltune.placement.adaptive_k import Adaptive, Fixed
+from rltune.placement.highs import SolverWarning
+from rltune.placement.placers import NAMES, get_placer
 from rltune.policy.base import Scored
 
 

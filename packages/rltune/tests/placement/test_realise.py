@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snapshots import apart, ask, gpus, snapshot, snapshots
 
-from rltune.placement.milp import Effort, Solver
-from rltune.placement.model import build
+from rltune.placement.highs import Effort, Solver
+from rltune.placement.program import build
 from rltune.placement.promise import early, kept_early
 from rltune.placement.realise import realise
-from rltune.placement.view import Form, Kind
+from rltune.placement.solver_view import Form, Kind
 
 SOLVER = Solver(Effort(nodes=10_000, ties=True))
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltune.cluster import Cluster, NodeGroup
-from rltune.core import state as core
+from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
+from rltune.kernel.state import arrays as core
 from rltune.placement.ways import can_schedule_now, num_ways, ways
-from rltune.policy.registry import get_policy
+from rltune.policy.by_name import get_policy
 from rltune.schedule import Settings
-from rltune.sim import Machine
 
 
 def machine_with(free: list[int], gpus: int, size: int = 4, per_rack: int = 2) -> Machine:

@@ -3,15 +3,15 @@
 import numpy as np
 
 from rltune.cluster import Cluster
-from rltune.core import state as core
-from rltune.core.decide import decide
-from rltune.core.loop import advance
-from rltune.core.scores import score_queue
+from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
+from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.rollout.event_loop import advance
+from rltune.kernel.score.rules import score_queue
+from rltune.kernel.state import arrays as core
 from rltune.policy import get_policy
 from rltune.schedule import Settings
-from rltune.sim import Machine
 
 
 def machine(jobs: Jobs, cluster: Cluster, policy, estimator="oracle", **settings) -> Machine:

@@ -7,8 +7,8 @@ from policy.stepping import scores_at
 
 import rltune
 from rltune.cluster import Cluster, NodeGroup
-from rltune.core.scores import f1_score, unicep_score, wfp3_score
 from rltune.jobs import Jobs
+from rltune.kernel.score.rules import f1_score, unicep_score, wfp3_score
 
 CLUSTER = Cluster.uniform(nodes=1, gpus=8)
 

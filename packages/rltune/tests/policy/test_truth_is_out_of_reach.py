@@ -22,7 +22,7 @@ from rltune.cluster import Cluster
 from rltune.jobs import Jobs
 from rltune.policy import QueueView
 
-CORE = Path(rltune.__file__).parent / "core"
+KERNEL = Path(rltune.__file__).parent / "kernel"
 MARKS = 7919.123 + np.arange(40) * 1.0078125  # durations that occur nowhere else
 CLUSTER = Cluster.uniform(nodes=2, gpus=4)
 
@@ -181,15 +181,15 @@ def _reads(tree: ast.AST, attribute: str) -> list[str]:
 
 def test_one_kernel_reads_the_duration():
     """Only where a job starts, to know when it will end."""
-    readers = {f.name: _reads(ast.parse(f.read_text()), "duration") for f in sorted(CORE.glob("*.py"))}
+    readers = {f.name: _reads(ast.parse(f.read_text()), "duration") for f in sorted(KERNEL.rglob("*.py"))}
     assert {name: found for name, found in readers.items() if found} == {"running.py": ["start_job"]}
 
 
 def test_one_function_takes_it_from_the_table():
     """Only where the core's own table of jobs is made; no policy names it."""
-    readers = {f.name: _reads(ast.parse(f.read_text()), "duration_s") for f in sorted(CORE.glob("*.py"))}
+    readers = {f.name: _reads(ast.parse(f.read_text()), "duration_s") for f in sorted(KERNEL.rglob("*.py"))}
     assert {name: found for name, found in readers.items() if found} == {"prepare.py": ["_make_world"]}
-    for file in (CORE.parent / "policy").glob("*.py"):
+    for file in (KERNEL.parent / "policy").glob("*.py"):
         assert "duration_s" not in file.read_text()
 
 

@@ -9,7 +9,7 @@ import pytest
 from learn.looking import a_model
 
 from rltune.cluster import Cluster
-from rltune.evaluate import evaluate
+from rltune.evaluation import evaluate
 from rltune.jobs import Jobs
 from rltune.policy.learned import Learned
 from rltune.report import render_evaluation, write_evaluation

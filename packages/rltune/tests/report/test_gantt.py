@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from rltune import simulate
 from rltune.cluster import Cluster
-from rltune.evaluate import WindowSpec, compare
+from rltune.evaluation import WindowSpec, compare
 from rltune.jobs import Jobs
-from rltune.report.gantt import _lowest, _runs, bars
-from rltune.report.pack import pack_counts, pack_floats
-from rltune.report.pick import busiest_window, stretch
+from rltune.report.drawn_jobs import busiest_window, stretch
+from rltune.report.gantt_bars import _lowest, _runs, bars
+from rltune.report.typed_arrays import pack_counts, pack_floats
 
 
 @pytest.mark.parametrize(

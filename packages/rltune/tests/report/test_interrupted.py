@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import rltune
-from rltune.evaluate import Comparison
+from rltune.evaluation import Comparison
 from rltune.report import write_report
 
 

@@ -12,7 +12,7 @@ import pytest
 from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.errors import InputError
-from rltune.evaluate import Comparison, Steady, WindowSpec, compare
+from rltune.evaluation import Comparison, Steady, WindowSpec, compare
 from rltune.jobs import Jobs
 from rltune.report import render, write_report
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rltune.trace import formats, load
 from rltune.trace.quality import RULES, Ledger
-from rltune.trace.source import Source
+from rltune.trace.trace_file import Source
 
 DATA = Path(__file__).parent / "data"
 DOCS = Path(__file__).parents[4] / "docs" / "reference" / "traces.md"

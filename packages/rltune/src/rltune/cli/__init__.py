@@ -4,22 +4,20 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import (
-    cluster,
-    compare,
-    control,
-    evaluate,
-    evolve,
-    journal,
-    model,
-    policies,
-    simulate,
-    slurm,
-    trace,
-    train,
-    transfer,
-)
-from rltune.cli.manners import JsonMayNameAFile, Mannered
+from rltune.cli import cluster_command as cluster
+from rltune.cli import compare_command as compare
+from rltune.cli import control_command as control
+from rltune.cli import evaluate_command as evaluate
+from rltune.cli import evolve_command as evolve
+from rltune.cli import journal_command as journal
+from rltune.cli import model_command as model
+from rltune.cli import policies_command as policies
+from rltune.cli import simulate_command as simulate
+from rltune.cli import slurm_command as slurm
+from rltune.cli import trace_command as trace
+from rltune.cli import train_command as train
+from rltune.cli import transfer_command as transfer
+from rltune.cli.exits import JsonMayNameAFile, Mannered
 from rltune.cli.options import examples
 
 app = typer.Typer(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import complete
+from rltune.cli import completion as complete
 
 TRACE = "a file, or a synthetic trace: synth:philly, synth:helios or synth:pai, such as synth:philly,jobs=5000,load=0.9"
 

@@ -2,7 +2,8 @@
 
     env = gymnasium.make("rltune/Window-v0", windows=windows_of(jobs, cluster))
 
-The choices are those of a rollout (core/look.py): only where several jobs may be next and something could start. The
+The choices are those of a rollout (kernel/backfill/candidates.py): only where several jobs may be next and something
+could start. The
 reward comes at the end: the gap between the base policy's schedule of the window and this one.
 """
 
@@ -18,21 +19,21 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
-from rltune.core import state as core
-from rltune.core.look import take
-from rltune.core.step import observe, to_next_choice
+from rltune.engine.run import Machine
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.learn.model import Model, n_weights
+from rltune.kernel.backfill.candidates import take
+from rltune.kernel.rollout.stepwise import observe, to_next_choice
+from rltune.kernel.state import arrays as core
+from rltune.learn.input_scaling import Scaling, measure
 from rltune.learn.objective import Objective, Times
-from rltune.learn.recipe import Recipe, critic_codes, get_recipe
-from rltune.learn.scaling import Scaling, measure
-from rltune.learn.windows import Window, times_of
+from rltune.learn.training_windows import Window, times_of
+from rltune.model.feature_sets import Recipe, critic_codes, get_recipe
+from rltune.model.learned_model import Model, n_weights
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
 from rltune.schedule import Settings
-from rltune.sim import Machine
 
 ID = "rltune/Window-v0"
 BACKFILLS = ("none", "fit-first", "easy")
@@ -52,7 +53,7 @@ class Eye:
 
     @property
     def space(self) -> spaces.Dict:
-        """Give the space of what it sees."""
+        """Return the space of what it sees."""
         jobs, critic = (self.view, len(self.scaling.norm)), (self.view, core.N_CRITIC)
         return spaces.Dict(
             {
@@ -134,7 +135,7 @@ class WindowEnv(gymnasium.Env[Observation, SupportsInt]):
         return seen, reward, True, False, info
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Tell which actions are legal now, as agents ask that know masks."""
+        """Return which actions are legal now, as agents ask that know masks."""
         return np.asarray(self._seen["mask"], dtype=np.bool_)
 
     def _prepared(self, window: Window) -> Machine:
@@ -182,7 +183,7 @@ def _check(windows: Sequence[Window], view: int) -> None:
 
 
 def _onlooker(recipe: Recipe, base: str, scaling: Scaling) -> Learned:
-    """Give a policy whose network is never asked, for the inputs that the core makes for it."""
+    """Return a policy whose network is never asked, for the inputs that the core makes for it."""
     if recipe.kind == "schedinspector":
         raise InputError("an inspector does not choose jobs: features 'schedinspector' are not for this environment")
     return Learned(Model(recipe, (1, 1), np.zeros(n_weights(len(recipe.inputs), (1, 1))), scaling.norm, base))

@@ -1,185 +1,149 @@
-"""Evolution of the network: no gradients, any backfilling, the objective itself.
-
-Two linear scores of a job's inputs, one for every job and one more for those that fit now, are the directions in which
-the network's weights are moved, by CMA-ES (Hansen, "The CMA evolution strategy: a tutorial", 2016). So few numbers need
-few windows and do not overfit as a whole network does; `rltune train` can go on from what comes out. What is the same
-for all jobs (how long the queue is) changes nothing in a sum; bends let it change what counts.
-"""
+"""Evolve a policy on windows of a trace: what `rltune evolve` does. Needs no torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.learn.arena import Stage, costs, mean_wait
-from rltune.learn.model import n_weights
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
+from rltune.learn.input_scaling import Queues, Scaling
+from rltune.learn.replayed_windows import Stage, mean_slowdown, mean_wait
+from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.model.feature_sets import get_recipe
+from rltune.model.learned_model import Model
+from rltune.parallel import Here
+from rltune.policy import get_policy
+from rltune.policy.learned import Learned
+from rltune.schedule import Settings
+from rltune.trials.parts import split
+from rltune.trials.warm_start import Knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rltune.learn.recipe import Recipe
-    from rltune.sim import Machine
+    from rltune.cluster import Cluster
+    from rltune.engine.run import Machine
+    from rltune.jobs import Jobs
 
 Floats = NDArray[np.float64]
-SHUT = 30.0  # closes the second score for jobs that do not fit
-PLAIN = 3  # units of a layer that the two scores need
+COSTS: dict[str, Callable[[Machine], float]] = {"wait": mean_wait, "slowdown": mean_slowdown}
+# Where the search begins: a job's size against it, more or less as smallest-area-first has it.
+START = {"job_size": -1.0, "gpus": -0.7, "requested_time": -0.5}
 
 
 @dataclass(frozen=True)
-class EvolveSettings:
-    """How to evolve."""
+class Plan:
+    """What is evolved, and on what."""
 
-    generations: int = 40  # steps
-    tried: int = 14  # candidates of each
-    windows: int = 12  # windows that all candidates of a generation are tried on
-    sigma: float = 0.3  # size of the first steps
-    every: int = 2  # generations between two validations
-    patience: int = 8  # validations without a better one before it stops
-    threads: int = 2
-    seed: int = 0
-
-
-def two_scores(
-    recipe: Recipe, hidden: tuple[int, int], norm: Floats, rng: np.random.Generator, bends: int = 0
-) -> tuple[Floats, Floats]:
-    """Give weights of a network and a matrix: weights + matrix @ (a, b) score a job by a x + [it fits] max(0, b x + 1).
-
-    Each bend adds max(0, c x + d), or takes it away, by turns; its numbers (c, d) stand behind those of a and b.
-    What the scores do not use of the network is small and at random, and adds nothing to the logit yet.
-    """
-    k, (h1, h2) = len(recipe.inputs), hidden
-    first, second, last = rng.normal(size=(k, h1)) * 0.3, rng.normal(size=(h1, h2)) * 0.3, np.zeros(h2)
-    used = np.arange(PLAIN + bends)
-    first[:, used] = 0.0
-    second[used] = 0.0
-    second[:, used] = 0.0
-    second[used, used] = 1.0
-    last[:PLAIN] = 1.0, -1.0, 1.0
-    last[PLAIN : PLAIN + bends] = np.resize([1.0, -1.0], bends)
-    shift_1 = np.zeros(h1)
-    matrix = np.zeros((n_weights(k, hidden), 2 * k + 1 + bends * (k + 1)))
-    for i in range(k):
-        matrix[i * h1, i], matrix[i * h1 + 1, i] = 1.0, -1.0
-        matrix[i * h1 + 2, k + i] = 1.0
-    matrix[k * h1 + 2, 2 * k] = 1.0
-    for bend in range(bends):
-        rows = np.arange(k + 1) * h1 + PLAIN + bend  # the inputs' weights, and behind them the shift
-        matrix[rows, 2 * k + 1 + bend * (k + 1) + np.arange(k + 1)] = 1.0
-    fits = recipe.inputs.index("can_schedule_now")
-    # can_schedule_now is normalised: SHUT x (raw - 1) = SHUT x (x / scale + shift - 1)
-    first[fits, 2] = SHUT / norm[fits, 1]
-    shift_1[2] = SHUT * (norm[fits, 0] - 1.0)
-    weights = np.concatenate([first.ravel(), shift_1, second.ravel(), np.zeros(h2), last, [0.0]])
-    return weights, matrix
-
-
-@dataclass
-class Cma:
-    """Covariance matrix adaptation: asks for candidates, is told how they rank."""
-
-    mean: Floats
-    sigma: float
-    tried: int
-    rng: np.random.Generator
-    t: int = 0
-    c: Floats = field(init=False)
-    path_s: Floats = field(init=False)
-    path_c: Floats = field(init=False)
+    base: str = "saf"
+    objective: str = "wait"
+    estimators: tuple[str, ...] = ("history",)
+    backfill: str = "none"
+    head: str = "pool"
+    commit: bool = False
+    cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
+    guard: str = "off"  # around the policy, and around the base policy
+    features: str = "wide"
+    hidden: tuple[int, int] = (8, 6)
+    bends: int = 0  # see `two_scores`
+    pool: int = 120  # windows to draw from
+    size: int = 1024
+    held_windows: int = 20
+    contended_s: float = 600.0
+    holdout: float = 0.1
+    variation: Variation = field(default_factory=Variation)
+    evolve: EvolveSettings = field(default_factory=EvolveSettings)
 
     def __post_init__(self) -> None:
-        n, half = len(self.mean), self.tried // 2
-        raw = np.log(half + 0.5) - np.log(np.arange(1, half + 1))
-        self.w = raw / raw.sum()
-        self.mu = 1.0 / (self.w**2).sum()
-        self.c_s = (self.mu + 2) / (n + self.mu + 5)
-        self.c_c = (4 + self.mu / n) / (n + 4 + 2 * self.mu / n)
-        self.c_1 = 2 / ((n + 1.3) ** 2 + self.mu)
-        self.c_mu = min(1 - self.c_1, 2 * (self.mu - 2 + 1 / self.mu) / ((n + 2) ** 2 + self.mu))
-        self.damp = 1 + 2 * max(0.0, np.sqrt((self.mu - 1) / (n + 1)) - 1) + self.c_s
-        self.chi = np.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
-        self.c, self.path_s, self.path_c = np.eye(n), np.zeros(n), np.zeros(n)
-
-    def ask(self) -> Floats:
-        """Give candidates, one a row."""
-        values, self._basis = np.linalg.eigh(self.c)
-        self._spread = np.sqrt(np.maximum(values, 1e-20))
-        self._y = (self.rng.normal(size=(self.tried, len(self.mean))) * self._spread) @ self._basis.T
-        candidates: Floats = self.mean + self.sigma * self._y
-        return candidates
-
-    def tell(self, score: Floats) -> None:
-        """Move towards the better half, lower first."""
-        self.t += 1
-        y = self._y[np.argsort(score, kind="stable")[: len(self.w)]]
-        step = self.w @ y
-        self.mean = self.mean + self.sigma * step
-        white = self._basis @ ((self._basis.T @ step) / self._spread)
-        self.path_s = (1 - self.c_s) * self.path_s + np.sqrt(self.c_s * (2 - self.c_s) * self.mu) * white
-        length = np.linalg.norm(self.path_s) / np.sqrt(1 - (1 - self.c_s) ** (2 * self.t)) / self.chi
-        small = length < 1.4 + 2 / (len(self.mean) + 1)
-        self.path_c = (1 - self.c_c) * self.path_c + small * np.sqrt(self.c_c * (2 - self.c_c) * self.mu) * step
-        rank_one = np.outer(self.path_c, self.path_c) + (not small) * self.c_c * (2 - self.c_c) * self.c
-        self.c = (1 - self.c_1 - self.c_mu) * self.c + self.c_1 * rank_one + self.c_mu * (self.w * y.T) @ y
-        self.sigma *= float(np.exp(self.c_s / self.damp * (np.linalg.norm(self.path_s) / self.chi - 1)))
+        if self.objective not in COSTS:
+            raise InputError(f"no objective {self.objective!r} to evolve for; there are: {', '.join(COSTS)}")
+        if "can_schedule_now" not in get_recipe(self.features).inputs:
+            raise InputError("evolution needs the feature can_schedule_now: try --features wide")
+        if min(self.hidden) < PLAIN + self.bends:
+            behind = f" with {self.bends} bends" if self.bends else ""
+            raise InputError(
+                f"evolution{behind} needs layers of {PLAIN + self.bends} units or more, "
+                f"not {self.hidden[0]}x{self.hidden[1]}"
+            )
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a validation found: costs against the base policy's."""
+class Evolved:
+    """A model, and how it came to be."""
 
-    generation: int
-    train: float
-    validation: float
-    best: bool
+    model: Model
+    told: tuple[Told, ...]
 
-
-def evolve(
-    weights: Floats,
-    matrix: Floats,
-    start: Floats,
-    train: tuple[Sequence[Stage], Floats],
-    validation: tuple[Sequence[Stage], Floats],
-    settings: EvolveSettings,
-    cost: Callable[[Machine], float] = mean_wait,
-    tell: Callable[[Told], None] = lambda _: None,
-) -> Floats:
-    """Improve weights on windows, each with what the base policy costs there; give those best in validation."""
-    rng = np.random.default_rng(settings.seed)
-    cma = Cma(start.copy(), settings.sigma, settings.tried, rng)
-    stages, base = train
-    best, best_score, stale, at_train = start, np.inf, 0, np.nan
-    for generation in range(settings.generations + 1):
-        if generation % settings.every == 0:
-            found = costs(validation[0], [as_written(weights + matrix @ cma.mean)], cost, settings.threads)[0]
-            score = float(against(found, validation[1]))
-            stale = 0 if score < best_score else stale + 1
-            tell(Told(generation, at_train, score, best=stale == 0))
-            if stale == 0:
-                best, best_score = cma.mean, score
-            if stale > settings.patience:
-                break
-        chosen = rng.choice(len(stages), min(settings.windows, len(stages)), replace=False)
-        tried = [weights + matrix @ p for p in cma.ask()]
-        found = costs([stages[i] for i in chosen], tried, cost, settings.threads)
-        ratio = against(found, base[chosen])
-        at_train = float(np.median(ratio))
-        cma.tell(ratio)
-    return as_written(weights + matrix @ best)
+    @property
+    def best(self) -> Told:
+        """Return the validation that the model was kept for."""
+        return min(self.told, key=lambda news: news.validation)
 
 
-def against(found: Floats, base: Floats) -> Floats:
-    """Give costs over the base policy's: half the ratio of the sums, half the windows' mean ratio, both geometric.
+def evolve_policy(
+    sources: Sequence[tuple[Jobs, Cluster]], plan: Plan, tell: Callable[[Told], None] = lambda _: None
+) -> Evolved:
+    """Evolve on the first part of traces, choose by the next part of each; the last is not looked at."""
+    cut = [_cut(jobs.sorted(), cluster, plan) for jobs, cluster in sources]
+    training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
+    recipe = get_recipe(plan.features)
+    norm = Scaling.of(Queues.under_base(held, recipe, plan.base)).norm
+    weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed), plan.bends)
+    start = np.zeros(matrix.shape[1])
+    start[: len(recipe.inputs)] = [START.get(name, 0.0) for name in recipe.inputs]
+    start[2 * len(recipe.inputs)] = 1.0
+    model = Model(recipe, plan.hidden, weights + matrix @ start, norm, plan.base)
+    told: list[Told] = []
 
-    So neither one bad window nor many easy ones decide.
-    """
-    sums: Floats = found.sum(axis=-1) / base.sum()
-    each: Floats = np.exp(np.log(np.maximum(found, 1e-9) / np.maximum(base, 1e-9)).mean(axis=-1))
-    return np.sqrt(sums * each)
+    def note(news: Told) -> None:
+        told.append(news)
+        tell(news)
+
+    cost = COSTS[plan.objective]
+    found = evolve(
+        weights, matrix, start, _staged(training, model, cost), _staged(held, model, cost), plan.evolve, cost, note
+    )
+    return Evolved(replace(model, weights=found), tuple(told))
 
 
-def as_written(weights: Floats) -> Floats:
-    """Give weights as a model file keeps them."""
-    return weights.astype(np.float32).astype(np.float64)
+def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:
+    parts = split(len(jobs), plan.holdout)
+    known = Knowledge(jobs, plan.evolve.seed)
+    run = Settings(
+        backfill=plan.backfill,
+        head=plan.head,
+        commit=plan.commit,
+        cycle_s=plan.cycle_s,
+        guard=plan.guard,
+        seed=plan.evolve.seed,
+    )
+    guesses = tuple(get_estimator(name) for name in plan.estimators)
+    training = Windows(
+        jobs,
+        cluster,
+        parts.training,
+        plan.size,
+        get_policy(plan.base),
+        guesses,
+        run,
+        plan.contended_s,
+        plan.variation,
+    )
+    held = replace(training, part=parts.validation).spaced(plan.held_windows, known, Here())
+    return training.draw(plan.pool, (plan.evolve.seed,), known, Here()), held
+
+
+def _staged(windows: list[Window], model: Model, cost: Callable[[Machine], float]) -> tuple[list[Stage], Floats]:
+    """Make windows ready to be run again and again, with what the base policy costs in each."""
+    stages, base = [], []
+    for window in windows:
+        machine = window.machine(get_policy(model.base))
+        machine.run()
+        base.append(cost(machine))
+        stages.append(Stage.of(window.machine(Learned(model))))
+    return stages, np.array(base)

@@ -30,7 +30,7 @@ class Times:
 
     @property
     def p99_wait_s(self) -> float:
-        """Give the 99th percentile of the waits."""
+        """Return the 99th percentile of the waits."""
         wait = self.start_s - self.submit_s
         return float(np.percentile(wait, 99)) if len(wait) else 0.0
 
@@ -46,11 +46,11 @@ class Growth:
 
     @property
     def total(self) -> float:
-        """Give the cost in the end."""
+        """Return the cost in the end."""
         return self.fixed + float((self.rate * (self.to_s - self.from_s)).sum())
 
     def grown_by(self, when_s: Floats) -> Floats:
-        """Give how far the cost has grown at each time."""
+        """Return how far the cost has grown at each time."""
         origin = self.from_s[:1].sum()  # so that the time of day takes no digits from the difference
         since, until, when = self.from_s - origin, self.to_s - origin, when_s - origin
         return _area(since, self.rate, when) - _area(until, self.rate, when)
@@ -84,7 +84,7 @@ def _slowdown(t: Times) -> Growth:
 
 
 def _span(t: Times) -> Growth:
-    """Give the span of the window: the work is the same, so utilisation is its inverse."""
+    """Return the span of the window: the work is the same, so utilisation is its inverse."""
     if not len(t.submit_s):
         return Growth(np.zeros(0), np.zeros(0), np.zeros(0), 0.0)
     return Growth(np.ones(1), t.submit_s.min(keepdims=True), t.end_s.max(keepdims=True), 0.0)
@@ -115,7 +115,7 @@ class Bound:
         return cls(float(found[1]) * unit, found[2] == "x")
 
     def allowed_s(self, base: Times) -> float:
-        """Give the longest p99 wait that is allowed where the base policy had these times."""
+        """Return the longest p99 wait that is allowed where the base policy had these times."""
         return self.limit * base.p99_wait_s if self.relative else self.limit
 
     def __str__(self) -> str:
@@ -144,24 +144,24 @@ class Objective:
         return f"{mix}, p99 wait at most {self.bound}" if self.bound else mix
 
     def costs(self, times: Times) -> Floats:
-        """Give the cost by each measure."""
+        """Return the cost by each measure."""
         return np.array([MEASURES[name](times).total for name, _ in self.weights])
 
     def gap(self, ours: Times, base: Times) -> float:
-        """Give (base - ours) / max(base, ours), the paper's reward, mixed by the weights."""
+        """Return (base - ours) / max(base, ours), the paper's reward, mixed by the weights."""
         costs = zip(self.costs(base), self.costs(ours), strict=True)
         return sum(weight * _gap(b, o) for (_, weight), (b, o) in zip(self.weights, costs, strict=True))
 
     def allowed_s(self, base: Times) -> float:
-        """Give the longest p99 wait that is allowed; infinity without a bound."""
+        """Return the longest p99 wait that is allowed; infinity without a bound."""
         return self.bound.allowed_s(base) if self.bound else np.inf
 
     def excess(self, ours: Times, base: Times) -> float:
-        """Give by which share of the larger of the two the p99 wait is above what is allowed; 0 without a bound."""
+        """Return by which share of the larger of the two the p99 wait is above what is allowed; 0 without a bound."""
         return -_gap(self.allowed_s(base), ours.p99_wait_s) if self.bound else 0.0
 
     def rewards(self, when_s: Floats, ours: Times, base: Times, *, dense: bool) -> Floats:
-        """Give the reward of every choice; they sum to the gap.
+        """Return the reward of every choice; they sum to the gap.
 
         At the end: all of it after the last choice. Dense: what the gap has grown by until the next choice.
         """

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rltune.learn.worker import Trajectory
+from rltune.learn.window_worker import Trajectory
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -59,11 +59,11 @@ class Actor(nn.Module):
         _initialise(self.layers, last=0.01)
 
     def forward(self, rows: Tensor, first: Ints | None = None) -> Tensor:  # noqa: ARG002  a job is scored by itself
-        """Give a logit a row."""
+        """Return a logit a row."""
         return self.layers(rows).squeeze(-1)  # type: ignore[no-any-return]
 
     def to_flat(self) -> Floats:
-        """Give the weights as a model file and the core have them: by rows of inputs, then biases, layer by layer."""
+        """Return the weights as a model file and the core have them: by rows of inputs, then biases, layer by layer."""
         parts = [part for layer in self._linear() for part in (layer.weight.T.reshape(-1), layer.bias)]
         return torch.cat(parts).detach().numpy().astype(np.float64)
 
@@ -100,7 +100,7 @@ class Critic(nn.Module):
         _initialise(self.layers, last=1.0)
 
     def forward(self, queues: Tensor) -> Tensor:
-        """Give a value a queue; jobs that are left out at its end are zeros."""
+        """Return a value a queue; jobs that are left out at its end are zeros."""
         first, rest = self.layers[0], self.layers[1:]
         assert isinstance(first, nn.Linear)
         flat = queues.flatten(1)
@@ -128,7 +128,7 @@ def _initialise(layers: nn.Sequential, last: float) -> None:
 
 
 def log_softmax(logits: Tensor, choice: Tensor, choices: int) -> Tensor:
-    """Give the logarithm of each candidate's probability among those of its own choice."""
+    """Return the logarithm of each candidate's probability among those of its own choice."""
     top = torch.full((choices,), -torch.inf).scatter_reduce(0, choice, logits.detach(), "amax")
     moved = logits - top[choice]
     total = torch.zeros(choices).index_add(0, choice, moved.exp())
@@ -148,7 +148,7 @@ class Choices:
 
     @property
     def counts(self) -> Ints:
-        """Give the number of candidates of each choice."""
+        """Return the number of candidates of each choice."""
         return np.diff(self.first)
 
     def some(self, which: Ints) -> Choices:
@@ -164,7 +164,7 @@ class Choices:
         return Choices(rows, self.first[lo : hi + 1] - self.first[lo], self.taken[lo:hi])
 
     def log_probabilities(self, actor: nn.Module) -> tuple[Tensor, Tensor]:
-        """Give the logarithms of the probability of every candidate, and of those taken."""
+        """Return the logarithms of the probability of every candidate, and of those taken."""
         choice = torch.from_numpy(np.repeat(np.arange(len(self)), np.diff(self.first)))
         logs = log_softmax(actor(self.rows, self.first), choice, len(self))
         return logs, logs[torch.from_numpy(self.first[:-1] + self.taken)]
@@ -184,7 +184,7 @@ def imitate(actor: nn.Module, choices: Choices, passes: int, rng: np.random.Gene
 def advantages(
     rewards: Sequence[Floats], values: Sequence[Floats], gamma: float, gae_lambda: float
 ) -> tuple[Floats, Floats]:
-    """Give advantage (generalised advantage estimation, Schulman et al. 2016) and return of every choice of windows."""
+    """Return the advantage (generalised estimation, Schulman et al. 2016) and return of every choice of windows."""
     longest = max(map(len, rewards))
     reward, value, there = (np.zeros((len(rewards), longest + 1)) for _ in range(3))
     for i, (r, v) in enumerate(zip(rewards, values, strict=True)):
@@ -198,7 +198,7 @@ def advantages(
 
 
 def policy_loss(new: Tensor, old: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """Give the clipped loss of every choice, from the logarithms of its probability now and when it was made."""
+    """Return the clipped loss of every choice, from the logarithms of its probability now and when it was made."""
     ratio = (new - old).exp()
     return -torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
 
@@ -268,7 +268,7 @@ class Ppo:
         return {**told, "explained_variance": 1 - unexplained}
 
     def state_dict(self) -> dict[str, Any]:
-        """Give all that the next update depends on."""
+        """Return all that the next update depends on."""
         return {
             "actor": self.actor.state_dict(),
             "critic": self.critic.state_dict(),
@@ -317,7 +317,7 @@ class Ppo:
         return list(sums)
 
     def _gradient(self, part: Batch, whole: int) -> tuple[tuple[Tensor, ...], dict[str, float]]:
-        """Give a shard's part of the gradient of the mean loss, and sums to be told."""
+        """Return a shard's part of the gradient of the mean loss, and sums to be told."""
         logs, new = part.choices.log_probabilities(self.actor)
         policy = policy_loss(new, part.old, part.advantage, self.settings.clip).sum()
         entropy = -(logs.exp() * logs).sum()

@@ -17,20 +17,20 @@ import torch
 from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
-from rltune.evaluate.memory import Knowledge
-from rltune.evaluate.parts import split
 from rltune.jobs import Jobs
 from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoint
-from rltune.learn.model import Model
+from rltune.learn.input_scaling import Queues, Scaling, verdicts
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
-from rltune.learn.recipe import get_recipe
-from rltune.learn.scaling import Queues, Scaling, verdicts
-from rltune.learn.settings import TrainSettings
-from rltune.learn.windows import Variation, Window, Windows
-from rltune.learn.worker import Held, Judge, Rolled, Roller
+from rltune.learn.train_settings import TrainSettings
+from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.learn.window_worker import Held, Judge, Rolled, Roller
+from rltune.model.feature_sets import get_recipe
+from rltune.model.learned_model import Model
+from rltune.parallel import Here, Spread
 from rltune.policy import get_policy
 from rltune.schedule import Settings
-from rltune.spread import Here, Spread
+from rltune.trials.parts import split
+from rltune.trials.warm_start import Knowledge
 
 # What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
 _DRAW, _ORDER, _ROLL, _IMITATE = range(4)
@@ -50,7 +50,7 @@ class Progress:
 
     @property
     def curve(self) -> list[float]:
-        """Give the held-out scores so far."""
+        """Return the held-out scores so far."""
         return [entry["held_out"] for entry in self.log if "held_out" in entry]
 
 
@@ -89,12 +89,12 @@ class Trainer:
 
     @property
     def stale(self) -> bool:
-        """Tell whether the held-out score has not improved for as long as patience lasts."""
+        """Return whether the held-out score has not improved for as long as patience lasts."""
         waited = self.progress.epoch - self.progress.best_epoch
         return 0 < self.settings.patience * self.settings.held_every <= waited
 
     def best_model(self) -> Model:
-        """Give the network that did best on the held-out windows."""
+        """Return the network that did best on the held-out windows."""
         return self._model(self.progress.best_weights)
 
     def save(self, path: Path) -> None:
@@ -114,7 +114,7 @@ class Trainer:
         self.progress = Progress(**state)
 
     def identity(self) -> dict[str, Any]:
-        """Give what a training must share with a checkpoint to go on from it."""
+        """Return what a training must share with a checkpoint to go on from it."""
         start = hashlib.sha256(self.scaling.norm.tobytes()).hexdigest()[:16]
         trace = {"trace": fingerprint(self.jobs), "cluster": repr(self.cluster), "scaling": start}
         return {**trace, **self.settings.identity()}
@@ -244,7 +244,7 @@ def _summed(rolled: list[Rolled]) -> dict[str, float]:
 
 
 def fingerprint(jobs: Jobs) -> str:
-    """Give a hash of what a trace asks of a scheduler."""
+    """Return a hash of what a trace asks of a scheduler."""
     made = hashlib.sha256()
     for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes):
         made.update(np.ascontiguousarray(column).tobytes())

@@ -12,11 +12,11 @@ class Clock(Protocol):
     """Tells the time and waits."""
 
     def now_s(self) -> float:
-        """Give the time of day, in seconds since the epoch."""
+        """Return the time of day, in seconds since the epoch."""
         ...
 
     def elapsed_s(self) -> float:
-        """Give a time that never jumps; only differences mean something."""
+        """Return a time that never jumps; only differences mean something."""
         ...
 
     def wait(self, seconds: float) -> None:
@@ -39,11 +39,11 @@ class SystemClock:
     _woken: threading.Event = field(default_factory=threading.Event)
 
     def now_s(self) -> float:
-        """Give the time of day."""
+        """Return the time of day."""
         return self.shown_s + (time.time() - self.at_s) * self.factor
 
     def elapsed_s(self) -> float:
-        """Give the time since this clock was made."""
+        """Return the time since this clock was made."""
         return (time.monotonic() - self._first_s) * self.factor
 
     def wait(self, seconds: float) -> None:

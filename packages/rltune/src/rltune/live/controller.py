@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from rltune.errors import InputError
-from rltune.journal.pack import pack_decision, pack_estimates, pack_holdings, pack_snapshot
-from rltune.journal.store import Cycle, Journal
-from rltune.live.backend import Backend, BackendError, Outcome
-from rltune.live.brain import (
+from rltune.live.act.state_machine import (
     Adopt,
     Advise,
     Brain,
@@ -25,20 +22,23 @@ from rltune.live.brain import (
     Make,
     Tell,
 )
-from rltune.live.chronicle import Chronicle
 from rltune.live.clock import Clock, SystemClock
-from rltune.live.decide import Known, Situation, decide
-from rltune.live.decision import Decision
-from rltune.live.estimates import estimate
-from rltune.live.health import Look
-from rltune.live.history import HistoryReader
-from rltune.live.holdings import Intent
-from rltune.live.metrics import Metrics
-from rltune.live.provenance import run_of
-from rltune.live.rehearse import rehearse
-from rltune.live.settings import ControlSettings, Mode
-from rltune.live.snapshot import Snapshot
-from rltune.live.watch import Watch
+from rltune.live.control_settings import ControlSettings, Mode
+from rltune.live.decide.decide import Known, Situation, decide
+from rltune.live.decide.decision import Decision
+from rltune.live.decide.rehearse import rehearse
+from rltune.live.decide.run_times import estimate
+from rltune.live.gain_watch import Watch
+from rltune.live.journal.chronicle import Chronicle
+from rltune.live.journal.ended_history import HistoryReader
+from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
+from rltune.live.journal.provenance import run_of
+from rltune.live.journal.store import Cycle, Journal
+from rltune.live.prometheus import Metrics
+from rltune.live.see.backend import Backend, BackendError, Outcome
+from rltune.live.see.health import Look
+from rltune.live.see.holdings import Intent
+from rltune.live.see.snapshot import Snapshot
 
 _PRUNE_S = 3600.0
 _MIB = 1 << 20

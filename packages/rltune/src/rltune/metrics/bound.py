@@ -57,11 +57,11 @@ class Bound:
     price_s: float
 
     def gap(self, mean_jct_s: float) -> float:
-        """Tell by which share a mean JCT exceeds the bound: 0.25 = at most 25 % above the best schedule there is."""
+        """Return by which share a mean JCT exceeds the bound: 0.25 = at most 25 % above the best schedule there is."""
         return mean_jct_s / self.mean_jct_s - 1.0 if self.mean_jct_s > 0 else np.nan
 
     def to_dict(self) -> dict[str, float]:
-        """Give plain numbers."""
+        """Return plain numbers."""
         return asdict(self)
 
 
@@ -103,7 +103,7 @@ def lower_bound(jobs: Jobs, cluster: Cluster, ran: NDArray[np.bool_] | None = No
 
 
 def _kinds(jobs: Jobs, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Give the distinct (VC, types, has GPUs) of the jobs, and each job's."""
+    """Return the distinct (VC, types, has GPUs) of the jobs, and each job's."""
     vc, types = jobs.vc.codes[rows].astype(np.int64), jobs.gpu_types.codes[rows].astype(np.int64)
     width = len(jobs.gpu_types.names) + 1
     code = ((vc + 1) * width + types + 1) * 2 + (jobs.gpus[rows] > 0)
@@ -160,10 +160,10 @@ def _part(
 
 
 def _relaxations(part: _Part) -> Floats:
-    """Give the sums of JCTs of the three relaxations; `own` is `price` at price 0, so never above it."""
+    """Return the sums of JCTs of the three relaxations; `own` is `price` at price 0, so never above it."""
     if not len(part.release):
         return np.zeros(3)
-    from rltune.metrics.kernels import fluid, prices
+    from rltune.metrics.bound_kernels import fluid, prices
 
     srpt, _, _, _ = fluid(part.release, part.work, part.capacity, True)
     _, job, begin, end = fluid(part.release, part.work, part.capacity, False)
@@ -201,8 +201,8 @@ def _priced(part: _Part, time_s: Floats, spent: Floats) -> float:
 
 
 def _value(part: _Part, edges: Floats, price: Floats) -> tuple[float, Floats, int]:
-    """Give the bound at these prices, by how many GPU-seconds the chosen runs exceed each interval, and the trials."""
-    from rltune.metrics.kernels import cheapest
+    """Return the bound at these prices, the GPU-seconds by which the runs exceed each interval, and the trials."""
+    from rltune.metrics.bound_kernels import cheapest
 
     paid = np.concatenate([[0.0], np.cumsum(price * np.diff(edges))])
     last = len(edges) - 1

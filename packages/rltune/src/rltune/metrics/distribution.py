@@ -48,17 +48,17 @@ class Distribution:
         return cls(int(held.sum()), mean, p50, p90, p99, float(ordered[-1]))
 
     def scaled(self, factor: float) -> Distribution:
-        """Give the distribution of the values times a factor."""
+        """Return the distribution of the values times a factor."""
         parts = (self.mean, self.p50, self.p90, self.p99, self.max)
         return Distribution(self.n, *(part * factor for part in parts))
 
     def to_dict(self) -> dict[str, float]:
-        """Give plain numbers."""
+        """Return plain numbers."""
         return asdict(self)
 
 
 def _ordered(values: NDArray[Any], weight: Floats) -> tuple[NDArray[Any], Floats]:
-    """Give the values in ascending order with their weights; small counts are summed up rather than sorted."""
+    """Return the values in ascending order with their weights; small counts are summed up rather than sorted."""
     if values.dtype.kind == "i" and values.min() >= 0 and values.max() < 4 * len(values) + 1000:
         total: Floats = np.bincount(values, weights=weight).astype(np.float64)
         present = np.flatnonzero(total)

@@ -34,7 +34,7 @@ class Fairness:
     vcs: GroupFairness
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         return asdict(self)
 
 

@@ -26,7 +26,7 @@ class Fragmentation:
     idle_while_waiting: float  # share of all GPU-seconds of the span that were free while a job waited for GPUs
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         return asdict(self)
 
 

@@ -49,12 +49,12 @@ class Summary:
 
     @property
     def gap(self) -> float:
-        """Tell by which share the mean JCT exceeds the lower bound."""
+        """Return by which share the mean JCT exceeds the lower bound."""
         return self.bound.gap(self.jct_s.mean)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values; what cannot be told is None."""
-        from rltune.metrics.show import plain
+        """Return plain values; what cannot be told is None."""
+        from rltune.metrics.formats import plain
 
         counted = {name: value for name, value in self.work.items() if "_ms" not in name}  # the same on every machine
         values: dict[str, Any] = plain({**asdict(self), "work": counted, "gap_to_bound": self.gap})
@@ -62,12 +62,12 @@ class Summary:
 
     def __str__(self) -> str:
         """Print as plain text."""
-        from rltune.metrics.show import as_text
+        from rltune.metrics.formats import as_text
 
         return as_text(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rltune.metrics.show import as_table
+        from rltune.metrics.formats import as_table
 
         yield as_table(self)
 
@@ -106,7 +106,7 @@ def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound |
 
 
 def large_jobs(schedule: Schedule) -> NDArray[np.bool_]:
-    """Tell which jobs are on more than one node or have 8 GPUs and more."""
+    """Return which jobs are on more than one node or have 8 GPUs and more."""
     large: NDArray[np.bool_] = (np.diff(schedule.placements.ptr) > 1) | (schedule.jobs.gpus >= LARGE_GPUS)
     return large
 

@@ -27,7 +27,7 @@ class Timeline:
     waiting: Counts  # jobs that want GPUs, are submitted and not started
 
     def held_s(self, begin_s: float, end_s: float) -> Floats:
-        """Tell how long each state lasted within [begin_s, end_s]."""
+        """Return how long each state lasted within [begin_s, end_s]."""
         if not len(self.time_s):
             return np.zeros(0)
         edges = np.append(np.clip(self.time_s, begin_s, end_s), end_s)
@@ -69,7 +69,7 @@ def timeline(schedule: Schedule) -> Timeline:
 
 
 def node_gpus(cluster: Cluster) -> Counts:
-    """Give the GPUs of each node."""
+    """Return the GPUs of each node."""
     return np.repeat([g.gpus for g in cluster.groups], [g.count for g in cluster.groups]).astype(np.int64)
 
 
@@ -93,7 +93,7 @@ def _changes(schedule: Schedule) -> _Changes:
 
 
 def _free_steps(changes: _Changes, cluster: Cluster, order: NDArray[np.intp]) -> tuple[Counts, Counts]:
-    """Give, in the order of time, by how much the sums over nodes of free GPUs and of their squares change."""
+    """Return, in the order of time, by how much the sums over nodes of free GPUs and of their squares change."""
     free, squared = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
     in_time = np.flatnonzero(order < len(changes.time_s))
     if not len(in_time):

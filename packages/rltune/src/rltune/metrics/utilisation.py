@@ -28,12 +28,12 @@ class Utilisation:
     span_s: Span
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
 def span_of(schedule: Schedule) -> Span:
-    """Give the first submit and the last end of the jobs that ran; their difference is the makespan."""
+    """Return the first submit and the last end of the jobs that ran; their difference is the makespan."""
     ran = schedule.ran
     if not ran.any():
         return (0.0, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltune.placement.model import Model, Option, starts
+from rltune.placement.program import Model, Option, starts
 
 Values = list[int]  # of the columns, in order
 
@@ -87,7 +87,7 @@ def finish(model: Model, values: Values) -> Values:
 
 
 def touched(model: Model, values: Values, c: int) -> int:
-    """Give the least number of nodes of a class that take what is put there now."""
+    """Return the least number of nodes of a class that take what is put there now."""
     most = 0
     skip = model.touch.get(c)
     for p in model.packing[c]:
@@ -98,7 +98,7 @@ def touched(model: Model, values: Values, c: int) -> int:
 
 
 def worth(model: Model, values: Values) -> int:
-    """Give the objective, exactly."""
+    """Return the objective, exactly."""
     return sum(cost * value for cost, value in zip(model.cost, values, strict=True) if value)
 
 

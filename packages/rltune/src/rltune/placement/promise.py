@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rltune.placement.greedy import Values
-from rltune.placement.model import Model, Option, starts
+from rltune.placement.program import Model, Option, starts
 from rltune.placement.realise import Start
 
 Amount = tuple[int, int, int]  # GPUs, CPUs, memory
@@ -27,7 +27,7 @@ def kept_early(model: Model, values: Values, now: Iterable[Start]) -> int:
 
 
 def _later(model: Model, values: Values) -> list[Option]:
-    """Give the options taken at later slots, in the order of slots and of jobs."""
+    """Return the options taken at later slots, in the order of slots and of jobs."""
     taken = [o for o in model.options if o.slot > 0 and any(values[i] for i in starts(o))]
     return sorted(taken, key=lambda o: (o.slot, o.ask))
 
@@ -70,7 +70,7 @@ class _Nodes:
         return True
 
     def _span(self, ask: int, slot: int, group: int) -> range:
-        """Give the slots during which a job that starts at one holds its nodes."""
+        """Return the slots during which a job that starts at one holds its nodes."""
         slots_s = self._model.snapshot.slots_s
         end_s = slots_s[slot] + self._model.snapshot.asks[ask].length_s / self._model.snapshot.groups[group].speed
         return range(slot, max(slot + 1, sum(time < end_s for time in slots_s)))
@@ -79,7 +79,7 @@ class _Nodes:
         return self._free.setdefault(node, list(self._model.snapshot.classes[self._class_of[node]].free))
 
     def _best(self, nodes: list[int], takes: Amount, span: range) -> int:
-        """Give the node with the least free GPUs that has room all the time; -1 if none has."""
+        """Return the node with the least free GPUs that has room all the time; -1 if none has."""
         fits = [n for n in nodes if all(min(_less(self._at(n)[s], takes, 1)) >= 0 for s in span)]
         return min(fits, key=lambda n: (self._at(n)[span.start][0], n), default=-1)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from rltune.placement.greedy import Values
-from rltune.placement.model import Model, Option, starts
+from rltune.placement.program import Model, Option, starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _Floor:
         return min(free[node]) >= 0
 
     def _untouched(self, ask: int, c: int) -> int:
-        """Give an untouched node of the class: in a rack that the job has, or else the one with room for most of it.
+        """Return an untouched node of the class: in a rack that the job has, or else the one with room for most of it.
 
         Of racks with room for as much the one with fewest untouched nodes is taken, then the first.
         """
@@ -115,7 +115,7 @@ def _pieces(model: Model, values: Values, taken: list[Option]) -> dict[int, list
 
 
 def _fullest(piece: _Piece, free: dict[int, tuple[int, int, int]], holds: dict[int, set[int]]) -> int:
-    """Give the touched node with the least free GPUs that has room and holds no other chunk of the job; -1 if none."""
+    """Return the touched node with the least free GPUs that has room and no other chunk of the job; -1 if none."""
     fits = [
         n
         for n, left in free.items()

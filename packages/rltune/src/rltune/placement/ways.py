@@ -1,11 +1,11 @@
-"""The distinct undominated ways to place a waiting job now. The work is done in core/ways.py."""
+"""The distinct undominated ways to place a waiting job now. The work is done in kernel/fit/ways.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rltune.core import ways as kernels
-from rltune.core.state import BEST_FIT, HIERARCHICAL, SPREAD, State, World
+from rltune.kernel.fit import ways as kernels
+from rltune.kernel.state.arrays import BEST_FIT, HIERARCHICAL, SPREAD, State, World
 
 RULES = {BEST_FIT: "pack", SPREAD: "spread", HIERARCHICAL: "hierarchical"}
 
@@ -24,7 +24,7 @@ class Way:
 
 
 def ways(w: World, s: State, shape: int, estimate_s: float) -> tuple[Way, ...]:
-    """Give the ways of a request that would last so long; w and s are handles of a run (see sim.Machine)."""
+    """Return the ways of a request that would last so long; w and s are handles of a run (see sim.Machine)."""
     table, nodes = kernels.ways_now(w, s, shape, estimate_s)
     return tuple(
         Way(
@@ -46,5 +46,5 @@ def num_ways(w: World, s: State, shape: int, estimate_s: float) -> int:
 
 
 def can_schedule_now(w: World, s: State, shape: int, estimate_s: float) -> bool:
-    """Tell whether there is any."""
+    """Return whether there is any."""
     return num_ways(w, s, shape, estimate_s) > 0

@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.core.prepare import Factors, Likeness, Net
-from rltune.core.scores import GIVEN
-from rltune.core.share import ON
 from rltune.jobs import Floats, Ints, Jobs
+from rltune.kernel.build.prepare import Factors, Likeness, Net
+from rltune.kernel.score.rules import GIVEN
+from rltune.kernel.state.fair_share import ON
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class QueueView:
 
     @property
     def wait_s(self) -> Floats:
-        """Give how long each job has waited."""
+        """Return how long each job has waited."""
         return self.now_s - self.submit_s
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Policy(Protocol):
 
     @property
     def code(self) -> int:
-        """Say which scores of core/scores.py it takes."""
+        """Say which scores of kernel/score/rules.py it takes."""
         ...
 
     @property
@@ -67,11 +67,11 @@ class Policy(Protocol):
         ...
 
     def factors(self, jobs: Jobs) -> Factors:
-        """Give what only the multifactor rule needs."""
+        """Return what only the multifactor rule needs."""
         ...
 
     def likeness(self, jobs: Jobs) -> Likeness | None:
-        """Give the predictor that this policy ranks by, if it has one of its own."""
+        """Return the predictor that this policy ranks by, if it has one of its own."""
         ...
 
 
@@ -81,17 +81,17 @@ class Networked(Policy, Protocol):
 
     @property
     def net(self) -> Net:
-        """Give the network."""
+        """Return the network."""
         ...
 
     @property
     def view(self) -> int:
-        """Give how many of the oldest waiting jobs it sees if the run does not say; 0 = all."""
+        """Return how many of the oldest waiting jobs it sees if the run does not say; 0 = all."""
         ...
 
 
 def no_factors(jobs: Jobs) -> Factors:
-    """Give the factors of a policy that needs none."""
+    """Return the factors of a policy that needs none."""
     parameters = np.ones(ON + 1)
     parameters[ON] = 0.0
     one = np.ones(1)

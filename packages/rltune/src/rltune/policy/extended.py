@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rltune.core.prepare import Factors, Likeness
+from rltune.engine.guard import Guard, get_guard
+from rltune.engine.search import Search, get_search
 from rltune.errors import InputError
-from rltune.guard import Guard, get_guard
 from rltune.jobs import Jobs
+from rltune.kernel.build.prepare import Factors, Likeness
 from rltune.policy.base import Policy
 from rltune.schedule import Settings
-from rltune.search import Search, get_search
 
 _EXTENSION = re.compile(r"\+(guard|search):")
 
@@ -43,7 +43,7 @@ class Extended:
         return True
 
     def factors(self, jobs: Jobs) -> Factors:
-        """Give what the policy inside needs."""
+        """Return what the policy inside needs."""
         return self.inner.factors(jobs)
 
     def likeness(self, jobs: Jobs) -> Likeness | None:
@@ -79,14 +79,14 @@ def extended(policy: Policy, guard: str | Guard | None = None, search: str | int
 
 
 def searches(policy: Any) -> bool:
-    """Tell whether orders are tried out before they are taken: by a policy, or by its name."""
+    """Return whether orders are tried out before they are taken: by a policy, or by its name."""
     if isinstance(policy, str):
         return "search" in split_extensions(policy)[1]
     return isinstance(policy, Extended) and bool(policy.search)
 
 
 def taken_apart(policy: Policy, settings: Settings) -> tuple[Policy, Settings]:
-    """Give the policy by itself, and what is around it as settings."""
+    """Return the policy by itself, and what is around it as settings."""
     if not isinstance(policy, Extended):
         return policy, settings
     return policy.inner, replace(settings, guard=str(policy.guard), search=str(policy.search))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rltune.core.prepare import Factors, Likeness, Net
-from rltune.core.scores import INSPECTED, LEARNED, MULTIFACTOR
 from rltune.jobs import Jobs
-from rltune.learn.model import BASES, Model
+from rltune.kernel.build.prepare import Factors, Likeness, Net
+from rltune.kernel.score.rules import INSPECTED, LEARNED, MULTIFACTOR
+from rltune.model.learned_model import BASES, Model
 from rltune.policy.base import no_factors
 from rltune.policy.multifactor import Multifactor
 
@@ -27,16 +27,16 @@ class Learned:
 
     @property
     def view(self) -> int:
-        """Give how many of the oldest waiting jobs the model is made for; 0 = all."""
+        """Return how many of the oldest waiting jobs the model is made for; 0 = all."""
         return self.model.view
 
     @property
     def net(self) -> Net:
-        """Give the network."""
+        """Return the network."""
         return self.model.net
 
     def factors(self, jobs: Jobs) -> Factors:
-        """Give what the model's base policy needs."""
+        """Return what the model's base policy needs."""
         return Multifactor().factors(jobs) if BASES[self.model.base] == MULTIFACTOR else no_factors(jobs)
 
     def likeness(self, jobs: Jobs) -> Likeness | None:  # noqa: ARG002

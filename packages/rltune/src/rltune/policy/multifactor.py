@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.core.prepare import Factors, Likeness
-from rltune.core.scores import MULTIFACTOR
-from rltune.core.shapes import distinct_rows
-from rltune.core.share import ON
 from rltune.errors import InputError
 from rltune.jobs import Floats, Jobs
+from rltune.kernel.build.job_shapes import distinct_rows
+from rltune.kernel.build.prepare import Factors, Likeness
+from rltune.kernel.score.rules import MULTIFACTOR
+from rltune.kernel.state.fair_share import ON
 from rltune.labels import Labels
 
 _DAY = 86400.0
@@ -60,7 +60,7 @@ class Multifactor:
                     raise InputError(f"multifactor: {table} of {name!r} should be above 0, not {share}")
 
     def factors(self, jobs: Jobs) -> Factors:
-        """Give weights, and per job the factors that do not change while it waits."""
+        """Return weights, and per job the factors that do not change while it waits."""
         parameters = np.zeros(ON + 1)
         parameters[:] = (
             self.age,
@@ -85,7 +85,7 @@ class Multifactor:
         return None
 
     def _shares(self, jobs: Jobs) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """Give the users within accounts numbers, their shares of the account, and the accounts' shares of the machine.
+        """Assign numbers to users within accounts; return their shares of the account, and the accounts' shares.
 
         One user of two accounts is two, as in Slurm's associations. A user without account stands beside the accounts.
         """
@@ -105,14 +105,14 @@ class Multifactor:
 
 
 def _factor(labels: Labels, priority: Mapping[str, float], default: float) -> Floats:
-    """Give each job its label's priority, relative to the highest."""
+    """Return the priority of each job's label, relative to the highest."""
     given = np.array([*(priority.get(name, default) for name in labels.names), default])
     highest = max([default, *priority.values()])
     return given[labels.codes] / highest if highest > 0 else np.zeros(len(labels))
 
 
 def paper() -> Multifactor:
-    """Give the variant of the RLTune paper's section 5.4: all weights 1000, requested time as the job's attribute."""
+    """Return the variant of the RLTune paper's section 5.4: all weights 1000, requested time as the job's attribute."""
     return Multifactor(
         name="multifactor-paper",
         job_size=0.0,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from rltune.core.prepare import Factors, Likeness
-from rltune.core.scores import SAF
 from rltune.errors import InputError
 from rltune.estimate import likeness
 from rltune.jobs import Jobs
+from rltune.kernel.build.prepare import Factors, Likeness
+from rltune.kernel.score.rules import SAF
 from rltune.policy.base import no_factors
 
 LEVELS = ((), ("gpus",), ("gpus", "user"), ("gpus", "user", "name"))

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rltune.jobs import Jobs
-    from rltune.trace.history import Trace
     from rltune.trace.quality import Quality
+    from rltune.trace.read_result import Trace
     from rltune.trace.synthetic import synthesise
 
 __all__ = ["Quality", "Trace", "formats", "load", "read_trace", "synthesise", "write"]
 
-_HOME = {"Trace": "history", "Quality": "quality", "synthesise": "synthetic"}  # imported when first asked for
+_HOME = {"Trace": "read_result", "Quality": "quality", "synthesise": "synthetic"}  # imported when first asked for
 
 
 def __getattr__(name: str) -> Any:
@@ -31,8 +31,8 @@ def __getattr__(name: str) -> Any:
 
 def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  the public name
     """Read a history with the account of what was repaired or dropped; the format is found by content if not named."""
-    from rltune.trace.registry import by_name, read
-    from rltune.trace.source import read_source
+    from rltune.trace.formats import by_name, read
+    from rltune.trace.trace_file import read_source
 
     if format is not None:
         by_name(format)
@@ -53,6 +53,6 @@ def write(jobs: Jobs, path: str | Path) -> None:
 
 def formats() -> dict[str, str]:
     """Name the formats that can be read, each with what it is."""
-    from rltune.trace.registry import FORMATS
+    from rltune.trace.formats import FORMATS
 
     return {f.name: f.about for f in FORMATS.values()}

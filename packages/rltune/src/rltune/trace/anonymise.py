@@ -50,7 +50,7 @@ def anonymise(jobs: Jobs, salt: str | None = None, keep: Collection[str] = ()) -
 
 
 def pseudonym(key: bytes, column: str, value: object) -> str:
-    """Give the pseudonym of one name in one column."""
+    """Return the pseudonym of one name in one column."""
     digest = hmac.new(key, f"{column}\0{value}".encode(), hashlib.sha256).hexdigest()
     return f"{PREFIXES[column]}-{digest[:_DIGITS]}"
 

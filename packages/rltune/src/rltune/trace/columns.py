@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 Floats = NDArray[np.float64]
 
@@ -69,18 +69,18 @@ class Columns:
             raise self.source.error("holds a header line and no jobs")
 
     def text(self, name: str) -> pl.Series:
-        """Give a column, blanks around values taken off; null where there is none."""
+        """Return a column, blanks around values taken off; null where there is none."""
         values = self.frame[name].str.strip_chars()
         return values.set(values.str.to_lowercase().is_in(NOTHING).fill_null(value=True), None)
 
     def labels(self, name: str) -> list[str | None] | None:
-        """Give a column of names; None if the file has no such column."""
+        """Return a column of names; None if the file has no such column."""
         return self.text(name).to_list() if name in self else None
 
     def number(
         self, name: str, *, empty: float | None = None, low: float = 0.0, high: float = MAX_TIME_S, whole: bool = False
     ) -> Floats:
-        """Give a column of numbers; without `empty` every row must have one."""
+        """Return a column of numbers; without `empty` every row must have one."""
         import polars as pl
 
         given = self.text(name)
@@ -98,11 +98,11 @@ class Columns:
         return numbers
 
     def count(self, name: str, *, empty: float | None = None, low: float = 0.0) -> Floats:
-        """Give a column of whole numbers such as GPUs."""
+        """Return a column of whole numbers such as GPUs."""
         return self.number(name, empty=empty, low=low, high=MAX_COUNT, whole=True)
 
     def clock(self, name: str, *, may_be_empty: bool = False) -> Floats:
-        """Give a column of times, seconds since 1970 on the trace's own clock; epoch numbers are taken as they are."""
+        """Return a column of times, in seconds since 1970 on the trace's own clock."""
         import polars as pl
 
         given = self.text(name)
@@ -120,7 +120,7 @@ class Columns:
         return values
 
     def unique(self, name: str, *, as_is: bool = False) -> NDArray[np.str_]:
-        """Give a column of job ids, all there and no two alike; `as_is` takes blanks and the like for part of them."""
+        """Return a column of job ids, none missing and all different; `as_is` keeps blanks in them."""
         ids = self.frame[name] if as_is else self.text(name)
         self._refuse(name, ids.is_null().to_numpy(), "is no job id")
         again = (~ids.is_first_distinct()).to_numpy()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.trace.columns import Columns
-from rltune.trace.history import Trace, build, note_run_times
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build, note_run_times
 
 if TYPE_CHECKING:
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 PHILLY = ("job_id", "submit_s", "run_time_s", "num_gpus", "vc")
 ARRIVAL = ("job_id", "arrival_s", "service_sec", "gpu_count")

@@ -39,7 +39,7 @@ class Description:
     gpu_types: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain values, for JSON."""
+        """Return the figures as plain values, for JSON."""
         return asdict(self)
 
     def __rich__(self) -> Table:
@@ -95,7 +95,7 @@ def _label_shares(labels: Labels) -> dict[str, float]:
 
 
 def _shares(values: Any) -> dict[str, float]:
-    """Give the commonest values and their shares."""
+    """Return the commonest values and their shares."""
     found, count = np.unique(values, return_counts=True)
     order = np.argsort(-count, kind="stable")
     shares = {str(found[i]): float(count[i] / len(values)) for i in order[:_SHOWN]}

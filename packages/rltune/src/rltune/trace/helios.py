@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.trace.columns import Columns
-from rltune.trace.history import Trace, build, note_run_times, whole_nodes
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build, note_run_times, whole_nodes
 
 if TYPE_CHECKING:
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 COLUMNS = (
     "job_id",

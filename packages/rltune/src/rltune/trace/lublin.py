@@ -70,7 +70,7 @@ def _arrivals(n: int, rng: np.random.Generator) -> Floats:
 
 
 def _pace() -> Floats:
-    """Give the weight of each half hour of the day, 1 on average."""
+    """Return the weight of each half hour of the day, 1 on average."""
     at = np.arange(48) + 0.5
     shape, scale = DAY
     density = at ** (shape - 1) * np.exp(-at / scale)

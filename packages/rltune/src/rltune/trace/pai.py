@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.trace.columns import Columns
-from rltune.trace.history import Trace, build, note_run_times
 from rltune.trace.quality import Ledger
-from rltune.trace.source import Source, read_source
+from rltune.trace.read_result import Trace, build, note_run_times
+from rltune.trace.trace_file import Source, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,7 @@ def table_of(first_line: str) -> str | None:
 
 
 def looks_like(head: list[str]) -> bool:
-    """Tell whether the file is one of the tables."""
+    """Return whether the file is one of the tables."""
     return table_of(head[0]) is not None
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.trace.columns import NOTHING
-from rltune.trace.history import Trace, build, note_run_times
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build, note_run_times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 STATES = {"Pass": "completed", "Killed": "killed", "Failed": "failed"}
 KEYS = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
@@ -25,7 +25,7 @@ _NAN = float("nan")
 
 
 def looks_like(head: list[str]) -> bool:
-    """Tell whether the file is a JSON list of jobs with attempts."""
+    """Return whether the file is a JSON list of jobs with attempts."""
     text = "\n".join(head)
     return text.lstrip().startswith(("[", "{")) and '"jobid"' in text
 

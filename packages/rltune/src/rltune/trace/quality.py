@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Group
 
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 Mask = NDArray[np.bool_]
 Action = Literal["dropped", "merged", "repaired", "noted"]
@@ -94,11 +94,11 @@ class Quality:
         return sum(f.count for f in self.findings if f.action == action)
 
     def __getitem__(self, rule: str) -> int:
-        """Give how many rows a rule was applied to."""
+        """Return how many rows a rule was applied to."""
         return next((f.count for f in self.findings if f.rule == rule), 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the account as plain values, for JSON."""
+        """Return the account as plain values, for JSON."""
         sums = {"rows": self.rows, "kept": self.kept, "dropped": self.count("dropped"), "merged": self.count("merged")}
         found = [{**asdict(f), "meaning": f.meaning} for f in self.findings]
         return {"path": self.path, "format": self.format, **sums, "findings": found}

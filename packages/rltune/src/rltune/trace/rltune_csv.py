@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.trace.columns import Columns
-from rltune.trace.history import Trace, build, note_run_times
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build, note_run_times
 
 if TYPE_CHECKING:
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 _COMMON = (
     "job_id",
@@ -43,7 +43,7 @@ STATES = {0: "failed", 1: "completed", 5: "killed"}  # as in SWF
 
 
 def looks_like(head: list[str]) -> bool:
-    """Tell whether the first line has 19 or 20 fields, the second of them a number."""
+    """Return whether the first line has 19 or 20 fields, the second of them a number."""
     fields = head[0].split(",")
     return len(fields) in {19, 20} and fields[1].strip().lstrip("-").replace(".", "", 1).isdigit()
 

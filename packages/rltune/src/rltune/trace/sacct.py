@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.trace.columns import Columns
-from rltune.trace.history import Trace, build, note_run_times, whole_nodes
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build, note_run_times, whole_nodes
 from rltune.trace.tres import Tres, parse_duration, parse_tres
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -54,7 +54,7 @@ _ARRAY = re.compile(r"(?P<array>\d+)_(?:(?P<task>\d+)|\[[^%\]]*(?:%(?P<limit>\d+
 
 
 def looks_like(head: list[str]) -> bool:
-    """Tell whether the first line is a header of sacct's."""
+    """Return whether the first line is a header of sacct's."""
     names = head[0].split(_separator(head[0]))
     return "State" in names and ("JobID" in names or "JobIDRaw" in names)
 
@@ -180,7 +180,7 @@ def _columns(source: Source) -> tuple[Columns, Mask, Mask]:
 
 
 def _states(columns: Columns, short: Mask) -> list[str]:
-    """Give the first word of the state ("CANCELLED by 0"); a short line may have none."""
+    """Return the first word of the state ("CANCELLED by 0"); a short line may have none."""
     words = [(text or "").split(" ")[0].rstrip("+") for text in columns.text("State").to_list()]
     for row, word in enumerate(words):
         if word not in STATES and word not in WAITING and word not in RUNNING and not short[row]:
@@ -189,7 +189,7 @@ def _states(columns: Columns, short: Mask) -> list[str]:
 
 
 def _resources(columns: Columns) -> tuple[list[Tres], list[Tres]]:
-    """Give what was asked and what was given; where only one is recorded it stands for both."""
+    """Return what was asked and what was given; where only one is recorded it stands for both."""
     names = [name for name in ("ReqTRES", "AllocTRES") if name in columns]
     found = [_parsed(columns, name, parse_tres, Tres()) for name in names]
     return found[0], found[-1]
@@ -216,7 +216,7 @@ def _elapsed(columns: Columns, start: Floats, end: Floats) -> Floats:
 
 
 def _limit(columns: Columns) -> Floats:
-    """Give the time asked, NaN where there is no limit."""
+    """Return the time asked, NaN where there is no limit."""
     if "TimelimitRaw" in columns:
         return 60 * np.array(_parsed(columns, "TimelimitRaw", _minutes, np.nan), dtype=np.float64)
     if "Timelimit" in columns:
@@ -232,7 +232,7 @@ def _minutes(text: str) -> float:
 
 
 def _arrays(ids: NDArray[np.str_]) -> tuple[Floats, Floats]:
-    """Give the numbers of the tasks' arrays; the throttle is known if some record of the array tells it."""
+    """Return the numbers of the tasks' arrays; the throttle is known if some record of the array tells it."""
     parts = [_ARRAY.fullmatch(job_id) for job_id in ids.tolist()]
     array = np.array([-1.0 if p is None else float(p["array"]) for p in parts])
     throttle_of = {float(p["array"]): float(p["limit"]) for p in parts if p is not None and p["limit"]}

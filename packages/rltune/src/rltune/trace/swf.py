@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S
-from rltune.trace.history import Trace, build, note_run_times
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build, note_run_times
 
 if TYPE_CHECKING:
     from rltune.errors import InputError
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ _KIB_PER_GIB = 1024**2
 
 
 def looks_like(head: list[str]) -> bool:
-    """Tell whether lines are SWF: a header of `;` lines, or 18 numbers."""
+    """Return whether lines are SWF: a header of `;` lines, or 18 numbers."""
     body = [line.split() for line in head if not line.startswith(";")]
     if not body:
         return any(line.startswith(";") for line in head)

@@ -15,14 +15,14 @@ import numpy as np
 from rltune.errors import InputError
 from rltune.jobs import LABEL_COLUMNS, Jobs
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S, Columns
-from rltune.trace.history import Trace, build
 from rltune.trace.quality import Ledger
+from rltune.trace.read_result import Trace, build
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from rltune.trace.source import Source
+    from rltune.trace.trace_file import Source
 
 COLUMNS = ("submit_s", "duration_s", "gpus")
 TIMES = ("submit_s", "duration_s", "limit_s", "recorded_start_s")

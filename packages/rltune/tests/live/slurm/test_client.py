@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from rltune.live.backend import Backend, BackendError, Change, Kind, UnreachableError
+from rltune.live.see.backend import Backend, BackendError, Change, Kind, UnreachableError
 from rltune.live.slurm.client import Slurm
 from rltune.live.slurm.dialect import KNOWN
 

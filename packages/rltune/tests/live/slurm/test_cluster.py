@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from rltune.cluster import Cluster
-from rltune.live.slurm import show
-from rltune.live.slurm.cluster import to_toml
-from rltune.live.slurm.parse import answer_of, nodes_of
-from rltune.live.snapshot import LiveNode, Reservation, Snapshot
+from rltune.live.see.snapshot import LiveNode, Reservation, Snapshot
+from rltune.live.slurm import scontrol_show as show
+from rltune.live.slurm.cluster_toml import to_toml
+from rltune.live.slurm.json_records import answer_of, nodes_of
 
 DATA = Path(__file__).parent / "data/22.05"
 

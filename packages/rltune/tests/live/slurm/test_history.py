@@ -8,8 +8,8 @@ import pytest
 
 from rltune import trace
 from rltune.errors import InputError
-from rltune.live.slurm import history
-from rltune.live.slurm.history import FIELDS, SEPARATOR, Sacct, Span, begin, ended_between, fetch
+from rltune.live.slurm import sacct_history as history
+from rltune.live.slurm.sacct_history import FIELDS, SEPARATOR, Sacct, Span, begin, ended_between, fetch
 
 
 def record(job, end, name="n"):

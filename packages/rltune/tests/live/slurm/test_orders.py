@@ -2,8 +2,8 @@
 
 import pytest
 
-from rltune.live.backend import Change, Kind
-from rltune.live.slurm.orders import lines_of, outcomes_of
+from rltune.live.see.backend import Change, Kind
+from rltune.live.slurm.scontrol_orders import lines_of, outcomes_of
 
 FAILS = "Invalid job id specified for job 999999"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rltune.live.backend import BackendError
-from rltune.live.slurm import show
+from rltune.live.see.backend import BackendError
+from rltune.live.slurm import scontrol_show as show
 from rltune.live.slurm.dialect import KNOWN, dialect_of
-from rltune.live.slurm.parse import answer_of, count_tasks, jobs_of, nodes_of
+from rltune.live.slurm.json_records import answer_of, count_tasks, jobs_of, nodes_of
 
 DATA = Path(__file__).parent / "data"
 NEWER = [release for release in KNOWN if release != "22.05"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rltune.live.backend import BackendError
+from rltune.live.see.backend import BackendError
 from rltune.live.slurm.gres import parse_gpus
 from rltune.live.slurm.hostlist import expand
-from rltune.live.slurm.priority import factors_of
+from rltune.live.slurm.sprio import factors_of
 
 
 @pytest.mark.parametrize(

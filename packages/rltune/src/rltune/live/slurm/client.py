@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rltune.live.backend import BackendError, Change, Outcome, UnreachableError
-from rltune.live.slurm import orders, parse, priority, show
+from rltune.live.see.backend import BackendError, Change, Outcome, UnreachableError
+from rltune.live.see.snapshot import Snapshot
+from rltune.live.slurm import json_records as parse
+from rltune.live.slurm import scontrol_orders as orders
+from rltune.live.slurm import scontrol_show as show
+from rltune.live.slurm import sprio as priority
 from rltune.live.slurm.dialect import dialect_of, release_of
-from rltune.live.snapshot import Snapshot
 
 SQUEUE = ("squeue", "--all", "--states=all", "--json")
 SPRIO = ("sprio", "--noheader", f"--format={priority.FORMAT}")
@@ -146,7 +149,7 @@ class Slurm:
 
 
 def _ping_then_ask(process: subprocess.Popen[bytes], lines: str) -> str:
-    """Give what scontrol says to the lines, if a slurmctld is up; nothing if it is killed before."""
+    """Return what scontrol says to the lines, if a slurmctld is up; nothing if it is killed before."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):

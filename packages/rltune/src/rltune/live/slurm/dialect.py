@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rltune.live.backend import BackendError
+from rltune.live.see.backend import BackendError
 
 Record = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def dialect_of(answer: Mapping[str, Any]) -> Dialect:
 
 
 def release_of(answer: Mapping[str, Any]) -> str:
-    """Tell which Slurm wrote an answer, such as 22.05.8."""
+    """Return which Slurm wrote an answer, such as 22.05.8."""
     meta = answer.get("meta") or {}
     slurm = meta.get("slurm") or meta.get("Slurm") or {}
     return str(slurm.get("release", ""))

@@ -54,5 +54,5 @@ def _gpus(words: list[str]) -> tuple[str, int]:
 
 
 def is_mig(gpu_type: str) -> bool:
-    """Tell whether a type of GPU is a slice of one, such as a100_1g.5gb."""
+    """Return whether a type of GPU is a slice of one, such as a100_1g.5gb."""
     return _MIG.search(gpu_type) is not None

@@ -1,0 +1,154 @@
+"""`rltune cluster`: the machine a history is replayed on, shown, checked, or taken from a running Slurm."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rltune.cli import completion as complete
+from rltune.cli import options
+from rltune.cli.console import count, require_free, show, show_line, write_text
+from rltune.cli.exits import Mannered
+from rltune.cli.options import examples
+from rltune.cli.progress_bar import spinner
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rltune.cluster import Cluster, Limit
+
+app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Look at clusters: presets, and TOML files of your own.")
+
+
+@app.command("show", epilog=examples("rltune cluster show", "rltune cluster show philly-slice"))
+def show_cluster(
+    cluster: Annotated[
+        str | None,
+        typer.Argument(help="A preset's name, or a TOML file.", metavar="CLUSTER", autocompletion=complete.presets),
+    ] = None,
+) -> None:
+    """Show a cluster's node groups, totals, limits and maintenance; without a name, list the presets."""
+    from rltune.cluster import Cluster
+
+    if cluster is None:
+        show(_presets())
+        return
+    found = Cluster.load(cluster)
+    show_line(found.about or found.name or cluster)
+    show(_groups(found))
+    for line in _more(found):
+        show_line(line)
+
+
+@app.command(epilog=examples("rltune cluster check my.toml"))
+def check(
+    file: Annotated[Path, typer.Argument(help="The TOML file of a cluster.", metavar="FILE")],
+) -> None:
+    """Check a cluster's TOML file."""
+    from rltune.cluster import Cluster
+
+    show_line(f"{file}: is a cluster of {_totals(Cluster.from_toml(file))}")
+
+
+@app.command("import-slurm", epilog=examples("rltune cluster import-slurm -o ours.toml"))
+def import_slurm(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The TOML file to write.", metavar="FILE.toml")],
+    force: options.Force = False,
+) -> None:
+    """Write the nodes, GPUs, partitions and maintenance of this Slurm as a cluster.
+
+    What our TOML has no word for (features, other reservations, nodes that are down) stands in comments.
+    """
+    from rltune.cluster import Cluster
+    from rltune.live.see.backend import BackendError
+    from rltune.live.slurm.client import Slurm
+    from rltune.live.slurm.cluster_toml import to_toml
+
+    require_free([out], force=force)
+    try:
+        with spinner("asking Slurm"):
+            seen = Slurm().observe()
+    except BackendError as error:
+        raise InputError(str(error)) from None
+    write_text(to_toml(seen, out.stem), out)
+    show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
+
+
+def _presets() -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from rltune.cluster import Cluster
+
+    table = _plain(Table("preset", "nodes", "GPUs", "what it is"))
+    for name in Cluster.presets():
+        one = Cluster.preset(name)
+        table.add_row(*map(Text, (name, f"{one.node_count:,}", f"{one.gpu_count:,}", one.about)))
+    return table
+
+
+def _groups(cluster: "Cluster") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = _plain(Table("group", "nodes", "GPUs a node", "GPU type", "CPUs", "memory", "VCs", "rack"))
+    for column in (4, 5):
+        table.columns[column].justify = "right"
+    for i, group in enumerate(cluster.groups):
+        memory = "-" if group.mem_gib is None else f"{group.mem_gib:,.0f} GiB"
+        rack = group.rack + (f" ({group.nodes_per_rack} nodes each)" if group.nodes_per_rack else "")
+        cells = (
+            f"{i} {group.name}".strip(),
+            f"{group.count:,}",
+            str(group.gpus),
+            group.gpu_type or "any",
+            "-" if group.cpus is None else f"{group.cpus:g}",
+            memory,
+            ", ".join(group.vc) or "all",
+            rack or "-",
+        )
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _plain(table: "Table") -> "Table":
+    table.box = None
+    table.padding = (0, 2, 0, 0)
+    for column in (1, 2):
+        table.columns[column].justify = "right"
+    return table
+
+
+def _totals(cluster: "Cluster") -> str:
+    parts = [(cluster.node_count, "nodes"), (cluster.gpu_count, "GPUs"), (len(cluster.groups), "groups")]
+    parts += [(len(cluster.vcs), "VCs")] if cluster.vcs else []
+    return ", ".join(count(n, what) for n, what in parts)
+
+
+def _more(cluster: "Cluster") -> Iterator[str]:
+    """Say what no column holds."""
+    yield f"in all: {_totals(cluster)}"
+    for gpu_type, factor in cluster.speed.items():
+        yield f"speed of {gpu_type}: {factor:g}"
+    for limit in cluster.limits:
+        yield f"limit of {_who(limit)}: {_allowance(limit)}"
+    for window in cluster.maintenance:
+        where = f"groups {', '.join(map(str, window.groups))}" if window.groups else "all groups"
+        yield f"maintenance: {where}, from {window.start_s:,.0f} s to {window.end_s:,.0f} s"
+    for outage in cluster.outages:
+        yield f"outage: node {outage.node}, from {outage.down_s:,.0f} s to {outage.up_s:,.0f} s"
+
+
+def _who(limit: "Limit") -> str:
+    return f"each {limit.scope}" if limit.name == "*" else f"{limit.scope} {limit.name}"
+
+
+def _allowance(limit: "Limit") -> str:
+    allowed: list[tuple[Any, str]] = [
+        (limit.max_gpus, "GPUs"),
+        (limit.max_running, "running jobs"),
+        (limit.max_submitted, "submitted jobs"),
+    ]
+    return ", ".join(f"{n:,} {what}" for n, what in allowed if n is not None) or "nothing is limited"

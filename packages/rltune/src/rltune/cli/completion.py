@@ -1,0 +1,81 @@
+"""Names that the shell completes."""
+
+from collections.abc import Iterable
+from importlib import resources
+
+
+def presets(incomplete: str) -> list[str]:
+    """Complete the clusters that come with the package."""
+    files = (resources.files("rltune") / "presets").iterdir()
+    return _beginning(incomplete, sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
+
+
+def policies(incomplete: str) -> list[str]:
+    """Complete a policy, or the last of a list of them."""
+    from rltune.policy import policy_table
+    from rltune.policy.by_name import model_names
+
+    return _last_of_list(incomplete, (*(policy.name for policy in policy_table()), *model_names()))
+
+
+def backfills(incomplete: str) -> list[str]:
+    """Complete a backfilling, or the last of a list of them."""
+    from rltune.engine.run import BACKFILLS
+
+    return _last_of_list(incomplete, BACKFILLS)
+
+
+def placements(incomplete: str) -> list[str]:
+    """Complete a placement, or the last of a list of them."""
+    from rltune.engine.run import PLACEMENTS
+
+    return _last_of_list(incomplete, PLACEMENTS)
+
+
+def heads(incomplete: str) -> list[str]:
+    """Complete what is blocked by a job that does not fit."""
+    from rltune.engine.run import HEADS
+
+    return _beginning(incomplete, HEADS)
+
+
+def estimators(incomplete: str) -> list[str]:
+    """Complete an estimator."""
+    from rltune.estimate import NAMES
+
+    return _beginning(incomplete, (name.partition("[")[0].removesuffix("TRACE") for name in NAMES))
+
+
+def metrics(incomplete: str) -> list[str]:
+    """Complete a metric to compare by."""
+    from rltune.evaluation import METRICS
+
+    return _beginning(incomplete, METRICS)
+
+
+def formats(incomplete: str) -> list[str]:
+    """Complete a trace format."""
+    from rltune.trace.formats import FORMATS
+
+    return _beginning(incomplete, FORMATS)
+
+
+def kinds(incomplete: str) -> list[str]:
+    """Complete a kind of synthetic trace."""
+    from rltune.trace.profiles import PROFILES
+
+    return _beginning(incomplete, PROFILES)
+
+
+def windows(incomplete: str) -> list[str]:
+    """Complete common ways to cut a trace."""
+    return _beginning(incomplete, ("whole", "steady:0.2", "20x1024", "20x1024:random", "20x1024:contended=600"))
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _last_of_list(incomplete: str, names: Iterable[str]) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]

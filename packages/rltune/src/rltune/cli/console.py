@@ -1,0 +1,103 @@
+"""What the command says, and where: results on stdout, everything else on stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WIDTH_IN_A_FILE = 200  # of what goes into a file or a pipe, so that tables stay whole
+
+
+def results() -> "Console":
+    """Return the console for results."""
+    from rich.console import Console
+
+    fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_IN_A_FILE
+    return Console(width=fixed, highlight=False, emoji=False)
+
+
+def notes() -> "Console":
+    """Return the console for progress, notes and errors."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, emoji=False)
+
+
+def say(sentence: str) -> None:
+    """Tell the user something that is no result, on one line however long."""
+    notes().print(sentence, markup=False, soft_wrap=True)
+
+
+def show(*renderables: Any) -> None:
+    """Print results."""
+    console = results()
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def show_table(table: "Table") -> None:
+    """Print a table; columns that a narrow terminal has no room for are left out, and named."""
+    from rltune.cli.narrow_tables import fitted
+
+    console = results()
+    console.print(fitted(table, console))
+
+
+def count(number: int, what: str) -> str:
+    """Write a number of things; `what` is their plural."""
+    return f"{number:,} {what.removesuffix('s') if number == 1 else what}"
+
+
+def show_line(text: str) -> None:
+    """Print one line of results as it is: no markup, no wrapping."""
+    results().print(text, markup=False, soft_wrap=True)
+
+
+def show_json(value: Any) -> None:
+    """Print JSON and nothing else."""
+    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def require_free(paths: Iterable[Path | None], *, force: bool, inputs: Iterable[str | Path] = ()) -> None:
+    """Make sure, before the work begins, that the files to be written may be."""
+    read = {Path(i).resolve() for i in inputs}
+    for path in (p for p in paths if p is not None):
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory; name a file in it")
+        if path.resolve() in read:
+            raise InputError(f"{path}: is what is read; it cannot be written as well")
+        if path.exists() and not force:
+            raise InputError(f"{path}: exists already; give --force to replace it")
+        home = next(folder for folder in path.absolute().parents if folder.exists())
+        if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+            raise InputError(f"{path}: cannot be written, {home} does not let it be")
+
+
+def make_room(path: Path) -> Path:
+    """Make the folder in which a file is to be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write JSON into a file."""
+    write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write text into a file."""
+    try:
+        make_room(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,41 @@
+"""Tables in a terminal that is too narrow for them: columns are left out, and said to be, rather than cut short."""
+
+from collections.abc import Collection, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+LEAST_NEEDED = ("util.", "better in", "ratio", "slowdown")  # in this order
+
+
+def fitted(table: Table, console: Console, least_needed: Sequence[str] = LEAST_NEEDED) -> Table:
+    """Return the table if it fits; else one without borders and with as many columns as do."""
+    if _fits(table, console):
+        return table
+    made = table
+    for count in range(len(least_needed) + 1):
+        made = _without(table, least_needed[:count])
+        if _fits(made, console):
+            break
+    return made
+
+
+def _fits(table: Table, console: Console) -> bool:
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width
+
+
+def _without(table: Table, left_out: Collection[str]) -> Table:
+    title, caption = table.title, table.caption
+    if left_out:
+        caption = Text(f"Left out for want of width: {', '.join(left_out)}.\n").append(Text(str(caption or "")))
+    made = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
+    made.pad_edge = False
+    kept = [column for column in table.columns if str(column.header) not in left_out]
+    for column in kept:
+        made.add_column(Text(str(column.header).replace(" ", "\n", 1)), justify=column.justify, no_wrap=True)
+    for row, cells in zip(table.rows, zip(*(column.cells for column in kept), strict=True), strict=True):
+        made.add_row(*cells, style=row.style)
+    return made

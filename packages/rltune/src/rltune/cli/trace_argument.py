@@ -1,0 +1,84 @@
+"""The `--trace` of a command: a file, or a synthetic trace such as `synth:philly,jobs=5000,load=0.9`."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rltune.cli.console import count
+from rltune.cli.progress_bar import spinner
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune.cluster import Cluster
+    from rltune.jobs import Jobs
+    from rltune.trace import Trace
+
+SYNTH = "synth:"
+LOAD = 0.9  # of a synthetic trace on the command's cluster, unless told
+MOST_JOBS = 100_000_000
+_PARAMETERS: dict[str, Callable[[str], float]] = {"jobs": int, "seed": int, "load": float, "days": float}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs, what to call them, and what a reader of their results must know."""
+
+    jobs: "Jobs"
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+def load_workload(spec: str, format_name: str | None, cluster: "Cluster | None" = None) -> Workload:
+    """Read a trace, or make one to the measure of the cluster."""
+    if spec.startswith(SYNTH):
+        return _synthetic(spec, cluster)
+    trace = read(spec, format_name)
+    return Workload(trace.jobs, f"{spec} ({trace.quality.format}, {count(len(trace.jobs), 'jobs')})", notes_on(trace))
+
+
+def read(path: str, format_name: str | None) -> "Trace":
+    """Read a trace from a file, with a sign of life."""
+    with spinner(f"reading {path}"):
+        from rltune import trace
+
+        return trace.load(path, format_name)
+
+
+def notes_on(trace: "Trace") -> tuple[str, ...]:
+    """Say what was done to the trace that changes every result."""
+    rounded = trace.quality["gpu-share-rounded-up"]
+    if not rounded:
+        return ()
+    given = f"{rounded:,} of {len(trace.jobs):,} jobs asked a share of a GPU and were given whole GPUs"
+    return (f"{given}, so the load is higher than it was.",)
+
+
+def _synthetic(spec: str, cluster: "Cluster | None") -> Workload:
+    from rltune.trace import synthesise
+
+    kind, given = parse_synthetic(spec)
+    if cluster is not None and not given.keys() & {"load", "days"}:
+        given["load"] = LOAD
+    jobs = synthesise(kind, cluster=cluster, **given)
+    told = ", ".join(f"{key} {value:g}" for key, value in given.items() if key != "jobs")
+    return Workload(jobs, f"synthetic {kind}, {len(jobs):,} jobs{', ' if told else ''}{told}")
+
+
+def parse_synthetic(spec: str) -> tuple[str, dict[str, Any]]:
+    """Take `synth:KIND` apart; parameters follow after `?` and `&`, or after commas, which a shell leaves alone."""
+    kind, *parts = re.split(r"[?&,]", spec.removeprefix(SYNTH))
+    given: dict[str, Any] = {}
+    for part in filter(None, parts):
+        key, _, text = part.partition("=")
+        if key not in _PARAMETERS:
+            raise InputError(f"{spec}: {key!r} is unknown; there are: {', '.join(_PARAMETERS)}")
+        try:
+            given[key] = _PARAMETERS[key](text)
+        except ValueError:
+            raise InputError(f"{spec}: {key} should be a number, not {text!r}") from None
+    if given.get("seed", 0) < 0:
+        raise InputError(f"{spec}: seed should be 0 or more")
+    if given.get("jobs", 0) > MOST_JOBS:
+        raise InputError(f"{spec}: at most {MOST_JOBS:,} jobs can be made")
+    return kind, given

@@ -1,0 +1,191 @@
+"""What is known of a run time. Policies, backfilling and placement see estimates; the truth stays with the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.errors import InputError
+from rltune.jobs import Floats, Jobs
+from rltune.kernel.build.job_shapes import distinct_rows
+from rltune.kernel.build.prepare import Likeness
+from rltune.kernel.state.online_means import learn_all
+from rltune.labels import Labels
+
+Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
+LEVELS: Levels = (
+    (),
+    ("gpus",),
+    ("gpus", "vc"),
+    ("gpus", "vc", "limit_s"),
+    ("gpus", "vc", "limit_s", "user"),
+    ("gpus", "vc", "user", "name"),
+)
+_SURE = 1e9  # jobs' worth of trust in a prediction made elsewhere, against what nothing is known of
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """One estimate a job; with `likeness` they are made online, when a job is submitted, from what has ended."""
+
+    values_s: Floats
+    likeness: Likeness | None = None
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """Estimates run times."""
+
+    @property
+    def name(self) -> str:
+        """Name it in results."""
+        ...
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:
+        """Estimate every job of a table that is in order of submit time."""
+        ...
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The true run time: what no scheduler has."""
+
+    name: str = "oracle"
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Return the true run times."""
+        return Estimates(jobs.duration_s)
+
+
+@dataclass(frozen=True)
+class User:
+    """The limit that the user asked for; the largest of the trace where a user asked for none."""
+
+    name: str = "user"
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Believe the users."""
+        missing = np.isnan(jobs.limit_s)
+        if len(jobs) and missing.all():
+            raise InputError(
+                "estimator 'user' needs limit_s, and no job of this trace has one; try 'history' or 'noisy'"
+            )
+        largest = float(jobs.limit_s[~missing].max()) if len(jobs) else 0.0
+        return Estimates(np.where(missing, largest, jobs.limit_s))
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """The true run time times a log-normal error of median 1."""
+
+    sigma: float = 1.2
+
+    @property
+    def name(self) -> str:
+        """Name it with its parameter."""
+        return f"noisy:{self.sigma:g}"
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:
+        """Err by a factor that depends on the seed and the job's place alone."""
+        error = np.random.default_rng(seed).normal(0.0, self.sigma, len(jobs))
+        return Estimates(jobs.duration_s * np.exp(error))
+
+
+@dataclass(frozen=True)
+class History:
+    """The mean run time of ended jobs like it: same size, VC, limit, user, name, each blended with the one before."""
+
+    trust: float = 16.0  # how many jobs a likeness needs to count as much as the coarser one before it
+    before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history; what ended is known at once
+    name: str = "history"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.trust < np.inf:
+            raise InputError(f"history: trust should be a number above 0, not {self.trust}")
+
+    def after(self, before: Jobs) -> History:
+        """Start warm: from the jobs of an earlier part of the trace that had ended when the run begins."""
+        return replace(self, before=before, name="history-warm")
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Leave the estimates to the run, which knows what has ended."""
+        return Estimates(np.zeros(len(jobs)), likeness(jobs, LEVELS, trust=self.trust, before=self.before))
+
+
+@dataclass(frozen=True)
+class Given:
+    """Estimates that were made elsewhere, in the order of the jobs given."""
+
+    values_s: Floats
+    name: str = "given"
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Take them as they are."""
+        if len(self.values_s) != len(jobs):
+            raise InputError(f"{len(self.values_s)} estimates are given for {len(jobs)} jobs")
+        if not (np.isfinite(self.values_s).all() and (self.values_s >= 0).all()):
+            raise InputError("an estimate is negative or not a finite number of seconds")
+        return Estimates(np.ascontiguousarray(self.values_s, dtype=np.float64))
+
+
+def likeness(
+    jobs: Jobs,
+    levels: Levels,
+    *,
+    trust: float,
+    decay: float = 1.0,
+    before: Jobs | None = None,
+    own: Floats | None = None,
+) -> Likeness:
+    """Tell a run which jobs are alike, and what was known of such jobs before it.
+
+    A job without the last label of a level (no user, say) has no likeness there. With `own`, every job's first
+    likeness is its own and knows that run time: a prediction made elsewhere, for the others to correct.
+    """
+    earlier = jobs.window(0, 0) if before is None or not len(jobs) else ended_by(before, float(jobs.submit_s[0]))
+    keys, used = _keys(earlier, jobs, levels)
+    known = np.zeros((used, 2))
+    learn_all(keys[: len(earlier)], earlier.duration_s, decay, known)
+    keys = keys[len(earlier) :]
+    if own is not None:
+        keys = np.column_stack([np.arange(used, used + len(jobs), dtype=np.int32), keys])
+        known = np.concatenate([known, np.stack([np.full(len(jobs), _SURE), _SURE * own], axis=1)])
+    return Likeness(np.ascontiguousarray(keys), len(known), trust, decay, known)
+
+
+def ended_by(before: Jobs, time_s: float) -> Jobs:
+    """Keep the jobs that had ended by then, in order of their ends.
+
+    Where the trace does not tell when a job started, it is taken to have started at once.
+    """
+    start = np.where(np.isnan(before.recorded_start_s), before.submit_s, before.recorded_start_s)
+    end = start + before.duration_s
+    rows = np.flatnonzero(end <= time_s)
+    return before.take(rows[np.argsort(end[rows], kind="stable")])
+
+
+def _keys(earlier: Jobs, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
+    """Assign numbers to the combinations of each level, over the earlier jobs and then these; -1 where a label is missing."""
+    columns = []
+    used = 0
+    for level in levels:
+        joined = [np.nan_to_num(together(earlier, jobs, column), nan=-1) for column in level]  # -1 is no label, too
+        code, rows = distinct_rows([np.zeros(len(earlier) + len(jobs), dtype=np.int32), *joined])
+        columns.append(np.where(joined[-1] < 0, -1, code + used) if joined else code + used)
+        used += len(rows)
+    return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int32), max(used, 1)
+
+
+def together(earlier: Jobs, jobs: Jobs, column: str) -> NDArray[Any]:
+    """Join a column of both tables; labels get the codes that they have in the later one."""
+    first, then = getattr(earlier, column), getattr(jobs, column)
+    if not isinstance(then, Labels):
+        return np.concatenate([first, then])
+    if first.names is then.names:
+        return np.concatenate([first.codes, then.codes])
+    number = {name: code for code, name in enumerate(then.names)}
+    table = [number.setdefault(name, len(number)) for name in first.names]
+    return np.concatenate([np.array([*table, -1], dtype=np.int32)[first.codes], then.codes])

@@ -1,0 +1,260 @@
+"""The result of a comparison: who stands where, against whom, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.errors import InputError
+from rltune.metrics import Distribution, summarise
+from rltune.trials.intervals import Interval, difference, over_jobs, over_windows, ratio
+from rltune.trials.measures import Metric, metric_of
+from rltune.trials.runs import Contender, Run
+from rltune.trials.windows import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from rltune.jobs import Floats
+    from rltune.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One contender: means over the windows it shares with the baseline, distributions over all their jobs."""
+
+    label: str
+    windows: int
+    value: float  # of the metric compared by
+    difference: Interval  # value - baseline's
+    ratio: Interval  # value / baseline's
+    better_in: int  # windows in which it beats the baseline
+    wait_s: Distribution
+    jct_s: Distribution
+    bounded_slowdown: Distribution
+    large_wait_s: Distribution
+    utilisation: float
+    makespan_s: float
+    fragmentation: float  # while jobs wait
+    idle_while_waiting: float
+    jain_users: float
+    jain_vcs: float
+    worst_vc: str  # of the window in which a VC waits longest on average
+    worst_vc_mean_wait_s: float
+    bound_jct_s: float
+    gap: float  # mean JCT / lower bound - 1
+    rejected: int
+    requeued: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Contenders on the same windows. `runs` holds every schedule, window by window."""
+
+    runs: tuple[Run, ...]
+    windows: tuple[Window, ...]
+    contenders: tuple[Contender, ...]
+    baseline: int
+    metric: str
+    confidence: float
+    resamples: int
+    seed: int
+    about: str
+    notes: tuple[str, ...]
+    standings: tuple[Standing, ...]
+
+    @classmethod
+    def build(
+        cls,
+        runs: tuple[Run, ...],
+        windows: tuple[Window, ...],
+        contenders: tuple[Contender, ...],
+        baseline: str | None,
+        metric: str = "wait",
+        confidence: float = 0.95,
+        resamples: int = 5000,
+        seed: int = 0,
+        about: str = "",
+        notes: tuple[str, ...] = (),
+    ) -> Comparison:
+        """Work out the standings of finished runs."""
+        chosen = find_contender(contenders, baseline)
+        bare = cls(runs, windows, contenders, chosen, metric, confidence, resamples, seed, about, notes, ())
+        standings = tuple(s for i in range(len(contenders)) if (s := bare.standing(i)) is not None)
+        return replace(bare, standings=standings)
+
+    @classmethod
+    def of_schedules(
+        cls, schedules: Sequence[Schedule], baseline: str | None = None, metric: str = "wait"
+    ) -> Comparison:
+        """Compare schedules of one workload that were made elsewhere; one schedule is a report without a rival."""
+        if not schedules:
+            raise InputError("nothing to compare: give at least one schedule")
+        from rltune.evaluation.compare import line_up
+
+        made = [line_up([s.settings.policy], [s.settings.backfill], [s.settings.placement])[0] for s in schedules]
+        runs = tuple(Run(i, 0, s, summarise(s)) for i, s in enumerate(schedules))
+        windows = (Window(0, len(schedules[0].jobs)),)
+        return cls.build(runs, windows, tuple(made), baseline, metric, about="whole trace, from an idle cluster")
+
+    @property
+    def planned(self) -> int:
+        """Count the runs that were to be made."""
+        return len(self.windows) * len(self.contenders)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all runs were made; False after an interrupt."""
+        return len(self.runs) == self.planned
+
+    def against(self, baseline: str, metric: str | None = None) -> Comparison:
+        """Compare the same runs with another baseline, or by another metric."""
+        metric_of(metric or self.metric)
+        return Comparison.build(
+            self.runs,
+            self.windows,
+            self.contenders,
+            baseline,
+            metric or self.metric,
+            self.confidence,
+            self.resamples,
+            self.seed,
+            self.about,
+            self.notes,
+        )
+
+    def of(self, contender: int) -> dict[int, Run]:
+        """Return a contender's runs by window."""
+        return {run.window: run for run in self.runs if run.contender == contender}
+
+    def standing(self, contender: int) -> Standing | None:
+        """Work out how one contender stands; None if it shares no finished window with the baseline."""
+        mine, base = self.of(contender), self.of(self.baseline)
+        shared = sorted(mine.keys() & base.keys())
+        if not shared:
+            return None
+        ours, theirs = [mine[w] for w in shared], [base[w] for w in shared]
+        metric = metric_of(self.metric)
+        values = np.array([metric.of(r.summary) for r in ours])
+        against = np.array([metric.of(r.summary) for r in theirs])
+        better = values > against if metric.higher_is_better else values < against
+        return Standing(
+            label=self.contenders[contender].label,
+            windows=len(shared),
+            value=_mean(values),
+            difference=self._interval(ours, theirs, values, against, metric, difference),
+            ratio=self._interval(ours, theirs, values, against, metric, ratio),
+            better_in=int(better.sum()),
+            **_facts(ours),
+        )
+
+    def _interval(
+        self,
+        ours: list[Run],
+        theirs: list[Run],
+        values: Floats,
+        against: Floats,
+        metric: Metric,
+        statistic: Callable[[Floats, Floats], Floats],
+    ) -> Interval:
+        how: dict[str, Any] = {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}
+        if len(self.windows) == 1 and metric.per_job:
+            both = measured(ours[0]) & measured(theirs[0])
+            a, b = metric.per_job(ours[0].schedule)[both], metric.per_job(theirs[0].schedule)[both]
+            return over_jobs(a, b, statistic, **how)
+        known = np.isfinite(values) & np.isfinite(against)
+        return over_windows(values[known], against[known], statistic, **how)
+
+    def table(self) -> Table:
+        """Show who stands where, with intervals and the gap to the bound."""
+        from rltune.evaluation.comparison_tables import headline
+
+        return headline(self)
+
+    def details(self) -> Table:
+        """Show wait, JCT and slowdown of every contender with mean, percentiles and worst case."""
+        from rltune.evaluation.comparison_tables import details
+
+        return details(self)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return all results but the jobs as JSON, and write them if a path is given."""
+        from rltune.evaluation.export import to_json
+
+        return to_json(self, path)
+
+    def jobs_parquet(self, path: str | Path) -> None:
+        """Write every job of every run, one row each."""
+        from rltune.evaluation.export import jobs_table
+
+        jobs_table(self).write_parquet(path)
+
+
+def find_contender(contenders: Sequence[Contender], name: str | None) -> int:
+    """Find a contender by its label, or else the first with that policy."""
+    labels = [c.label for c in contenders]
+    policies = [c.policy_name for c in contenders]
+    if name is None:
+        return 0
+    if name in labels:
+        return labels.index(name)
+    if name in policies:
+        return policies.index(name)
+    raise InputError(f"no contender {name!r} to compare with; there are: {', '.join(labels)}")
+
+
+def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return which jobs of a run count: those that ran, and were submitted in the measured interval if there is one."""
+    if run.summary.interval_s is None:
+        return run.schedule.ran
+    begin, end = run.summary.interval_s
+    submit = run.schedule.jobs.submit_s
+    inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = run.schedule.ran & (submit >= begin) & (submit < end)
+    return inside
+
+
+def pooled(runs: Sequence[Run], of: Callable[[Schedule], Floats]) -> Floats:
+    """Join a quantity of all measured jobs of several runs."""
+    return np.concatenate([of(run.schedule)[measured(run)] for run in runs])
+
+
+def _mean(values: Floats | list[float]) -> float:
+    """Average what can be told."""
+    known = np.asarray(values, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    return float(known.mean()) if len(known) else np.nan
+
+
+def _facts(runs: list[Run]) -> dict[str, Any]:
+    all_of = [run.summary for run in runs]
+    jct, bound = _mean([s.jct_s.mean for s in all_of]), _mean([s.bound.mean_jct_s for s in all_of])
+    worst = max(all_of, key=lambda s: np.nan_to_num(s.fairness.vcs.worst_mean_wait_s)).fairness.vcs
+    return {
+        "wait_s": Distribution.of(pooled(runs, lambda s: s.wait_s)),
+        "jct_s": Distribution.of(pooled(runs, lambda s: s.jct_s)),
+        "bounded_slowdown": Distribution.of(pooled(runs, lambda s: s.bounded_slowdown)),
+        "large_wait_s": _pooled_large(runs),
+        "utilisation": _mean([s.utilisation.share for s in all_of]),
+        "makespan_s": _mean([s.makespan_s for s in all_of]),
+        "fragmentation": _mean([s.fragmentation.while_waiting.mean for s in all_of]),
+        "idle_while_waiting": _mean([s.fragmentation.idle_while_waiting for s in all_of]),
+        "jain_users": _mean([s.fairness.users.jain for s in all_of]),
+        "jain_vcs": _mean([s.fairness.vcs.jain for s in all_of]),
+        "worst_vc": worst.worst,
+        "worst_vc_mean_wait_s": worst.worst_mean_wait_s,
+        "bound_jct_s": bound,
+        "gap": jct / bound - 1 if bound > 0 else np.nan,
+        "rejected": sum(s.rejected for s in all_of),
+        "requeued": sum(s.requeued for s in all_of),
+    }
+
+
+def _pooled_large(runs: list[Run]) -> Distribution:
+    from rltune.metrics.summary import large_jobs
+
+    return Distribution.of(np.concatenate([r.schedule.wait_s[measured(r) & large_jobs(r.schedule)] for r in runs]))

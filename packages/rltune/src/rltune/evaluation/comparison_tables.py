@@ -1,0 +1,177 @@
+"""A comparison as tables for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from rltune.metrics.formats import most_common, number, percent, seconds
+from rltune.trials.intervals import FEWEST
+from rltune.trials.measures import Metric, metric_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rltune.evaluation.comparison import Comparison, Standing
+    from rltune.trials.intervals import Interval
+
+
+def headline(comparison: Comparison) -> Table:
+    """Lay out one row a contender: the metric, the difference to the baseline, its interval, the gap to the bound."""
+    metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
+    table = Table(
+        title=Text(title(comparison)), title_justify="left", caption=_caption(comparison), caption_justify="left"
+    )
+    table.add_column("pipeline", no_wrap=True)
+    for column in (metric.title, "p99 wait", "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
+        table.add_column(Text(column), justify="right")
+    for standing in comparison.standings:
+        cells = _row(standing, metric, is_base=standing.label == base)
+        table.add_row(*map(Text, cells), style=_style(standing, base))
+    return table
+
+
+def details(comparison: Comparison) -> Table:
+    """Lay out wait, JCT and bounded slowdown of every contender over all jobs of all windows."""
+    table = Table(title="over all jobs", title_justify="left")
+    table.add_column("pipeline")
+    table.add_column("")
+    for column in ("mean", "p50", "p90", "p99", "max"):
+        table.add_column(column, justify="right")
+    for s in comparison.standings:
+        rows: list[tuple[str, object, Callable[[float], str]]] = [
+            ("wait", s.wait_s, seconds),
+            ("wait, large jobs", s.large_wait_s, seconds),
+            ("JCT", s.jct_s, seconds),
+            ("slowdown", s.bounded_slowdown, number),
+        ]
+        for i, (name, values, write) in enumerate(rows):
+            cells = [write(getattr(values, part)) for part in ("mean", "p50", "p90", "p99", "max")]
+            table.add_row(Text(s.label if i == 0 else ""), name, *cells, end_section=i == len(rows) - 1)
+    return table
+
+
+def title(comparison: Comparison) -> str:
+    """Say in one line what was compared."""
+    settings = comparison.runs[0].schedule.settings
+    return f"{comparison.about}; estimates: {settings.estimator}; head of line per {settings.head}"
+
+
+def honesty(comparison: Comparison) -> list[str]:
+    """List what a reader must know before believing the numbers."""
+    said = list(comparison.notes)
+    if not comparison.complete:
+        said.insert(0, f"Interrupted: {len(comparison.runs)} of {comparison.planned} runs were made; only those count.")
+    settings = comparison.runs[0].schedule.settings
+    if settings.estimator == "oracle":
+        said.append("Estimates are the true run times, which no real scheduler knows.")
+    if settings.estimator == "history" and len(comparison.windows) > 1:
+        said.append("The history estimator starts every window with nothing learnt, which is harder than in use.")
+    reasons: Counter[str] = Counter()
+    for run in comparison.of(comparison.baseline).values():
+        reasons.update(run.summary.reject_reasons)
+    if reasons:
+        said.append(f"{reasons.total():,} jobs never ran and are in no mean ({most_common(dict(reasons))}).")
+    if comparison.windows[0].interval_s:
+        said.append(
+            "The bound is of the measured jobs alone, as if no earlier job were in their way, so the gap is wide."
+        )
+    said += _drift(comparison)
+    apart = _windows_with_other_jobs(comparison)
+    if apart:
+        said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")
+    return [*said, *_about_intervals(comparison)]
+
+
+def _drift(comparison: Comparison) -> list[str]:
+    """Warn of models that met what they were not trained on."""
+    lost: Counter[str] = Counter()
+    for run in comparison.runs:
+        lost[run.schedule.settings.policy] += run.schedule.work.get("scores_outside_training", 0)
+    return [
+        f"{policy} scored jobs unlike those of its training {times:,} times; its base policy stood in."
+        for policy, times in lost.items()
+        if times
+    ]
+
+
+def interval(value: Interval, write: Callable[[float], str], *, sign: bool = False) -> str:
+    """Write an estimate with its interval."""
+    plus = "+" if sign and value.estimate > 0 else ""
+    if not math.isfinite(value.low):
+        return f"{plus}{write(value.estimate)}"
+    if write is seconds:
+        largest = max(abs(value.low), abs(value.high))
+        unit = seconds(0.0, largest).split()[1]
+        low, middle, high = (_bare(v, largest) for v in (value.low, value.estimate, value.high))
+        return f"{plus}{middle} [{low}, {high}] {unit}"
+    return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
+
+
+def ratio(value: float) -> str:
+    """Write a ratio; to a baseline of 0 there is none."""
+    return f"{value:.3f}" if math.isfinite(value) else "-"
+
+
+def rivals(comparison: Comparison) -> list[Standing]:
+    """Return those who are compared with the baseline."""
+    base = comparison.contenders[comparison.baseline].label
+    return [s for s in comparison.standings if s.label != base]
+
+
+def has_intervals(comparison: Comparison) -> bool:
+    """Return whether any interval is shown."""
+    return any(math.isfinite(i.low) for s in rivals(comparison) for i in (s.difference, s.ratio))
+
+
+def _bare(value: float, like: float) -> str:
+    """Write a time without its unit, which stands once, behind the interval."""
+    return seconds(value, like).split()[0]
+
+
+def _windows_with_other_jobs(comparison: Comparison) -> int:
+    """Count the windows in which one pipeline rejected a job that another ran."""
+    ran: dict[int, set[bytes]] = {}
+    for run in comparison.runs:
+        ran.setdefault(run.window, set()).add(run.schedule.ran.tobytes())
+    return sum(len(different) > 1 for different in ran.values())
+
+
+def _about_intervals(comparison: Comparison) -> list[str]:
+    """Explain the intervals, or why there are none; nothing if there is no rival who could have one."""
+    level, many = f"{comparison.confidence:.0%}", len(comparison.windows) > 1
+    if has_intervals(comparison):
+        how = "paired bootstrap (BCa) over windows" if many else "block bootstrap over the jobs of this one trace"
+        return [f"[low, high]: {level} intervals, {how}."]
+    shared = max((s.windows for s in rivals(comparison)), default=0)
+    if not shared:
+        return []
+    if many and shared < FEWEST:
+        return [f"There are no intervals: {shared} windows are too few, {FEWEST} are the least."]
+    if not many and metric_of(comparison.metric).per_job:
+        return ["There are no intervals: the jobs are too few."]
+    return ["There are no intervals: one run gives none for this metric." if not many else "There are no intervals."]
+
+
+def _caption(comparison: Comparison) -> Text:
+    return Text("\n".join(honesty(comparison)))
+
+
+def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
+    pair = ["baseline", "", ""]
+    if not is_base:
+        pair = [
+            interval(s.difference, metric.write, sign=True),
+            interval(s.ratio, ratio),
+            f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
+        ]
+    facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
+    return [s.label, metric.write(s.value), *facts, *pair, percent(s.gap)]
+
+
+def _style(standing: Standing, base: str) -> str:
+    return "dim" if standing.label == base else ""

@@ -1,0 +1,1 @@
+"""One pass over the queue, under every kind of backfilling."""

@@ -1,0 +1,187 @@
+"""EASY's reservation: the earliest time at which a blocked head would fit by estimates, and what may not delay it.
+
+A head fits at a time if, for each kind of its chunks, enough nodes could take it or a larger one: a node that can take
+a large chunk can take a small one, so counting nodes is exact.
+"""
+
+from __future__ import annotations
+
+from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.kernel.fit.running import settle_running
+from rltune.kernel.jit import kernel
+from rltune.kernel.state.arrays import DISTURBED, RUNNING_N, State, World
+
+
+@kernel
+def _can_take(w: World, s: State, shape: int, kind: int, node: int) -> bool:
+    """Return whether a node could take a chunk of the head at the time of its reservation."""
+    group = s.node[node].group
+    return (
+        s.node[node].then_gpu >= w.chunk[shape, kind].gpus
+        and s.node[node].then_cpu >= chunk_cpu(w, shape, kind, group)
+        and s.node[node].then_mem >= chunk_mem(w, shape, kind, group)
+    )
+
+
+@kernel
+def _enough(w: World, s: State, shape: int, pool: int) -> bool:
+    wanted = 0
+    for kind in range(w.shape[shape].kinds):
+        wanted += w.chunk[shape, kind].n
+        if s.feasible[pool, kind] < wanted:
+            return False
+    return True
+
+
+@kernel
+def _copy_nodes(w: World, s: State, shape: int) -> None:
+    """Begin with what the head's nodes have free now; nodes that are down count as having less than nothing."""
+    mask = w.shape[shape].mask
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
+        group = w.mask_group[m]
+        for node in range(w.group[group].lo, w.group[group].hi):
+            s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
+            s.node[node].then_cpu = s.node[node].cpu
+            s.node[node].then_mem = s.node[node].mem
+
+
+@kernel
+def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimate: float) -> None:
+    """Count the nodes that could take each kind of chunk at a time."""
+    mask = w.shape[shape].mask
+    for kind in range(w.shape[shape].kinds):
+        s.feasible[pool, kind] = 0
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
+        group = w.mask_group[m]
+        if w.has_pauses and not clear_of_pauses(w, group, time, estimate):
+            continue
+        for node in range(w.group[group].lo, w.group[group].hi):
+            for kind in range(w.shape[shape].kinds):
+                s.feasible[pool, kind] += _can_take(w, s, shape, kind, node)
+
+
+@kernel
+def _release(w: World, s: State, job: int, shape: int, pool: int) -> None:
+    """Give back what a running job will have ended using, and count the nodes that become able to take a chunk."""
+    own = s.life[job].form
+    i = w.job[job].chunk_at
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
+            node = s.at[i].node
+            i += 1
+            if not w.mask_has[w.shape[shape].mask, s.node[node].group]:
+                continue
+            for kind in range(w.shape[shape].kinds):
+                s.feasible[pool, kind] -= _can_take(w, s, shape, kind, node)
+            s.node[node].then_gpu += w.chunk[own, own_kind].gpus
+            s.node[node].then_cpu += chunk_cpu(w, own, own_kind, s.node[node].group)
+            s.node[node].then_mem += chunk_mem(w, own, own_kind, s.node[node].group)
+            for kind in range(w.shape[shape].kinds):
+                s.feasible[pool, kind] += _can_take(w, s, shape, kind, node)
+
+
+@kernel
+def _next_pause_end(w: World, after: float) -> float:
+    """Return the first end of a maintenance window after a time."""
+    first = float("inf")
+    for i in range(len(w.pause)):
+        if after < w.pause[i].end < first:
+            first = w.pause[i].end
+    return first
+
+
+@kernel
+def reservation(w: World, s: State, pool: int) -> float:
+    """Return the time of the head's reservation: the last one again, if nothing has happened that could change it.
+
+    Jobs that end when expected change nothing, nor do backfilled ones, which are noted where the reservation was made.
+    """
+    kept = s.pool[pool]
+    same = kept.kept_head == kept.head and kept.kept_mark == s.n[DISTURBED] and kept.kept_time >= s.now[0]
+    if w.has_pauses or not same:
+        kept.kept_time = reserve(w, s, kept.head, pool)
+        kept.kept_head = kept.head
+        kept.kept_mark = s.n[DISTURBED]
+    kept.reserved = kept.kept_time
+    return kept.reserved
+
+
+@kernel
+def reserve(w: World, s: State, head: int, pool: int) -> float:
+    """Find the earliest time at which the head fits by estimates; inf if no end of a running job brings it about."""
+    shape = w.job[head].asks
+    now = s.now[0]
+    settle_running(s)
+    _copy_nodes(w, s, shape)
+    _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
+    i = 0
+    time = now
+    while not _enough(w, s, shape, pool):
+        expected = max(now, s.run[i].expected) if i < s.n[RUNNING_N] else float("inf")
+        pause = _next_pause_end(w, time) if w.has_pauses else float("inf")
+        time = min(expected, pause)
+        if time == float("inf"):
+            break
+        while i < s.n[RUNNING_N] and s.run[i].expected <= time:
+            _release(w, s, s.run[i].job, shape, pool)
+            i += 1
+        if w.has_pauses:
+            _count_nodes(w, s, shape, pool, time, s.life[head].estimate)
+    return time
+
+
+@kernel
+def leaves_head_its_place(w: World, s: State, job: int, pool: int) -> bool:
+    """Return whether the head still fits at its reservation beside this job in s.pick; if so, note the job there."""
+    head_shape = w.job[s.pool[pool].head].asks
+    own = w.job[job].asks
+    i = 0
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
+            _occupy(w, s, own, own_kind, head_shape, s.pick[i], pool, 1)
+            i += 1
+    if _enough(w, s, head_shape, pool):
+        return True
+    i = 0
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
+            _occupy(w, s, own, own_kind, head_shape, s.pick[i], pool, -1)
+            i += 1
+    return False
+
+
+@kernel
+def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: int, pool: int, sign: int) -> None:
+    """Put a chunk on a node at the time of the reservation (+1), or take it away again (-1)."""
+    group = s.node[node].group
+    if not w.mask_has[w.shape[head_shape].mask, group]:
+        return
+    usable = not w.has_pauses or clear_of_pauses(w, group, s.pool[pool].reserved, s.life[s.pool[pool].head].estimate)
+    for kind in range(w.shape[head_shape].kinds):
+        s.feasible[pool, kind] -= usable and _can_take(w, s, head_shape, kind, node)
+    s.node[node].then_gpu -= sign * w.chunk[own, own_kind].gpus
+    s.node[node].then_cpu -= sign * chunk_cpu(w, own, own_kind, group)
+    s.node[node].then_mem -= sign * chunk_mem(w, own, own_kind, group)
+    for kind in range(w.shape[head_shape].kinds):
+        s.feasible[pool, kind] += usable and _can_take(w, s, head_shape, kind, node)
+
+
+@kernel
+def shadow_time(w: World, s: State, head: int, pool: int) -> float:
+    """Find RLScheduler's shadow time: GPUs alone, summed over the pool, running jobs in order of expected end."""
+    free = 0
+    for node in range(len(s.node)):
+        if s.node[node].up and s.pool[s.node[node].group].pool == pool:
+            free += s.node[node].gpu
+    settle_running(s)
+    time = s.now[0]
+    for i in range(s.n[RUNNING_N]):
+        if free >= w.job[head].gpus:
+            break
+        job = s.run[i].job
+        first = w.job[job].chunk_at
+        for at in range(first, first + w.shape[s.life[job].form].chunks):
+            if s.pool[s.node[s.at[at].node].group].pool == pool:
+                free += s.at[at].gpus
+                time = max(s.now[0], s.run[i].expected)
+    return time if free >= w.job[head].gpus else float("inf")

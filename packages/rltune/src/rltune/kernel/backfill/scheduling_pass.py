@@ -1,0 +1,248 @@
+"""One scheduling pass: who starts now, and why the others do not.
+
+Short cuts change the work, never the answer: jobs of a shape that is known not to fit are not tried, and a pass
+ends when nothing that waits could still start.
+"""
+
+from __future__ import annotations
+
+from rltune.kernel.backfill.conservative import conservative_pass
+from rltune.kernel.backfill.easy import shadow_time
+from rltune.kernel.backfill.inspector import inspected_look
+from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay
+from rltune.kernel.fit.allocate import find, picked_speed
+from rltune.kernel.fit.pools import make_pools
+from rltune.kernel.fit.running import start_job
+from rltune.kernel.jit import kernel
+from rltune.kernel.score.rules import INSPECTED, queue_end_in_view, score_queue
+from rltune.kernel.state.arrays import (
+    ACTIVE_N,
+    CONSERVATIVE,
+    EPOCH,
+    LIMITED,
+    NO_BACKFILL,
+    NO_REASON,
+    OUT_OF_VIEW,
+    PASSES,
+    Q_HEAD,
+    Q_TAIL,
+    RESOURCES,
+    SHADOW,
+    WAITING,
+    WOULD_DELAY_HEAD,
+    Options,
+    State,
+    World,
+)
+from rltune.kernel.state.limits import start_is_allowed
+from rltune.kernel.state.queue import close_gaps
+from rltune.kernel.state.score_heap import heapify, pop_best, row_before
+
+INF = float("inf")
+
+
+@kernel
+def _cannot_backfill(s: State, o: Options, shape: int, estimate: float, pool: int) -> bool:
+    """Tell without trying that a job behind a head cannot start."""
+    if o.backfill == NO_BACKFILL or s.demand[shape].fails_from == -INF:
+        return True
+    return known_to_delay(s, shape, estimate, pool)
+
+
+@kernel
+def _count_open(w: World, s: State, o: Options) -> int:
+    """Count the waiting shapes that may fit now, trying each that is not known to fail."""
+    count = 0
+    for i in range(s.n[ACTIVE_N]):
+        shape = s.active[i]
+        if s.demand[shape].fails_from > -INF:
+            if not w.has_pauses and not find(w, s, shape, 0.0, o.placement):
+                s.demand[shape].fails_from = -INF
+            else:
+                count += 1
+    return count
+
+
+@kernel
+def _count_pools(w: World, s: State) -> int:
+    """Count the pools in which jobs wait."""
+    for g in range(len(s.pool)):
+        s.pool[g].best_closed = -1
+    count = 0
+    for mask in range(len(s.mask_waiting)):
+        if s.mask_waiting[mask] > 0:
+            pool = s.pool[w.mask_group[w.mask[mask].lo]].pool
+            if s.pool[pool].best_closed == -1:
+                s.pool[pool].best_closed = -2
+                count += 1
+    return count
+
+
+@kernel
+def _nothing_left(s: State, o: Options, shape: int, was_open: bool, left: int) -> int:
+    """Return how many shapes (or, without backfilling, pools) can still start something after this turn."""
+    if o.backfill == NO_BACKFILL:
+        return left
+    closed = s.demand[shape].waiting == 0 or s.demand[shape].fails_from == -INF
+    return left - 1 if was_open and closed else left
+
+
+@kernel
+def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
+    """Go through a queue that is always in order."""
+    first = -1
+    last = -1
+    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+        shape = s.queue[row].asks
+        pool = s.demand[shape].pool
+        behind = s.pool[pool].head >= 0
+        was_open = s.demand[shape].fails_from > -INF
+        if behind and not o.explain and _cannot_backfill(s, o, shape, s.queue[row].estimate, pool):
+            continue
+        job = s.queue[row].job
+        reason = consider(w, s, o, row)
+        s.life[job].reason = reason
+        if reason == NO_REASON:
+            first = row if first < 0 else first
+            last = row
+        if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
+            left -= 1
+        left = _nothing_left(s, o, shape, was_open, left)
+        if left == 0 and not o.explain:
+            break
+    if first >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def _fill_heap(s: State, all_rows: bool, end: int) -> int:
+    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
+    n = 0
+    for row in range(s.n[Q_HEAD], end):
+        shape = s.queue[row].asks
+        if all_rows or s.demand[shape].fails_from > -INF:
+            s.heap[n] = row
+            n += 1
+        else:
+            pool = s.demand[shape].pool
+            best = s.pool[pool].best_closed
+            if best < 0 or row_before(s, row, best):
+                s.pool[pool].best_closed = row
+    if not all_rows:
+        for g in range(len(s.pool)):
+            if s.pool[g].best_closed >= 0:
+                s.heap[n] = s.pool[g].best_closed
+                n += 1
+    heapify(s, n)
+    return n
+
+
+@kernel
+def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> bool:
+    """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
+    end = queue_end_in_view(s, o.in_view)
+    score_queue(w, s, o, end, not o.explain)
+    n = _fill_heap(s, o.explain or w.has_limits or w.has_pauses, end)
+    left = pools if o.backfill == NO_BACKFILL else open_shapes
+    first = s.n[Q_TAIL]
+    last = -1
+    while n > 0:
+        row = pop_best(s, n)
+        n -= 1
+        shape = s.queue[row].asks
+        pool = s.demand[shape].pool
+        behind = s.pool[pool].head >= 0
+        was_open = s.demand[shape].fails_from > -INF
+        reason = consider(w, s, o, row)
+        s.life[s.queue[row].job].reason = reason
+        if reason == NO_REASON:
+            first = min(first, row)
+            last = max(last, row)
+        if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
+            left -= 1
+        left = _nothing_left(s, o, shape, was_open, left)
+        if (left == 0 and not o.explain) or (o.relook and last >= 0):
+            break
+    if o.backfill == SHADOW:
+        first, last = _shadow_backfill(w, s, o, end, first, last)
+    if last >= 0:
+        close_gaps(s, first, last)
+    return o.relook and last >= 0
+
+
+@kernel
+def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last: int) -> tuple[int, int]:
+    """Start, oldest first, what fits and would end before the shadow time of its pool's head."""
+    for row in range(s.n[Q_HEAD], end):
+        job = s.queue[row].job
+        pool = s.demand[s.queue[row].asks].pool
+        head = s.pool[pool].head
+        if s.life[job].status != WAITING or head < 0 or job == head:
+            continue
+        if s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
+            s.pool[pool].reserved = shadow_time(w, s, head, pool)
+        if w.has_limits and not start_is_allowed(w, s, job):
+            s.life[job].reason = LIMITED
+        elif not fits_now(w, s, o, s.queue[row].asks, s.life[job].estimate):
+            s.life[job].reason = RESOURCES
+        elif s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) < s.pool[pool].reserved:
+            start_job(w, s, job)
+            s.life[job].reason = NO_REASON
+            first = min(first, row)
+            last = max(last, row)
+        else:
+            s.life[job].reason = WOULD_DELAY_HEAD
+    return first, last
+
+
+@kernel
+def _conservative(w: World, s: State, o: Options) -> None:
+    """Order all that is in view, then let every job have its reservation in turn."""
+    end = queue_end_in_view(s, o.in_view)
+    n = end - s.n[Q_HEAD]
+    if o.dynamic:
+        score_queue(w, s, o, end, False)
+    for i in range(n):
+        s.heap[i] = s.n[Q_HEAD] + i
+        if not o.dynamic:
+            s.queue[s.n[Q_HEAD] + i].score = s.queue[s.n[Q_HEAD] + i].key
+    heapify(s, n)
+    first, last = conservative_pass(w, s, o, n)
+    if last >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def decide(w: World, s: State, o: Options) -> None:
+    """Make one pass over the waiting jobs as of now."""
+    s.n[PASSES] += 1
+    s.n[EPOCH] += 1
+    if s.n[Q_HEAD] == s.n[Q_TAIL]:
+        return
+    if o.explain:
+        for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+            s.life[s.queue[row].job].reason = OUT_OF_VIEW
+    if o.backfill == CONSERVATIVE:
+        _conservative(w, s, o)
+        return
+    if o.policy == INSPECTED:
+        while inspected_look(w, s, o):
+            pass
+        return
+    while _pass(w, s, o):
+        s.n[EPOCH] += 1
+
+
+@kernel
+def _pass(w: World, s: State, o: Options) -> bool:
+    """Go through the queue once; True if it should be looked at again."""
+    ordered_none = o.backfill == NO_BACKFILL and not o.dynamic
+    open_shapes = 1 if ordered_none else _count_open(w, s, o)
+    if open_shapes == 0 and not o.explain:
+        return False
+    make_pools(w, s, o.global_head)
+    pools = _count_pools(w, s)
+    if o.dynamic:
+        return _scored_pass(w, s, o, open_shapes, pools)
+    _sorted_pass(w, s, o, pools if ordered_none else open_shapes)
+    return False

@@ -1,0 +1,443 @@
+"""Builds the World and the first State of a run from jobs, a cluster and estimates. Plain numpy, once a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rltune.cluster import Cluster, Limit, Slowdown
+from rltune.kernel.score.features import A_COLUMNS, HIDDEN_1, HIDDEN_2, INPUTS
+from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shapes
+from rltune.kernel.state.arrays import (
+    AT,
+    B1,
+    CHUNK,
+    DEMAND,
+    END,
+    EVENT,
+    F8,
+    FUTURE,
+    GROUP,
+    I4,
+    I8,
+    JOB,
+    LIFE,
+    LIMIT,
+    MASK,
+    N_COUNTERS,
+    NODE,
+    NODE_DOWN,
+    NODE_UP,
+    NODE_WAKE,
+    OWNER,
+    PAUSE,
+    POOL,
+    PROBE,
+    QUEUE,
+    RACK,
+    RUN,
+    SCOPES,
+    SEEN,
+    SHAPE,
+    SLOWDOWN,
+    UNLIMITED,
+    Records,
+    State,
+    World,
+)
+from rltune.kernel.fit.ways import COLUMNS
+from rltune.jobs import Jobs
+from rltune.labels import Labels
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """A predictor from history: per job its keys, coarse to fine, and how much to trust and keep."""
+
+    keys: I4  # [job, level]; -1 = none
+    n_keys: int
+    trust: float = 1.0
+    decay: float = 1.0
+    known: F8 | None = None  # [key, 2] how many jobs were seen before the run, and their run times in all
+
+    @classmethod
+    def none(cls, n: int) -> Likeness:
+        """Return a predictor that is never asked."""
+        return cls(np.full((n, 1), -1, dtype=np.int32), 1)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What Slurm's multifactor rule needs: its parameters (see kernel/state/fair_share.py), and two factors a job."""
+
+    parameters: F8
+    of_job: F8  # [job, 2]
+    user: I8  # who a job's usage is counted for; -1 = nobody
+    user_share: F8
+    account_share: F8
+
+
+@dataclass(frozen=True)
+class Net:
+    """A learned policy as the core takes it: see kernel/score/features.py and kernel/score/network.py."""
+
+    weights: F8
+    plan: I8
+    norm: F8  # [input, 4]
+
+    @classmethod
+    def none(cls) -> Net:
+        """Return a network that is never asked."""
+        return cls(np.zeros(1), np.zeros(9, dtype=np.int64), np.zeros((1, 4)))
+
+
+def _groups(cluster: Cluster) -> Records:
+    """Lay out the node groups, and the index of free nodes over them."""
+    group = _table(GROUP, len(cluster.groups))
+    count, gpus = (np.array([getattr(g, name) for g in cluster.groups]) for name in ("count", "gpus"))
+    group["gpus"] = gpus
+    group["hi"] = np.cumsum(count)
+    group["lo"] = np.cumsum(count) - count
+    group["cpu"] = [_capacity(g.cpus, 1000) for g in cluster.groups]
+    group["mem"] = [_capacity(g.mem_gib, 1024) for g in cluster.groups]
+    group["speed"] = [cluster.speed.get(g.gpu_type, 1.0) for g in cluster.groups]
+    words, levels = (count + 31) // 32, gpus + 1
+    group["words"] = words
+    group["bits_at"] = np.cumsum(words * levels) - words * levels
+    group["level_at"] = np.cumsum(levels) - levels
+    return group
+
+
+def _capacity(amount: float | None, factor: int) -> int:
+    return UNLIMITED if amount is None else round(amount * factor)
+
+
+def _table(dtype: np.dtype[Any], *shape: int) -> Records:
+    """Make a table of zeros. Its columns are set as `table["x"] = ...`: `table.x = ...` takes ten times as long."""
+    return np.zeros(shape, dtype).view(np.recarray)
+
+
+def _limits(jobs: Jobs, limits: tuple[Limit, ...]) -> tuple[I8, Records]:
+    """Make a counter for every user, account, VC, QOS and array that a limit speaks of."""
+    of_job = np.full((len(jobs), SCOPES), -1, dtype=np.int64)
+    throttled = (jobs.array >= 0) & (jobs.array_limit > 0)
+    if not limits and not throttled.any():
+        return of_job, _table(LIMIT, 0)
+    rows: list[tuple[int, int, int]] = []
+    for scope, name in enumerate(("user", "account", "vc", "qos")):
+        labels: Labels = getattr(jobs, name)
+        codes = np.full(len(labels.names) + 1, -1, dtype=np.int64)
+        for i, label in enumerate(labels.names):
+            ceiling = _ceilings(limits, name, label)
+            if min(ceiling) < UNLIMITED:
+                codes[i] = len(rows)
+                rows.append(ceiling)
+        of_job[:, scope] = codes[labels.codes]
+    for array in np.unique(jobs.array[throttled]).tolist():
+        tasks = jobs.array == array
+        of_job[tasks, 4] = len(rows)
+        rows.append((UNLIMITED, int(jobs.array_limit[tasks].max()), UNLIMITED))
+    table = _table(LIMIT, len(rows))
+    for name, column in zip(("max_gpus", "max_running", "max_submitted"), zip(*rows, strict=True), strict=False):
+        table[name] = column
+    return of_job, table
+
+
+def _ceilings(limits: tuple[Limit, ...], scope: str, name: str) -> tuple[int, int, int]:
+    """Return the limits on GPUs, running and submitted jobs; the strictest of all that speak of this name."""
+    ceiling = [UNLIMITED] * 3
+    for limit in limits:
+        if limit.scope == scope and limit.name in {name, "*"}:
+            for i, value in enumerate((limit.max_gpus, limit.max_running, limit.max_submitted)):
+                if value is not None:
+                    ceiling[i] = min(ceiling[i], value)
+    return ceiling[0], ceiling[1], ceiling[2]
+
+
+def _shape_tables(shapes: Shapes) -> tuple[Records, Records]:
+    """Return the shapes, and per shape and kind of chunk its count, GPUs, CPUs and memory."""
+    shape = _table(SHAPE, len(shapes.chunks))
+    chunk = _table(CHUNK, len(shapes.chunks), max((len(c) for c in shapes.chunks), default=1))
+    chunk["cpu"] = chunk["mem"] = -1
+    shape["mask"] = shapes.mask
+    shape["kinds"] = [len(c) for c in shapes.chunks]
+    shape["chunks"] = [sum(n for n, _ in c) for c in shapes.chunks]
+    shape["needs"] = shapes.needs
+    shape["wider_lo"], shape["wider_hi"] = shapes.wider.T
+    shape["smallest"] = [min(g for _, g in c) for c in shapes.chunks]
+    n, gpus, cpu, mem = (np.asarray(chunk[name]) for name in ("n", "gpus", "cpu", "mem"))
+    for i, (chunks, cpus, mib) in enumerate(
+        zip(shapes.chunks, shapes.cpu_milli.tolist(), shapes.mem_mib.tolist(), strict=True)
+    ):
+        total = sum(c * g for c, g in chunks)
+        for k, (c, g) in enumerate(chunks):
+            n[i, k], gpus[i, k] = c, g
+            part, whole = (g, total) if total else (1, c)
+            if cpus >= 0:
+                cpu[i, k] = cpus * part // whole
+            if mib >= 0:
+                mem[i, k] = mib * part // whole
+    return shape, chunk
+
+
+def racks_of_nodes(cluster: Cluster) -> I8:
+    """Return each node's rack by number. Groups that name the same rack share it, number by number."""
+    number: dict[tuple[str | int, int], int] = {}
+    racks = []
+    for g, group in enumerate(cluster.groups):
+        for i in range(group.count):
+            key = (group.rack or g, i // group.nodes_per_rack if group.nodes_per_rack else 0)
+            racks.append(number.setdefault(key, len(number)))
+    return np.array(racks, dtype=np.int64)
+
+
+def _racks_of_shapes(shapes: Shapes, cluster: Cluster, mask_has: B1, rack: I8) -> list[int]:
+    """Return for each shape the least number of racks whose eligible nodes are as many as its chunks."""
+    group = np.repeat(np.arange(len(cluster.groups)), [g.count for g in cluster.groups])
+    nodes = [np.sort(np.bincount(rack[has[group]], minlength=1))[::-1].cumsum() for has in mask_has]
+    asked = zip(shapes.mask.tolist(), shapes.needs.tolist(), strict=True)
+    return [int(np.searchsorted(nodes[mask], needs)) + 1 for mask, needs in asked]
+
+
+def _slowdown(cluster: Cluster) -> Records:
+    table = _table(SLOWDOWN, 1)
+    of = cluster.slowdown
+    table[0] = (of.extra_node, of.extra_rack, of.cpu_contention, of.mem_contention)
+    return table
+
+
+def _mask_tables(cluster: Cluster, masks: Masks) -> tuple[Records, I8, B1]:
+    """Return the sets of eligible groups, as parts of a list and as a table of yes and no."""
+    mask = _table(MASK, len(masks.groups))
+    has = np.zeros((len(masks.groups), len(cluster.groups)), dtype=np.bool_)
+    members = [list(m) for m in masks.groups]
+    hi = np.cumsum([len(m) for m in members])
+    mask["hi"] = hi
+    mask["lo"] = hi - [len(m) for m in members]
+    mask["gpus"] = [max((cluster.groups[g].gpus for g in m), default=0) for m in members]
+    for i, of_mask in enumerate(members):
+        has[i, of_mask] = True
+    return mask, np.array([g for m in members for g in m], dtype=np.int64), has
+
+
+def _children(jobs: Jobs) -> tuple[I8, I8]:
+    """Turn "waits for" into "is waited for by"."""
+    waits_for = jobs.after
+    waiter = np.repeat(np.arange(len(jobs), dtype=np.int64), np.diff(jobs.after_ptr))
+    order = np.argsort(waits_for, kind="stable")
+    ptr = np.zeros(len(jobs) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(waits_for, minlength=len(jobs)), out=ptr[1:])
+    return ptr, waiter[order]
+
+
+def _pauses(cluster: Cluster, group: Records) -> Records:
+    """List the maintenance windows of each group."""
+    of_group = [
+        sorted((m.start_s, m.end_s) for m in cluster.maintenance if not m.groups or g in m.groups)
+        for g in range(len(cluster.groups))
+    ]
+    hi = np.cumsum([len(pauses) for pauses in of_group])
+    group["pause_hi"] = hi
+    group["pause_lo"] = hi - [len(pauses) for pauses in of_group]
+    rows = [pause for pauses in of_group for pause in pauses]
+    table = _table(PAUSE, len(rows))
+    table["start"], table["end"] = np.array(rows).reshape(-1, 2).T
+    return table
+
+
+def _node_events(cluster: Cluster) -> Records:
+    """List outages (overlapping ones of a node joined) and ends of maintenance in order of time."""
+    events: list[tuple[float, int, int]] = [(m.end_s, NODE_WAKE, 0) for m in cluster.maintenance]
+    by_node: dict[int, list[list[float]]] = {}
+    for outage in sorted(cluster.outages, key=lambda o: o.down_s):
+        spans = by_node.setdefault(outage.node, [])
+        if spans and outage.down_s <= spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], outage.up_s)
+        else:
+            spans.append([outage.down_s, outage.up_s])
+    for node, spans in by_node.items():
+        for down, up in spans:
+            events.append((down, NODE_DOWN, node))
+            if np.isfinite(up):
+                events.append((up, NODE_UP, node))
+    table = _table(EVENT, len(events))
+    for i, (time, kind, node) in enumerate(sorted(events)):
+        table[i].time, table[i].kind, table[i].node = time, kind, node
+    return table
+
+
+def prepare(
+    jobs: Jobs,
+    cluster: Cluster,
+    estimate_s: F8,
+    factors: Factors,
+    likeness: tuple[Likeness, Likeness],
+    *,
+    sorts: bool,
+    wider: bool = False,
+    net: Net | None = None,
+) -> tuple[World, State]:
+    """Build the arrays of a run; jobs are in order of submit time.
+
+    `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
+    """
+    counters, limit = _limits(jobs, cluster.limits)
+    rack = racks_of_nodes(cluster)
+    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), rack, wider=wider)
+    state = _make_state(world, limit, factors, likeness, sorts=sorts, racks=int(rack.max()) + 1)
+    state.life["estimate"] = estimate_s
+    state.life["rank"] = estimate_s
+    state.node["rack"] = rack
+    return world, state
+
+
+def _make_world(
+    jobs: Jobs,
+    cluster: Cluster,
+    counters: I8,
+    factors: Factors,
+    likeness: tuple[Likeness, Likeness],
+    net: Net,
+    rack: I8,
+    *,
+    wider: bool,
+) -> World:
+    masks = make_masks(jobs, cluster)
+    shapes = make_shapes(jobs, cluster, masks, wider=wider)
+    shape, chunk = _shape_tables(shapes)
+    mask, mask_group, mask_has = _mask_tables(cluster, masks)
+    shape["racks"] = _racks_of_shapes(shapes, cluster, mask_has, rack)
+    group = _groups(cluster)
+    pause = _pauses(cluster, group)
+    child_ptr, child = _children(jobs)
+    chunks = shape.chunks[shapes.of_job]
+    room = chunks + (shapes.wider[:, 1] > shapes.wider[:, 0])[shapes.of_job]
+    chunk_at = np.cumsum(room) - room
+    job = _table(JOB, len(jobs))
+    job["submit"] = jobs.submit_s
+    job["duration"] = jobs.duration_s
+    job["gpus"] = jobs.gpus
+    job["rank_n"] = np.maximum(jobs.gpus, 1)
+    job["prior"] = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # the user's limit, or an hour
+    job["partition_factor"], job["qos_factor"] = factors.of_job.T
+    job["chunk_at"] = chunk_at
+    job["chunk_end"] = chunk_at + chunks
+    job["child_at"], job["child_end"] = child_ptr[:-1], child_ptr[1:]
+    job["asks"] = shapes.of_job
+    job["after_n"] = np.diff(jobs.after_ptr)
+    job["user"], job["account"] = factors.user, jobs.account.codes
+    levels = max(x.keys.shape[1] for x in likeness)
+    return World(
+        job=job,
+        counters=counters,
+        child=child,
+        shape=shape,
+        chunk=chunk,
+        mask=mask,
+        mask_group=mask_group,
+        mask_has=mask_has,
+        group=group,
+        pause=pause,
+        event=_node_events(cluster),
+        history_key=np.stack([_widened(x.keys, levels) for x in likeness]),
+        history_par=np.array([[x.trust, x.decay] for x in likeness]),
+        factor_par=factors.parameters,
+        slowdown=_slowdown(cluster),
+        net=net.weights,
+        net_plan=net.plan,
+        net_norm=net.norm,
+        has_limits=bool((counters >= 0).any()),
+        has_pauses=len(pause) > 0,
+        has_slowdown=cluster.slowdown != Slowdown(),
+        total_gpus=float(max(cluster.gpu_count, 1)),
+    )
+
+
+def _widened(keys: I4, width: int) -> I4:
+    if keys.shape[1] == width:
+        return keys
+    wide = np.full((len(keys), width), -1, dtype=np.int32)
+    wide[:, : keys.shape[1]] = keys
+    return wide
+
+
+def _make_state(
+    w: World, limit: Records, factors: Factors, likeness: tuple[Likeness, Likeness], *, sorts: bool, racks: int
+) -> State:
+    n = len(w.job)
+    groups = len(w.group)
+    owner = _table(OWNER, 2, max(len(factors.user_share), len(factors.account_share)))
+    owner["share"][0, : len(factors.user_share)] = factors.user_share
+    owner["share"][1, : len(factors.account_share)] = factors.account_share
+    state = State(
+        now=np.zeros(1),
+        n=np.zeros(N_COUNTERS, dtype=np.int64),
+        life=_table(LIFE, n),
+        at=_table(AT, int(w.job.chunk_end[-1]) + 1 if n else 0),
+        node=_table(NODE, int(w.group.hi[-1])),
+        bits=np.zeros(int((w.group.words * (w.group.gpus + 1)).sum()), dtype=np.int64),
+        level=np.zeros(int((w.group.gpus + 1).sum()), dtype=np.int64),
+        queue=_table(QUEUE, n + 1),
+        heap=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
+        run=_table(RUN, 2 * (n + 1)),
+        end=_table(END, n + 1),
+        held=np.zeros(n + 1 if w.has_limits else 1, dtype=np.int64),
+        demand=_table(DEMAND, len(w.shape)),
+        active=np.zeros(len(w.shape) + 1, dtype=np.int64),
+        mask_waiting=np.zeros(len(w.mask), dtype=np.int64),
+        limit=limit,
+        pool=_table(POOL, groups),
+        feasible=np.zeros((groups, w.chunk.shape[1]), dtype=np.int64),
+        pick=np.zeros(int(w.group.hi[-1]), dtype=np.int64),
+        seen=_table(SEEN, 2, max(x.n_keys for x in likeness)),
+        owner=owner,
+        probe=_table(PROBE, int(w.group.hi[-1])),
+        rack=_table(RACK, racks),
+        asked=np.zeros((len(w.shape), A_COLUMNS)),
+        wanted=np.zeros(len(w.mask)),
+        crowd=np.zeros(int(w.job.user.max(initial=0)) + 1, dtype=np.int64),
+        way=np.zeros((_most_ways(w), COLUMNS), dtype=np.int64),
+        way_nodes=np.zeros((_most_ways(w), int(w.shape.chunks.max(initial=0)) + 2), dtype=np.int64),
+        hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2]].max()) + 1)),
+        rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
+    )
+    life = state.life
+    life["form"] = w.job["asks"]
+    life["start"] = life["end"] = life["planned"] = np.nan
+    life["speed"] = 1.0
+    life["status"] = FUTURE
+    life["after_left"] = w.job["after_n"]
+    state.demand["fails_from"] = np.inf
+    state.pool["kept_head"] = -1
+    for which, predictor in enumerate(likeness):
+        if predictor.known is not None:
+            state.seen["n"][which, : predictor.n_keys], state.seen["total"][which, : predictor.n_keys] = (
+                predictor.known.T
+            )
+    _fill_nodes(w, state)
+    return state
+
+
+def _most_ways(w: World) -> int:
+    return 3 * (1 + int((w.shape.wider_hi - w.shape.wider_lo).max(initial=0)))
+
+
+def _fill_nodes(w: World, s: State) -> None:
+    """Let every node be up and free, and enter it in the index at the level of all its GPUs."""
+    s.node["up"] = 1
+    count = w.group["hi"] - w.group["lo"]
+    s.node["group"] = np.repeat(np.arange(len(w.group)), count)
+    for name in ("gpu", "cpu", "mem"):
+        s.node[name] = np.repeat(w.group["gpus" if name == "gpu" else name], count)
+    s.level[w.group["level_at"] + w.group["gpus"]] = count
+    full = w.group["bits_at"] + w.group["gpus"] * w.group["words"]
+    for at, words, nodes in zip(full.tolist(), w.group["words"].tolist(), count.tolist(), strict=True):
+        for word in range(words):
+            s.bits[at + word] = (1 << min(32, nodes - 32 * word)) - 1
+
+
+def copy_state(s: State) -> State:
+    """Copy a state, so that it can be rolled forward on its own."""
+    return State._make(part.copy() for part in s)

@@ -1,0 +1,1 @@
+"""Where a job fits now: nodes, racks, ways and pools."""

@@ -1,0 +1,38 @@
+"""What a chunk takes of a node, and whether maintenance is in the way."""
+
+from __future__ import annotations
+
+from rltune.kernel.jit import kernel
+from rltune.kernel.state.arrays import UNLIMITED, World
+
+
+@kernel
+def chunk_cpu(w: World, shape: int, kind: int, group: int) -> int:
+    """Return the thousandths of a CPU that a chunk takes on a node of a group."""
+    asked = w.chunk[shape, kind].cpu
+    if asked >= 0:
+        return asked
+    if w.group[group].cpu >= UNLIMITED:
+        return 0
+    return w.group[group].cpu * w.chunk[shape, kind].gpus // w.group[group].gpus
+
+
+@kernel
+def chunk_mem(w: World, shape: int, kind: int, group: int) -> int:
+    """Return the MiB that a chunk takes on a node of a group."""
+    asked = w.chunk[shape, kind].mem
+    if asked >= 0:
+        return asked
+    if w.group[group].mem >= UNLIMITED:
+        return 0
+    return w.group[group].mem * w.chunk[shape, kind].gpus // w.group[group].gpus
+
+
+@kernel
+def clear_of_pauses(w: World, group: int, start: float, estimate: float) -> bool:
+    """Return whether a job started then would, by its estimate, end before each maintenance window or start after it."""
+    end = start + estimate / w.group[group].speed
+    for i in range(w.group[group].pause_lo, w.group[group].pause_hi):
+        if end > w.pause[i].start and start < w.pause[i].end:
+            return False
+    return True

@@ -1,0 +1,99 @@
+"""RLScheduler's machine, so that its published table can be checked to the digit: see docs/reference/semantics.md."""
+
+from __future__ import annotations
+
+from rltune.kernel.backfill.easy import shadow_time
+from rltune.kernel.fit.allocate import find, picked_speed
+from rltune.kernel.fit.running import pop_end, start_job
+from rltune.kernel.jit import kernel
+from rltune.kernel.rollout.event_loop import arrive, complete
+from rltune.kernel.score.rules import score_queue
+from rltune.kernel.state.arrays import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, SHADOW, WAITING, Options, State, World
+from rltune.kernel.state.queue import close_gaps
+from rltune.kernel.state.score_heap import row_before
+
+INF = float("inf")
+
+
+@kernel
+def _advance_one(w: World, s: State, o: Options) -> bool:
+    """Let one job arrive or one job end, whichever is next; an arrival goes first on a tie."""
+    end = s.end[0].time if s.n[HEAP_N] > 0 else INF
+    if s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit <= end:
+        s.now[0] = max(s.now[0], w.job[s.n[ARRIVED]].submit)
+        arrive(w, s, o, s.n[ARRIVED])
+        s.n[ARRIVED] += 1
+        return True
+    if end == INF:
+        return False
+    s.now[0] = max(s.now[0], end)
+    complete(w, s, o, pop_end(s))
+    return True
+
+
+@kernel
+def _best_row(s: State) -> int:
+    best = s.n[Q_HEAD]
+    for row in range(s.n[Q_HEAD] + 1, s.n[Q_TAIL]):
+        if row_before(s, row, best):
+            best = row
+    return best
+
+
+@kernel
+def _start(w: World, s: State, job: int) -> None:
+    start_job(w, s, job)
+    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+        if s.queue[row].job == job:
+            close_gaps(s, row, row)
+            return
+
+
+@kernel
+def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> None:
+    """Start, oldest first, what fits and is expected to end before the shadow time."""
+    first = s.n[Q_TAIL]
+    last = -1
+    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+        job = s.queue[row].job
+        estimate = s.life[job].estimate
+        if (
+            job != selected
+            and s.life[job].status == WAITING
+            and find(w, s, w.job[job].asks, estimate, o.placement)
+            and s.now[0] + estimate / picked_speed(w, s, w.job[job].asks) < shadow
+        ):
+            start_job(w, s, job)
+            first = min(first, row)
+            last = max(last, row)
+    if last >= 0:
+        close_gaps(s, first, last)
+
+
+@kernel
+def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
+    """Stay with the selected job until it fits; False if it never does."""
+    if not find(w, s, w.job[job].asks, s.life[job].estimate, o.placement):
+        shadow = shadow_time(w, s, job, 0)
+        while not find(w, s, w.job[job].asks, s.life[job].estimate, o.placement):
+            if o.backfill == SHADOW:
+                _backfill(w, s, o, job, shadow)
+            if not _advance_one(w, s, o):
+                return False
+    _start(w, s, job)
+    return True
+
+
+@kernel
+def run_committed(w: World, s: State, o: Options) -> None:
+    """Simulate a window: select, wait until it fits, start, select again."""
+    for g in range(len(s.pool)):
+        s.pool[g].pool = 0
+    while True:
+        if s.n[Q_HEAD] == s.n[Q_TAIL]:
+            if not _advance_one(w, s, o):
+                return
+            continue
+        score_queue(w, s, o, s.n[Q_TAIL], False)
+        if not _start_selected(w, s, o, s.queue[_best_row(s)].job):
+            return

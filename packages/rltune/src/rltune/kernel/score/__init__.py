@@ -1,0 +1,1 @@
+"""Who is next: rules, features, the network, and bounds on overtaking."""

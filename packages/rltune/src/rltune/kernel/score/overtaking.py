@@ -1,0 +1,44 @@
+"""Bounds on overtaking, around any policy: who is owed the next place, and who comes before all.
+
+A job is owed its start once it has waited for its grace: so many seconds, or so many times its own estimate if that is
+longer. Nothing but its submit time is needed to tell, so a live cluster and a simulation agree.
+"""
+
+from __future__ import annotations
+
+from rltune.kernel.jit import kernel
+from rltune.kernel.state.arrays import Q_HEAD, Options, State, World
+
+# Scores of the classes: within the first two the oldest is first, as of all equal scores. No other job has one so low.
+SLA, OWED, OTHERS = -1.5e308, -1e308, -5e307
+
+
+@kernel
+def is_owed(w: World, s: State, o: Options, job: int) -> bool:
+    """Return whether a job has been overtaken for as long as it may be."""
+    return s.now[0] - w.job[job].submit >= max(o.grace_s, o.grace_times * s.life[job].estimate)
+
+
+@kernel
+def is_protected(w: World, s: State, o: Options, job: int) -> bool:
+    """Return whether nothing may delay a job that waits at the head of its pool."""
+    return o.guarded and (w.job[job].sla == 1 or is_owed(w, s, o, job))
+
+
+@kernel
+def is_first_class(s: State, row: int) -> bool:
+    """Tell from its guarded score whether the job in this place of the queue is protected."""
+    return s.queue[row].score <= OWED
+
+
+@kernel
+def guard_queue(w: World, s: State, o: Options, last: int) -> None:
+    """Put SLA jobs before all and owed jobs next, each by age, and leave the rest in the policy's order."""
+    for i in range(s.n[Q_HEAD], last):
+        job = s.queue[i].job
+        if w.job[job].sla == 1:
+            s.queue[i].score = SLA
+        elif is_owed(w, s, o, job):
+            s.queue[i].score = OWED
+        elif s.queue[i].score < OTHERS:
+            s.queue[i].score = OTHERS

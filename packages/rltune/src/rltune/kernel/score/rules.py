@@ -1,0 +1,225 @@
+"""The rules' scores; lower runs first. Formulas and their sources stand in docs/reference/policies.md."""
+
+from __future__ import annotations
+
+import math
+
+from rltune.kernel.jit import kernel
+from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
+from rltune.kernel.score.network import fill_inputs, logit
+from rltune.kernel.score.overtaking import guard_queue
+from rltune.kernel.state.arrays import DRIFTED, FELL_BACK, FIT_FIRST, Q_HEAD, Q_TAIL, Options, State, World
+from rltune.kernel.state.fair_share import (
+    FAVOR_SMALL,
+    MAX_AGE,
+    TIME_SCALE,
+    W_AGE,
+    W_FAIR,
+    W_PARTITION,
+    W_QOS,
+    W_SIZE,
+    W_TIME,
+    fair_share,
+    usage_now,
+)
+
+FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
+TINY = 1e-15
+INF = float("inf")
+
+
+@kernel
+def f1_score(rank: float, n: float, submit: float) -> float:
+    """Return log10(r) n + 870 log10(s), with 0.1 in place of an argument that is not positive (Carastan-Santos)."""
+    if rank <= 0.0:
+        rank = 0.1
+    if submit <= 0.0:
+        submit = 0.1
+    return math.log10(rank) * n + 870.0 * math.log10(submit)
+
+
+@kernel
+def static_score(w: World, s: State, job: int, policy: int) -> float:
+    """Score a job by a rule that does not look at the clock."""
+    if policy == FCFS:
+        return w.job[job].submit
+    if policy == SJF:
+        return s.life[job].rank
+    if policy == SRF:
+        return w.job[job].rank_n
+    if policy == SAF:
+        return w.job[job].rank_n * s.life[job].rank
+    return f1_score(s.life[job].rank, w.job[job].rank_n, w.job[job].submit)
+
+
+@kernel
+def wfp3_score(wait: float, rank: float, n: float) -> float:
+    """Return -(w / r)^3 n (Tang 2009)."""
+    ratio = wait / max(rank, TINY)
+    return -(ratio * ratio * ratio) * n
+
+
+@kernel
+def unicep_score(wait: float, rank: float, n: float) -> float:
+    """Return -w / (log2(n) r), the logarithm floored so that it divides (Tang 2009)."""
+    return -wait / (max(math.log2(n), TINY) * max(rank, TINY))
+
+
+@kernel
+def multifactor_score(w: World, s: State, job: int, used: float) -> float:
+    """Return minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
+    p = w.factor_par
+    age = min(1.0, (s.now[0] - w.job[job].submit) / p[MAX_AGE])
+    size = w.job[job].rank_n / w.total_gpus
+    if p[FAVOR_SMALL] != 0.0:
+        size = 1.0 - size
+    short = 1.0 - min(1.0, s.life[job].rank / p[TIME_SCALE])
+    fair = fair_share(w, s, job, used) if p[W_FAIR] != 0.0 else 0.0
+    return -(
+        p[W_AGE] * age
+        + p[W_FAIR] * fair
+        + p[W_SIZE] * size
+        + p[W_PARTITION] * w.job[job].partition_factor
+        + p[W_QOS] * w.job[job].qos_factor
+        + p[W_TIME] * short
+    )
+
+
+@kernel
+def all_usage(w: World, s: State) -> float:
+    """Sum the decayed usage of all users as of now."""
+    total = 0.0
+    for owner in range(s.owner.shape[1]):
+        total += usage_now(w, s, 0, owner)
+    return total
+
+
+@kernel
+def base_score(w: World, s: State, job: int, policy: int, used: float) -> float:
+    """Score one job by any rule."""
+    if policy == WFP3:
+        return wfp3_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+    if policy == UNICEP:
+        return unicep_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+    if policy == MULTIFACTOR:
+        return multifactor_score(w, s, job, used)
+    return static_score(w, s, job, policy)
+
+
+@kernel
+def score_by_base(w: World, s: State, last: int) -> None:
+    """Score the queue by the rule that a network stands beside."""
+    base = w.net_plan[BASE]
+    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
+    for i in range(s.n[Q_HEAD], last):
+        s.queue[i].score = base_score(w, s, s.queue[i].job, base, used)
+
+
+@kernel
+def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bool) -> None:
+    """Score the queue by the learned network; jobs unlike those of training by its base policy."""
+    look_around(w, s, o, last)
+    outside = 0
+    for i in range(s.n[Q_HEAD], last):
+        if only_fitting and s.asked[s.queue[i].asks][A_CAN] == 0.0:
+            s.queue[i].score = float("inf")
+            continue
+        inside = fill_inputs(w, s, i, s.hidden[2])
+        s.queue[i].score = -logit(w, s, s.hidden[2]) if inside else float("nan")
+        outside += not inside
+    if outside > 0:
+        s.n[DRIFTED] += outside
+        _fall_back(w, s, last, outside)
+
+
+@kernel
+def _fall_back(w: World, s: State, last: int, outside: int) -> None:
+    """Let the base policy score all, or place each strange job beside its neighbour in the base policy's order."""
+    head = s.n[Q_HEAD]
+    if w.net_plan[DRIFT] == DRIFT_WHOLE or 2 * outside > last - head:
+        s.n[FELL_BACK] += 1
+        score_by_base(w, s, last)
+        return
+    base = w.net_plan[BASE]
+    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
+    for i in range(head, last):
+        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base, used)
+    for i in range(head, last):
+        if s.queue[i].score != s.queue[i].score:  # NaN: strange
+            s.queue[i].score = _score_of_neighbour(s, last, i)
+
+
+@kernel
+def _score_of_neighbour(s: State, last: int, row: int) -> float:
+    """Return the score of the known job that the base policy ranks next before this one; before all if none."""
+    own = s.life[s.queue[row].job].key
+    nearest = -float("inf")
+    score = -1e300
+    for i in range(s.n[Q_HEAD], last):
+        key = s.life[s.queue[i].job].key
+        known = -INF < s.queue[i].score < INF  # neither strange nor left out
+        if known and nearest < key <= own:
+            nearest = key
+            score = s.queue[i].score
+    return score
+
+
+@kernel
+def score_queue(w: World, s: State, o: Options, last: int, hasty: bool) -> None:
+    """Score the queue, into the queue: as of now, or as the policy did when it was last asked.
+
+    GIVEN leaves the scores that Python has put there. `hasty`: what cannot start now and bars nobody is not scored.
+    """
+    if o.cycle_s > 0.0:
+        for i in range(s.n[Q_HEAD], last):
+            s.queue[i].score = s.life[s.queue[i].job].told
+    else:
+        _score_as_of_now(w, s, o, last, hasty)
+
+
+@kernel
+def ask_once_a_cycle(w: World, s: State, o: Options, until: float) -> None:
+    """Let the policy score the queue as of the last full cycle before a moment, if it was not asked then already."""
+    asked = math.floor(until / o.cycle_s) * o.cycle_s
+    if asked <= s.now[0]:
+        return
+    s.now[0] = asked
+    last = queue_end_in_view(s, o.in_view)
+    _score_as_of_now(w, s, o, last, False)
+    for i in range(s.n[Q_HEAD], last):
+        s.life[s.queue[i].job].told = s.queue[i].score
+
+
+@kernel
+def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> None:
+    head = s.n[Q_HEAD]
+    policy = o.policy
+    now = s.now[0]
+    if policy == WFP3:
+        for i in range(head, last):
+            job = s.queue[i].job
+            s.queue[i].score = wfp3_score(now - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+    elif policy == UNICEP:
+        for i in range(head, last):
+            job = s.queue[i].job
+            s.queue[i].score = unicep_score(now - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+    elif policy == MULTIFACTOR:
+        used = all_usage(w, s)
+        for i in range(head, last):
+            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, used)
+    elif policy == LEARNED:
+        score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST)
+    elif policy != GIVEN:
+        for i in range(head, last):
+            s.queue[i].score = s.life[s.queue[i].job].key
+    if o.guarded:
+        guard_queue(w, s, o, last)
+
+
+@kernel
+def queue_end_in_view(s: State, view: int) -> int:
+    """Return the end of the part of the queue that takes part in a pass."""
+    tail = s.n[Q_TAIL]
+    if view > 0:
+        return min(tail, s.n[Q_HEAD] + view)
+    return tail

@@ -1,0 +1,1 @@
+"""The arrays of a run, and the small structures kept in them."""

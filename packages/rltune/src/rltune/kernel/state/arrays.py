@@ -1,0 +1,302 @@
+"""The arrays that compiled code and numpy both read: a World that never changes, and a State that a run changes.
+
+Most are arrays of records: what belongs together lies together. Integers are int64, so that kernels are compiled once.
+Jobs are in order of (submit, given index), so a smaller job number always means an older job.
+A *shape* is what a job asks, without when: jobs of one shape fit or do not fit together. A *mask* is a set of
+eligible groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+F8 = NDArray[np.float64]
+I8 = NDArray[np.int64]
+I4 = NDArray[np.int32]
+B1 = NDArray[np.bool_]
+Records = Any  # numpy.recarray of one of the dtypes below; its attributes are columns
+
+UNLIMITED = 1 << 40  # stands for a resource or a limit that is not modelled; times a node's GPUs it still is an int64
+
+# Life of a job.
+FUTURE, HELD, WAITING, RUNNING, DONE, REJECTED = range(6)
+
+# Placement rules.
+BEST_FIT, FIRST_FIT, SPREAD, HIERARCHICAL = range(4)
+
+# Backfilling rules.
+NO_BACKFILL, FIT_FIRST, EASY, CONSERVATIVE, SHADOW = range(5)
+
+# Kinds of node events.
+NODE_DOWN, NODE_UP, NODE_WAKE = range(3)
+
+# Limit counters of one job: user, account, VC, QOS, array.
+SCOPES = 5
+
+# Places in State.n, the integers that a run changes.
+(
+    ARRIVED,
+    Q_HEAD,
+    Q_TAIL,
+    RUNNING_N,
+    HEAP_N,
+    NODE_EVENT,
+    HELD_N,
+    ACTIVE_N,
+    STAMP,
+    PASSES,
+    ENDED,
+    TRIES,
+    EPOCH,
+    RUN_SORTED,
+    RUN_END,
+    DISTURBED,
+    DRIFTED,
+    FELL_BACK,
+    REFUSALS_N,
+    N_COUNTERS,
+) = range(20)
+
+# Why a waiting job did not start in a pass.
+NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)
+
+
+def _record(**columns: str) -> np.dtype[Any]:
+    return np.dtype((np.record, np.dtype(list(columns.items()), align=True)))  # else every table would make its own
+
+
+JOB = _record(
+    submit="f8",
+    duration="f8",  # read only when a job starts
+    rank_n="f8",  # GPUs, 1 for a job without
+    prior="f8",  # estimate before any history
+    partition_factor="f8",  # factors of the multifactor rule
+    qos_factor="f8",
+    chunk_at="i8",  # where its chunks are kept in State.at
+    chunk_end="i8",
+    child_at="i8",  # who waits for it, in World.child
+    child_end="i8",
+    gpus="i8",
+    asks="i8",  # its shape
+    after_n="i8",  # how many jobs it waits for
+    user="i8",
+    account="i8",
+    sla="i8",  # 1 = comes before all others, see engine/guard.py
+)
+SHAPE = _record(
+    mask="i8",
+    kinds="i8",
+    smallest="i8",
+    chunks="i8",  # nodes that it takes
+    needs="i8",  # nodes that the job would do with: fewer for a wider way of another shape
+    racks="i8",  # racks that it would do with
+    wider_lo="i8",  # shapes that are the same request cut for one node more
+    wider_hi="i8",
+)
+CHUNK = _record(cpu="i8", mem="i8", n="i8", gpus="i8")  # [shape, kind], largest first; CPU or memory -1 = the GPU share
+MASK = _record(lo="i8", hi="i8", gpus="i8")  # its part of mask_group, GPUs of the largest node
+GROUP = _record(
+    cpu="i8",
+    mem="i8",
+    speed="f8",
+    lo="i8",  # first node
+    hi="i8",
+    gpus="i8",
+    words="i8",  # of the bitset of one level
+    bits_at="i8",
+    level_at="i8",
+    pause_lo="i8",
+    pause_hi="i8",
+)
+PAUSE = _record(start="f8", end="f8")
+SLOWDOWN = _record(extra_node="f8", extra_rack="f8", cpu="f8", mem="f8")  # factors, 1 = none
+EVENT = _record(time="f8", node="i8", kind="i8")
+
+LIFE = _record(
+    start="f8",
+    end="f8",
+    speed="f8",  # of the nodes it got
+    estimate="f8",
+    rank="f8",  # the estimate that the score uses
+    key="f8",  # static score
+    planned="f8",  # time of its last reservation by conservative backfilling; NaN = none
+    run_at="i8",  # place in State.run
+    requeues="i8",
+    refusals="i8",  # how often the inspector kept it waiting
+    refused_in="i8",  # and the last pass in which it did
+    after_left="i8",
+    told="f8",  # its score when the policy was last asked, if that is not in every pass
+    status="i8",
+    reason="i8",
+    form="i8",  # the shape in which it runs: what it asks, or a wider one
+)
+AT = _record(node="i8", gpus="i8")
+NODE = _record(
+    cpu="i8",  # free now
+    mem="i8",
+    then_cpu="i8",  # free at the reservation of a head
+    then_mem="i8",
+    picked="i8",  # stamp of the last choice that took it
+    gpu="i8",
+    then_gpu="i8",
+    group="i8",
+    up="i8",
+    rack="i8",
+)
+PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the job in question; GPUs -1 = nothing
+RACK = _record(free="i8", seen="i8")
+QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
+RUN = _record(expected="f8", job="i8")
+END = _record(time="f8", job="i8")
+DEMAND = _record(
+    fails_from="f8",  # jobs of the shape with this estimate or more are known not to fit
+    late_speed="f8",  # and as of this epoch, those that outlast the head's reservation at this speed would delay it
+    late_at="i8",
+    pool="i8",  # in which it waits, in this pass
+    waiting="i8",
+    active_at="i8",
+)
+LIMIT = _record(
+    max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8"
+)
+POOL = _record(  # by group; a pool is named by its first group
+    reserved="f8",  # time of the head's reservation, NaN = not asked for in this pass
+    kept_time="f8",  # the last reservation that was computed: its time, its head, and n[DISTURBED] then
+    kept_head="i8",
+    kept_mark="i8",
+    pool="i8",
+    before="i8",  # the pool in the last pass
+    head="i8",
+    best_closed="i8",
+    shut="i8",  # nothing more starts in this look
+    small="i8",  # row of the smallest job that does not fit now, for features.py; its area; when it could start
+    small_area="f8",
+    small_delay="f8",
+    small_spare="f8",  # GPUs that would then be left
+)
+SEEN = _record(n="f8", total="f8")
+OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")
+
+
+class Options(NamedTuple):
+    """What a run is asked to do."""
+
+    policy: int
+    dynamic: bool  # scores change with time, or the queue is only partly in view: ordered anew in every pass
+    backfill: int
+    placement: int
+    global_head: bool
+    in_view: int  # how many of the oldest jobs take part; 0 = all
+    estimate_by_history: bool
+    rank_by_history: bool
+    guarded: bool  # no job is overtaken for longer than this, see engine/guard.py
+    grace_s: float
+    grace_times: float  # of its own estimate
+    cycle_s: float  # the policy is asked at multiples of this alone; 0 = in every pass
+    relook: bool  # score anew after every start, as a policy does that looks at what is free
+    explain: bool  # give a reason for every job left waiting; takes no short cuts
+
+
+class World(NamedTuple):
+    """What a run is given."""
+
+    job: Records
+    counters: I8  # [job, SCOPES] place in State.limit, or -1
+    child: I8
+    shape: Records
+    chunk: Records
+    mask: Records
+    mask_group: I8
+    mask_has: B1  # [mask, group]
+    group: Records
+    pause: Records  # maintenance windows, by group
+    event: Records  # of nodes, in order of time
+    history_key: I4  # [predictor, job, level], coarse to fine; -1 = none
+    history_par: F8  # [predictor, parameter]
+    factor_par: F8
+    slowdown: Records  # one row
+    net: F8  # weights of the learned policy, and how its inputs are made: see features.py and network.py
+    net_plan: I8
+    net_norm: F8  # [input, 4]
+    has_limits: bool
+    has_pauses: bool
+    has_slowdown: bool
+    total_gpus: float
+
+
+class State(NamedTuple):
+    """What a run changes."""
+
+    now: F8  # [1]
+    n: I8  # counters, see above
+    life: Records  # by job
+    at: Records  # chunks of jobs, see JOB.chunk_at
+    node: Records
+    bits: I8  # the index of free nodes, see index.py
+    level: I8
+    queue: Records  # waiting jobs, from n[Q_HEAD] to n[Q_TAIL]
+    heap: I8  # scratch: places in the queue, best first
+    run: Records  # running jobs by expected end, in order after settle_running
+    end: Records  # a heap of them by true end
+    held: I8  # held by a limit on submitted jobs, oldest first
+    demand: Records  # by shape
+    active: I8  # shapes with waiting jobs
+    mask_waiting: I8
+    limit: Records
+    pool: Records  # by group
+    feasible: I8  # [pool, kind] nodes that could take a chunk of the head at its reservation
+    pick: I8  # nodes chosen for a job
+    seen: Records  # [predictor, key] run times of ended jobs
+    owner: Records  # [users or accounts, which]
+    probe: Records  # scratch by node, see racks.py
+    rack: Records  # scratch by rack
+    asked: F8  # [shape, column] what the learned policy sees, see features.py; so are the next
+    wanted: F8  # [mask]
+    crowd: I8  # [user]
+    way: I8  # scratch for ways of placing
+    way_nodes: I8
+    hidden: F8  # scratch of the network
+    rack_fit: I8  # [rack, kind] nodes that could take a chunk; the last row counts chunks not placed yet
+
+
+N_CRITIC = 5  # features of a job that the critic sees
+
+# Places in Record.n.
+ROWS, CHOICES, SEED_1, SEED_2, FULL, CHOSEN, N_RECORD = range(7)
+
+
+class Record(NamedTuple):
+    """What a rollout writes: rows of candidates, and for every choice its candidates, the one taken and when."""
+
+    n: I8  # counters, see above
+    row: F8  # [row, inputs] normalised inputs of the actor
+    critic: F8  # [row, N_CRITIC]
+    first: I8  # [choice] first row of its candidates; they go on to the next choice's first
+    taken: I8  # [choice] which of them
+    when: F8  # [choice] the time of it
+    critic_of: I8  # the features the critic sees
+
+
+class Passes(NamedTuple):
+    """How a search makes passes."""
+
+    own: Options  # as the policy makes them
+    given: Options  # in an order that is tried
+    later: Options  # those to come in a sketch, where nothing is learnt
+
+
+class Plans(NamedTuple):
+    """What a search writes: orders of the waiting jobs, numbered by age, and what they came to."""
+
+    n: I8  # counters, see engine/search.py
+    value: F8  # of the policy's own order and of the best
+    own: I8  # the policy's order
+    best: I8
+    tried: I8  # the candidate in hand
+    later: I8  # the order of the passes to come, if it does not change with time
+    waits: I8  # which of them the policy leaves waiting
+    score: F8
+    action: I8  # what earlier candidates would start, as a hash

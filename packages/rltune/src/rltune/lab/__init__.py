@@ -1,0 +1,1 @@
+"""Real Slurms on one machine, and experiments on them."""

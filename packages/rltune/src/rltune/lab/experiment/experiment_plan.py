@@ -1,0 +1,95 @@
+"""What an experiment consists of, and the folder in which it grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rltune.cluster import Cluster
+from rltune.errors import InputError
+from rltune.jobs import Jobs
+from rltune.lab.experiment.fine_tuning_jobs import make_jobs
+from rltune.lab.testbed.slurm_conf import PEOPLE
+
+FASTEST = 60  # beyond it a cycle of the controller has less than a second
+ALONE = "multifactor"  # the arm that is Slurm without us
+USERS = PEOPLE[1:]  # all but root
+_FILE = "plan.json"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to run the jobs; without a policy it is Slurm alone."""
+
+    name: str
+    policy: str = ""
+    placement: str = "best-fit"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: arms, seeds, and all that the arms share."""
+
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    jobs: int = 1024
+    load: float = 1.2
+    nodes: str = "slurm-five"  # a preset, or a TOML file
+    factor: int = FASTEST
+    cycle_s: float = 60.0
+    estimator: str = "user"
+    channel: str = "site-factor"
+    steer: str = "exclude"
+    band: int = 10_000  # numbers.band of the controller: how much the policy's order counts beside Slurm's factors
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.factor <= FASTEST:
+            raise InputError(f"the experiment's clock may run 1 to {FASTEST} times as fast, not {self.factor}")
+        if not self.arms or not self.seeds:
+            raise InputError("an experiment needs at least one arm and one seed")
+        names = [arm.name for arm in self.arms]
+        if len(set(names)) < len(names):
+            raise InputError(f"each arm needs a name of its own: {', '.join(names)}")
+
+    @property
+    def cluster(self) -> Cluster:
+        """Load the cluster."""
+        return Cluster.load(self.nodes)
+
+    def workload(self, seed: int) -> Jobs:
+        """Make the jobs of one seed, the same for all arms."""
+        return make_jobs(self.cluster, self.jobs, self.load, seed, USERS)
+
+    def runs(self) -> Iterator[tuple[Arm, int]]:
+        """List the runs: all arms of a seed before the next seed, so that what there is can be compared."""
+        return ((arm, seed) for seed in self.seeds for arm in self.arms)
+
+    def keep_in(self, folder: Path) -> None:
+        """Write the plan down, or make sure that the folder holds the same one; more seeds and arms may be added."""
+        file = folder / _FILE
+        if file.exists() and _fixed(_read(file)) != _fixed(self):
+            raise InputError(f"{folder}: holds an experiment with other settings; name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+
+def path_of(folder: Path, arm: Arm, seed: int) -> Path:
+    """Return where the record of a run lies."""
+    return folder / f"{arm.name}-{seed}.json"
+
+
+def _read(file: Path) -> Plan:
+    try:
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        arms = tuple(Arm(**arm) for arm in told.pop("arms"))
+        return Plan(arms=arms, seeds=tuple(told.pop("seeds")), **told)
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(f"{file}: is not the plan of an experiment") from None
+
+
+def _fixed(plan: Plan) -> dict[str, Any]:
+    """Return what all runs of a folder must share."""
+    return {key: value for key, value in asdict(plan).items() if key not in {"arms", "seeds"}}

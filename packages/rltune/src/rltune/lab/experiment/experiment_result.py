@@ -1,0 +1,170 @@
+"""What an experiment came to: arms compared seed by seed, beside what the simulator says of the same runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.errors import InputError
+from rltune.evaluation.comparison import Comparison, Standing
+from rltune.lab.experiment.experiment_gantt import picture
+from rltune.lab.experiment.experiment_plan import Arm, Plan, path_of
+from rltune.lab.experiment.prediction import Prediction, predict
+from rltune.lab.experiment.run_record import Record, as_schedule
+from rltune.metrics import summarise
+from rltune.metrics.formats import number, percent, seconds
+from rltune.trials.runs import Contender, Run
+from rltune.trials.windows import Window
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WORDS = (
+    "Limits are 1.2 to 8 times the run times (lognormal around 2.5, sigma 0.6, in steps of 5 minutes).",
+    "Jobs sleep: they run as long on every type of GPU.",
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Runs that were made, as a comparison, and one prediction for each."""
+
+    plan: Plan
+    records: tuple[Record, ...]
+    predictions: tuple[Prediction, ...]
+    comparison: Comparison
+
+    @classmethod
+    def of(cls, plan: Plan, folder: Path) -> Result:
+        """Gather the runs that a folder holds."""
+        records = [Record.read(path) for arm, seed in plan.runs() if (path := path_of(folder, arm, seed)).exists()]
+        if not records:
+            raise InputError(f"{folder}: no run has been made yet")
+        real = [as_schedule(record, plan) for record in records]
+        predictions = [predict(record, plan) for record in records]
+        names = [arm.name for arm in plan.arms]
+        runs = [
+            Run(names.index(record.arm.name), plan.seeds.index(record.seed), schedule, summarise(schedule))
+            for record, schedule in zip(records, real, strict=True)
+        ]
+        windows = tuple(Window(i * plan.jobs, plan.jobs) for i in range(len(plan.seeds)))
+        comparison = Comparison.build(
+            runs=tuple(runs),
+            windows=windows,
+            contenders=tuple(Contender(arm.policy or arm.name, "slurm", arm.placement, arm.name) for arm in plan.arms),
+            baseline=names[0],
+            about=_about(plan, records),
+            notes=(*WORDS, *_notes(records, predictions)),
+        )
+        return cls(plan, tuple(records), tuple(predictions), comparison)
+
+    def table(self) -> Table:
+        """Lay out one row an arm: what it did, the difference to the first, and what was predicted."""
+        from rich.table import Table
+
+        table = Table(title=self.comparison.about, title_justify="left")
+        table.add_column("arm", no_wrap=True)
+        for column in ("runs", "mean wait", "p99", "slowdown", "makespan", "util.", "simulated wait", "overran"):
+            table.add_column(column, justify="right")
+        standings = {standing.label: standing for standing in self.comparison.standings}
+        base = self.comparison.standings[0]
+        for arm in self.plan.arms:
+            if arm.name in standings:
+                table.add_row(*self._cells(arm, standings[arm.name], base))
+        return table
+
+    def gantt(self) -> str:
+        """Draw all arms of the first seed that has one."""
+        seed = self.records[0].seed
+        return picture({r.arm.name: as_schedule(r, self.plan) for r in self.records if r.seed == seed})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the jobs as plain values."""
+        return {
+            "plan": asdict(self.plan),
+            "arms": [self._arm(standing) for standing in self.comparison.standings],
+            "runs": [self._run(i) for i in range(len(self.records))],
+            "notes": list(self.comparison.notes),
+        }
+
+    def _cells(self, arm: Arm, standing: Standing, base: Standing) -> tuple[str, ...]:
+        mine = [i for i, record in enumerate(self.records) if record.arm.name == arm.name]
+        cycles = [self.records[i].cycles for i in mine]
+        return (
+            arm.name,
+            str(standing.windows),
+            _with_change(standing.wait_s.mean, base.wait_s.mean, seconds),
+            _with_change(standing.wait_s.p99, base.wait_s.p99, seconds),
+            _with_change(standing.bounded_slowdown.mean, base.bounded_slowdown.mean, number),
+            _with_change(standing.makespan_s, base.makespan_s, seconds),
+            _with_change(standing.utilisation, base.utilisation, percent),
+            self._predicted(mine),
+            f"{sum(c.overran for c in cycles)} of {sum(c.count for c in cycles)}" if arm.policy else "-",
+        )
+
+    def _predicted(self, mine: Sequence[int]) -> str:
+        wait_s = float(np.mean([self.predictions[i].wait_s for i in mine]))
+        real_s = float(np.mean([self.predictions[i].real_wait_s for i in mine]))
+        return _with_change(wait_s, real_s, seconds)
+
+    def _arm(self, standing: Standing) -> dict[str, Any]:
+        ratio = standing.ratio
+        return {
+            "arm": standing.label,
+            "runs": standing.windows,
+            "wait_s": standing.wait_s.mean,
+            "wait_p99_s": standing.wait_s.p99,
+            "wait_ratio": {"estimate": ratio.estimate, "low": _or_none(ratio.low), "high": _or_none(ratio.high)},
+            "bounded_slowdown": standing.bounded_slowdown.mean,
+            "makespan_s": standing.makespan_s,
+            "utilisation": standing.utilisation,
+        }
+
+    def _run(self, i: int) -> dict[str, Any]:
+        record, prediction = self.records[i], self.predictions[i]
+        return {
+            "arm": record.arm.name,
+            "seed": record.seed,
+            "failed_jobs": record.failed,
+            "real_s": round(record.real_s, 1),
+            "slurm": record.slurm,
+            "cycles": asdict(record.cycles),
+            "prediction": {**asdict(prediction), "wait_error": prediction.wait_error},
+        }
+
+
+def _about(plan: Plan, records: Sequence[Record]) -> str:
+    told = f"{plan.jobs:,} jobs at load {plan.load:g}, {len(plan.seeds)} seed(s)"
+    return f"Slurm {records[0].slurm} on a clock x{plan.factor}: {told}, {plan.cluster.gpu_count} GPUs"
+
+
+def _notes(records: Sequence[Record], predictions: Sequence[Prediction]) -> list[str]:
+    notes = []
+    worst = max((abs(p.wait_error) for p in predictions), default=np.nan)
+    mean_s = float(np.mean([p.wait_s for p in predictions]))
+    real_s = float(np.mean([p.real_wait_s for p in predictions]))
+    notes.append(
+        f"Simulated, the mean wait of these runs is {seconds(mean_s)}, on Slurm it was {seconds(real_s)}; "
+        f"a single run is off by {percent(worst)} at most."
+    )
+    overran = sum(record.cycles.overran for record in records)
+    cycles = sum(record.cycles.count for record in records)
+    if overran:
+        notes.append(f"{overran:,} of the controller's {cycles:,} cycles took longer than the time to the next.")
+    if failed := sum(record.failed for record in records):
+        notes.append(f"{failed:,} jobs did not end as they should.")
+    return notes
+
+
+def _with_change(value: float, base: float, write: Any) -> str:
+    if not base or value == base:
+        return str(write(value))
+    return f"{write(value)} ({value / base - 1:+.1%})"
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None

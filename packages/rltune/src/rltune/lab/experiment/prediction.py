@@ -1,0 +1,80 @@
+"""What the simulator says of the runs that were made: the same jobs, at the times at which Slurm saw them.
+
+Run times are those recorded, as for any history. Three things are in it besides. Slurm plans a start for every job in
+its queue, so that it backfills conservatively. A job that could not start at once is started by one of the next
+backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over, because a few
+seconds can change who comes next. And the controller orders the queue once a cycle, under its guard. Not in it: that
+Slurm chooses nodes itself where it is not led to some.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rltune.engine.run import simulate, takes_cycles
+from rltune.jobs import Floats, Jobs
+from rltune.lab.experiment import tuned_multifactor as multifactor
+from rltune.lab.experiment.experiment_plan import Arm, Plan
+from rltune.lab.experiment.one_run import control_settings
+from rltune.lab.experiment.run_record import Record, as_schedule
+from rltune.live.decide.engine_pass import live_policy
+from rltune.policy.base import Policy
+from rltune.policy.extended import Extended
+from rltune.schedule import Schedule
+
+DRAWS = 20
+BACKFILL = "conservative"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Means over the jobs of a run, in seconds, as simulated and as they were."""
+
+    wait_s: float
+    spread_s: float  # standard deviation of the mean wait over the draws
+    real_wait_s: float
+    makespan_s: float
+    real_makespan_s: float
+
+    @property
+    def wait_error(self) -> float:
+        """Return by which share the simulated mean wait is off."""
+        return self.wait_s / self.real_wait_s - 1 if self.real_wait_s > 0 else np.nan
+
+
+def predict(record: Record, plan: Plan) -> Prediction:
+    """Simulate a run, and set it beside what was."""
+    real = as_schedule(record, plan)
+    rng = np.random.default_rng(record.seed)
+    late_s = rng.uniform(0, multifactor.BACKFILL_S, size=(DRAWS, len(real.jobs)))
+    made = _simulated(real.jobs, late_s, record, plan)
+    waits = [float((m.wait_s + np.where(m.wait_s > 0, late, 0.0)).mean()) for m, late in zip(made, late_s, strict=True)]
+    return Prediction(
+        wait_s=float(np.mean(waits)),
+        spread_s=float(np.std(waits)),
+        real_wait_s=float(real.wait_s.mean()),
+        makespan_s=float(np.mean([_makespan_s(m) for m in made])),
+        real_makespan_s=_makespan_s(real),
+    )
+
+
+def _simulated(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> list[Schedule]:
+    """Run the jobs once for every draw of how long GPUs stay idle."""
+    arm = record.arm
+    policy = _driven(arm, plan) if arm.policy else multifactor.as_policy()
+    cycle_s = plan.cycle_s if arm.policy and takes_cycles(policy) else 0.0
+    how = (policy, BACKFILL, arm.placement, plan.estimator)
+    held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
+    return [simulate(one, plan.cluster, *how, seed=record.seed, cycle_s=cycle_s) for one in held]
+
+
+def _driven(arm: Arm, plan: Plan) -> Policy:
+    """Return the policy as the controller has it, under its guard; a search has all the time it needs here."""
+    policy = live_policy(arm.policy, None, control_settings(plan, arm).safety.guard)
+    return replace(policy, search=replace(policy.search, ms=None)) if isinstance(policy, Extended) else policy
+
+
+def _makespan_s(schedule: Schedule) -> float:
+    return float(schedule.end_s.max() - schedule.jobs.submit_s.min())

@@ -1,0 +1,93 @@
+"""Rollouts for training: a window run in compiled code under a model, with what was seen and chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.engine.run import Machine
+from rltune.kernel.build.prepare import copy_state
+from rltune.kernel.rollout.drawn_window import rollout
+from rltune.kernel.state import arrays as core
+from rltune.kernel.state.handles import record_handle
+from rltune.model.feature_sets import critic_codes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_ROWS_A_JOB = 64  # room at first; doubled when it is not enough
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One window under a model: the choices that had an alternative, in order, and when each job started."""
+
+    rows: Floats  # [row, input] every candidate of every choice
+    critic: Floats  # [row, 5]
+    first: Ints  # [choice + 1] the candidates of choice i are rows first[i] to first[i + 1]
+    taken: Ints  # [choice] which of its candidates
+    when_s: Floats  # [choice]
+    submit_s: Floats  # [job] in order of submit
+    start_s: Floats
+    end_s: Floats
+    chosen: int  # choices made, with those that had no alternative
+
+    def __len__(self) -> int:
+        return len(self.taken)
+
+
+def fresh_run(machine: Machine) -> Machine:
+    """Return a machine of its own state, as it was before any run, over the same world."""
+    from dataclasses import replace
+
+    from rltune.kernel.state.handles import state_handle
+
+    state = copy_state(machine.state)
+    return replace(machine, state=state, s=state_handle(state), placer_work={})
+
+
+def roll(machine: Machine, seed: int) -> Episode:
+    """Run a window that has not begun to its end, every choice drawn from the softmax of the network's logits.
+
+    The machine is left as it is, so that the window can be run again; the same seed gives the same episode.
+    """
+    room = _ROWS_A_JOB * len(machine.jobs)
+    while True:
+        record = _record(machine, room, seed)
+        run = fresh_run(machine)
+        rollout(run.w, run.s, run.options, record_handle(record))
+        if not record.n[core.FULL]:
+            return _episode(run, record)
+        room *= 4
+
+
+def _record(machine: Machine, rows: int, seed: int) -> core.Record:
+    choices = rows // 4 + 2
+    n = np.zeros(core.N_RECORD, dtype=np.int64)
+    n[[core.SEED_1, core.SEED_2]] = np.random.default_rng(seed).integers(1, 2147483398, 2)
+    return core.Record(
+        n=n,
+        row=np.empty((rows, len(machine.world.net_norm))),
+        critic=np.empty((rows, core.N_CRITIC)),
+        first=np.zeros(choices + 1, dtype=np.int64),
+        taken=np.zeros(choices, dtype=np.int64),
+        when=np.zeros(choices),
+        critic_of=critic_codes(),
+    )
+
+
+def _episode(run: Machine, record: core.Record) -> Episode:
+    rows, choices = int(record.n[core.ROWS]), int(record.n[core.CHOICES])
+    life = run.state.life
+    return Episode(
+        rows=record.row[:rows],
+        critic=record.critic[:rows],
+        first=record.first[: choices + 1],
+        taken=record.taken[:choices],
+        when_s=record.when[:choices],
+        submit_s=run.world.job.submit,
+        start_s=life.start,
+        end_s=life.end,
+        chosen=int(record.n[core.CHOSEN]),
+    )

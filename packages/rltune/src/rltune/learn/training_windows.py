@@ -1,0 +1,206 @@
+"""Windows to train on: drawn at random where jobs queue, with load, estimates and cluster varied on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.cluster import Cluster
+from rltune.engine.run import Machine
+from rltune.errors import InputError
+from rltune.estimate import Estimator
+from rltune.jobs import Jobs
+from rltune.kernel.state import arrays as core
+from rltune.labels import Labels
+from rltune.learn.objective import Times
+from rltune.parallel import Spread
+from rltune.policy import get_policy
+from rltune.policy.base import Policy
+from rltune.schedule import Settings
+from rltune.trials.parts import Part
+from rltune.trials.warm_start import Knowledge
+
+_PROBES_A_WINDOW = 16  # of a survey
+_ROUNDS = 25  # of drawing as many candidates as windows are wanted, before it is said that the trace has too few
+
+
+@dataclass(frozen=True)
+class Window:
+    """Jobs on a cluster that start from idle, what is known of their run times, and what the base policy made of it."""
+
+    first: int  # row of the trace
+    jobs: Jobs
+    cluster: Cluster
+    estimator: Estimator
+    settings: Settings
+    base: Times | None = None
+
+    @property
+    def under_base(self) -> Times:
+        """Return what the base policy made of it."""
+        if self.base is None:
+            raise ValueError("the base policy has not run on this window")
+        return self.base
+
+    def machine(self, policy: Policy) -> Machine:
+        """Prepare a run of the window under a policy."""
+        return Machine.of(self.jobs, self.cluster, policy, self.estimator, replace(self.settings, policy=policy.name))
+
+    def times(self, policy: Policy) -> Times:
+        """Run the window under a policy."""
+        machine = self.machine(policy)
+        machine.run()
+        return times_of(machine)
+
+
+def times_of(machine: Machine) -> Times:
+    """Return the times of the jobs of a run that has ended."""
+    life = machine.state.life
+    return Times.of(machine.jobs.submit_s, life.start, life.end, life.status == core.DONE)
+
+
+@dataclass(frozen=True)
+class Variation:
+    """By how much a window differs from the trace: a factor of 1 or a share of 0 leave it as it is."""
+
+    load: float = 1.0  # arrivals are made denser or thinner by a factor of up to this
+    cluster: float = 0.0  # each group of nodes is made larger or smaller by a share of up to this
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.load < np.inf:
+            raise InputError(f"load can be varied by a factor of 1 (not at all) or more, not {self.load:g}")
+        if not 0 <= self.cluster < 1:
+            raise InputError(f"the cluster can be varied by a share from 0 to below 1, not {self.cluster:g}")
+
+    def of_jobs(self, jobs: Jobs, rng: np.random.Generator) -> Jobs:
+        """Compress or stretch the time between arrivals."""
+        factor = self.load ** rng.uniform(-1.0, 1.0)
+        if factor == 1:
+            return jobs
+        first = jobs.submit_s[0]
+        return replace(jobs, submit_s=first + (jobs.submit_s - first) / factor)
+
+    def of_cluster(self, cluster: Cluster, rng: np.random.Generator) -> Cluster:
+        """Add nodes to groups, or take some away."""
+        factors = 1 + self.cluster * rng.uniform(-1.0, 1.0, len(cluster.groups))
+        counts = [max(1, round(group.count * f)) for group, f in zip(cluster.groups, factors, strict=True)]
+        if all(count == group.count for count, group in zip(counts, cluster.groups, strict=True)):
+            return cluster
+        groups = (g.model_copy(update={"count": n}) for g, n in zip(cluster.groups, counts, strict=True))
+        return replace(cluster, groups=tuple(groups), outages=(), name=f"{cluster.name} varied")
+
+
+@dataclass(frozen=True)
+class Looker:
+    """Called with a window: runs FCFS to see whether jobs queue, then the base policy; None if they do not."""
+
+    contended_s: float
+
+    def among(self, items: list[tuple[Window, Policy]], spread: Spread) -> list[Window]:
+        """Keep the windows in which jobs queue, with what the base policy made of them."""
+        times = spread.map(self, items)
+        return [replace(window, base=t) for (window, _), t in zip(items, times, strict=True) if t is not None]
+
+    def __call__(self, item: tuple[Window, Policy]) -> Times | None:
+        """Return what the base policy made of the window."""
+        window, base = item
+        fcfs = window.times(get_policy("fcfs"))
+        wait = fcfs.start_s - fcfs.submit_s
+        if not len(wait) or not wait.mean() > self.contended_s:
+            return None
+        return window.times(base)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of one part of a trace."""
+
+    jobs: Jobs  # the whole trace, in order of submit
+    cluster: Cluster
+    part: Part
+    size: int
+    base: Policy
+    estimators: tuple[Estimator, ...]
+    settings: Settings
+    contended_s: float
+    variation: Variation = field(default_factory=Variation)
+    survey: bool = False  # see first where jobs queue, and draw only there: for those who draw many windows
+    _busy: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def places(self) -> range:
+        """Return the rows at which a window may start."""
+        return self.part.starts(self.size, 1)
+
+    def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[Window]:
+        """Draw contended windows; the same key gives the same windows."""
+        rng = np.random.default_rng(list(key))
+        look = Looker(self.contended_s)
+        busy = self._surveyed(known, spread) if self.survey else None
+        found: list[Window] = []
+        for _ in range(_ROUNDS):
+            places = self.places
+            firsts = rng.integers(places.start, places.stop, count) if busy is None else rng.choice(busy, count)
+            candidates = [self._varied(int(first), known, rng) for first in np.sort(firsts)]
+            found += look.among(candidates, spread)
+            if len(found) >= count:
+                return [found[i] for i in rng.permutation(len(found))[:count]]
+        raise InputError(self._too_few(len(found), _ROUNDS * count))
+
+    def _surveyed(self, known: Knowledge, spread: Spread) -> NDArray[np.int64]:
+        """Return the rows beside which a window of the trace as it is was contended, or all if none was; found once.
+
+        Windows that begin a sixteenth of a window apart are much alike, so little is missed between two calm ones.
+        """
+        if not self._busy:
+            places = np.arange(self.places.start, self.places.stop)
+            probed = np.arange(0, len(places), max(1, self.size // _PROBES_A_WINDOW))
+            items = [self._plain(int(places[at]), i, known) for i, at in enumerate(probed)]
+            hit = np.isin(places[probed], [w.first for w in Looker(self.contended_s).among(items, spread)])
+            before = np.searchsorted(probed, np.arange(len(places)), side="right") - 1
+            near = hit[before] | hit[np.minimum(before + 1, len(probed) - 1)]
+            self._busy.append(places[near] if near.any() else places)
+        return self._busy[0]
+
+    def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[Window]:
+        """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue."""
+        places = self.places
+        tried = np.unique(np.linspace(places.start, places.stop - 1, 4 * count).round().astype(np.int64))
+        items = [self._plain(int(first), i, known) for i, first in enumerate(tried)]
+        for contended_s in (self.contended_s, 0.0):
+            found = Looker(contended_s).among(items, spread)
+            if found:
+                chosen = np.unique(np.linspace(0, len(found) - 1, count).round().astype(np.int64))
+                return [found[i] for i in chosen]
+        raise InputError(f"in no window of {self.size:,} jobs of the {self.part.name} part does a job wait under FCFS")
+
+    def _plain(self, first: int, turn: int, known: Knowledge) -> tuple[Window, Policy]:
+        return self._window(first, self.estimators[turn % len(self.estimators)], known)
+
+    def _varied(self, first: int, known: Knowledge, rng: np.random.Generator) -> tuple[Window, Policy]:
+        guess = self.estimators[int(rng.integers(len(self.estimators)))]
+        window, base = self._window(first, guess, known)
+        jobs = self.variation.of_jobs(window.jobs, rng)
+        return replace(window, jobs=jobs, cluster=self.variation.of_cluster(self.cluster, rng)), base
+
+    def _window(self, first: int, guess: Estimator, known: Knowledge) -> tuple[Window, Policy]:
+        estimator = known.estimator(guess, first, self.size)
+        base = known.policy(self.base, first, self.size)
+        jobs = _light(self.jobs.window(first, self.size))
+        settings = replace(self.settings, estimator=estimator.name)
+        return Window(first, jobs, self.cluster, estimator, settings), base
+
+    def _too_few(self, found: int, tried: int) -> str:
+        return (
+            f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part make FCFS wait "
+            f"{self.contended_s:g} s on average; give a lower --contended, larger windows or a smaller cluster"
+        )
+
+
+def _light(jobs: Jobs) -> Jobs:
+    """Leave out columns that no run reads once estimates are made: windows are sent to other machines."""
+    nothing = Labels.none(len(jobs))
+    return replace(jobs, name=nothing, state=nothing)

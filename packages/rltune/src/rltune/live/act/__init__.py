@@ -1,0 +1,1 @@
+"""From a decision to changes, and whether they may be made."""

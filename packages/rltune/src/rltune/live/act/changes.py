@@ -1,0 +1,121 @@
+"""From a decision to changes: only what differs, undoing first, the front of the queue before its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rltune.live.control_settings import Channel, ControlSettings, Steer
+from rltune.live.decide.decision import Decision, Waiting
+from rltune.live.see.backend import Change, Kind
+from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent, Value
+from rltune.live.see.snapshot import LiveJob, Snapshot
+
+Wish = dict[Kind, Value]
+_NUMBERS = {Channel.SITE_FACTOR: Kind.SITE_FACTOR, Channel.PRIORITY: Kind.PRIORITY}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be changed now, and how many changes must wait for a later cycle."""
+
+    intents: tuple[Intent, ...]
+    postponed: int = 0
+
+
+def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: ControlSettings) -> Plan:
+    """Say what to change so that the queue is as decided; nodes of jobs that do not start now are given back."""
+    wishes = {w.job: _wish(w, snapshot, holdings, settings) for w in decision.waiting}
+    undoing = list(_undoing(snapshot, decision, holdings, wishes))
+    doing = list(_doing(snapshot, decision, holdings, wishes))
+    room = settings.limits.changes_per_cycle
+    return Plan((*undoing, *doing[:room]), max(0, len(doing) - room))
+
+
+def release(snapshot: Snapshot, holdings: Holdings) -> Plan:
+    """Say what to change so that every job is as Slurm alone would have it."""
+    return Plan(
+        tuple(intent for job in snapshot.pending for hold in holdings.of(job).values() for intent in _undo(job, hold))
+    )
+
+
+def _undoing(
+    snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: Mapping[int, Wish]
+) -> Iterator[Intent]:
+    for job in snapshot.pending:
+        for kind, hold in holdings.of(job).items():
+            part = decision.by_job.get(job.id)
+            out = part is not None and bool(part.kept)
+            if kind not in wishes.get(job.id, {}) and (out or kind in STEERING):
+                yield from _undo(job, hold)
+
+
+def _doing(snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: Mapping[int, Wish]) -> Iterator[Intent]:
+    for part in decision.waiting:
+        job = snapshot.job_by_id[part.job]
+        for kind, value in wishes[part.job].items():
+            hold = holdings.of(job).get(kind)
+            has = _has(job, kind) if hold is None else hold.value
+            if has is not None and has != value:
+                yield _intent(job, kind, value, before=has if hold is None else hold.before)
+
+
+def _undo(job: LiveJob, hold: Hold) -> Iterable[Intent]:
+    """Give a job back what it had; a held job's priority is Slurm's again already."""
+    if hold.kind is Kind.PRIORITY:
+        change = Change(job.id, Kind.RELEASE, ref=job.ref)
+        return () if job.held else (Intent(change, job.submit_s, hold.before, undo=True),)
+    return (_intent(job, hold.kind, hold.before, before=hold.before, undo=True),)
+
+
+def _intent(job: LiveJob, kind: Kind, value: Value, before: Value, *, undo: bool = False) -> Intent:
+    if isinstance(value, tuple):
+        return Intent(Change(job.id, kind, nodes=value, ref=job.ref), job.submit_s, before, undo)
+    return Intent(Change(job.id, kind, value=value, ref=job.ref), job.submit_s, before, undo)
+
+
+def _has(job: LiveJob, kind: Kind) -> Value | None:
+    """Return what a job has now, before our changes; None = Slurm does not tell, so it could not be restored."""
+    match kind:
+        case Kind.SITE_FACTOR:
+            return job.site_factor
+        case Kind.PRIORITY:
+            return None if job.priority_by_hand is None else job.priority
+        case Kind.EXCLUDE_NODES:
+            return job.excluded_nodes
+        case _:
+            return job.required_nodes
+
+
+def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: ControlSettings) -> Wish:
+    """Say what a job should have of ours."""
+    if part.kept or not part.ours or part.number is None:
+        return {}
+    wish: Wish = {_NUMBERS[settings.numbers.channel]: part.number}
+    if part.starts and settings.steer is not Steer.OFF:
+        wish |= _steering(part, snapshot, holdings, settings.steer)
+    return wish
+
+
+def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Steer) -> Wish:
+    """Lead a job to the nodes chosen, if it could go elsewhere and has not chosen itself.
+
+    Tasks of an array share one list of nodes, so only a last one is led. A job that was led in the last cycle and did
+    not start is free in this one: Slurm may know better.
+    """
+    job = snapshot.job_by_id[part.job]
+    before = {kind: hold.before for kind, hold in holdings.of(job).items()}
+    required = before.get(Kind.REQUIRE_NODES, job.required_nodes)
+    excluded = before.get(Kind.EXCLUDE_NODES, job.excluded_nodes)
+    assert isinstance(excluded, tuple)
+    others = [name for name in _nodes_of(job, snapshot) if name not in part.nodes]
+    if required or job.array_waiting > 1 or holdings.steers(job) or not set(others) - set(excluded):
+        return {}
+    if steer is Steer.PIN:
+        return {Kind.REQUIRE_NODES: part.nodes} if len(part.nodes) == max(1, job.nodes) else {}
+    return {Kind.EXCLUDE_NODES: tuple(dict.fromkeys((*excluded, *others)))}
+
+
+def _nodes_of(job: LiveJob, snapshot: Snapshot) -> list[str]:
+    partitions = set(job.partitions)
+    return [node.name for node in snapshot.nodes if partitions & set(node.partitions)]

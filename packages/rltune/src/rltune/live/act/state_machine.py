@@ -1,0 +1,275 @@
+"""The controller's judgement as a state machine: events in, instructions out. No clock, no files, no cluster in here.
+
+A cycle is `Looked` or `LookFailed`; then, if asked to `Decide`, `Decided`; then, if asked to `Make` changes, `Made`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rltune.live.act.changes import Plan, plan, release
+from rltune.live.control_settings import ControlSettings, Mode
+from rltune.live.decide.decide import Situation
+from rltune.live.decide.decision import Decision
+from rltune.live.decide.scope import unprotected
+from rltune.live.see.backend import Kind, Outcome
+from rltune.live.see.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
+from rltune.live.see.holdings import Holdings, Intent
+from rltune.live.see.snapshot import Snapshot
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The cluster was read."""
+
+    look: Look
+
+
+@dataclass(frozen=True)
+class LookFailed:
+    """The cluster could not be read."""
+
+    error: str
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The core has decided on the last look."""
+
+    decision: Decision
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Made:
+    """Changes were made, or refused; without outcomes nobody knows."""
+
+    intents: tuple[Intent, ...]
+    outcomes: tuple[Outcome, ...] | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The canary's jobs were found to do worse than the others."""
+
+    verdict: str
+
+
+Event = Looked | LookFailed | Decided | Made | Compared
+
+
+@dataclass(frozen=True)
+class Decide:
+    """Let the core decide on this."""
+
+    situation: Situation
+
+
+@dataclass(frozen=True)
+class Make:
+    """Make these changes, after noting them."""
+
+    intents: tuple[Intent, ...]
+
+
+@dataclass(frozen=True)
+class Advise:
+    """Say which changes would be made."""
+
+    intents: tuple[Intent, ...]
+
+
+@dataclass(frozen=True)
+class Close:
+    """Note that these jobs will never wait again."""
+
+    jobs: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Note and say something that is no job's."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """Note that this advice has been followed."""
+
+    intents: tuple[Intent, ...]
+
+
+Instruction = Decide | Make | Advise | Adopt | Close | Tell
+
+
+@dataclass
+class Brain:
+    """What the controller knows from one cycle to the next."""
+
+    settings: ControlSettings
+    holdings: Holdings = field(default_factory=Holdings)
+    advised: dict[tuple[int, Kind], Intent] = field(default_factory=dict)  # and not known to be followed
+    last: Look | None = None
+    tripped: str = ""  # why it does not act for now
+    stopped: str = ""  # why it does not act until it is started again
+    postponed: int = 0  # changes that the rate limit left for later
+    _failures: int = 0
+    _good: int = 0
+    _trips: deque[float] = field(default_factory=deque)
+    _warned: bool = False
+
+    @property
+    def acting(self) -> bool:
+        """Return whether changes are made."""
+        return self.settings.mode is Mode.ACT and not self.tripped and not self.stopped
+
+    def on(self, event: Event) -> list[Instruction]:
+        """Take an event in; give what is to be done."""
+        match event:
+            case Looked(look):
+                return self._looked(look)
+            case LookFailed(error, elapsed_s):
+                return self._look_failed(error, elapsed_s)
+            case Decided(decision, seconds):
+                return self._decided(decision, seconds)
+            case Made(intents, outcomes):
+                return self._made(intents, outcomes)
+            case Compared(verdict):
+                return self._stop(verdict)
+
+    def _looked(self, look: Look) -> list[Instruction]:
+        health = self.settings.health
+        wrong = list(problems(self.last, look, health))
+        told: list[Instruction] = []
+        if not wrong:
+            forgotten = self.holdings.forget_ended(look.snapshot)
+            told += [Close(tuple(forgotten))] if forgotten else []
+            told += self._adopt(look.snapshot)
+            by_hand = self._reconcile(look.snapshot)
+            wrong = list(too_much_meddling(by_hand, self.holdings, health))
+        self.last = look
+        self._failures = 0
+        told += self._trip(wrong[0], look.elapsed_s) if wrong else self._recover()
+        told += self._warn_once(look.snapshot)
+        return [*told, Decide(Situation(look.snapshot, self.holdings.copy()))]
+
+    def _look_failed(self, error: str, elapsed_s: float) -> list[Instruction]:
+        self._failures += 1
+        self._good = 0
+        told: list[Instruction] = [Tell("unreachable", error)]
+        if self._failures == self.settings.health.max_failures:
+            told += self._trip(f"{self._failures} looks in a row failed: {error}", elapsed_s)
+        return told
+
+    def _decided(self, decision: Decision, seconds: float) -> list[Instruction]:
+        assert self.last is not None, "nothing is decided before the first look"
+        wrong = list(too_slow(seconds, self.settings.health))
+        told = self._trip(wrong[0], self.last.elapsed_s) if wrong else []
+        return told + self._changes(self.last.snapshot, decision)
+
+    def _changes(self, snapshot: Snapshot, decision: Decision) -> list[Instruction]:
+        if self.settings.mode is Mode.SHADOW:
+            return []
+        wanted = plan(snapshot, decision, self.holdings, self.settings)
+        if self.settings.mode is Mode.ADVISE:
+            self.advised |= {(intent.change.job, intent.change.kind): intent for intent in wanted.intents}
+            return [Advise(wanted.intents)] if wanted.intents else []
+        wanted = wanted if self.acting else release(snapshot, self.holdings)
+        self.postponed = wanted.postponed
+        return _making(wanted)
+
+    def _made(self, intents: Sequence[Intent], outcomes: Sequence[Outcome] | None) -> list[Instruction]:
+        if outcomes is None:  # it may have been made: hold on to all but what was being given back
+            for intent in intents:
+                if not intent.undo:
+                    self.holdings.take(intent)
+            return []
+        for intent, outcome in zip(intents, outcomes, strict=True):
+            if outcome.done:
+                self.holdings.take(intent)
+        return []
+
+    def _adopt(self, snapshot: Snapshot) -> list[Instruction]:
+        """Take what was advised and is now so for our own: somebody followed the advice."""
+        jobs = snapshot.job_by_id
+        followed = [
+            intent
+            for intent in self.advised.values()
+            if (job := jobs.get(intent.change.job)) and job.submit_s == intent.submit_s and is_in_effect(job, intent)
+        ]
+        for intent in followed:
+            self.holdings.take(intent)
+            del self.advised[intent.change.job, intent.change.kind]
+        return [Adopt(tuple(followed))] if followed else []
+
+    def _reconcile(self, snapshot: Snapshot) -> int:
+        """Let go of what is not as it was set here; count the numbers that another hand has changed."""
+        by_hand = 0
+        for drift in drifted(snapshot, self.holdings):
+            if drift.by_hand and drift.kind in {Kind.SITE_FACTOR, Kind.PRIORITY}:
+                by_hand += 1
+                self.holdings.give_up(drift.job, drift.kind)
+            else:
+                self.holdings.drop(drift.job.id, drift.kind)
+        return by_hand
+
+    def _trip(self, reason: str, elapsed_s: float) -> list[Instruction]:
+        """Stop acting; what is held is given back when the look that follows allows it."""
+        first = not self.tripped
+        self._good = 0
+        self.tripped = reason
+        if not first or self.settings.mode is not Mode.ACT:
+            return [Tell("health", reason)]
+        self._trips.append(elapsed_s)
+        while self._trips[0] < elapsed_s - _DAY_S:
+            self._trips.popleft()
+        if len(self._trips) >= self.settings.health.max_trips:
+            return self._stop(f"{len(self._trips)} times in a day: {reason}")
+        return [Tell("health", f"{reason}; not acting, and giving back what was changed")]
+
+    def _recover(self) -> list[Instruction]:
+        self._good += 1
+        if not self.tripped or self._good < self.settings.health.recover_cycles:
+            return []
+        self.tripped = ""
+        return [Tell("health", f"all is well again for {self._good} looks")]
+
+    def _stop(self, reason: str) -> list[Instruction]:
+        self.stopped = reason
+        return [Tell("stopped", f"{reason}; not acting until it is started again")]
+
+    def _warn_once(self, snapshot: Snapshot) -> list[Instruction]:
+        """Say after the first look what the operator should know."""
+        if self._warned:
+            return []
+        self._warned = True
+        told: list[Instruction] = []
+        if self.settings.mode is Mode.SHADOW and len(self.holdings):
+            jobs = len(self.holdings.by_job)
+            told.append(
+                Tell("leftovers", f"{jobs} jobs are as an earlier run left them; `rltune control --release` frees them")
+            )
+        open_to_us = unprotected(snapshot, self.settings.scope) if self.settings.mode is Mode.ACT else []
+        if open_to_us:
+            names = ", ".join(open_to_us)
+            told.append(
+                Tell("scope", f"jobs of {names} share nodes with ours at no higher PriorityTier: ours may overtake")
+            )
+        return told
+
+    def let_go(self, snapshot: Snapshot) -> Plan:
+        """Return what frees every job, after leaving to others what they have changed."""
+        self.holdings.forget_ended(snapshot)
+        self._reconcile(snapshot)
+        return release(snapshot, self.holdings)
+
+
+def _making(wanted: Plan) -> list[Instruction]:
+    return [Make(wanted.intents)] if wanted.intents else []

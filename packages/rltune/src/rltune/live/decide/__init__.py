@@ -1,0 +1,1 @@
+"""From a snapshot to a decision. Nothing in here does I/O."""

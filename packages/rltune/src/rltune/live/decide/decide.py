@@ -1,0 +1,135 @@
+"""From a snapshot to a decision: a pure function. It does no I/O and draws no number.
+
+Only a search with a limit of time looks at the clock: how many orders it could try is part of the decision, and of what
+a replay is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from rltune.jobs import Jobs
+from rltune.live.control_settings import ControlSettings
+from rltune.live.decide.claims import Claims, claims_of
+from rltune.live.decide.decision import Decision, Waiting
+from rltune.live.decide.engine_pass import CorePass, Result, guard_of, live_policy
+from rltune.live.decide.job_table import pose
+from rltune.live.decide.node_layout import lay_out
+from rltune.live.decide.ranking import Field, Ranking
+from rltune.live.decide.run_times import estimate
+from rltune.live.decide.scope import Standing, standing
+from rltune.live.see.holdings import Holdings
+from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.live.see.untouched import untouched
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is decided on: a look at the cluster, and what in it is our doing."""
+
+    snapshot: Snapshot  # as it is, with our changes in it
+    holdings: Holdings = field(default_factory=Holdings)
+
+    @cached_property
+    def bare(self) -> Snapshot:
+        """Return the snapshot as it would be without us."""
+        return untouched(self.snapshot, self.holdings)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of run times, and of a decision that is made again."""
+
+    history: Jobs | None = field(default=None, repr=False)  # jobs that have ended
+    estimates: Mapping[int, float] | None = field(default=None, repr=False)  # by job; None = to be made
+    rollouts: int = 0  # orders that a search by the clock tried when this was decided first; 0 = it may ask the clock
+
+
+_NOTHING = Known()
+
+
+def decide(situation: Situation, settings: ControlSettings, known: Known = _NOTHING) -> Decision:
+    """Say who should start where, and in which order the others should wait."""
+    snapshot = situation.bare
+    judged = {job.id: standing(job, snapshot, settings, situation.holdings) for job in snapshot.pending}
+    competing = [job for job in snapshot.pending if judged[job.id].competes]
+    estimates = known.estimates or estimate(snapshot, settings.pipeline.estimator, known.history)
+    if not competing or not snapshot.nodes:
+        return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
+    layout = lay_out(snapshot, competing)
+    problem = pose(snapshot, layout, competing, dict(estimates))
+    policy = live_policy(settings.pipeline.policy, known.history, settings.safety.guard)
+    claims = claims_of(competing, guard_of(policy), estimates, snapshot.taken_s)
+    core = CorePass(problem, layout, settings.pipeline, policy, snapshot.taken_s, known.rollouts)
+    scores = core.scores()
+    field_ = Field(
+        jobs=[job for job in competing if job.id in scores],
+        now=situation.snapshot.job_by_id,
+        ours=frozenset(job.id for job in competing if judged[job.id].ours),
+        score=scores,
+        holdings=situation.holdings,
+        settings=settings,
+        claims=claims,
+    )
+    ranking = field_.rank(snapshot)
+    core.run(ranking.order, claims)
+    told = _Told(judged, estimates, scores, ranking, core.results(), claims)
+    waiting = told.in_order({job.id: job for job in snapshot.pending})
+    return Decision(snapshot.taken_s, waiting, core.work())
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is known of every job after the pass."""
+
+    judged: Mapping[int, Standing]
+    estimates: Mapping[int, float]
+    scores: Mapping[int, float]
+    ranking: Ranking
+    results: Mapping[int, Result]
+    claims: Claims
+
+    def in_order(self, pending: Mapping[int, LiveJob]) -> tuple[Waiting, ...]:
+        slurm = {job: rank for rank, job in enumerate(self.ranking.slurm)}
+        ranked = [self._ranked(job, rank, slurm[job]) for rank, job in enumerate(self.ranking.order)]
+        rest = [self._rest(job) for job in pending if job not in slurm]
+        return (*ranked, *rest)
+
+    def _ranked(self, job: int, rank: int, slurm_rank: int) -> Waiting:
+        result, judged = self.results[job], self.judged[job]
+        return Waiting(
+            job=job,
+            reason=result.reason,
+            competes=True,
+            ours=judged.ours,
+            kept=judged.kept,
+            score=self.scores[job],
+            estimate_s=self.estimates[job],
+            slurm_rank=slurm_rank,
+            rank=rank,
+            number=self.ranking.number.get(job),
+            tasks=result.tasks,
+            nodes=result.nodes,
+            reserved_s=result.reserved_s,
+            owed_since_s=self.claims.owed_since_s.get(job),
+        )
+
+    def _rest(self, job: int) -> Waiting:
+        judged = self.judged[job]
+        reason = judged.left or self.results[job].reason  # left to Slurm, or larger than the cluster
+        return Waiting(job=job, reason=reason, kept=judged.kept, estimate_s=self.estimates[job])
+
+
+def _left(snapshot: Snapshot, judged: Mapping[int, Standing], estimates: Mapping[int, float]) -> tuple[Waiting, ...]:
+    """Return the reasons of jobs none of which competes."""
+    return tuple(
+        Waiting(
+            job=job.id,
+            reason=judged[job.id].left or "there are no nodes",
+            kept=judged[job.id].kept,
+            estimate_s=estimates[job.id],
+        )
+        for job in snapshot.pending
+    )

@@ -1,0 +1,162 @@
+"""The order in which jobs wait: the policy's among ours, Slurm's among all others, higher tiers before lower ones.
+
+Ours that have a claim come before the rest of ours in their tier, whatever that takes; nothing of ours is lifted over
+an SLA job that is not.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rltune.live.control_settings import Channel, ControlSettings
+from rltune.live.decide.claims import Claims
+from rltune.live.decide.priority_numbers import Precision, Runner, assign, ideals, lowest
+from rltune.live.decide.rank_bounds import within_reach
+from rltune.live.see.backend import Kind
+from rltune.live.see.holdings import Holdings
+from rltune.live.see.snapshot import LiveJob, Snapshot
+
+Key = tuple[float, float, int]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Who comes when, before and after."""
+
+    slurm: list[int]  # all that compete, as Slurm alone has them
+    order: list[int]  # as they should be
+    number: dict[int, int]  # SiteFactor or Priority of ours
+
+
+@dataclass(frozen=True)
+class Field:
+    """Jobs that compete: as they would be untouched, as they are, and how the policy scores them."""
+
+    jobs: Sequence[LiveJob]  # untouched
+    now: Mapping[int, LiveJob]  # as they are
+    ours: frozenset[int]
+    score: Mapping[int, float]
+    holdings: Holdings
+    settings: ControlSettings
+    claims: Claims
+
+    def rank(self, snapshot: Snapshot) -> Ranking:
+        """Rank tier by tier: no number of ours lifts a job over one of a higher tier."""
+        tiers: dict[int, list[LiveJob]] = {}
+        for job in self.jobs:
+            tiers.setdefault(tier_of(job, snapshot), []).append(job)
+        slurm: list[int] = []
+        order: list[int] = []
+        number: dict[int, int] = {}
+        for tier in sorted(tiers, reverse=True):
+            jobs = sorted(tiers[tier], key=by_slurm)
+            given = self._numbers(jobs)
+            number |= given
+            slurm += [job.id for job in jobs]
+            order += [job.id for job in sorted(jobs, key=lambda job: self._by_height(job, given))]
+        return Ranking(slurm, order, number)
+
+    def _numbers(self, jobs: Sequence[LiveJob]) -> dict[int, int]:
+        """Return the numbers of our jobs of one tier."""
+        home = [job for job in jobs if job.id in self.ours]
+        if not home:
+            return {}
+        first = sorted((job for job in home if job.id in self.claims), key=self.claims.turn)
+        rest = [job for job in home if job.id not in self.claims]
+        ideal = self._ideals(first, rest)
+        own = {job.id: self._own(job) for job in home}
+        order = [job.id for job in first] + self._within_limits(rest, {i: own[i] + ideal[i] for i in ideal})
+        runners = [Runner(job, own[job], self._set_now(self.now[job])) for job in order]
+        given = self._below_sla(jobs, order, own, assign(runners, ideal, self._precision(len(first))))
+        return given if self._adds else {job: max(1, value) for job, value in given.items()}
+
+    def _ideals(self, first: Sequence[LiveJob], rest: Sequence[LiveJob]) -> dict[int, int]:
+        """Spread numbers over the band; those who have a claim are lifted over the rest, if the band does not do it."""
+        by_score = sorted(rest, key=lambda job: (self.score[job.id], job.submit_s, job.id))
+        wanted = [*first, *by_score]
+        spread = zip(wanted, ideals(len(wanted), self.settings.numbers.band, self._low(wanted)), strict=True)
+        ideal = {job.id: number + self._theirs(job) for job, number in spread}
+        top = max((self._own(job) + ideal[job.id] for job in rest), default=None)
+        for job in reversed(first):
+            height = self._own(job) + ideal[job.id]
+            top = height if top is None else max(height, top + 1)
+            ideal[job.id] = top - self._own(job)
+        return ideal
+
+    def _within_limits(self, rest: Sequence[LiveJob], height: Mapping[int, int]) -> list[int]:
+        """Order jobs by height, each no further from where it stands, and from where Slurm has it, than allowed."""
+        limits = self.settings.limits
+        by_score = sorted(rest, key=lambda job: (self.score[job.id], job.submit_s, job.id))
+        by_height = [job.id for job in sorted(by_score, key=lambda job: -height[job.id])]
+        as_is = [job.id for job in sorted(rest, key=lambda job: by_slurm(self.now[job.id]))]
+        near = within_reach(by_height, as_is, limits.max_ranks_per_cycle)
+        return within_reach(near, [job.id for job in rest], limits.max_ranks)
+
+    def _precision(self, claims: int) -> Precision:
+        """Be exact where jobs may start soon; everywhere if ranks are bounded, since only then the bounds hold."""
+        numbers, limits = self.settings.numbers, self.settings.limits
+        bounded = limits.max_ranks or limits.max_ranks_per_cycle
+        exact = len(self.jobs) if bounded else claims + numbers.exact
+        return Precision(round(numbers.slack * numbers.band), exact, numbers.drift)
+
+    def _below_sla(
+        self, jobs: Sequence[LiveJob], order: Sequence[int], own: Mapping[int, int], number: dict[int, int]
+    ) -> dict[int, int]:
+        """Leave every SLA job that is not ours ahead of those that Slurm alone has behind it."""
+        ahead = sorted(by_slurm(job) for job in jobs if job.id in self.claims.sla and job.id not in self.ours)
+        if not ahead:
+            return number
+        lowest_ahead = {job.id: bisect_left(ahead, by_slurm(job)) for job in jobs}
+        top = math.inf
+        result: dict[int, int] = {}
+        for job in order:
+            place = lowest_ahead[job]
+            top = min(top, -ahead[place - 1][0] - 1) if place else top
+            height = min(own[job] + number[job], top)
+            result[job] = int(height) - own[job]
+            top = min(top, height - 1) if height < own[job] + number[job] else top
+        return result
+
+    @cached_property
+    def _adds(self) -> bool:
+        return self.settings.numbers.channel is Channel.SITE_FACTOR
+
+    def _own(self, job: LiveJob) -> int:
+        return job.priority - self._theirs(job) if self._adds else 0
+
+    def _theirs(self, job: LiveJob) -> int:
+        """Return the SiteFactor that the site itself has set: ours goes on top of it."""
+        return (job.site_factor or 0) if self._adds else 0
+
+    def _low(self, jobs: Sequence[LiveJob]) -> int:
+        """Return the low end of the band, around what Slurm alone gives these jobs."""
+        band = self.settings.numbers.band
+        if self._adds:
+            return lowest([self._own(job) for job in jobs], band)
+        middle = sorted(job.priority for job in jobs)[len(jobs) // 2]
+        return max(0, middle - band // 2)
+
+    def _set_now(self, job: LiveJob) -> int | None:
+        if self._adds:
+            return job.site_factor
+        hold = self.holdings.of(job).get(Kind.PRIORITY)
+        return hold.value if hold and isinstance(hold.value, int) else None
+
+    def _by_height(self, job: LiveJob, given: Mapping[int, int]) -> Key:
+        height = self._own(job) + given[job.id] if job.id in given else job.priority
+        return -height, job.submit_s, job.id
+
+
+def by_slurm(job: LiveJob) -> Key:
+    """Order jobs of one tier as Slurm does: by priority, then the older first."""
+    return -job.priority, job.submit_s, job.id
+
+
+def tier_of(job: LiveJob, snapshot: Snapshot) -> int:
+    """Return the highest tier of a job's partitions."""
+    known = snapshot.partition_by_name
+    return max((known[name].priority_tier for name in job.partitions if name in known), default=1)

@@ -1,0 +1,32 @@
+"""One decision on a cluster that does not exist, so that compiled code is there before a real one is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rltune.live.control_settings import ControlSettings
+from rltune.live.decide.decide import Situation, decide
+from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partition, Snapshot
+
+_HOUR_S = 3600.0
+
+
+def rehearse(settings: ControlSettings) -> None:
+    """Let a job run, one start, one wait and a node be down."""
+    decide(Situation(_cluster()), settings)
+
+
+def _cluster() -> Snapshot:
+    waits = LiveJob(id=2, state=PENDING, submit_s=2.0, gpus=1, cpus=1.0, limit_s=_HOUR_S, partitions=("p",))
+    up = LiveNode(name="a", gpus=2, cpus=8.0, mem_gib=8.0, partitions=("p",))
+    return Snapshot(
+        taken_s=10.0,
+        version="",
+        jobs=(
+            replace(waits, id=1, state=RUNNING, node_names=("a",), gpus_by_node=(1,), submit_s=0.0, start_s=1.0),
+            waits,
+            replace(waits, id=3, gpus=2, submit_s=3.0),
+        ),
+        nodes=(up, replace(up, name="b", up=False)),
+        partitions=(Partition(name="p"),),
+    )

@@ -1,0 +1,63 @@
+"""What is worked out beside the cycle from jobs that have ended: how the canary does, and what acting wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rltune.live.act.canary import Verdict, bounded_slowdown, compare
+from rltune.live.control_settings import ControlSettings
+from rltune.live.decide.gain import Gain, Seen, estimate_gain
+from rltune.live.decide.scope import out_of_scope
+from rltune.live.journal.ended import Ended
+from rltune.live.journal.store import Journal
+from rltune.live.see.snapshot import Snapshot
+
+_COMPARED = 5000  # ended jobs at most
+
+
+@dataclass
+class Watch:
+    """Reads the journal from time to time."""
+
+    journal: Journal
+    settings: ControlSettings
+    gained_s: float  # when the gain was last estimated
+
+    def canary(self) -> Verdict | None:
+        """Compare the jobs acted on with the others in scope; None if too few have ended.
+
+        A share of jobs is compared with the others of the same time, a partition with itself before.
+        """
+        canary = self.settings.canary
+        ended = [one for one in self.journal.ended(_COMPARED) if self._is_comparable(one)]
+        acted = [one for one in ended if one.acted]
+        first = min((one.job.submit_s for one in acted), default=0.0)
+        others = [one for one in ended if not one.acted and (one.job.submit_s < first) == bool(canary.partition)]
+        return compare([_slowdown(one) for one in acted], [_slowdown(one) for one in others], canary)
+
+    def _is_comparable(self, one: Ended) -> bool:
+        partition = self.settings.canary.partition
+        return not out_of_scope(one.job, self.settings.scope) and (not partition or partition in one.job.partitions)
+
+    def gain(self, elapsed_s: float, snapshot: Snapshot, estimates: dict[int, float]) -> Gain | None:
+        """Replay what was seen, in Slurm's order and in ours, if it is time for that."""
+        if elapsed_s - self.gained_s < self.settings.gain.every_s:
+            return None
+        self.gained_s = elapsed_s
+        seen = [
+            Seen(e.job, e.job.end_s - e.job.start_s, e.priority) for e in self.journal.ended(self.settings.gain.jobs)
+        ]
+        seen += [
+            Seen(job, max(estimates[job.id], snapshot.taken_s - job.start_s if job.on_nodes else 0.0), job.priority)
+            for job in snapshot.jobs
+            if not job.ended
+        ]
+        seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
+        settings = self.settings
+        return estimate_gain(seen, snapshot, settings.pipeline, settings.safety.guard, settings.cycle_s)
+
+
+def _slowdown(one: Ended) -> float:
+    job = one.job
+    since = max(job.submit_s, job.eligible_s)  # in this order: NaN is larger than nothing
+    return bounded_slowdown(since, job.start_s, job.end_s)

@@ -1,0 +1,303 @@
+"""The journal's file: SQLite with a write-ahead log, so that a killed controller loses nothing that it had written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import InputError
+from rltune.jobs import Jobs
+from rltune.live.journal.ended import COLUMNS, Ended, table
+from rltune.live.see.backend import Change, Kind
+from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
+
+SCHEMA = 1
+_BUSY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of a controller."""
+
+    at_s: float
+    version: str
+    code: str
+    policy: str
+    settings: str
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One cycle as it is kept; the blobs are those of pack.py."""
+
+    run: int
+    at_s: float
+    taken_s: float
+    acting: bool
+    waiting: int
+    running: int
+    starts: int
+    decide_s: float
+    history: int
+    snapshot: bytes = field(repr=False)
+    holdings: bytes = field(repr=False)
+    estimates: bytes = field(repr=False)
+    decision: bytes = field(repr=False)
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of a job's story."""
+
+    job: int
+    text: str
+
+
+class Journal:
+    """An open journal. One process writes, any number read."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
+        self.path = path
+        self._db = db
+
+    @classmethod
+    def create(cls, path: Path) -> Journal:
+        """Open a journal for writing; make it if there is none. Only its owner can read it: it holds users' names."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            db = _connect(path, f"file:{path}")
+            if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+                db.executescript("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;")
+                script = (resources.files("rltune.live.journal") / "schema.sql").read_text(encoding="utf-8")
+                db.executescript(f"BEGIN; {script} PRAGMA user_version={SCHEMA}; COMMIT;")
+            db.execute("PRAGMA synchronous=FULL")
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"{path}: cannot be the journal: {error}") from None
+        return cls._checked(path, db)
+
+    @classmethod
+    def read(cls, path: Path) -> Journal:
+        """Open a journal that exists, to read it."""
+        if not path.is_file():
+            raise InputError(f"{path}: there is no journal; `rltune control --journal {path}` writes one")
+        try:
+            db = _connect(path, f"file:{path}?mode=ro")
+            return cls._checked(path, db)
+        except sqlite3.Error as error:
+            raise InputError(f"{path}: cannot be read as a journal: {error}") from None
+
+    @classmethod
+    def _checked(cls, path: Path, db: sqlite3.Connection) -> Journal:
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found != SCHEMA:
+            raise InputError(f"{path}: is a journal of version {found}, this rltune reads version {SCHEMA}")
+        return cls(path, db)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Write everything inside or nothing of it."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def begin_run(self, run: Run) -> int:
+        """Note that a controller started."""
+        values = (run.at_s, run.version, run.code, run.policy, run.settings)
+        return self._insert("INSERT INTO run (at_s, version, code, policy, settings) VALUES (?, ?, ?, ?, ?)", values)
+
+    def add_cycle(self, cycle: Cycle) -> int:
+        """Keep a cycle."""
+        names = [name for name in Cycle.__dataclass_fields__ if name != "id"]
+        places = ", ".join("?" * len(names))
+        values = tuple(getattr(cycle, name) for name in names)
+        return self._insert(f"INSERT INTO cycle ({', '.join(names)}) VALUES ({places})", values)  # noqa: S608  our names
+
+    def intend(self, cycle: int, intents: Sequence[Intent], at_s: float, *, advised: bool = False) -> list[int]:
+        """Keep what is about to be changed, with what was there before."""
+        return [
+            self._insert(
+                "INSERT INTO change (cycle, at_s, job, submit_s, kind, value, before, undo, advised) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    cycle,
+                    at_s,
+                    intent.change.job,
+                    intent.submit_s,
+                    intent.change.kind.value,
+                    _text(intent.value),
+                    _text(intent.before),
+                    int(intent.undo),
+                    int(advised),
+                ),
+            )
+            for intent in intents
+        ]
+
+    def add_outcomes(self, outcomes: Iterable[tuple[int, str]], at_s: float) -> None:
+        """Keep what became of changes: their ids, and an error or ""."""
+        rows = ((change, at_s, error) for change, error in outcomes)
+        self._db.executemany("INSERT OR IGNORE INTO outcome (change, at_s, error) VALUES (?, ?, ?)", rows)
+
+    def add_notes(self, cycle: int, notes: Iterable[Note], at_s: float) -> None:
+        """Keep lines of jobs' stories."""
+        rows = ((cycle, at_s, note.job, note.text) for note in notes)
+        self._db.executemany("INSERT INTO note (cycle, at_s, job, text) VALUES (?, ?, ?, ?)", rows)
+
+    def add_ended(self, ended: Iterable[Ended]) -> None:
+        """Keep jobs that have ended, each once."""
+        places = ", ".join("?" * len(COLUMNS))
+        statement = f"INSERT OR IGNORE INTO ended ({', '.join(COLUMNS)}) VALUES ({places})"  # noqa: S608  our names
+        self._db.executemany(statement, (one.row() for one in ended))
+
+    def add_event(self, kind: str, text: str, at_s: float) -> None:
+        """Keep something that is no job's: a health trip, a release, a verdict."""
+        self._insert("INSERT INTO event (at_s, kind, text) VALUES (?, ?, ?)", (at_s, kind, text))
+
+    def close_jobs(self, jobs: Iterable[tuple[int, float]]) -> None:
+        """Keep that these jobs, with their submit times, will never wait again."""
+        self._db.executemany("INSERT OR IGNORE INTO closed (job, submit_s) VALUES (?, ?)", jobs)
+
+    def holdings(self) -> Holdings:
+        """Return what was changed and not given back, including what may have been changed."""
+        rows = self._db.execute(
+            "SELECT job, submit_s, kind, value, before, undo, change IS NULL FROM change LEFT JOIN outcome "
+            "ON change = change.id WHERE CASE WHEN advised THEN error = '' ELSE coalesce(error, '') = '' END "
+            "AND (job, submit_s) NOT IN (SELECT job, submit_s FROM closed) ORDER BY change.id"
+        )
+        return Holdings.after(_intent(*row) for *row, unknown in rows if not (unknown and row[5]))
+
+    def advised(self) -> dict[int, Intent]:
+        """Return by its number the last advice for each job and kind, unless it is known to have been followed."""
+        rows = self._db.execute(
+            "SELECT max(change.id), job, submit_s, kind, value, before, undo FROM change LEFT JOIN outcome "
+            "ON change = change.id WHERE advised GROUP BY job, submit_s, kind HAVING change IS NULL"
+        )
+        return {number: _intent(*row) for number, *row in rows}
+
+    def last_ended(self) -> int:
+        """Return the number of the last ended job that was kept."""
+        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM ended").fetchone()[0])
+
+    def ended(self, most: int) -> list[Ended]:
+        """Return the newest ended jobs, newest first."""
+        names = ", ".join(COLUMNS)
+        statement = f"SELECT {names} FROM ended ORDER BY id DESC LIMIT ?"  # noqa: S608  our names
+        return [Ended.of_row(row) for row in self.rows(statement, most)]
+
+    def history(self, most: int, until: int | None = None) -> Jobs:
+        """Return the newest ended jobs as a table, up to a row."""
+        names = ", ".join(COLUMNS)
+        rows = self._db.execute(
+            f"SELECT {names} FROM (SELECT * FROM ended WHERE id <= ? ORDER BY id DESC LIMIT ?) ORDER BY id",  # noqa: S608
+            (until if until is not None else 1 << 62, most),
+        ).fetchall()
+        return table(rows)
+
+    def cycle(self, number: int) -> Cycle:
+        """Return one cycle; 0 or less counts from the last."""
+        if number <= 0:
+            number += self.last_cycle()
+        row = self._one("SELECT * FROM cycle WHERE id = ?", number)
+        if row is None:
+            first = self._db.execute("SELECT coalesce(min(id), 0) FROM cycle").fetchone()[0]
+            raise InputError(f"{self.path}: holds cycles {first} to {self.last_cycle()}, not {number}")
+        return Cycle(**row)
+
+    def last_cycle(self) -> int:
+        """Return the number of the last cycle."""
+        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM cycle").fetchone()[0])
+
+    def run(self, number: int) -> Run:
+        """Return one start of a controller."""
+        row = self._one("SELECT * FROM run WHERE id = ?", number)
+        assert row is not None, "a cycle names its run"
+        return Run(**row)
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the file something."""
+        return self._db.execute(statement, values).fetchall()
+
+    def _one(self, statement: str, *values: object) -> dict[str, Any] | None:
+        cursor = self._db.execute(statement, values)
+        row = cursor.fetchone()
+        return None if row is None else dict(zip((column[0] for column in cursor.description), row, strict=True))
+
+    def _insert(self, statement: str, values: tuple[Any, ...]) -> int:
+        number = self._db.execute(statement, values).lastrowid
+        assert number is not None
+        return number
+
+    def size_bytes(self) -> int:
+        """Return how much of the file is in use."""
+        pages, free, size = (
+            self._db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def prune(self, before_s: float, max_bytes: int) -> int:
+        """Delete the oldest cycles and what belongs to them; give how many. Changes of held jobs stay."""
+        doomed = self._doomed(before_s, max_bytes)
+        if doomed:
+            last = self.rows("SELECT id FROM cycle ORDER BY id LIMIT 1 OFFSET ?", doomed - 1)[0][0]
+            held = json.dumps(list(self.holdings().by_job))
+            with self.at_once():
+                self._db.execute("DELETE FROM cycle WHERE id <= ?", (last,))
+                self._db.execute("DELETE FROM note WHERE cycle <= ?", (last,))
+                old = "cycle <= ? AND job NOT IN (SELECT value FROM json_each(?))"
+                ids = f"SELECT id FROM change WHERE {old}"  # noqa: S608  our words
+                self._db.execute(f"DELETE FROM outcome WHERE change IN ({ids})", (last, held))  # noqa: S608
+                self._db.execute(f"DELETE FROM change WHERE {old}", (last, held))  # noqa: S608
+                self._db.execute("DELETE FROM closed WHERE job NOT IN (SELECT job FROM change)")
+                self._db.execute("DELETE FROM event WHERE at_s < ?", (before_s,))
+            self._db.executescript("PRAGMA incremental_vacuum")  # execute() would give back one page
+            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        return doomed
+
+    def prune_ended(self, most: int) -> None:
+        """Keep only the newest ended jobs."""
+        self._db.execute("DELETE FROM ended WHERE id <= (SELECT max(id) FROM ended) - ?", (most,))
+
+    def _doomed(self, before_s: float, max_bytes: int) -> int:
+        """Count the cycles to delete: those too old, and if the file is too large a tenth of the rest."""
+        kept, old = self.rows("SELECT count(*), coalesce(sum(at_s < ?), 0) FROM cycle", before_s)[0]
+        too_large = self.size_bytes() > max_bytes and kept > old + 1
+        return int(old + max(1, (kept - old) // 10)) if too_large else int(old)
+
+
+def _connect(path: Path, uri: str) -> sqlite3.Connection:
+    db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    if path.stat().st_size:
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+    return db
+
+
+def _intent(job: int, submit_s: float, kind: str, value: str, before: str, undo: int) -> Intent:
+    parsed, was = (_value(json.loads(text)) for text in (value, before))
+    of = Kind(kind)
+    change = Change(job, of, nodes=parsed) if of in STEERING else Change(job, of, value=parsed)
+    return Intent(change, submit_s, was, bool(undo))
+
+
+def _text(value: Value) -> str:
+    return str(value) if isinstance(value, int) else json.dumps(value)
+
+
+def _value(plain: Any) -> Any:
+    return tuple(plain) if isinstance(plain, list) else plain

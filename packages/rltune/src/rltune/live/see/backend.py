@@ -1,0 +1,88 @@
+"""What the controller needs of a cluster: one look at it, and one batch of changes. Whatever else it is stays behind.
+
+A backend keeps to these promises:
+
+- `observe` uses at most four client processes and `apply` one, however many jobs there are; `calls` counts them by
+  command.
+- Nobody blocks for long: with the scheduler down every method raises `UnreachableError` within seconds. An answer that
+  carries errors, or that cannot be understood, raises `BackendError`: no snapshot is made of half an answer.
+- `apply` tells the fate of every change, in the order given; one that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from rltune.live.see.snapshot import Snapshot
+
+
+class BackendError(Exception):
+    """The cluster gave an answer that cannot be used; the text is one sentence for the operator."""
+
+
+class UnreachableError(BackendError):
+    """The scheduler does not answer."""
+
+
+class Kind(StrEnum):
+    """What can be changed of a waiting job."""
+
+    SITE_FACTOR = "site-factor"  # value: the number; 0 clears it
+    PRIORITY = "priority"  # value: the number, at least 1
+    RELEASE = "release"  # give the priority back to the scheduler's own rule
+    EXCLUDE_NODES = "exclude-nodes"  # nodes: the whole list; none = clear
+    REQUIRE_NODES = "require-nodes"  # nodes: the whole list; none = clear
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one job."""
+
+    job: int
+    kind: Kind
+    value: int = 0
+    nodes: tuple[str, ...] = ()
+    ref: str = ""  # LiveJob.ref: what the commands call the job if not by its id
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one change; no error means that the scheduler took it."""
+
+    change: Change
+    error: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Return whether the scheduler took it."""
+        return not self.error
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A cluster that can be watched and driven."""
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Count the client processes started so far, by command: squeue, sinfo, scontrol, sprio."""
+        ...
+
+    def ping(self) -> None:
+        """Return if the scheduler answers, raise UnreachableError if not."""
+        ...
+
+    def observe(self) -> Snapshot:
+        """Read queue, nodes, partitions and reservations."""
+        ...
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        """Make the changes in one batch."""
+        ...
+
+    def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
+        """Spell the changes as the operator would type them, one command each, without running anything."""
+        ...

@@ -1,0 +1,129 @@
+"""What the controller has changed and not yet given back, with what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from rltune.live.see.backend import Change, Kind
+from rltune.live.see.snapshot import LiveJob, Snapshot
+
+STEERING = frozenset({Kind.EXCLUDE_NODES, Kind.REQUIRE_NODES})
+Value = int | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A change about to be made, with what it replaces."""
+
+    change: Change
+    submit_s: float  # of the job: ids may come again, after a Slurm was set up anew
+    before: Value
+    undo: bool = False  # it puts back what was there
+
+    @property
+    def value(self) -> Value:
+        """Return what the job is to have."""
+        return self.change.nodes if self.change.kind in STEERING else self.change.value
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One thing changed of one job. A change whose outcome is not known counts as made."""
+
+    kind: Kind
+    value: Value
+    before: Value
+    submit_s: float
+
+
+_NOTHING: Mapping[Kind, Hold] = MappingProxyType({})
+
+
+@dataclass
+class Holdings:
+    """All of it, by job and kind; a job in `given_up` was changed by another hand after us and is left to it."""
+
+    by_job: dict[int, dict[Kind, Hold]] = field(default_factory=dict)
+    given_up: dict[int, float] = field(default_factory=dict)  # job: its submit time
+
+    def __len__(self) -> int:
+        return sum(len(holds) for holds in self.by_job.values())
+
+    def __iter__(self) -> Iterator[tuple[int, Hold]]:
+        return ((job, hold) for job, holds in self.by_job.items() for hold in holds.values())
+
+    def of(self, job: LiveJob) -> Mapping[Kind, Hold]:
+        """Return what is held of a job."""
+        holds = self.by_job.get(job.id)
+        if not holds:
+            return _NOTHING
+        return holds if all(hold.submit_s == job.submit_s for hold in holds.values()) else _NOTHING
+
+    def steers(self, job: LiveJob) -> bool:
+        """Return whether the job's nodes were narrowed here."""
+        return any(kind in STEERING for kind in self.of(job))
+
+    def sets_priority(self, job: LiveJob) -> bool:
+        """Return whether the job's Priority was set here."""
+        return Kind.PRIORITY in self.of(job)
+
+    def is_given_up(self, job: LiveJob) -> bool:
+        """Return whether somebody else has changed what was set here."""
+        return self.given_up.get(job.id) == job.submit_s
+
+    def take(self, intent: Intent) -> None:
+        """Note a change that was made, or may have been."""
+        job, kind = intent.change.job, held_kind(intent.change.kind)
+        if intent.undo:
+            self.by_job.get(job, {}).pop(kind, None)
+            if not self.by_job.get(job):
+                self.by_job.pop(job, None)
+        else:
+            holds = self.by_job.setdefault(job, {})
+            if any(hold.submit_s != intent.submit_s for hold in holds.values()):
+                holds.clear()  # of a job that had this number before
+            holds[kind] = Hold(kind, intent.value, intent.before, intent.submit_s)
+
+    def give_up(self, job: LiveJob, kind: Kind) -> None:
+        """Leave a job's number to whoever changed it after us."""
+        self.drop(job.id, kind)
+        self.given_up[job.id] = job.submit_s
+
+    def drop(self, job: int, kind: Kind) -> None:
+        """Forget one thing held."""
+        self.by_job.get(job, {}).pop(kind, None)
+        if not self.by_job.get(job):
+            self.by_job.pop(job, None)
+
+    def forget_ended(self, snapshot: Snapshot) -> list[tuple[int, float]]:
+        """Forget jobs that will never wait again, and name them; one that runs may be requeued and is kept."""
+        forgotten = []
+        for job_id, holds in list(self.by_job.items()):
+            job = snapshot.job_by_id.get(job_id)
+            if job is None or job.ended or not self.of(job):
+                del self.by_job[job_id]
+                forgotten += [(job_id, submit_s) for submit_s in {hold.submit_s for hold in holds.values()}]
+        for job_id, submit_s in list(self.given_up.items()):
+            job = snapshot.job_by_id.get(job_id)
+            if job is None or job.submit_s != submit_s:
+                del self.given_up[job_id]
+        return forgotten
+
+    def copy(self) -> Holdings:
+        """Return one that can be changed alone."""
+        return Holdings({job: dict(holds) for job, holds in self.by_job.items()}, dict(self.given_up))
+
+    @classmethod
+    def after(cls, intents: Iterable[Intent]) -> Holdings:
+        """Return what is held after these, in order."""
+        holdings = cls()
+        for intent in intents:
+            holdings.take(intent)
+        return holdings
+
+
+def held_kind(kind: Kind) -> Kind:
+    """Return under which kind a change is held: a release gives a priority back."""
+    return Kind.PRIORITY if kind is Kind.RELEASE else kind

@@ -1,0 +1,256 @@
+"""From Slurm's JSON to a snapshot's values: pure functions, fed with what the commands printed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rltune.live.see.backend import BackendError
+from rltune.live.see.snapshot import NAN, ON_NODES, PENDING, LiveJob, LiveNode, Reservation
+from rltune.live.slurm.dialect import Dialect, Record, dialect_of
+from rltune.live.slurm.gres import Gpus, parse_gpus
+from rltune.live.slurm.hostlist import expand
+from rltune.trace.tres import Tres, parse_tres
+
+MIB_A_GIB = 1024.0
+# Words of a node's state that keep new jobs away.
+_AWAY = frozenset(
+    {
+        "DOWN",
+        "UNKNOWN",
+        "ERROR",
+        "FUTURE",
+        "DRAIN",
+        "FAIL",
+        "NOT_RESPONDING",
+        "INVALID_REG",
+        "MAINTENANCE",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "POWER_DOWN",
+        "POWER_DRAIN",
+        "REBOOT_ISSUED",
+    }
+)
+_OVERRIDES = ("COMPLETING", "CONFIGURING")  # flags that say more than the base state they stand beside
+_TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+
+
+def answer_of(text: str, command: str, key: str) -> dict[str, Any]:
+    """Read a command's JSON; an answer with errors, or without what was asked for, is none."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        raise BackendError(f"{command} did not print JSON but: {text[:100]!r}") from None
+    if errors := answer.get("errors"):
+        raise BackendError(f"{command} reports: {'; '.join(map(_error, errors))}")
+    if not isinstance(answer.get(key), list):
+        raise BackendError(f"{command} printed no {key}")
+    return dict(answer)
+
+
+def jobs_of(answer: Mapping[str, Any], factors: Mapping[int, tuple[int, bool]] | None = None) -> tuple[LiveJob, ...]:
+    """Read the jobs of squeue's answer; `factors` are sprio's: site factor, and whether the priority is by hand."""
+    dialect = dialect_of(answer)
+    return tuple(_job(record, dialect, factors or {}) for record in answer["jobs"])
+
+
+def nodes_of(answer: Mapping[str, Any], reserved: Sequence[Reservation] = (), now_s: float = 0.0) -> list[LiveNode]:
+    """Read the nodes of an answer; which reservation holds a node now is taken from the reservations."""
+    dialect = dialect_of(answer)
+    holder = {name: r.name for r in reserved if r.start_s <= now_s < r.end_s for name in r.node_names}
+    return [_node(record, dialect, holder) for record in answer["nodes"]]
+
+
+def _job(record: Record, dialect: Dialect, factors: Mapping[int, tuple[int, bool]]) -> LiveJob:
+    try:
+        return _job_or_fail(record, dialect, factors)
+    except (KeyError, TypeError, ValueError) as error:
+        who = record.get("job_id", "without a number")
+        raise BackendError(f"squeue told of job {who} what cannot be read: {error!r}") from error
+
+
+def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, tuple[int, bool]]) -> LiveJob:
+    number = dialect.number
+    state = _base_state(dialect.words(record, "job_state", ""))
+    asked, asked_tres = _asked(record, number), parse_tres(record["tres_req_str"])
+    given, given_tres = _given(record), parse_tres(record["tres_alloc_str"])
+    on_nodes, pending = state in ON_NODES, state == PENDING
+    nodes = _whole(number(record["node_count"]))
+    array_id, task = _whole(number(record["array_job_id"])), number(record["array_task_id"])
+    tasks = record["array_task_string"]
+    eligible_s = _time(number(record["eligible_time"]))
+    job_id, reason = int(record["job_id"]), record["state_reason"]
+    priority = _whole(number(record["priority"]))
+    site_factor, by_hand = factors.get(job_id, (None, None))
+    return LiveJob(
+        id=job_id,
+        ref=_ref(array_id, task, tasks),
+        name=record["name"],
+        user=record["user_name"],
+        account=record["account"] or "",
+        partitions=tuple(filter(None, record["partition"].split(","))),
+        qos=record["qos"] or "",
+        state=state,
+        reason=reason,
+        submit_s=_time(number(record["submit_time"])),
+        eligible_s=eligible_s,
+        start_s=NAN if pending else _time(number(record["start_time"])),
+        end_s=NAN if pending or on_nodes else _time(number(record["end_time"])),
+        limit_s=_finite(60 * number(record["time_limit"])),
+        gpus=_gpu_count(given, given_tres, on_nodes=not pending) or _asked_count(asked, asked_tres, record, nodes),
+        gpu_types=asked.types or asked_tres.types,
+        nodes=_nodes_asked(record, number, nodes) if pending else nodes,
+        gpus_per_node=parse_gpus(record["tres_per_node"]).count,
+        cpus=_finite(number(record["cpus"])),
+        mem_gib=_memory(record, dialect, asked, asked_tres, nodes),
+        exclusive=dialect.is_exclusive(record),
+        shares_gpu=asked.shared or given.shared or asked_tres.shards > 0,
+        node_names=expand(record["nodes"]) if not pending else (),
+        gpus_by_node=tuple(parse_gpus(detail).count for detail in record["gres_detail"]) if on_nodes else (),
+        priority=priority,
+        priority_by_hand=by_hand,
+        site_factor=site_factor,
+        nice=_whole(number(record["nice"])),
+        held=pending and _is_held(record, reason, priority),
+        dependency=record["dependency"],
+        array_id=array_id,
+        array_tasks=tasks,
+        array_waiting=count_tasks(tasks),
+        array_throttle=_whole(number(record["array_max_tasks"])),
+        het_id=_whole(number(record["het_job_id"])),
+        features=record["features"],
+        required_nodes=expand(record["required_nodes"]),
+        excluded_nodes=expand(record["excluded_nodes"]),
+        reservation=record["resv_name"],
+        begin_s=eligible_s if pending and reason == "BeginTime" else NAN,
+        restarts=_whole(number(record["restart_cnt"])),
+    )
+
+
+def _node(record: Record, dialect: Dialect, holder: Mapping[str, str]) -> LiveNode:
+    try:
+        words = dialect.words(record, "state", "state_flags")
+        total, used = parse_gpus(record["gres"]), parse_gpus(record["gres_used"])
+        name = record["name"]
+        return LiveNode(
+            name=name,
+            gpu_type="+".join(total.types),
+            gpus=total.count,
+            cpus=float(record.get("effective_cpus") or record["cpus"]),
+            mem_gib=record["real_memory"] / MIB_A_GIB,
+            gpus_used=used.count,
+            cpus_used=float(record["alloc_cpus"]),
+            mem_used_gib=record["alloc_memory"] / MIB_A_GIB,
+            state="+".join(words),
+            up=_AWAY.isdisjoint(words),
+            partitions=tuple(record["partitions"]),
+            features=_features(record["active_features"]),
+            reservation=record.get("reservation") or holder.get(name, ""),
+            shares_gpus=total.shared,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BackendError(f"Slurm told of node {record.get('name', '?')} what cannot be read: {error!r}") from error
+
+
+def _base_state(words: tuple[str, ...]) -> str:
+    return next((word for word in _OVERRIDES if word in words), words[0])
+
+
+def _asked(record: Record, number: Any) -> Gpus:
+    """Find in which place, and of which type, GPUs are asked for; a count a task is multiplied."""
+    for place in ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket"):
+        found = parse_gpus(record[place])
+        if place == "tres_per_task":
+            tasks = max(1, _whole(number(record["tasks"])))
+            found = Gpus(tuple((kind, count * tasks) for kind, count in found.by_type), found.shared)
+        if found.by_type or found.shared:
+            return found
+    return Gpus()
+
+
+def _given(record: Record) -> Gpus:
+    """Add up what a running job has on its nodes."""
+    parts = [parse_gpus(detail) for detail in record["gres_detail"]]
+    return Gpus(tuple(pair for part in parts for pair in part.by_type), any(part.shared for part in parts))
+
+
+def _gpu_count(given: Gpus, given_tres: Tres, *, on_nodes: bool) -> int:
+    return given.count or int(given_tres.gpus) if on_nodes else 0
+
+
+def _asked_count(asked: Gpus, tres: Tres, record: Record, nodes: int) -> int:
+    """Count the GPUs in all: Slurm does it where accounting counts GPUs."""
+    if tres.gpus:
+        return int(tres.gpus)
+    return asked.count * max(1, nodes) if record["tres_per_node"] else asked.count
+
+
+def _nodes_asked(record: Record, number: Any, nodes: int) -> int:
+    """Return how many nodes a waiting job wants; 0 if it gave no number and does not ask for GPUs a node."""
+    fixed = _whole(number(record["max_nodes"])) > 0 or bool(record["tres_per_node"])
+    return nodes if fixed else 0
+
+
+def _memory(record: Record, dialect: Dialect, asked: Gpus, tres: Tres, nodes: int) -> float:
+    """Return the memory asked for, over all nodes; NaN if the job left it to Slurm."""
+    number = dialect.number
+    if (per_node := number(record["memory_per_node"])) > 0:
+        return _finite(per_node * max(1, nodes) / MIB_A_GIB)
+    if (per_cpu := number(record["memory_per_cpu"])) > 0:
+        return _finite(per_cpu * number(record["cpus"]) / MIB_A_GIB)
+    per_gpu = parse_gpus(record["memory_per_tres"])  # MiB in the place of a count
+    if per_gpu.by_type:
+        return per_gpu.count * _asked_count(asked, tres, record, nodes) / MIB_A_GIB
+    return NAN
+
+
+def _is_held(record: Record, reason: str, priority: int) -> bool:
+    """Tell a hold from a job that Slurm set to 0 because its constraints cannot be met."""
+    return bool(record.get("hold")) or reason.startswith("JobHeld") or (priority == 0 and reason != "BadConstraints")
+
+
+def _ref(array_id: int, task: float, tasks: str) -> str:
+    """Name array tasks so that the rest of the array is left alone."""
+    if not array_id:
+        return ""
+    if tasks:
+        return f"{array_id}_[{tasks.partition('%')[0]}]"
+    return "" if math.isnan(task) else f"{array_id}_{int(task)}"
+
+
+def count_tasks(text: str) -> int:
+    """Count the tasks of `1-5,8-20:4%2`; a list that Slurm cut short with `...` counts as far as it goes."""
+    total = 0
+    for piece in text.partition("%")[0].split(","):
+        match = _TASKS.fullmatch(piece)
+        if match:
+            first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+            total += len(range(first, last + 1, step))
+    return total
+
+
+def _features(told: str | Iterable[str]) -> tuple[str, ...]:
+    return tuple(filter(None, told.split(",") if isinstance(told, str) else told))
+
+
+def _whole(number: float) -> int:
+    return int(number) if math.isfinite(number) else 0
+
+
+def _finite(number: float) -> float:
+    return number if math.isfinite(number) else NAN
+
+
+def _time(number: float) -> float:
+    """Read a time; 0 is none."""
+    return number if math.isfinite(number) and number > 0 else NAN
+
+
+def _error(error: Any) -> str:
+    if not isinstance(error, Mapping):
+        return str(error)
+    return str(error.get("description") or error.get("error") or error)

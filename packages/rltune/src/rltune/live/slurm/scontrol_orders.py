@@ -1,0 +1,82 @@
+"""Changes as lines for scontrol, and what its transcript says became of them.
+
+Two things that Slurm 22.05 does, found by trying:
+- a Priority set by hand, and `release`, both set Nice back to 0. So the value of a release is the Nice a job had.
+- `JobId=7_[3-9]` with all waiting tasks of a record changes it as one; `JobId=7` would hit the running tasks as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rltune.live.see.backend import Change, Kind, Outcome
+
+_PROMPT = "scontrol: "
+_JOB = re.compile(r"\bjob (\d+)\b|^(\d+)_")
+_FINE = re.compile(r": No error$")
+
+
+def lines_of(change: Change) -> tuple[str, ...]:
+    """Spell a change as scontrol wants it."""
+    job = change.ref or str(change.job)
+    if change.kind is Kind.RELEASE:
+        nice = (f"update JobId={job} Nice={change.value}",) if change.value else ()
+        return (f"release {job}", *nice)
+    return (f"update JobId={job} {_setting(change)}",)
+
+
+def outcomes_of(changes: Sequence[Change], transcript: str) -> tuple[Outcome, ...]:
+    """Find what became of each change: scontrol repeats every line it reads, then says what was wrong with it."""
+    said = _said(transcript)
+    errors: list[str] = []
+    at = 0
+    for change in changes:
+        wanted = lines_of(change)
+        answers = said[at : at + len(wanted)]
+        if tuple(line for line, _ in answers) != wanted:
+            return _by_number(changes, transcript)
+        errors.append("; ".join(filter(None, (message for _, message in answers))))
+        at += len(wanted)
+    return tuple(Outcome(change, error) for change, error in zip(changes, errors, strict=True))
+
+
+def _setting(change: Change) -> str:
+    nodes = ",".join(change.nodes)
+    match change.kind:
+        case Kind.SITE_FACTOR:
+            return f"SiteFactor={change.value}"
+        case Kind.PRIORITY:
+            return f"Priority={change.value}"
+        case Kind.EXCLUDE_NODES:
+            return f"ExcNodeList={nodes}"
+        case Kind.REQUIRE_NODES:
+            return f"ReqNodeList={nodes}"
+        case _:
+            raise ValueError(change.kind)
+
+
+def _said(transcript: str) -> list[tuple[str, str]]:
+    """Cut a transcript into the lines read and what was said of each."""
+    said: list[tuple[str, list[str]]] = []
+    for line in transcript.splitlines():
+        if line.startswith(_PROMPT.rstrip()):
+            said.append((line.removeprefix(_PROMPT).strip(), []))
+        elif said and line.strip() and not _FINE.search(line):
+            said[-1][1].append(line.strip())
+    return [(line, "; ".join(dict.fromkeys(messages))) for line, messages in said]
+
+
+def _by_number(changes: Sequence[Change], transcript: str) -> tuple[Outcome, ...]:
+    """Where lines are not repeated: an error counts for all changes of the job it names, and one without for all."""
+    errors: dict[int, str] = {}
+    nameless = ""
+    for line in transcript.splitlines():
+        if line.startswith(_PROMPT.rstrip()) or not line.strip() or _FINE.search(line):
+            continue
+        match = _JOB.search(line)
+        if match:
+            errors.setdefault(int(match[1] or match[2]), line.strip())
+        else:
+            nameless = nameless or line.strip()
+    return tuple(Outcome(change, errors.get(change.job, nameless)) for change in changes)

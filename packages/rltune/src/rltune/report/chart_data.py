@@ -1,0 +1,142 @@
+"""The numbers behind the charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.evaluation.comparison import pooled
+from rltune.metrics.timeline import Timeline, timeline
+from rltune.metrics.utilisation import span_of
+from rltune.report.drawn_jobs import Stretch, stretch
+from rltune.report.gantt_bars import bars
+from rltune.report.typed_arrays import pack_counts, pack_floats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rltune.cluster import Cluster
+    from rltune.evaluation import Comparison, Run
+    from rltune.jobs import Floats
+    from rltune.schedule import Schedule
+
+QUANTILES = 240
+MOMENTS = 480
+
+
+def page_data(comparison: Comparison, window: int, most_jobs: int) -> dict[str, Any]:
+    """Collect what the scripts of the page draw: distributions of all windows, the rest of one."""
+    runs = [run for run in comparison.runs if run.window == window]
+    return {
+        "pipelines": pipelines(comparison),
+        "wait": _curves(comparison, lambda s: s.wait_s),
+        "slowdown": _curves(comparison, lambda s: s.bounded_slowdown),
+        "time": _over_time(runs),
+        "gantt": _gantt(runs, most_jobs),
+    }
+
+
+def pipelines(comparison: Comparison) -> list[dict[str, Any]]:
+    """Name the contenders; the policy chooses the colour, backfilling and placement the dashes."""
+    policies = list(dict.fromkeys(c.policy_name for c in comparison.contenders))
+    variants = list(dict.fromkeys((c.backfill, c.placement) for c in comparison.contenders))
+    return [
+        {
+            "label": c.label,
+            "colour": policies.index(c.policy_name),
+            "dash": variants.index((c.backfill, c.placement)),
+        }
+        for c in comparison.contenders
+    ]
+
+
+def _curves(comparison: Comparison, of: Callable[[Schedule], Floats]) -> list[dict[str, Any] | None]:
+    """Return each contender's quantiles, which are its cumulative distribution on its side; None if it never ran."""
+    # Closer together towards the top: the tail is what differs.
+    shares = 1.0 - np.linspace(1.0, 0.0, QUANTILES) ** 2
+    curves: list[dict[str, Any] | None] = []
+    for i in range(len(comparison.contenders)):
+        runs = list(comparison.of(i).values())
+        values = pooled(runs, of) if runs else np.zeros(0)
+        curves.append(
+            {"x": pack_floats(np.quantile(values, shares)), "y": pack_floats(shares)} if len(values) else None
+        )
+    return curves
+
+
+def _over_time(runs: list[Run]) -> dict[str, Any]:
+    spans = [run.summary.interval_s or span_of(run.schedule) for run in runs]
+    begin, end = min(s[0] for s in spans), max(s[1] for s in spans)
+    edges = np.linspace(begin, max(end, begin + 1e-3), MOMENTS + 1)
+    lines = []
+    for run in runs:
+        line = timeline(run.schedule)
+        gpus = max(run.schedule.cluster.gpu_count, 1)
+        lines.append(
+            {
+                "of": run.contender,
+                "queue": pack_floats(_averaged(line, line.waiting, edges)),
+                "use": pack_floats(_averaged(line, line.busy, edges) / gpus),
+            }
+        )
+    return {"x": pack_floats((edges[:-1] + edges[1:]) / 2 - begin), "lines": lines}
+
+
+def _averaged(line: Timeline, values: np.ndarray[Any, np.dtype[np.int64]], edges: Floats) -> Floats:
+    """Average a quantity over time within each interval, so that no peak is drawn longer than it was."""
+    if not len(line.time_s):
+        return np.zeros(len(edges) - 1)
+    finite = np.isfinite(line.time_s)
+    time_s, held = line.time_s[finite], values[finite]
+    total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(time_s))])
+    averages: Floats = np.diff(np.interp(edges, time_s, total)) / np.diff(edges)
+    return averages
+
+
+def _gantt(runs: list[Run], most_jobs: int) -> dict[str, Any]:
+    part = stretch(runs, most_jobs)
+    jobs, rows = runs[0].schedule.jobs, part.rows
+    user, vc = jobs.user.take(rows), jobs.vc.take(rows)
+    return {
+        "note": _gantt_note(runs[0], part),
+        "end": part.end_s - part.begin_s,
+        "nodes": _nodes(runs[0].schedule.cluster),
+        "ids": jobs.id[rows].astype(np.str_).tolist(),
+        "submit": pack_floats(jobs.submit_s[rows] - part.begin_s),
+        "gpus": pack_counts(jobs.gpus[rows]),
+        "user": {"codes": pack_counts(user.codes + 1), "names": ["", *user.names]},
+        "vc": {"codes": pack_counts(vc.codes + 1), "names": ["", *vc.names]},
+        "runs": [_gantt_run(run, part) for run in runs],
+    }
+
+
+def _gantt_run(run: Run, part: Stretch) -> dict[str, Any]:
+    made = bars(run.schedule, part.rows)
+    return {
+        "of": run.contender,
+        "start": pack_floats(run.schedule.start_s[part.rows] - part.begin_s),
+        "end": pack_floats(run.schedule.end_s[part.rows] - part.begin_s),
+        "job": pack_counts(made.job),
+        "lane": pack_counts(made.lane),
+        "lanes": pack_counts(made.lanes),
+    }
+
+
+def _gantt_note(run: Run, part: Stretch) -> str:
+    total, shown = len(run.schedule.jobs), len(part.rows)
+    without = int((run.schedule.jobs.gpus[part.rows] == 0).sum())
+    text = f"All {total:,} jobs of the window."
+    if shown < total:
+        what = "all" if part.complete else "a part of those"
+        text = f"{shown:,} of {total:,} jobs: {what} that run in the stretch with the longest waits."
+    return text + (f" {without:,} of them have no GPUs and no bar." if without else "")
+
+
+def _nodes(cluster: Cluster) -> dict[str, Any]:
+    """Describe nodes by group; they are numbered through the groups."""
+    groups = [
+        {"count": g.count, "gpus": g.gpus, "name": " ".join(filter(None, [g.name, g.gpu_type, "/".join(g.vc)]))}
+        for g in cluster.groups
+    ]
+    return {"groups": groups}

@@ -1,0 +1,65 @@
+"""Can these jobs run on that cluster? The first that cannot is named with its place in the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rltune.jobs import TYPE_SEPARATOR
+from rltune.trace.trace_file import Source
+
+if TYPE_CHECKING:
+    from rltune.cluster import Cluster, NodeGroup
+    from rltune.trace.read_result import Trace
+
+
+def require_fit(trace: Trace, cluster: Cluster) -> None:
+    """Raise InputError, naming file, line and column, if some job asks more than the empty cluster has for it.
+
+    Jobs are judged by what they may use in all. The engine alone decides how chunks land on nodes; it rejects, with
+    a reason, what passes here and still does not fit.
+    """
+    jobs = trace.jobs
+    rows = np.arange(len(jobs))
+    asked = np.stack([jobs.vc.codes, jobs.gpu_types.codes, jobs.gpus], axis=1)
+    _kinds, first, kind = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+    problems = [_problem(trace, cluster, int(row)) for row in first]
+    bad = np.array([p is not None for p in problems])[kind.ravel()]
+    if bad.any():
+        row = int(rows[bad][0])
+        found = problems[int(kind.ravel()[row])]
+        assert found is not None
+        column, problem = found
+        more = f" (and {bad.sum() - 1:,} more of {len(jobs):,} jobs do not fit)" if bad.sum() > 1 else ""
+        source = Source(trace.quality.path, b"")
+        raise source.error(f"job {jobs.id[row]} {problem}{more}", int(trace.lines[row]), column)
+
+
+def _problem(trace: Trace, cluster: Cluster, row: int) -> tuple[str, str] | None:
+    """Say which column asks too much, and what; None if all is well."""
+    jobs = trace.jobs
+    vc, gpus = jobs.vc.name_of(row), int(jobs.gpus[row])
+    types = [t for t in jobs.gpu_types.name_of(row).split(TYPE_SEPARATOR) if t]
+    where = _name_of(cluster)
+    in_vc = [g for g in cluster.groups if not g.vc or not vc or vc in g.vc]
+    if not in_vc:
+        return "vc", f"is of VC {vc}, {where} has {', '.join(cluster.vcs)}"
+    of_type = [g for g in in_vc if not types or g.gpu_type in types]
+    if gpus and not _gpus(of_type):
+        return "gpu_types", f"wants GPUs of type {' or '.join(types) or 'any'}, {where} has {_types(in_vc)} for it"
+    if gpus > _gpus(of_type):
+        return "gpus", f"asks {gpus} GPUs, {where} has {_gpus(of_type)} that it may use"
+    return None
+
+
+def _name_of(cluster: Cluster) -> str:
+    return f"cluster {cluster.name}" if cluster.name else "the cluster"
+
+
+def _gpus(groups: list[NodeGroup]) -> int:
+    return sum(g.count * g.gpus for g in groups)
+
+
+def _types(groups: list[NodeGroup]) -> str:
+    return ", ".join(dict.fromkeys(g.gpu_type or "untyped ones" for g in groups if g.gpus)) or "none"

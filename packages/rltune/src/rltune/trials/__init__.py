@@ -1,0 +1,1 @@
+"""What every comparison shares: windows, contention, warm starts, pipelines, measures, intervals."""

@@ -1,0 +1,50 @@
+"""Jobs by the GPUs they ask for, and by VC: a mean over all hides who pays for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rltune.jobs import Jobs
+
+SIZES = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 2**31))
+
+
+def size_name(low: int, high: int) -> str:
+    """Name a class of sizes."""
+    if low == high:
+        return f"{low} GPU" if low == 1 else f"{low} GPUs"
+    return f"{low} GPUs and more" if high > 2**20 else f"{low} to {high} GPUs"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The group of each job of a trace, by number; -1 = none."""
+
+    names: tuple[str, ...]
+    of_job: NDArray[np.int64]
+
+    @classmethod
+    def by_size(cls, jobs: Jobs) -> Groups:
+        """Group by GPUs."""
+        lows = np.array([low for low, _ in SIZES])
+        names = tuple(size_name(low, high) for low, high in SIZES)
+        return cls(names, np.searchsorted(lows, jobs.gpus, side="right") - 1)
+
+    @classmethod
+    def by_vc(cls, jobs: Jobs) -> Groups:
+        """Group by VC."""
+        return cls(jobs.vc.names, jobs.vc.codes.astype(np.int64))
+
+    def sums(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return per group the number of these jobs and the sum of their values."""
+        of, wide = self.of_job[rows], len(self.names)
+        known = of >= 0
+        counted = np.bincount(of[known], minlength=wide)
+        summed = np.bincount(of[known], weights=values[known], minlength=wide)
+        return np.stack([counted, summed], axis=1).astype(np.float64)

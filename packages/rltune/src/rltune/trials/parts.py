@@ -1,0 +1,54 @@
+"""The parts of a trace: what is trained on, what configurations are chosen on, and what is looked at in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rltune.errors import InputError
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a trace in order of submit, from `first` up to `end`."""
+
+    name: str
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    def starts(self, size: int, every: int) -> range:
+        """Return the rows at which windows of `size` jobs may start so that they end within this part."""
+        if size > len(self):
+            raise InputError(
+                f"a window of {size:,} jobs does not fit the {self.name} part of {len(self):,}; "
+                "give smaller windows or a larger hold-out"
+            )
+        return range(self.first, self.end - size + 1, every)
+
+    def disjoint(self, starts: list[int], size: int) -> int:
+        """Count the most windows, of those that start here, of which no two share a job."""
+        taken, free_from = 0, self.first
+        for start in sorted(starts):
+            if start >= free_from:
+                taken, free_from = taken + 1, start + size
+        return taken
+
+
+@dataclass(frozen=True)
+class Split:
+    """Three parts, in order of time."""
+
+    training: Part
+    validation: Part
+    test: Part
+
+
+def split(jobs: int, holdout: float) -> Split:
+    """Hold out the last share of the jobs as the test part, and as many before them as the validation part."""
+    if not 0 < holdout < 0.5:
+        raise InputError(f"a hold-out of {holdout:g} cannot be: it should be above 0 and below 0.5, such as 0.1")
+    held = int(jobs * holdout)
+    cuts = (jobs - 2 * held, jobs - held)
+    return Split(Part("training", 0, cuts[0]), Part("validation", *cuts), Part("test", cuts[1], jobs))

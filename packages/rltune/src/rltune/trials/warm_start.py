@@ -1,0 +1,132 @@
+"""What history knows at the start of each window, learnt along the trace once and not once a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.estimate import LEVELS, Estimates, Given, History, Levels, Noisy, get_estimator, likeness
+from rltune.kernel.build.prepare import Likeness
+from rltune.kernel.state.online_means import learn_all
+from rltune.policy.qssf import LEVELS as QSSF_LEVELS
+from rltune.policy.qssf import Qssf
+from rltune.trials.runs import learns
+
+if TYPE_CHECKING:
+    from rltune.jobs import Jobs
+
+
+@dataclass(frozen=True)
+class Recalled(History):
+    """History that knows what `History().after(...)` would have learnt."""
+
+    known: Likeness | None = field(default=None, repr=False, compare=False)
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Leave the estimates to the run, which begins with what is known."""
+        return Estimates(np.zeros(len(jobs)), self.known)
+
+
+@dataclass(frozen=True)
+class RecalledQssf(Qssf):
+    """QSSF that knows what `Qssf().after(...)` would have learnt."""
+
+    known: Likeness | None = field(default=None, repr=False, compare=False)
+
+    def likeness(self, jobs: Jobs) -> Likeness:  # noqa: ARG002
+        """Begin with what is known."""
+        assert self.known is not None
+        return self.known
+
+
+@dataclass(frozen=True)
+class Made:
+    """Estimates of one window that were made once, for all pipelines."""
+
+    name: str
+    estimates: Estimates = field(repr=False)
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Return them again."""
+        return self.estimates
+
+
+class Memory:
+    """What had ended before a row, by likeness. Windows in ascending order cost one pass over the trace in all."""
+
+    def __init__(self, jobs: Jobs, levels: Levels, trust: float, decay: float = 1.0) -> None:
+        whole = likeness(jobs, levels, trust=trust, decay=decay)
+        self._jobs, self._keys = jobs, whole.keys
+        self._trust, self._decay = trust, decay
+        start = np.where(np.isnan(jobs.recorded_start_s), jobs.submit_s, jobs.recorded_start_s)
+        end = np.maximum(start + jobs.duration_s, jobs.submit_s)
+        self._order = np.argsort(end, kind="stable")
+        self._end = end[self._order]
+        self._known = np.zeros((whole.n_keys, 2))
+        self._learnt = 0
+
+    def at(self, first: int, count: int) -> Likeness:
+        """Return the likeness of `count` jobs from row `first` on, with what had ended when the first was submitted."""
+        self._learn_before(first)
+        keys = self._keys[first : first + count]
+        used, compact = np.unique(keys, return_inverse=True)
+        lacking = int(used[0] < 0)  # the key -1, of jobs without a label, stays -1
+        renamed = np.ascontiguousarray(compact.reshape(keys.shape) - lacking, dtype=np.int32)
+        return Likeness(renamed, len(used) - lacking, self._trust, self._decay, self._known[used[lacking:]])
+
+    def _learn_before(self, first: int) -> None:
+        upto = int(np.searchsorted(self._end, self._jobs.submit_s[first], side="right"))
+        while upto > 0 and self._order[upto - 1] >= first:
+            upto -= 1
+        if upto < self._learnt:
+            self._known[:] = 0.0
+            self._learnt = 0
+        rows = self._order[self._learnt : upto]
+        learn_all(self._keys[rows], self._jobs.duration_s[rows], self._decay, self._known)
+        self._learnt = upto
+
+
+class Knowledge:
+    """What estimators and policies that learn know in each window of a trace: all that had ended before it."""
+
+    def __init__(self, jobs: Jobs, seed: int) -> None:
+        self._jobs, self._seed = jobs, seed
+        self._memories: dict[Any, Memory] = {}
+        self._drawn: dict[str, Any] = {}
+
+    def estimator(self, given: Any, first: int, count: int) -> Any:
+        """Return the estimator for a window."""
+        if isinstance(given, np.ndarray):
+            return given[first : first + count]
+        guess = get_estimator(given)
+        if type(guess) is History and learns(guess):
+            known = self._memory(LEVELS, guess.trust, 1.0).at(first, count)
+            return Recalled(guess.trust, name="history-warm", known=known)
+        if isinstance(guess, Noisy):  # a job has one error, whatever window it is seen in
+            if guess.name not in self._drawn:
+                self._drawn[guess.name] = guess.estimate(self._jobs, self._seed).values_s
+            return Given(self._drawn[guess.name][first : first + count], guess.name)
+        return self._warmed(guess, first)
+
+    def made(self, given: Any, first: int, window: Jobs) -> Made:
+        """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""
+        guess = get_estimator(self.estimator(given, first, len(window)))
+        return Made(guess.name, guess.estimate(window, self._seed))
+
+    def policy(self, policy: Any, first: int, count: int) -> Any:
+        """Return the policy for a window."""
+        if type(policy) is Qssf and learns(policy):
+            known = self._memory(QSSF_LEVELS, policy.trust, policy.decay).at(first, count)
+            return RecalledQssf(policy.trust, policy.decay, name="qssf-warm", known=known)
+        return self._warmed(policy, first)
+
+    def _memory(self, levels: Levels, trust: float, decay: float) -> Memory:
+        key = (levels, trust, decay)
+        if key not in self._memories:
+            self._memories[key] = Memory(self._jobs, levels, trust, decay)
+        return self._memories[key]
+
+    def _warmed(self, given: Any, first: int) -> Any:
+        return given.after(self._jobs.window(0, first)) if learns(given) else given

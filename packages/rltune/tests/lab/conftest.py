@@ -1,0 +1,9 @@
+from slurm_fixtures import (
+    bed_folder,
+    started_testbed,
+    started_testbed_with_database,
+    testbed,
+    testbed_with_database,
+)
+
+__all__ = ["bed_folder", "started_testbed", "started_testbed_with_database", "testbed", "testbed_with_database"]

@@ -1,0 +1,235 @@
+"""The state machine by itself: events in, instructions out."""
+
+from dataclasses import replace
+
+import pytest
+from live_cases import NOW, job, running, settings, snapshot
+
+from rltune.live.act.state_machine import (
+    Adopt,
+    Advise,
+    Brain,
+    Close,
+    Compared,
+    Decide,
+    Decided,
+    Looked,
+    LookFailed,
+    Made,
+    Make,
+    Tell,
+)
+from rltune.live.decide.decide import decide
+from rltune.live.see.backend import Kind, Outcome
+from rltune.live.see.health import Look
+from rltune.live.see.snapshot import Partition
+
+FULL = (running(100, "n0", 4), running(101, "n1", 4))
+QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10))
+
+
+class Day:
+    """Leads a brain through cycles, a minute each."""
+
+    def __init__(self, **sections):
+        self.settings = settings(**sections)
+        self.brain = Brain(self.settings)
+        self.minute = 0
+
+    def cycle(self, jobs=QUEUE, *, refuse=(), jump_s=0.0, seconds=0.1, unknown=False):
+        """Go through one cycle; give what was told, changed and advised."""
+        self.minute += 1
+        told, made, advised = [], (), ()
+        look = Look(snapshot(jobs, at=NOW + 60 * self.minute + jump_s), 60.0 * self.minute)
+        instructions = self.brain.on(Looked(look))
+        situation = next(i.situation for i in instructions if isinstance(i, Decide))
+        instructions += self.brain.on(Decided(decide(situation, self.settings), seconds))
+        for instruction in instructions:
+            if isinstance(instruction, Tell):
+                told.append(instruction.kind)
+            if isinstance(instruction, Advise):
+                advised = instruction.intents
+            if isinstance(instruction, Make):
+                made = instruction.intents
+                outcomes = tuple(Outcome(i.change, "no" if i.change.job in refuse else "") for i in made)
+                self.brain.on(Made(made, None if unknown else outcomes))
+        return told, made, advised
+
+
+def seen_with(jobs, intents):
+    """Give the jobs as Slurm shows them after changes."""
+    value = {i.change.job: i.value for i in intents if i.change.kind is Kind.SITE_FACTOR}
+    return [
+        replace(j, site_factor=value[j.id], priority=j.priority + value[j.id]) if j.id in value else j for j in jobs
+    ]
+
+
+def test_shadow_changes_nothing():
+    """Whatever is decided, no change is asked for."""
+    day = Day(mode="shadow")
+    assert day.cycle() == ([], (), ())
+
+
+def test_advise_only_says():
+    """The changes are said and not made."""
+    _, made, advised = Day(mode="advise").cycle()
+    assert not made
+    assert advised
+
+
+def test_act_makes_changes_and_remembers_those_made():
+    """What was refused is not held."""
+    day = Day()
+    _, made, _ = day.cycle(refuse={2})
+    assert made
+    assert 2 not in day.brain.holdings.by_job
+
+
+def test_advice_that_was_followed_is_ours():
+    """The operator typed the commands: they are not taken for the site's own factors, and not advised again."""
+    day = Day(mode="advise")
+    _, _, advised = day.cycle()
+    day.minute += 1
+    look = Look(snapshot(seen_with(list(QUEUE), advised), at=NOW + 60 * day.minute), 60.0 * day.minute)
+    instructions = day.brain.on(Looked(look))
+    assert instructions[0] == Adopt(advised)
+    assert len(day.brain.holdings) == len(advised)
+
+
+def test_a_second_cycle_makes_nothing_that_is_so_already():
+    """Numbers in place stay."""
+    day = Day()
+    _, made, _ = day.cycle()
+    assert not day.cycle(seen_with(list(QUEUE), made))[1]
+
+
+@pytest.mark.parametrize("trouble", [{"jump_s": 9999.0}, {"seconds": 99.0}, {"jobs": FULL[:0]}])
+def test_trouble_stops_acting_and_gives_everything_back(trouble):
+    """A jump of the clock, a slow decision or a vanished queue: what is held is undone in the same cycle."""
+    day = Day(health={"lost_matter_from": 1})
+    _, made, _ = day.cycle()
+    now = seen_with(list(QUEUE), made)
+    told, back, _ = day.cycle(**{"jobs": now, **trouble})
+    assert "health" in told
+    assert not day.brain.acting
+    if "jobs" not in trouble:  # else there is nobody to give anything back to
+        assert {i.change.job for i in back} == {i.change.job for i in made}
+        assert all(i.undo for i in back)
+        assert not len(day.brain.holdings)
+
+
+def test_it_acts_again_after_some_good_looks():
+    """Three in a row, by default; until then nothing is changed."""
+    day = Day()
+    day.cycle(seconds=99.0)
+    assert [day.brain.acting for _ in range(4) if day.cycle() or True] == [False, False, True, True]
+
+
+def test_after_too_many_trips_it_stays_out():
+    """Two trips of two allowed: until it is started again it only watches."""
+    day = Day(health={"max_trips": 2, "recover_cycles": 1})
+    assert day.cycle(seconds=99.0)[0] == ["health"]
+    day.cycle()
+    assert day.cycle(seconds=99.0)[0] == ["stopped"]
+    for _ in range(9):
+        assert not day.cycle()[1]
+
+
+def test_looks_that_fail_are_borne_twice():
+    """The second failure in a row trips; what is held is given back when Slurm answers again."""
+    day = Day()
+    _, made, _ = day.cycle()
+    assert [t.kind for t in day.brain.on(LookFailed("down", 120.0))] == ["unreachable"]
+    assert day.brain.acting
+    assert [t.kind for t in day.brain.on(LookFailed("down", 180.0))] == ["unreachable", "health"]
+    day.minute += 2
+    _, back, _ = day.cycle(seen_with(list(QUEUE), made))
+    assert back
+    assert all(i.undo for i in back)
+
+
+def test_a_worse_canary_is_rolled_back():
+    """The verdict stops it for good, and all is given back."""
+    day = Day()
+    _, made, _ = day.cycle()
+    assert day.brain.on(Compared("worse"))[0].kind == "stopped"
+    _, back, _ = day.cycle(seen_with(list(QUEUE), made))
+    assert len(back) == len(made)
+    assert all(i.undo for i in back)
+
+
+def test_changes_of_unknown_fate_count_as_made():
+    """The connection broke while they were made: they are held, and checked against the next look."""
+    day = Day()
+    _, made, _ = day.cycle(unknown=True)
+    assert len(day.brain.holdings) == len(made)
+    _, again, _ = day.cycle()  # the look shows that none was made
+    assert len(again) == len(made)
+
+
+def test_jobs_that_ended_are_closed():
+    """A job that ran and ended is nobody's any more; one that runs may be requeued."""
+    day = Day()
+    day.cycle()
+    held = set(day.brain.holdings.by_job)
+    gone = [replace(j, state="COMPLETED") if j.id in held else j for j in QUEUE]
+    closed = [i for i in day.brain.on(Looked(Look(snapshot(gone, at=NOW + 120), 120.0))) if isinstance(i, Close)]
+    assert {job for job, _ in closed[0].jobs} == held
+    assert not len(day.brain.holdings)
+
+
+def test_a_number_changed_by_an_administrator_is_left_to_him():
+    """The job is not touched again, by release neither."""
+    day = Day()
+    _, made, _ = day.cycle()
+    by_hand = [replace(j, site_factor=-777) if j.id == made[0].change.job else j for j in QUEUE]
+    _, again, _ = day.cycle(by_hand)
+    assert made[0].change.job not in {i.change.job for i in again}
+    assert made[0].change.job not in {i.change.job for i in day.brain.let_go(snapshot(by_hand)).intents}
+
+
+def test_a_shadow_after_a_killed_act_warns():
+    """What an earlier run left is named once, with the command that frees it."""
+    acted = Day()
+    left = seen_with(list(QUEUE), acted.cycle()[1])
+    day = Day(mode="shadow")
+    day.brain.holdings = acted.brain.holdings.copy()
+    assert day.cycle(left)[0] == ["leftovers"]
+    assert day.cycle(left)[0] == []
+
+
+def test_jobs_that_ours_may_overtake_are_named_once():
+    """A partition on the same nodes at the same tier that has not opted in."""
+    day = Day()
+    both = tuple(Partition(name=name, node_names=("n0",)) for name in ("gpu", "other"))
+    look = Look(replace(snapshot(QUEUE), partitions=both), 1.0)
+    told = [i for i in day.brain.on(Looked(look)) if isinstance(i, Tell)]
+    assert [t.kind for t in told] == ["scope"]
+    assert "other" in told[0].text
+    later = Look(replace(look.snapshot, taken_s=NOW + 60), 61.0)
+    assert not [i for i in day.brain.on(Looked(later)) if isinstance(i, Tell)]
+
+
+def test_an_administrators_hold_is_no_lost_number():
+    """A held job keeps what it has, and nothing is given up."""
+    day = Day(numbers={"channel": "priority"})
+    queue = [replace(j, priority_by_hand=False) for j in QUEUE]
+    day.cycle(queue)
+    held = [replace(j, held=True, priority=0) if j.pending else j for j in queue]
+    assert not day.cycle(held)[1]
+    assert not day.brain.holdings.given_up
+
+
+def test_priority_is_given_back_by_release():
+    """The channel Priority is undone by Slurm's own release."""
+    day = Day(numbers={"channel": "priority"})
+    queue = [replace(j, priority_by_hand=False) for j in QUEUE]
+    _, made, _ = day.cycle(queue)
+    assert {i.change.kind for i in made} == {Kind.PRIORITY}
+    now = [
+        replace(j, priority=day.brain.holdings.of(j)[Kind.PRIORITY].value, priority_by_hand=True)
+        if day.brain.holdings.of(j)
+        else j
+        for j in queue
+    ]
+    assert {i.change.kind for i in day.brain.let_go(snapshot(now)).intents} == {Kind.RELEASE}

@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import pytest
+from live_cases import NOW, job, nodes, settings, snapshot
+
+from rltune.live.decide.gain import FEWEST, Seen, estimate_gain
+
+
+def seen(minutes, priorities, gpus=8):
+    """Give jobs that all came at once, ran alone on the cluster one after the other, and have ended."""
+    jobs = []
+    for i, (m, p) in enumerate(zip(minutes, priorities, strict=True)):
+        one = job(i + 1, gpus, m, state="COMPLETED", submit_s=NOW - 90_000.0)
+        jobs.append(Seen(replace(one, start_s=NOW - 80_000.0, end_s=NOW - 80_000.0 + 60 * m), 60.0 * m, p))
+    return jobs
+
+
+def gained(jobs, **pipeline):
+    return estimate_gain(jobs, snapshot([], nodes(4, 4)), settings(pipeline=pipeline).pipeline)
+
+
+def test_the_same_order_gains_nothing():
+    """If Slurm's order is ours, the difference is exactly 0."""
+    n = 30
+    gain = gained(seen(range(1, n + 1), [1000 - i for i in range(n)]), policy="saf")
+    assert gain.share == 0.0
+    assert gain.jobs == n
+
+
+def test_slurms_order_is_replayed_by_its_priorities():
+    """Longest first against shortest first: the mean waits are those that one works out by hand."""
+    n = 30
+    gain = gained(seen(range(1, n + 1), range(n)), policy="sjf")
+    shortest = sum(60.0 * k * (n - k) for k in range(1, n + 1)) / n
+    longest = sum(60.0 * k * (k - 1) for k in range(1, n + 1)) / n
+    assert gain.our_wait_s == pytest.approx(shortest)
+    assert gain.slurm_wait_s == pytest.approx(longest)
+    assert gain.observed_wait_s == pytest.approx(10_000.0)
+    assert gain.share == pytest.approx(1 - shortest / longest)
+
+
+def test_too_few_ended_jobs_say_nothing():
+    """Nor do many that have not ended."""
+    assert gained(seen([5] * (FEWEST - 1), [1] * (FEWEST - 1))) is None
+    waiting = [replace(s, job=replace(s.job, state="PENDING")) for s in seen([5] * 50, [1] * 50)]
+    assert gained(waiting) is None
+
+
+def test_history_is_learnt_within_the_replay():
+    """No run time is known in the replay before it has ended there."""
+    assert gained(seen([5] * 40, [1] * 40), estimator="history") is not None

@@ -1,0 +1,41 @@
+import pytest
+from live_cases import NOW
+
+from rltune.errors import InputError
+from rltune.live.journal.store import Cycle, Journal, Note, Run
+from rltune.live.journal.story import story
+from rltune.live.see.backend import Change, Kind
+from rltune.live.see.holdings import Intent
+
+
+def test_a_story_is_told_in_order(tmp_path):
+    """What was seen comes before what was done about it; refusals and unknown fates are told as such."""
+    journal = Journal.create(tmp_path / "j.db")
+    journal.begin_run(Run(NOW, "", "", "", "{}"))
+    for minute in range(3):
+        journal.add_cycle(Cycle(1, NOW + 60 * minute, NOW, True, 1, 0, 0, 0.1, 0, b"", b"", b"", b""))
+    site = Intent(Change(7, Kind.SITE_FACTOR, value=50), 1.0, 0)
+    nodes = Intent(Change(7, Kind.EXCLUDE_NODES, nodes=("n1", "n2")), 1.0, ())
+    back = Intent(Change(7, Kind.SITE_FACTOR, value=0), 1.0, 0, undo=True)
+    journal.add_notes(2, [Note(7, "runs on n0")], NOW + 60)
+    journal.add_notes(1, [Note(7, "waits"), Note(8, "waits")], NOW)
+    ids = journal.intend(1, [site, nodes], NOW)
+    journal.add_outcomes([(ids[0], ""), (ids[1], "Job is running")], NOW)
+    journal.intend(3, [back], NOW + 120)
+    journal.intend(3, [site], NOW + 180, advised=True)
+    lines = [str(line).split("Z  ")[1] for line in story(journal, 7)]
+    assert lines == [
+        "waits  [cycle 1]",
+        "exclude-nodes none -> n1,n2: Job is running",
+        "site-factor 0 -> 50: done",
+        "runs on n0  [cycle 2]",
+        "site-factor given back: 0: nobody knows whether it was made",
+        "advised: site-factor 0 -> 50",
+    ]
+    assert str(story(journal, 7)[0]).startswith("2023-11-14 22:13:20Z  ")
+
+
+def test_of_an_unknown_job_there_is_no_story(tmp_path):
+    """That is said in one sentence."""
+    with pytest.raises(InputError, match="tells nothing of job 9"):
+        story(Journal.create(tmp_path / "j.db"), 9)

@@ -1,0 +1,47 @@
+import pytest
+
+from rltune.errors import InputError
+from rltune.live.control_settings import Channel, ControlSettings, Mode
+
+
+def test_it_is_dry_by_default():
+    """Without a word it only watches, by SiteFactor, with everything bounded."""
+    plain = ControlSettings.load(None)
+    assert plain.mode is Mode.SHADOW
+    assert plain.numbers.channel is Channel.SITE_FACTOR
+    assert plain.limits.changes_per_cycle > 0
+
+
+def test_to_act_one_must_say_for_whom():
+    """Nobody is touched who was not named."""
+    with pytest.raises(InputError, match="to act, name whose jobs may be touched"):
+        ControlSettings.load(None, {"mode": "act"})
+
+
+def test_the_command_line_wins_over_the_file(tmp_path):
+    """What is not given on the command line stays as in the file."""
+    file = tmp_path / "control.toml"
+    file.write_text('mode = "advise"\n[pipeline]\npolicy = "wfp3"\nbackfill = "none"\n')
+    got = ControlSettings.load(file, {"mode": None, "pipeline": {"policy": "sjf", "backfill": None}})
+    assert (got.mode, got.pipeline.policy, got.pipeline.backfill) == (Mode.ADVISE, "sjf", "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mode = 'loud'", "mode"),
+        ("modes = 'act'", "modes"),
+        ("[safety]\nguard = 'often'", "guard 'often' is not understood"),
+        ("[pipeline]\nestimator = 'oracle'", "nobody knows the true run times"),
+        ("[canary]\nshare = 2", "canary.share"),
+        ("mode =", "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(tmp_path, text, problem):
+    """With the file and the place."""
+    file = tmp_path / "control.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=problem) as caught:
+        ControlSettings.load(file)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value).strip()

@@ -1,0 +1,45 @@
+"""A real Slurm for the tests: one with and one without accounting, started when first asked for."""
+
+import pytest
+from real_slurm import require_slurm, short_folder
+
+from rltune.lab.testbed import Testbed
+
+
+@pytest.fixture(scope="session")
+def started_testbed():
+    require_slurm()
+    with Testbed.up(short_folder()) as bed:
+        yield bed
+
+
+@pytest.fixture(scope="session")
+def started_testbed_with_database():
+    require_slurm(database=True)
+    with Testbed.up(short_folder(), database=True) as bed:
+        yield bed
+
+
+@pytest.fixture
+def testbed(started_testbed):
+    """Five nodes with 13 GPUs, idle, without accounting."""
+    started_testbed.clear()
+    return started_testbed
+
+
+@pytest.fixture
+def testbed_with_database(started_testbed_with_database):
+    """Five nodes with 13 GPUs, idle, with slurmdbd, accounts, and the user `slurm` as Operator."""
+    started_testbed_with_database.clear()
+    return started_testbed_with_database
+
+
+@pytest.fixture
+def bed_folder():
+    """A folder for a testbed of the test's own: short, since a socket's path may have 108 characters."""
+    require_slurm()
+    folder = short_folder() / "bed"
+    yield folder
+    if folder.exists():
+        Testbed.open(folder).down()
+    folder.parent.rmdir()

@@ -55,7 +55,7 @@ def metrics(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """Complete a trace format."""
-    from rltune.trace.formats import FORMATS
+    from rltune.trace.known_formats import FORMATS
 
     return _beginning(incomplete, FORMATS)
 

@@ -168,7 +168,7 @@ def ended_by(before: Jobs, time_s: float) -> Jobs:
 
 
 def _keys(earlier: Jobs, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
-    """Assign numbers to the combinations of each level, over the earlier jobs and then these; -1 where a label is missing."""
+    """Assign numbers to the combinations of each level over both tables; -1 where a label is missing."""
     columns = []
     used = 0
     for level in levels:

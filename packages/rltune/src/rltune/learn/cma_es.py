@@ -45,7 +45,7 @@ class EvolveSettings:
 def two_scores(
     recipe: Recipe, hidden: tuple[int, int], norm: Floats, rng: np.random.Generator, bends: int = 0
 ) -> tuple[Floats, Floats]:
-    """Return weights and a matrix: a network of weights + matrix @ (a, b) scores a job by a x + [it fits] max(0, b x + 1).
+    """Return weights and a matrix: weights + matrix @ (a, b) score a job by a x + [it fits] max(0, b x + 1).
 
     Each bend adds max(0, c x + d), or takes it away, by turns; its numbers (c, d) stand behind those of a and b.
     What the scores do not use of the network is small and at random, and adds nothing to the logit yet.

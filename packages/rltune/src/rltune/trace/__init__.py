@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  the public name
     """Read a history with the account of what was repaired or dropped; the format is found by content if not named."""
-    from rltune.trace.formats import by_name, read
+    from rltune.trace.known_formats import by_name, read
     from rltune.trace.trace_file import read_source
 
     if format is not None:
@@ -53,6 +53,6 @@ def write(jobs: Jobs, path: str | Path) -> None:
 
 def formats() -> dict[str, str]:
     """Name the formats that can be read, each with what it is."""
-    from rltune.trace.formats import FORMATS
+    from rltune.trace.known_formats import FORMATS
 
     return {f.name: f.about for f in FORMATS.values()}

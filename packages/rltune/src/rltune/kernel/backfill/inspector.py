@@ -21,7 +21,7 @@ MOST_REFUSALS = 72  # of one job, as in the paper
 
 @kernel
 def may_refuse(w: World, s: State, o: Options, row: int) -> bool:
-    """Return whether the network is asked: the job would start, and something will happen after which it can be asked again."""
+    """Return whether the network is asked: the job would start, and it can be asked again later."""
     job = s.queue[row].job
     shape = s.queue[row].asks
     if o.guarded and is_first_class(s, row):

@@ -30,7 +30,7 @@ def chunk_mem(w: World, shape: int, kind: int, group: int) -> int:
 
 @kernel
 def clear_of_pauses(w: World, group: int, start: float, estimate: float) -> bool:
-    """Return whether a job started then would, by its estimate, end before each maintenance window or start after it."""
+    """Return whether a job started then would, by its estimate, run outside every maintenance window."""
     end = start + estimate / w.group[group].speed
     for i in range(w.group[group].pause_lo, w.group[group].pause_hi):
         if end > w.pause[i].start and start < w.pause[i].end:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.kernel.score.slowdown import bounded_slowdown
+
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.jobs import Floats, Ints, Jobs
@@ -33,6 +35,13 @@ class Settings:
     guard: str = "off"
     search: str = "off"
     cycle_s: float = 0.0  # the policy is asked this often; 0 = in every pass
+
+    @property
+    def label(self) -> str:
+        """Name the pipeline as every table, report and file does: `saf + easy, spread`."""
+        backfill = f" + {self.backfill}" if self.backfill != "none" else ""
+        where = f", {self.placement}" if self.placement != "best-fit" else ""
+        return f"{self.policy}{backfill}{where}"
 
 
 @dataclass(frozen=True)
@@ -97,8 +106,8 @@ class Schedule:
     @property
     def bounded_slowdown(self) -> Floats:
         """Return max(1, (wait + run) / max(run, 10)); NaN if rejected."""
-        run = self.end_s - self.start_s
-        return np.maximum(1.0, self.jct_s / np.maximum(run, 10.0))
+        values: Floats = bounded_slowdown(self.jct_s, self.end_s - self.start_s)
+        return values
 
     def summary(self) -> Summary:
         """Sum the schedule up: every metric with mean, percentiles and worst case."""

@@ -11,8 +11,9 @@ from rltune.cli import app
 from rltune.cli import compile_notice as compiling
 from rltune.cli import completion as complete
 from rltune.cli.exits import with_json_value
-from rltune.engine.run import BACKFILLS, HEADS, PLACEMENTS
+from rltune.engine.pipeline import BACKFILLS, HEADS
 from rltune.estimate import NAMES
+from rltune.placement.placers import NAMES as PLACEMENTS
 from rltune.policy import policy_table
 
 RLTUNE = [sys.executable, "-c", "from rltune.cli import main; main()"]

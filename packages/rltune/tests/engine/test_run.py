@@ -13,13 +13,12 @@ from strategies import BACKFILLS, POLICIES, cases
 import rltune
 from rltune import Cluster, InputError, Jobs
 from rltune.cluster import Limit, NodeGroup, Outage
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given
 from rltune.kernel.backfill.scheduling_pass import decide
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.state import arrays as core
-from rltune.policy import get_policy
-from rltune.schedule import Settings
 
 
 def test_results_are_in_the_order_of_the_jobs_given():
@@ -103,11 +102,11 @@ def test_progress_ends_at_all_jobs():
 
 @given(case=cases(), backfill=st.sampled_from(BACKFILLS), policy=st.sampled_from(POLICIES))
 def test_explaining_changes_no_decision_and_gives_every_waiting_job_a_reason(case, backfill, policy):
-    settings = Settings(policy=policy, backfill=backfill)
+    pipeline = Pipeline.parse(policy, backfill)
     order = np.argsort(case.jobs.submit_s, kind="stable")
     jobs, estimator = case.jobs.take(order), Given(case.estimate_s[order])
-    plain = Machine.of(jobs, case.cluster, get_policy(policy), estimator, settings)
-    told = Machine.of(jobs, case.cluster, get_policy(policy), estimator, settings)
+    plain = Machine.of(jobs, case.cluster, pipeline, estimator)
+    told = Machine.of(jobs, case.cluster, pipeline, estimator)
     explaining = told.options._replace(explain=True)
     while advance(plain.w, plain.s, plain.options):
         assert advance(told.w, told.s, explaining)

@@ -13,6 +13,7 @@ from strategies import BACKFILLS, HEADS, PLACEMENTS, POLICIES, TROUBLE, Case, ca
 
 import rltune
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.engine.search import Search, Searcher, get_search
 from rltune.errors import InputError
@@ -24,9 +25,7 @@ from rltune.kernel.rollout.believed_world import draw_sketch, make_sketch, resto
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import state_handle, world_handle
-from rltune.policy import get_policy
 from rltune.policy.learned import Learned
-from rltune.schedule import Settings
 
 KNOWN = (
     "dependencies",
@@ -91,9 +90,8 @@ def test_a_sketch_rolled_forward_is_what_happens(case, backfill, policy, data):
     m = Machine.of(
         case.jobs.take(np.argsort(case.jobs.submit_s, kind="stable")),
         case.cluster,
-        get_policy(policy),
+        Pipeline.parse(policy, backfill, view=len(case.jobs)),
         get_estimator("oracle"),
-        Settings(policy=policy, backfill=backfill, view=len(case.jobs)),
     )
     while m.state.n[core.ARRIVED] < len(case.jobs):
         assert advance(m.w, m.s, m.options)
@@ -272,7 +270,7 @@ def test_commit_mode_knows_no_search():
 
 def _stopped(jobs: Jobs) -> Machine:
     """Stop in the middle of a run, before a pass in which a search tries several orders and changes something."""
-    m = Machine.of(jobs, SMALL, get_policy("fcfs"), get_estimator("oracle"), Settings(policy="fcfs", search="64"))
+    m = Machine.of(jobs, SMALL, Pipeline.parse("fcfs", search="64"), get_estimator("oracle"))
     while advance(m.w, m.s, m.options):
         tried = _looked(m, Search(64))
         if tried.taken and tried.rolled > 4:
@@ -282,7 +280,7 @@ def _stopped(jobs: Jobs) -> Machine:
 
 
 def _looked(m: Machine, search: Search, rollouts: int = 0) -> Searcher:
-    searcher = Searcher(m.world, m.state, m.w, m.s, m.options, search, 0, rollouts)
+    searcher = Searcher(m.arrays, m.options, search, 0, rollouts)
     searcher.look()
     return searcher
 

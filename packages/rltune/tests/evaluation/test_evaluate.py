@@ -10,19 +10,17 @@ from learn.looking import a_model
 from rich.console import Console
 
 from rltune import simulate
+from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.estimate import History, Oracle
 from rltune.evaluation import evaluate
-from rltune.evaluation.choose import KINDS, admits, is_learned
+from rltune.evaluation.choose import KINDS, admits
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation_tables import cross_table, honesty, tables
 from rltune.parallel import Processes
-from rltune.policy import get_policy
-from rltune.policy.extended import extended
 from rltune.policy.learned import Learned
-from rltune.trials.lineup import line_up, read_pipeline
+from rltune.trials.pipelines import line_up
 from rltune.trials.outcome import MEASURED
-from rltune.trials.runs import Contender
 
 HOW = {"holdout": 0.25, "size": 60, "every": 15, "contended_s": 500.0}
 NET = Learned(a_model(), name="net")
@@ -250,24 +248,23 @@ def test_json_holds_everything(selected):
 
 def test_a_model_is_told_from_rules_and_own_functions():
     """By what it is, not by its name."""
-    assert is_learned(Contender(NET))
-    assert not any(is_learned(Contender(p)) for p in ("fcfs", "mine.py:score", lambda queue: queue.submit_s))
+    assert Pipeline.parse(NET).learned
+    assert not any(Pipeline.parse(p).learned for p in ("fcfs", lambda queue: queue.submit_s))
 
 
 @pytest.mark.parametrize(
     ("pipeline", "alone", "all_there_is"),
     [
-        (Contender("saf"), "static", "static"),
-        (Contender("saf+guard:24h", "none", "spread"), "static", "static"),
-        (Contender("saf", "easy"), None, "static"),
-        (Contender("saf+search:8"), None, "learned"),
-        (Contender(get_policy("saf+search:8")), None, "learned"),
-        (Contender("saf", "none", "milp:8"), None, "learned"),
-        (Contender(NET), "learned", "learned"),
-        (Contender(NET, "easy"), None, "learned"),
-        (Contender(NET, "none", "milp"), None, "learned"),
-        (Contender(extended(NET, search=8)), None, "learned"),
-        (Contender(extended(NET, guard="24h")), "learned", "learned"),
+        (Pipeline.parse("saf"), "static", "static"),
+        (Pipeline.parse("saf+guard:24h", "none", "spread"), "static", "static"),
+        (Pipeline.parse("saf", "easy"), None, "static"),
+        (Pipeline.parse("saf+search:8"), None, "learned"),
+        (Pipeline.parse("saf", "none", "milp:8"), None, "learned"),
+        (Pipeline.parse(NET), "learned", "learned"),
+        (Pipeline.parse(NET, "easy"), None, "learned"),
+        (Pipeline.parse(NET, "none", "milp"), None, "learned"),
+        (Pipeline.parse(NET, search=8), None, "learned"),
+        (Pipeline.parse(NET, guard="24h"), "learned", "learned"),
     ],
 )
 def test_a_pipeline_stands_for_one_side_at_most(pipeline, alone, all_there_is):
@@ -279,7 +276,7 @@ def test_a_pipeline_stands_for_one_side_at_most(pipeline, alone, all_there_is):
 @pytest.mark.parametrize("label", ["saf", "saf + easy", "saf, milp:8", "learned:mixed+search:8 + fit-first, milp"])
 def test_a_pipeline_is_read_as_it_is_named(label):
     """So whoever sees one in a table can ask for it."""
-    assert read_pipeline(label).label == label
+    assert Pipeline.read(label).label == label
     assert [p.label for p in line_up(["fcfs"], ["none"], ["best-fit"], [label])] == ["fcfs", label]
 
 
@@ -287,7 +284,7 @@ def test_a_pipeline_is_read_as_it_is_named(label):
 def test_what_is_no_pipeline_is_refused(text):
     """The sentence shows how one is written."""
     with pytest.raises(InputError, match="as in 'saf \\+ easy, milp:8'"):
-        read_pipeline(text)
+        Pipeline.read(text)
 
 
 def test_estimates_are_made_once_a_window_for_all_pipelines(trace, cluster):

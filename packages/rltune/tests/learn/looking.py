@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.kernel.backfill.scheduling_pass import decide
@@ -12,7 +13,6 @@ from rltune.kernel.state import arrays as core
 from rltune.model.feature_sets import FEATURES, SLOTS, get_recipe
 from rltune.model.learned_model import Model, n_weights
 from rltune.policy.learned import Learned
-from rltune.schedule import Settings
 
 WIDE = (0.0, 1.0, -1e9, 1e9)  # a norm that changes nothing and has seen everything
 
@@ -40,9 +40,8 @@ def a_model(recipe: str = "all", hidden: tuple[int, int] = (6, 4), seed: int = 0
 
 def machine(jobs, cluster, model=None, estimator="oracle", **settings) -> Machine:
     """Prepare a run of a learned policy; jobs are in order of submit time."""
-    policy = Learned(model or a_model())
-    guess = get_estimator(estimator)
-    return Machine.of(jobs, cluster, policy, guess, Settings(policy=policy.name, estimator=guess.name, **settings))
+    pipeline = Pipeline.parse(Learned(model or a_model()), **settings)
+    return Machine.of(jobs, cluster, pipeline, get_estimator(estimator))
 
 
 def stopped_at(time_s: float, m: Machine) -> Machine:

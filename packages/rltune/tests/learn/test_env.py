@@ -8,6 +8,7 @@ from learn.looking import a_model, machine
 from learn.test_rollouts import BUSY, SMALL
 
 from rltune import simulate
+from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -16,13 +17,12 @@ from rltune.learn.input_scaling import Scaling
 from rltune.learn.objective import Objective
 from rltune.learn.rollouts import roll
 from rltune.learn.training_windows import Window
-from rltune.schedule import Settings
 
 UNBOUNDED = "ignore:.*A Box observation space m.* value is .*infinity"  # logarithms of times have no natural bound
 
 
 def window(jobs=BUSY, cluster=SMALL, **settings):
-    return Window(0, jobs, cluster, get_estimator("oracle"), Settings(estimator="oracle", **settings))
+    return Window(0, jobs, cluster, get_estimator("oracle"), Pipeline.parse(**settings))
 
 
 def shifted(by: int):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import simulate
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
@@ -11,7 +12,6 @@ from rltune.jobs import Jobs
 from rltune.learn.training_windows import Variation, Window, Windows
 from rltune.parallel import Here, Threads
 from rltune.policy import get_policy
-from rltune.schedule import Settings
 from rltune.trials.parts import Part
 from rltune.trials.warm_start import Knowledge
 
@@ -34,9 +34,8 @@ def windows(**changes) -> Windows:
         "cluster": SMALL,
         "part": Part("training", 0, N),
         "size": 20,
-        "base": get_policy("saf"),
+        "pipeline": Pipeline.parse("saf"),
         "estimators": (get_estimator("oracle"),),
-        "settings": Settings(),
         "contended_s": 30.0,
         **changes,
     }
@@ -79,7 +78,7 @@ def test_a_survey_that_finds_nothing_leaves_all_places_to_be_tried():
 
 
 def _contended(made: Windows, first: int, known: Knowledge) -> bool:
-    window, _ = made._plain(first, 0, known)
+    window = made._plain(first, 0, known)
     fcfs = window.times(get_policy("fcfs"))
     return bool((fcfs.start_s - fcfs.submit_s).mean() > made.contended_s)
 
@@ -94,7 +93,7 @@ def test_the_same_key_gives_the_same_windows_on_any_number_of_threads():
 
 def test_a_window_knows_what_the_base_policy_made_of_it():
     """The base result is that of a simulation of the same jobs, made once."""
-    for window in drawn(windows(base=get_policy("sjf")), 3):
+    for window in drawn(windows(pipeline=Pipeline.parse("sjf")), 3):
         again = simulate(window.jobs, SMALL, "sjf")
         assert window.under_base.start_s.tolist() == again.start_s.tolist()
 
@@ -183,6 +182,6 @@ def test_a_variation_that_cannot_be_is_refused(wrong):
 
 def test_a_window_without_a_base_result_says_so():
     """Rewards cannot be made of nothing."""
-    window = Window(0, JOBS.window(0, 5), SMALL, get_estimator("oracle"), Settings())
+    window = Window(0, JOBS.window(0, 5), SMALL, get_estimator("oracle"), Pipeline())
     with pytest.raises(ValueError, match="has not run"):
         _ = window.under_base

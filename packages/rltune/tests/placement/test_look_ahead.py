@@ -8,6 +8,7 @@ from snapshots import snapshots
 from strategies import BACKFILLS, POLICIES, cases
 
 from rltune.cluster import Cluster, NodeGroup
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given, Oracle
 from rltune.jobs import Jobs
@@ -17,16 +18,14 @@ from rltune.kernel.state import arrays as core
 from rltune.placement.adaptive_k import COST_MS, Adaptive
 from rltune.placement.greedy import greedy, started
 from rltune.placement.highs import Effort, Solver
-from rltune.placement.look_ahead import LookAhead, one_pass
+from rltune.placement.look_ahead import LookAhead
 from rltune.placement.program import build
-from rltune.policy.by_name import get_policy
-from rltune.schedule import Settings
 
 SOLVER = Solver(Effort(nodes=10_000, ties=True))
 
 
 def starts_of(machine: Machine, *, always: bool) -> np.ndarray:
-    ahead = LookAhead(machine.world, machine.state, machine.w, machine.s, machine.options, 4, always=always)
+    ahead = LookAhead(machine.arrays, machine.options, 4, always=always)
     while advance(machine.w, machine.s, machine.options):
         ahead.make_pass()
     return machine.state.life.start
@@ -37,12 +36,9 @@ def starts_of(machine: Machine, *, always: bool) -> np.ndarray:
 def test_skipping_loses_nothing(case, policy, backfill):
     """A run that never skips the solver gives the same schedule, to the second: only idle solves are skipped."""
     order = np.argsort(case.jobs.submit_s, kind="stable")
-    made = Settings(policy=policy, backfill=backfill, placement="milp:4")
+    made = Pipeline.parse(policy, backfill, "milp:4")
     jobs, estimate = case.jobs.take(order), Given(case.estimate_s[order])
-    skip, never = (
-        starts_of(Machine.of(jobs, case.cluster, get_policy(policy), estimate, made), always=always)
-        for always in (False, True)
-    )
+    skip, never = (starts_of(Machine.of(jobs, case.cluster, made, estimate), always=always) for always in (False, True))
     np.testing.assert_array_equal(skip, never)
 
 
@@ -68,7 +64,7 @@ def contended_machine() -> Machine:
         nodes=[1, 1, 1, 1],
     )
     cluster = Cluster((NodeGroup(count=2, gpus=8, cpus=16),))
-    m = Machine.of(jobs, cluster, get_policy("fcfs"), Oracle(), Settings(placement="milp:8"))
+    m = Machine.of(jobs, cluster, Pipeline.parse("fcfs", placement="milp:8"), Oracle())
     advance(m.w, m.s, m.options)
     decide(m.w, m.s, m.options)
     advance(m.w, m.s, m.options)
@@ -76,8 +72,9 @@ def contended_machine() -> Machine:
 
 
 def pass_on(m: Machine, **how):
-    work = one_pass(m.world, m.state, m.w, m.s, m.options, **{"k": 8, **how})
-    return work, np.flatnonzero(m.state.life.status == core.RUNNING).tolist()
+    ahead = LookAhead(m.arrays, m.options, **{"k": 8, **how})
+    ahead.make_pass()
+    return ahead.work, np.flatnonzero(m.state.life.status == core.RUNNING).tolist()
 
 
 def test_one_pass_is_a_pass_of_a_run():

@@ -8,6 +8,7 @@ from strategies import POLICIES, cases
 
 import rltune
 from rltune.cluster import Cluster, NodeGroup, Slowdown
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given
 from rltune.jobs import Jobs
@@ -15,8 +16,6 @@ from rltune.kernel.backfill.easy import reserve
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.state import arrays as core
 from rltune.placement.look_ahead import LookAhead
-from rltune.policy.by_name import get_policy
-from rltune.schedule import Settings
 
 TWO = Cluster.uniform(nodes=2, gpus=8)
 
@@ -117,9 +116,9 @@ def test_easy_keeps_its_promise(sizes, lengths, policy):
     n = len(sizes)
     length = np.array(lengths[:n])
     jobs = Jobs.from_arrays(submit_s=np.arange(n) // 3 * 2.0, duration_s=length, gpus=sizes)
-    made = Settings(policy=policy, backfill="easy", placement="milp:4")
-    m = Machine.of(jobs, Cluster.uniform(nodes=4, gpus=4), get_policy(policy), Given(length), made)
-    ahead = Watched(m.world, m.state, m.w, m.s, m.options, 4)
+    made = Pipeline.parse(policy, "easy", "milp:4")
+    m = Machine.of(jobs, Cluster.uniform(nodes=4, gpus=4), made, Given(length))
+    ahead = Watched(m.arrays, m.options, 4)
     while advance(m.w, m.s, m.options):
         ahead.make_pass()
     assert ahead.broken == 0

@@ -16,7 +16,7 @@ from rltune.cluster import Cluster, NodeGroup, Slowdown
 from rltune.jobs import Jobs
 from rltune.placement.adaptive_k import Adaptive, Fixed
 from rltune.placement.highs import SolverWarning
-from rltune.placement.placers import NAMES, get_placer
+from rltune.placement.placers import NAMES, get_placement
 from rltune.policy.base import Scored
 
 
@@ -197,12 +197,12 @@ def test_auto_chooses():
     single = Jobs.from_arrays(submit_s=[0.0] * 4, duration_s=[1.0] * 4, gpus=[1] * 4)
     slow = Cluster((NodeGroup(count=4, gpus=8),), slowdown=Slowdown(extra_node=1.5))
     mixed = Cluster((NodeGroup(count=4, gpus=8, gpu_type="A"), NodeGroup(count=4, gpus=8, gpu_type="B")))
-    assert get_placer("auto", contended(), FOUR).name == "milp"
-    assert get_placer("auto", contended(), FOUR, "easy").name == "milp"
-    assert get_placer("auto", contended(), mixed).name == "milp"
-    assert get_placer("auto", contended(), mixed, "easy").name == "best-fit"
-    assert get_placer("auto", single, FOUR).name == "best-fit"
-    assert get_placer("auto", contended(), slow).name == "best-fit"
+    assert get_placement("auto").placer(contended(), FOUR, "none").name == "milp"
+    assert get_placement("auto").placer(contended(), FOUR, "easy").name == "milp"
+    assert get_placement("auto").placer(contended(), mixed, "none").name == "milp"
+    assert get_placement("auto").placer(contended(), mixed, "easy").name == "best-fit"
+    assert get_placement("auto").placer(single, FOUR, "none").name == "best-fit"
+    assert get_placement("auto").placer(contended(), slow, "none").name == "best-fit"
     assert rltune.simulate(single, FOUR, placement="auto").work["placer"] == "best-fit"
     assert set(NAMES) == {"first-fit", "best-fit", "spread", "hierarchical", "milp", "auto"}
 

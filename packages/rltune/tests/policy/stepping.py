@@ -3,6 +3,7 @@
 import numpy as np
 
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -10,14 +11,11 @@ from rltune.kernel.backfill.scheduling_pass import decide
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.rules import score_queue
 from rltune.kernel.state import arrays as core
-from rltune.policy import get_policy
-from rltune.schedule import Settings
 
 
 def machine(jobs: Jobs, cluster: Cluster, policy, estimator="oracle", **settings) -> Machine:
     """Prepare a run of jobs in order of submit time."""
-    rule, guess = get_policy(policy), get_estimator(estimator)
-    return Machine.of(jobs, cluster, rule, guess, Settings(policy=rule.name, estimator=guess.name, **settings))
+    return Machine.of(jobs, cluster, Pipeline.parse(policy, **settings), get_estimator(estimator))
 
 
 def scores_at(time_s: float, jobs: Jobs, cluster: Cluster, policy, estimator="oracle") -> dict[int, float]:

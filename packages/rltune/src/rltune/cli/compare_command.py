@@ -9,12 +9,13 @@ from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import say, show, show_line, show_table
 from rltune.cli.exits import INTERRUPTED
-from rltune.cli.named_pipeline import Outputs, around, is_own, named, require_known, search_in, split, with_notes
+from rltune.cli.named_pipeline import Outputs, named, split, with_notes
 from rltune.cli.options import examples
 from rltune.cli.progress_bar import bar
 from rltune.cli.trace_argument import load_workload
 
 if TYPE_CHECKING:
+    from rltune.engine.pipeline import Pipeline
     from rltune.trials.windows import Spec
 
 EXAMPLES = examples(
@@ -55,21 +56,21 @@ def compare(
     Each policy runs with each backfilling and each placement. Every difference stands with its confidence interval,
     every pipeline with its gap to a bound that no schedule can beat. Ctrl-C shows what has been done so far.
     """
-    names, backfills, placements = around(split(policies), guard, search), split(backfill), split(placement)
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
-    require_known(names, backfills, placements, estimator, head, commit=commit)
-    cut = _understood(names, backfills, placements, windows, baseline, metric, seed, warm=estimator if warm else None)
+    parts = (split(policies), split(backfill), split(placement))
+    how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
+    pipelines = _lined_up(parts, estimator, baseline, metric, guard=guard, search=search, **how)
+    cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
     from rltune.evaluation import compare as run
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=commit, own_policy=is_own(names), searches=search_in(names))
-    how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
-    how |= {"workers": workers, "warm": warm}
+    compile_core(pipelines)
+    how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
     with bar("comparing") as tell:
-        made = run(work.jobs, on, names, backfills, placements, cut, estimator, baseline, metric, progress=tell, **how)
+        made = run(work.jobs, on, (), (), (), cut, estimator, baseline, metric, progress=tell, **how)
     result = with_notes(made, work)
     if not outputs.only_json:
         show_line(f"{work.name} on {named(on, cluster)}")
@@ -82,27 +83,27 @@ def compare(
         raise typer.Exit(INTERRUPTED)
 
 
-def _understood(
-    policies: list[str],
-    backfills: list[str],
-    placements: list[str],
-    windows: str,
-    baseline: str | None,
-    metric: str,
-    seed: int,
-    *,
-    warm: str | None,
-) -> "Spec":
-    """Refuse, before anything is read or compiled, windows, a metric, a baseline or a warm start that cannot be."""
-    from rltune.evaluation import parse_windows
-    from rltune.evaluation.compare import line_up, warmable
-    from rltune.evaluation.comparison import find_contender
+def _lined_up(
+    parts: tuple[list[str], list[str], list[str]], estimator: str, baseline: str | None, metric: str, **how: Any
+) -> "tuple[Pipeline, ...]":
+    """Refuse, before anything is read or compiled, what does not exist or does not go together."""
+    from rltune.estimate import get_estimator
     from rltune.trials.measures import metric_of
+    from rltune.trials.pipelines import find_pipeline, line_up
 
     metric_of(metric)
-    contenders = line_up(policies, backfills, placements)
-    find_contender(contenders, baseline)
+    get_estimator(estimator)
+    pipelines = line_up(*parts, **how)
+    find_pipeline(pipelines, baseline)
+    return pipelines
+
+
+def _cut(windows: str, pipelines: "tuple[Pipeline, ...]", estimator: str, seed: int, *, warm: bool) -> "Spec":
+    """Refuse windows that cannot be, or a warm start of what does not learn."""
+    from rltune.evaluation import parse_windows
+    from rltune.evaluation.compare import require_warm
+
     cut = parse_windows(windows, seed)
-    if warm is not None:
-        warmable(contenders, warm, cut)
+    if warm:
+        require_warm(pipelines, estimator, cut)
     return cut

@@ -1,9 +1,13 @@
 """The core is compiled by numba when it is first used and kept on disk; whoever waits for that is told."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from rltune.cli.console import say
 from rltune.cli.progress_bar import spinner
+
+if TYPE_CHECKING:
+    from rltune.engine.pipeline import Pipeline
 
 NOTICE = "compiling the core, once (about a minute) ..."
 
@@ -22,8 +26,14 @@ def is_compiled(kernel: Any, source: str = "") -> bool:
     return any(processor == this_processor and source in str(signature) for signature, processor, *_ in known)
 
 
-def compile_core(*, commit: bool, own_policy: bool, searches: bool = False) -> None:
-    """Compile what a run will need, if that has not been done, on the smallest workload."""
+def compile_core(pipelines: "Iterable[Pipeline]" = ()) -> None:
+    """Compile what these pipelines will need, if that has not been done, on the smallest workload."""
+    from rltune.policy.base import Scored
+
+    planned = list(pipelines)
+    commit = any(p.commit for p in planned)
+    own_policy = any(isinstance(p.policy, Scored) for p in planned)
+    searches = any(bool(p.search) for p in planned)
     from rltune.kernel.backfill import scheduling_pass as decide
     from rltune.kernel.rollout import event_loop as loop
     from rltune.kernel.rollout import order_search as search

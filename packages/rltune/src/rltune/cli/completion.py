@@ -20,21 +20,21 @@ def policies(incomplete: str) -> list[str]:
 
 def backfills(incomplete: str) -> list[str]:
     """Complete a backfilling, or the last of a list of them."""
-    from rltune.engine.run import BACKFILLS
+    from rltune.engine.pipeline import BACKFILLS
 
     return _last_of_list(incomplete, BACKFILLS)
 
 
 def placements(incomplete: str) -> list[str]:
     """Complete a placement, or the last of a list of them."""
-    from rltune.engine.run import PLACEMENTS
+    from rltune.placement.placers import NAMES
 
-    return _last_of_list(incomplete, PLACEMENTS)
+    return _last_of_list(incomplete, NAMES)
 
 
 def heads(incomplete: str) -> list[str]:
     """Complete what is blocked by a job that does not fit."""
-    from rltune.engine.run import HEADS
+    from rltune.engine.pipeline import HEADS
 
     return _beginning(incomplete, HEADS)
 

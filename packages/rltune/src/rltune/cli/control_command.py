@@ -95,6 +95,7 @@ def control(
 ) -> None:
     """Watch a running Slurm, advise it, or drive it; by default nothing is changed."""
     from rltune.live.control_settings import ControlSettings
+    from rltune.live.pinned_pipeline import require_understood
 
     pipeline = {"policy": policy, "backfill": backfill, "placement": placement, "estimator": estimator}
     overrides: dict[str, Any] = {
@@ -107,21 +108,12 @@ def control(
         "safety": {"guard": guard},
     }
     settings = ControlSettings.load(config, overrides)
-    _require_known(settings)
+    require_understood(settings)
     backend, clock = _cluster(testbed)
     if release:
         _release(backend, clock, settings, journal)
     else:
         _drive(backend, clock, settings, journal, advice, metrics, metrics_port, once=once)
-
-
-def _require_known(settings: "ControlSettings") -> None:
-    from rltune.cli.named_pipeline import require_known
-    from rltune.live.decide.engine_pass import live_policy
-
-    p = settings.pipeline
-    require_known([p.policy], [p.backfill], [p.placement], p.estimator, p.head, commit=False)
-    live_policy(p.policy, None)
 
 
 def _cluster(testbed: Path | None) -> "tuple[Backend, Clock]":

@@ -10,7 +10,7 @@ from rltune.cli import completion as complete
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show_json, show_line, show_table, write_json
-from rltune.cli.named_pipeline import Outputs, around, is_own, named, require_known, search_in, split
+from rltune.cli.named_pipeline import Outputs, named, split
 from rltune.cli.options import examples
 from rltune.cli.progress_bar import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
@@ -132,25 +132,29 @@ def evaluate(
     The last tenth of the jobs, which nothing was trained on or chosen by, is cut into windows; those where jobs queue
     are run under every pipeline. Ratios to a reference stand with intervals that know that windows overlap.
     """
-    names = around(split(policies), guard, search)
-    backfills, placements, guesses = split(backfill), split(placement), split(estimator)
+    guesses = split(estimator)
     outputs = Outputs(json, None, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
-    for guess in guesses:
-        require_known(names, backfills, placements, guess, head, commit=False)
     require_pages(guesses, report)
     from rltune import Cluster
+    from rltune.estimate import get_estimator
     from rltune.evaluation import evaluate as run
     from rltune.evaluation.evaluate import require_measured
     from rltune.parallel import spread_over
+    from rltune.trials.pipelines import line_up
 
     require_measured(metric)
+    for guess in guesses:
+        get_estimator(guess)
+    settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "seed": seed}
+    parts = (split(policies), split(backfill), split(placement), pipeline or ())
+    pipelines = line_up(*parts, guard=guard, search=search, **settings)
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=False, own_policy=is_own(names), searches=search_in([*names, *(pipeline or [])]))
+    compile_core(pipelines)
     how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
     how |= {
-        "pipelines": pipeline or (),
+        "pipelines": pipelines,
         "select": select,
         "baseline": baseline,
         "metric": metric,
@@ -160,10 +164,7 @@ def evaluate(
         "seed": seed,
     }
     with spread_over(jobs, ray) as spread, bar("evaluating") as tell:
-        made = [
-            run(work.jobs, on, names, backfills, placements, guess, spread=spread, progress=tell, **how)
-            for guess in guesses
-        ]
+        made = [run(work.jobs, on, (), (), (), guess, spread=spread, progress=tell, **how) for guess in guesses]
     _write(made, outputs, work, named(on, cluster), details=details)
 
 

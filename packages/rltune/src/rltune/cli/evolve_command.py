@@ -123,7 +123,7 @@ def evolve(
     )
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=False, own_policy=False)
+    compile_core()
     with bar("evolving") as tell:
         found = evolve_policy(
             [(work.jobs, on), *map(_further, also or [])],

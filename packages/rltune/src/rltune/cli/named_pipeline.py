@@ -1,6 +1,6 @@
 """What `simulate` and `compare` share: names checked before work begins, and results written in every form."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,63 +18,9 @@ if TYPE_CHECKING:
 NOBODY_WAITED = "No job waited: the cluster is larger than the load, so nothing can be told apart."
 
 
-def require_known(
-    policies: Iterable[str],
-    backfills: Iterable[str],
-    placements: Iterable[str],
-    estimator: str,
-    head: str,
-    *,
-    commit: bool,
-) -> None:
-    """Refuse what does not exist or go together, before anything is read or compiled."""
-    from rltune.engine.run import BACKFILLS, HEADS
-    from rltune.estimate import get_estimator
-    from rltune.placement.placers import get_placer
-    from rltune.policy import get_policy
-
-    for policy in policies:
-        get_policy(policy)
-    for backfill in backfills:
-        _require("backfill", backfill, BACKFILLS)
-        if commit and backfill not in {"none", "shadow"}:
-            raise InputError(f"commit mode backfills by 'none' or 'shadow', not {backfill!r}")
-    for placement in placements:
-        get_placer(placement)
-    _require("head", head, HEADS)
-    get_estimator(estimator)
-
-
-def _require(what: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        raise InputError(f"no {what} {name!r}; there are: {', '.join(known)}")
-
-
 def split(names: str) -> list[str]:
     """Take a list with commas apart."""
     return [name.strip() for name in names.split(",") if name.strip()]
-
-
-def around(policies: Iterable[str], guard: str, search: str) -> list[str]:
-    """Put a guard and a search around every policy."""
-    from rltune.engine.guard import get_guard
-    from rltune.engine.search import get_search
-
-    searched = f"+search:{found}" if (found := get_search(search)) else ""
-    guarded = f"+guard:{given}" if (given := get_guard(guard)) else ""
-    return [f"{policy}{searched}{guarded}" for policy in policies]
-
-
-def search_in(policies: Iterable[str]) -> bool:
-    """Return whether there is a search around one of the policies."""
-    from rltune.policy.extended import searches
-
-    return any(searches(policy) for policy in policies)
-
-
-def is_own(policies: Iterable[str]) -> bool:
-    """Return whether one of the policies is a user's own file."""
-    return any(".py:" in policy for policy in policies)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
+from typing import Any
+
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show, show_line
-from rltune.cli.named_pipeline import Outputs, around, is_own, named, require_known, search_in, with_notes
+from rltune.cli.named_pipeline import Outputs, named, with_notes
 from rltune.cli.options import examples
 from rltune.cli.progress_bar import bar, spinner
 from rltune.cli.trace_argument import load_workload
@@ -36,32 +38,23 @@ def simulate(
     force: options.Force = False,
 ) -> None:
     """Replay a history under one policy, and sum it up."""
-    policy = around([policy], guard, search)[0]
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
-    require_known([policy], [backfill], [placement], estimator, head, commit=commit)
     from rltune import Cluster
-    from rltune import simulate as run
+    from rltune.engine.pipeline import Pipeline
+    from rltune.engine.run import run_pipeline
+    from rltune.estimate import get_estimator
     from rltune.evaluation import Comparison
+
+    how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
+    pipeline = Pipeline.parse(policy, backfill, placement, guard=guard, search=search, **how)
+    guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    compile_core(commit=commit, own_policy=is_own([policy]), searches=search_in([policy]))
+    compile_core([pipeline])
     with bar("simulating") as tell:
-        schedule = run(
-            work.jobs,
-            on,
-            policy,
-            backfill,
-            placement,
-            estimator,
-            head,
-            commit,
-            seed,
-            view=view,
-            cycle_s=cycle,
-            progress=lambda done, total: tell(done, total, "jobs"),
-        )
+        schedule = run_pipeline(work.jobs, on, pipeline, guess, lambda done, total: tell(done, total, "jobs"))
     with spinner("summing up"):
         made = with_notes(Comparison.of_schedules([schedule]), work)
     summary = made.runs[0].summary

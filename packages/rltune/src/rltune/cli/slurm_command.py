@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.lab.experiment.experiment_plan import Plan
     from rltune.lab.testbed import Testbed
-    from rltune.live.control_settings import ControlSettings
 
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Try things on a real Slurm.")
 testbed_app = typer.Typer(
@@ -167,6 +166,7 @@ def experiment(
     from rltune.lab.experiment.experiment_plan import ALONE, Arm, Plan
     from rltune.lab.experiment.one_run import control_settings
     from rltune.lab.experiment.perform import perform
+    from rltune.live.pinned_pipeline import require_understood
 
     further = [Arm(_label(name), name, placement) for name in policy or []]
     arms = (Arm(ALONE), Arm("saf", "saf"), *further)
@@ -174,7 +174,7 @@ def experiment(
         arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer, band
     )
     for arm in arms[1:]:
-        _require_known(control_settings(plan, arm))
+        require_understood(control_settings(plan, arm))
     with bar("jobs ended") as tell:
         perform(plan, out, tell, workers)
     _show_result(plan, out)
@@ -183,13 +183,6 @@ def experiment(
 def _label(policy: str) -> str:
     """Name an arm by its policy, or by the file that holds it."""
     return re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy)
-
-
-def _require_known(settings: "ControlSettings") -> None:
-    from rltune.cli.named_pipeline import require_known
-
-    p = settings.pipeline
-    require_known([p.policy], [p.backfill], [p.placement], p.estimator, p.head, commit=False)
 
 
 def _show_result(plan: "Plan", folder: Path) -> None:

@@ -9,7 +9,7 @@ from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show_json, show_line, show_table, write_json
 from rltune.cli.evaluate_command import RULES, Contended, Every, Holdout, Measure, Processes, RayAddress, Size
-from rltune.cli.named_pipeline import Outputs, is_own, named, require_known, split
+from rltune.cli.named_pipeline import Outputs, named, split
 from rltune.cli.options import examples
 from rltune.cli.progress_bar import bar
 from rltune.cli.trace_argument import load_workload
@@ -86,14 +86,17 @@ def transfer(
     names, known = split(models), split(rules)
     outputs = Outputs(json, None, None)
     outputs.require_free(force=force, inputs=[])
-    require_known([*names, *known], [backfill], [placement], estimator, head, commit=False)
+    from rltune.estimate import get_estimator
     from rltune.evaluation.evaluate import require_measured
     from rltune.evaluation.transfer import transfer as run
     from rltune.parallel import spread_over
+    from rltune.trials.pipelines import line_up
 
     require_measured(metric)
+    get_estimator(estimator)
+    pipelines = line_up([*names, *known], [backfill], [placement], head=head, view=view)
     grounds, told = _grounds(traces_of(traces), split(clusters), format)
-    compile_core(commit=False, own_policy=is_own([*names, *known]))
+    compile_core(pipelines)
     how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
     how |= {"metric": metric, "head": head, "view": view, "seed": seed}
     with spread_over(jobs, ray) as spread, bar("evaluating") as tell:

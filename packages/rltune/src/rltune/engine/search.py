@@ -14,7 +14,7 @@ from rltune.kernel.rollout import order_search as kernels
 from rltune.kernel.rollout.believed_world import make_sketch, room_needed
 from rltune.kernel.score.rules import GIVEN, SAF, UNICEP, WFP3
 from rltune.kernel.state import arrays as core
-from rltune.kernel.state.handles import plans_handle, state_handle, world_handle
+from rltune.kernel.state.handles import Arrays, plans_handle, state_handle, world_handle
 
 OFF = "off"
 GOALS = {"wait": kernels.WAIT, "slowdown": kernels.SLOWDOWN}
@@ -83,16 +83,13 @@ class Searcher:
 
     def __init__(
         self,
-        world: core.World,
-        state: core.State,
-        w: core.World,
-        s: core.State,
+        arrays: Arrays,
         options: core.Options,
         search: Search,
         seed: int,
         rollouts: int = 0,
     ) -> None:
-        self._world, self._state, self._w, self._s, self._passes = world, state, w, s, _passes(options)
+        self._arrays, self._w, self._s, self._passes = arrays, arrays.w, arrays.s, _passes(options)
         self._search, self._seed, self._rollouts = search, seed, rollouts
         self._goal = GOALS[search.goal]
         self._room = (0, 0)
@@ -146,7 +143,7 @@ class Searcher:
         if all(n <= room for n, room in zip(needed, self._room, strict=True)):
             return
         self._room = (2 * needed[0], 2 * needed[1])
-        small, drawn, rolled = make_sketch(self._world, self._state, *self._room)
+        small, drawn, rolled = make_sketch(self._arrays.world, self._arrays.state, *self._room)
         self._small, self._drawn, self._rolled = world_handle(small), state_handle(drawn), state_handle(rolled)
         self._plans = _plans(self._room[0], self._search.candidates)
         self._p = plans_handle(self._plans)

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.placement.placers import get_placer
-from rltune.policy.base import Networked
-from rltune.policy.extended import searches
 from rltune.trials.measures import metric_of
 
 if TYPE_CHECKING:
+    from rltune.engine.pipeline import Pipeline
     from rltune.evaluation.results import Results
-    from rltune.trials.runs import Contender
 
 STATIC, OURS = SIDES = ("static", "learned")
 KINDS = ("without backfilling", "with any backfilling")
@@ -26,7 +23,7 @@ class Choice:
 
     side: str
     kind: str
-    pipeline: Contender
+    pipeline: Pipeline
     value: float  # of the metric, on the validation part
     among: int
 
@@ -34,20 +31,10 @@ class Choice:
         return f"{self.side}, {self.kind}: {self.pipeline.label} (best of {self.among} on the validation part)"
 
 
-def is_learned(pipeline: Contender) -> bool:
-    """Return whether the policy is a trained model, not a rule or a user's own function."""
-    return isinstance(pipeline.policy, Networked)
-
-
-def is_static(pipeline: Contender) -> bool:
-    """Return whether it is a rule that is placed greedily: nothing learns, searches or solves."""
-    return not (is_learned(pipeline) or searches(pipeline.policy) or get_placer(pipeline.placement).solves)
-
-
-def is_alone(pipeline: Contender) -> bool:
+def is_alone(pipeline: Pipeline) -> bool:
     """Return whether it is a model by itself, without backfilling, search or solver."""
-    greedy = not get_placer(pipeline.placement).solves
-    return is_learned(pipeline) and greedy and not searches(pipeline.policy) and pipeline.backfill == "none"
+    plain = not pipeline.placement.may_solve and not pipeline.search
+    return pipeline.learned and plain and pipeline.backfill == "none"
 
 
 def choose(validation: Results, metric: str) -> tuple[Choice, ...]:
@@ -66,12 +53,12 @@ def _best(validation: Results, metric: str, side: str, kind: str) -> Choice | No
     return Choice(side, kind, validation.pipelines[best], validation.mean(best, metric), len(rows))
 
 
-def admits(side: str, kind: str, pipeline: Contender) -> bool:
+def admits(side: str, kind: str, pipeline: Pipeline) -> bool:
     """Return whether a pipeline may stand for a side in a kind of comparison.
 
     Without backfilling a model alone meets rules alone. With any, models, search and solver, alone or together, meet
     rules that are placed greedily.
     """
     if side == STATIC:
-        return is_static(pipeline) and (kind != KINDS[0] or pipeline.backfill == "none")
-    return is_alone(pipeline) if kind == KINDS[0] else not is_static(pipeline)
+        return pipeline.static and (kind != KINDS[0] or pipeline.backfill == "none")
+    return is_alone(pipeline) if kind == KINDS[0] else not pipeline.static

@@ -1,28 +1,33 @@
-"""Run every contender on every window, and compare."""
+"""Run every pipeline on every window, and compare."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from rltune.cluster import Cluster
+from rltune.engine.guard import Guard
+from rltune.engine.pipeline import Pipeline, learns
+from rltune.engine.search import Search
 from rltune.errors import InputError
-from rltune.evaluation.comparison import Comparison
+from rltune.estimate import get_estimator
+from rltune.evaluation.comparison import Comparison, Run
+from rltune.jobs import Jobs
+from rltune.metrics import Bound, lower_bound, summarise
+from rltune.parallel import spread_over
+from rltune.schedule import Schedule
+from rltune.trials.contention import fcfs_wait_s
 from rltune.trials.measures import metric_of
-from rltune.trials.runs import Bench, Contender, Run, learns, perform
+from rltune.trials.pipelines import contenders_of, line_up
+from rltune.trials.trial import Trial, in_order
 from rltune.trials.windows import Spec, Window, WindowSpec, choose_windows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rltune.cluster import Cluster
-    from rltune.jobs import Jobs
-    from rltune.trials.runs import Engine
-
-    Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
+Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
 
 
 def compare(
@@ -32,10 +37,13 @@ def compare(
     backfills: Sequence[str] = ("none",),
     placements: Sequence[str] = ("best-fit",),
     windows: Spec = None,
-    estimator: Any = "oracle",
+    estimator: Any = "history",
     baseline: str | None = None,
     metric: str = "wait",
     *,
+    pipelines: Sequence[str | Pipeline] = (),
+    guard: str | Guard | None = None,
+    search: str | int | Search | None = None,
     warm: bool = False,
     head: str = "pool",
     commit: bool = False,
@@ -46,36 +54,28 @@ def compare(
     resamples: int = 5000,
     workers: int = 1,
     progress: Progress | None = None,
-    engine: Engine | None = None,
 ) -> Comparison:
     """Run each policy with each backfilling and placement on the same windows, and pair the results by window.
 
     `windows` is None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
     With `warm` estimators and policies that learn start each window from the jobs before it that had ended, all alike.
-    The baseline is a contender's label or a policy's name, the first contender if not told. With several workers
+    The baseline is a pipeline's label or a policy's name, the first pipeline if not told. With several workers
     policies and estimators given as objects must be picklable; the results do not depend on the number of workers.
     Ctrl-C gives the comparison of what has been done so far, with `complete` False; several workers first finish the
     runs that they are in.
-    `engine` replaces `rltune.simulate`.
     """
     metric_of(metric)
-    contenders = line_up(policies, backfills, placements)
-    learners: tuple[str, ...] = ()
-    if warm:
-        contenders, estimator, learners = warmable(contenders, estimator, windows)
-    ordered = jobs
-    if np.any(np.diff(jobs.submit_s) < 0):
-        order = np.argsort(jobs.submit_s, kind="stable")
-        ordered = jobs.take(order)
-        estimator = estimator[order] if isinstance(estimator, np.ndarray) else estimator
-    settings = {"estimator": estimator, "head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
-    chosen, notes = choose_windows(ordered, windows, _fcfs_wait(Bench(ordered, cluster, (), (), {}, engine)))
-    bench = Bench(ordered, cluster, chosen, contenders, settings, engine, warm)
-    tasks = list(itertools.product(range(len(chosen)), range(len(contenders))))
+    settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
+    lined_up = line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)
+    learners = require_warm(lined_up, estimator, windows) if warm else ()
+    ordered, guess = in_order(jobs, estimator)
+    chosen, notes = choose_windows(ordered, windows, _fcfs_wait(ordered, cluster))
+    bench = Bench(Trial(ordered, cluster, guess, warm, seed), chosen, lined_up)
+    tasks = list(itertools.product(range(len(chosen)), range(len(lined_up))))
     return Comparison.build(
         runs=_collect(bench, tasks, workers, progress),
         windows=chosen,
-        contenders=contenders,
+        contenders=contenders_of([p.settings(get_estimator(guess).name) for p in lined_up]),
         baseline=baseline,
         metric=metric,
         confidence=confidence,
@@ -86,42 +86,50 @@ def compare(
     )
 
 
-def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Sequence[str]) -> tuple[Contender, ...]:
-    """Make all contenders, named by what tells them apart."""
-    made = []
-    for policy, backfill, placement in itertools.product(policies, backfills, placements):
-        bare = Contender(policy, backfill, placement)
-        tail = f" + {backfill}" if backfill != "none" else ""
-        where = f", {placement}" if len(placements) > 1 else ""
-        made.append(Contender(policy, backfill, placement, f"{bare.policy_name}{tail}{where}"))
-    labels = [c.label for c in made]
-    if not made:
-        raise InputError("nothing to compare: give at least one policy, one backfilling and one placement")
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        raise InputError(f"listed twice: {', '.join(twice)}")
-    return tuple(made)
-
-
-def warmable(
-    contenders: tuple[Contender, ...], estimator: Any, windows: Spec
-) -> tuple[tuple[Contender, ...], Any, tuple[str, ...]]:
-    """Put objects for the names of what learns, and name it; refuse a warm start where there can be none."""
+def require_warm(pipelines: Sequence[Pipeline], estimator: Any, windows: Spec) -> tuple[str, ...]:
+    """Name what can start warm; refuse a warm start where there can be none."""
     if not isinstance(windows, WindowSpec):
         raise InputError("a warm start needs jobs before those that are run: give windows such as 20x1024")
-    from rltune.estimate import get_estimator
-    from rltune.policy import get_policy
-
-    def of_name(policy: Any) -> Any:
-        return found if isinstance(policy, str) and learns(found := get_policy(policy)) else policy
-
-    made = [replace(c, policy=of_name(c.policy)) for c in contenders]
     guess = get_estimator(estimator)
     names = [f"estimator {guess.name}"] if learns(guess) else []
-    names += dict.fromkeys(f"policy {c.policy_name}" for c in made if learns(c.policy))
+    names += dict.fromkeys(f"policy {p.policy_name}" for p in pipelines if learns(p.policy))
     if not names:
         raise InputError(f"nothing here can start warm: neither estimator {guess.name} nor a policy learns from jobs")
-    return tuple(made), guess if learns(guess) else estimator, tuple(names)
+    return tuple(names)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that a run needs but the pipeline's number and the window's; sent once to every process."""
+
+    trial: Trial
+    windows: tuple[Window, ...]
+    pipelines: tuple[Pipeline, ...]
+    bounds: dict[tuple[int, bytes], Bound] = field(default_factory=dict)  # by window and the jobs that ran
+
+    def run(self, task: tuple[int, int]) -> Run:
+        """Simulate one window under one pipeline, and sum it up."""
+        number, which = task
+        window = self.windows[number]
+        schedule = self.trial.run(self.pipelines[which], window.first, window.count)
+        return Run(which, number, schedule, summarise(schedule, window.interval_s, self._bound(number, schedule)))
+
+    def _bound(self, number: int, schedule: Schedule) -> Bound:
+        measured = schedule.ran
+        if (interval := self.windows[number].interval_s) is not None:
+            submit = schedule.jobs.submit_s
+            measured = measured & (submit >= interval[0]) & (submit < interval[1])
+        key = (number, np.packbits(measured).tobytes())
+        if key not in self.bounds:
+            self.bounds[key] = lower_bound(schedule.jobs, schedule.cluster, measured)
+        return self.bounds[key]
+
+
+def _perform(bench: Bench, tasks: Sequence[tuple[int, int]], workers: int) -> Generator[Run]:
+    """Yield the runs, in the order of the tasks from one process, as they are finished from several."""
+    with spread_over(min(workers, len(tasks))) as spread, closing(spread.each(bench.run, tasks)) as made:
+        for _, run in made:
+            yield run
 
 
 def _warm_notes(learners: tuple[str, ...], windows: tuple[Window, ...]) -> tuple[str, ...]:
@@ -136,20 +144,16 @@ def _collect(bench: Bench, tasks: list[tuple[int, int]], workers: int, progress:
     """Gather runs until all are there or the user interrupts; with nothing done yet the interrupt goes on."""
     runs: list[Run] = []
     try:
-        with closing(perform(bench, tasks, workers)) as made:
+        with closing(_perform(bench, tasks, workers)) as made:
             for run in made:
                 runs.append(run)
                 if progress:
-                    progress(len(runs), len(tasks), bench.contenders[run.contender].label)
+                    progress(len(runs), len(tasks), bench.pipelines[run.contender].label)
     except KeyboardInterrupt:
         if not runs:
             raise
     return tuple(sorted(runs, key=lambda run: (run.window, run.contender)))
 
 
-def _fcfs_wait(bench: Bench) -> Callable[[Window], float]:
-    def mean_wait_s(window: Window) -> float:
-        schedule = bench.simulate(window, policy="fcfs")
-        return float(schedule.wait_s[schedule.ran].mean()) if schedule.ran.any() else 0.0
-
-    return mean_wait_s
+def _fcfs_wait(jobs: Jobs, cluster: Cluster) -> Callable[[Window], float]:
+    return lambda window: fcfs_wait_s(jobs.window(window.first, window.count), cluster)

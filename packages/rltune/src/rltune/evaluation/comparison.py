@@ -11,7 +11,7 @@ from rltune.errors import InputError
 from rltune.metrics import Distribution, summarise
 from rltune.trials.intervals import Interval, difference, over_jobs, over_windows, ratio
 from rltune.trials.measures import Metric, metric_of
-from rltune.trials.runs import Contender, Run
+from rltune.trials.pipelines import Contender, contenders_of, find_pipeline
 from rltune.trials.windows import Window
 
 if TYPE_CHECKING:
@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rltune.jobs import Floats
+    from rltune.metrics import Summary
     from rltune.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one pipeline made of one window."""
+
+    contender: int
+    window: int
+    schedule: Schedule
+    summary: Summary
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ class Comparison:
         notes: tuple[str, ...] = (),
     ) -> Comparison:
         """Work out the standings of finished runs."""
-        chosen = find_contender(contenders, baseline)
+        chosen = find_pipeline(contenders, baseline)
         bare = cls(runs, windows, contenders, chosen, metric, confidence, resamples, seed, about, notes, ())
         standings = tuple(s for i in range(len(contenders)) if (s := bare.standing(i)) is not None)
         return replace(bare, standings=standings)
@@ -95,12 +106,10 @@ class Comparison:
         """Compare schedules of one workload that were made elsewhere; one schedule is a report without a rival."""
         if not schedules:
             raise InputError("nothing to compare: give at least one schedule")
-        from rltune.evaluation.compare import line_up
-
-        made = [line_up([s.settings.policy], [s.settings.backfill], [s.settings.placement])[0] for s in schedules]
         runs = tuple(Run(i, 0, s, summarise(s)) for i, s in enumerate(schedules))
         windows = (Window(0, len(schedules[0].jobs)),)
-        return cls.build(runs, windows, tuple(made), baseline, metric, about="whole trace, from an idle cluster")
+        contenders = contenders_of([s.settings for s in schedules])
+        return cls.build(runs, windows, contenders, baseline, metric, about="whole trace, from an idle cluster")
 
     @property
     def planned(self) -> int:
@@ -193,19 +202,6 @@ class Comparison:
         from rltune.evaluation.export import jobs_table
 
         jobs_table(self).write_parquet(path)
-
-
-def find_contender(contenders: Sequence[Contender], name: str | None) -> int:
-    """Find a contender by its label, or else the first with that policy."""
-    labels = [c.label for c in contenders]
-    policies = [c.policy_name for c in contenders]
-    if name is None:
-        return 0
-    if name in labels:
-        return labels.index(name)
-    if name in policies:
-        return policies.index(name)
-    raise InputError(f"no contender {name!r} to compare with; there are: {', '.join(labels)}")
 
 
 def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from rltune.engine.guard import Guard
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.search import Search
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.choose import Choice, choose
-from rltune.evaluation.comparison import find_contender
 from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.results import Results
 from rltune.parallel import Here, Spread
+from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
 from rltune.trials.leak import leaks
-from rltune.trials.lineup import line_up, unique
-from rltune.trials.outcome import MEASURED
+from rltune.trials.outcome import MEASURED, Outcome
 from rltune.trials.parts import Part, split
-from rltune.trials.trial import Trial
+from rltune.trials.pipelines import find_pipeline, line_up, unique
+from rltune.trials.trial import Trial, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,9 @@ def evaluate(
     placements: Sequence[str] = ("best-fit",),
     estimator: Any = "history",
     *,
-    pipelines: Sequence[str] = (),
+    pipelines: Sequence[str | Pipeline] = (),
+    guard: str | Guard | None = None,
+    search: str | int | Search | None = None,
     holdout: float = 0.1,
     size: int = 1024,
     every: int = 64,
@@ -63,11 +66,13 @@ def evaluate(
     """
     require_measured(metric)
     ordered, estimator = in_order(jobs, estimator)
-    contenders = line_up(policies, backfills, placements, pipelines)
+    settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "seed": seed}
+    contenders = beside_fcfs(
+        line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)
+    )
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
-    settings = {"head": head, "view": view, "cycle_s": cycle_s, "seed": seed}
-    trial = Trial(ordered, cluster, contenders, estimator, size, contended_s, settings, groupings)
+    trial = HeldOut(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
     work = spread or Here()
     validation: Results | None = None
     choices: tuple[Choice, ...] = ()
@@ -76,7 +81,7 @@ def evaluate(
         choices = choose(validation, metric)
         trial = replace(trial, pipelines=unique([contenders[0], *(c.pipeline for c in choices)]))
         baseline = baseline or next((c.pipeline.label for c in reversed(choices) if c.side == "static"), None)
-    reference = find_contender(trial.pipelines, baseline)
+    reference = find_pipeline(trial.pipelines, baseline)
     test = run_part(trial, parts.test, every, work, progress)
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
@@ -86,7 +91,36 @@ def evaluate(
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
 
 
-def run_part(trial: Trial, part: Part, every: int, spread: Spread, progress: Progress | None = None) -> Results:
+@dataclass(frozen=True)
+class HeldOut:
+    """Called with the row at which a window starts: what every pipeline made of it, or None if it is not contended."""
+
+    trial: Trial
+    pipelines: tuple[Pipeline, ...]  # FCFS without backfilling is the first
+    size: int
+    contended_s: float
+    groupings: tuple[Groups, ...]
+
+    def __call__(self, first: int) -> list[Outcome] | None:
+        """Run the window under every pipeline, if it is contended."""
+        fcfs = fcfs_schedule(self.trial.window(first, self.size), self.trial.cluster)
+        if not is_contended(mean_wait_s(fcfs), self.contended_s):
+            return None
+        made = (
+            fcfs if pipeline == Pipeline() else self.trial.run(pipeline, first, self.size)
+            for pipeline in self.pipelines
+        )
+        return [Outcome.of(schedule, first, self.groupings) for schedule in made]
+
+
+def beside_fcfs(pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+    """Put FCFS without backfilling first, whether it was asked for or not."""
+    like = pipelines[0]
+    fcfs = replace(Pipeline(), head=like.head, view=like.view, cycle_s=like.cycle_s, seed=like.seed)
+    return unique([fcfs, *pipelines])
+
+
+def run_part(trial: HeldOut, part: Part, every: int, spread: Spread, progress: Progress | None = None) -> Results:
     """Run the windows of one part."""
     starts = part.starts(trial.size, every)
 
@@ -95,13 +129,7 @@ def run_part(trial: Trial, part: Part, every: int, spread: Spread, progress: Pro
             progress(done, len(starts), f"{part.name} part")
 
     outcomes = spread.map(trial, starts, tell)
-    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every, trial.settings["seed"])
-
-
-def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:
-    """Put jobs, and estimates that were given job by job, into the order of submit."""
-    order = np.argsort(jobs.submit_s, kind="stable")
-    return jobs.take(order), estimator[order] if isinstance(estimator, np.ndarray) else estimator
+    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every, trial.trial.seed)
 
 
 def require_measured(metric: str) -> None:

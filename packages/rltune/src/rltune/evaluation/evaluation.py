@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.evaluation.choose import KINDS, Choice, is_learned
+from rltune.evaluation.choose import KINDS, Choice
 from rltune.evaluation.results import Results
 from rltune.trials.groups import Groups
 from rltune.trials.measures import metric_of
@@ -101,7 +101,7 @@ class Evaluation:
     def _standing(self, i: int) -> dict[str, Any]:
         return {
             "pipeline": self.labels[i],
-            "learned": is_learned(self.test.pipelines[i]),
+            "learned": self.test.pipelines[i].learned,
             "against": self.labels[self.reference],
             "ratio": {metric: asdict(self.test.ratio(i, self.reference, metric)) for metric in MEASURED},
             "difference": asdict(self.test.difference(i, self.reference, self.metric)),

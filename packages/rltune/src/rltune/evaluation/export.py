@@ -15,8 +15,7 @@ from rltune.metrics.formats import plain
 if TYPE_CHECKING:
     import polars as pl
 
-    from rltune.evaluation.comparison import Comparison
-    from rltune.trials.runs import Run
+    from rltune.evaluation.comparison import Comparison, Run
 
 
 def to_json(comparison: Comparison, path: str | Path | None = None) -> str:

@@ -15,9 +15,9 @@ from rltune.trials.outcome import MEASURED, Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rltune.engine.pipeline import Pipeline
     from rltune.jobs import Floats
     from rltune.trials.parts import Part
-    from rltune.trials.runs import Contender
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Results:
     """What pipelines made of the contended windows of a part."""
 
     part: Part
-    pipelines: tuple[Contender, ...]
+    pipelines: tuple[Pipeline, ...]
     starts: tuple[int, ...]  # rows at which the contended windows start
     looked_at: int  # windows, contended or not
     size: int
@@ -43,7 +43,7 @@ class Results:
     def of(
         cls,
         part: Part,
-        pipelines: tuple[Contender, ...],
+        pipelines: tuple[Pipeline, ...],
         starts: Sequence[int],
         outcomes: Sequence[list[Outcome] | None],
         size: int,

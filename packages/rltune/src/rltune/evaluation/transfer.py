@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.evaluation.choose import KINDS, choose
-from rltune.evaluation.evaluate import in_order, require_measured, run_part
+from rltune.evaluation.evaluate import HeldOut, beside_fcfs, require_measured, run_part
 from rltune.evaluation.results import Results
 from rltune.jobs import Jobs
 from rltune.parallel import Here, Spread
 from rltune.trials.groups import Groups
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import leaks
-from rltune.trials.lineup import FCFS, line_up, unique
 from rltune.trials.measures import metric_of
 from rltune.trials.outcome import MEASURED
 from rltune.trials.parts import split
-from rltune.trials.runs import Contender
-from rltune.trials.trial import Trial
+from rltune.trials.pipelines import line_up, unique
+from rltune.trials.trial import Trial, in_order
 
 Progress = Callable[[int, int, str], None]  # windows done, windows in all, the trace and its part
 
@@ -121,26 +121,28 @@ def transfer(
     require_measured(metric)
     if len({ground.name for ground in grounds}) < len(grounds) or not grounds:
         raise InputError("give at least one trace, and each once")
-    settings = {"head": head, "view": view, "seed": seed}
+    settings: dict[str, Any] = {"head": head, "view": view, "seed": seed}
     cells: list[Cell] = []
     warnings: list[str] = []
     for ground in grounds:
         jobs, guess = in_order(ground.jobs, estimator)
-        pipelines = line_up(rules, [backfill], [placement])
-        trial = Trial(jobs, ground.cluster, pipelines, guess, size, contended_s, settings, (Groups.by_size(jobs),))
+        pipelines = beside_fcfs(line_up(rules, [backfill], [placement], **settings))
+        trial = HeldOut(
+            Trial(jobs, ground.cluster, guess, seed=seed), pipelines, size, contended_s, (Groups.by_size(jobs),)
+        )
         cells += _on_one_trace(trial, ground.name, models, holdout, every, metric, spread or Here(), progress)
-        judged = line_up(models, [backfill], [placement])
+        judged = line_up(models, [backfill], [placement], **settings)
         warnings += (f"{ground.name}: {told}" for told in leaks(judged, jobs, [split(len(jobs), holdout).test]))
     return Transfer(tuple(cells), metric, str(estimator), backfill, contended_s, tuple(warnings))
 
 
 def base_of(policy: Any) -> str:
     """Name the base policy that a model was trained against; FCFS for what is no model."""
-    return str(getattr(getattr(policy, "model", None), "base", FCFS))
+    return str(getattr(getattr(policy, "model", None), "base", "fcfs"))
 
 
 def _on_one_trace(
-    trial: Trial,
+    trial: HeldOut,
     trace: str,
     models: Sequence[Any],
     holdout: float,
@@ -153,7 +155,7 @@ def _on_one_trace(
         if progress is not None:
             progress(done, planned, f"{trace}, {part}")
 
-    parts = split(len(trial.jobs), holdout)
+    parts = split(len(trial.trial.jobs), holdout)
     validation = run_part(trial, parts.validation, every, spread, tell)
     static = next(c.pipeline for c in choose(validation, metric) if c.kind == KINDS[1])
     judged = [_pipeline(model, static) for model in models]
@@ -165,8 +167,9 @@ def _on_one_trace(
     ]
 
 
-def _pipeline(spec: Any, like: Contender) -> Contender:
-    return line_up([spec], [like.backfill], [like.placement])[-1]
+def _pipeline(spec: Any, like: Pipeline) -> Pipeline:
+    """Put another policy, with what is around it, in the place of a pipeline's."""
+    return Pipeline.parse(spec, like.backfill, like.placement, head=like.head, view=like.view, seed=like.seed)
 
 
 def _cell(test: Results, model: str, trace: str, base: str, static: str, metric: str) -> Cell:

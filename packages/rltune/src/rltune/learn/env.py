@@ -19,6 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
@@ -33,7 +34,6 @@ from rltune.model.feature_sets import Recipe, critic_codes, get_recipe
 from rltune.model.learned_model import Model, n_weights
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
-from rltune.schedule import Settings
 
 ID = "rltune/Window-v0"
 BACKFILLS = ("none", "fit-first", "easy")
@@ -165,9 +165,9 @@ def windows_of(
     if size > len(jobs):
         raise InputError(f"a window of {size:,} jobs does not fit a trace of {len(jobs):,}")
     ordered, guess = jobs.sorted(), get_estimator(estimator)
-    settings = Settings(backfill=backfill, head=head, estimator=guess.name)
+    pipeline = Pipeline.parse(backfill=backfill, head=head)
     starts = range(0, len(jobs) - size + 1, size)
-    return [Window(first, ordered.window(first, size), cluster, guess, settings) for first in starts]
+    return [Window(first, ordered.window(first, size), cluster, guess, pipeline) for first in starts]
 
 
 def _check(windows: Sequence[Window], view: int) -> None:
@@ -176,9 +176,9 @@ def _check(windows: Sequence[Window], view: int) -> None:
     if view < 2:
         raise InputError(f"a view of {view} leaves nothing to choose: give 2 or more")
     for window in windows:
-        if window.settings.backfill not in BACKFILLS:
+        if window.pipeline.backfill not in BACKFILLS:
             raise InputError(
-                f"no choices under backfill {window.settings.backfill!r}; there are: {', '.join(BACKFILLS)}"
+                f"no choices under backfill {window.pipeline.backfill!r}; there are: {', '.join(BACKFILLS)}"
             )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
@@ -17,9 +18,7 @@ from rltune.learn.training_windows import Variation, Window, Windows
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
 from rltune.parallel import Here
-from rltune.policy import get_policy
 from rltune.policy.learned import Learned
-from rltune.schedule import Settings
 from rltune.trials.parts import split
 from rltune.trials.warm_start import Knowledge
 
@@ -114,12 +113,13 @@ def evolve_policy(
 def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:
     parts = split(len(jobs), plan.holdout)
     known = Knowledge(jobs, plan.evolve.seed)
-    run = Settings(
-        backfill=plan.backfill,
+    pipeline = Pipeline.parse(
+        plan.base,
+        plan.backfill,
+        guard=plan.guard,
         head=plan.head,
         commit=plan.commit,
         cycle_s=plan.cycle_s,
-        guard=plan.guard,
         seed=plan.evolve.seed,
     )
     guesses = tuple(get_estimator(name) for name in plan.estimators)
@@ -128,9 +128,8 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[W
         cluster,
         parts.training,
         plan.size,
-        get_policy(plan.base),
+        pipeline,
         guesses,
-        run,
         plan.contended_s,
         plan.variation,
     )
@@ -142,7 +141,7 @@ def _staged(windows: list[Window], model: Model, cost: Callable[[Machine], float
     """Make windows ready to be run again and again, with what the base policy costs in each."""
     stages, base = [], []
     for window in windows:
-        machine = window.machine(get_policy(model.base))
+        machine = window.machine(window.pipeline.policy)
         machine.run()
         base.append(cost(machine))
         stages.append(Stage.of(window.machine(Learned(model))))

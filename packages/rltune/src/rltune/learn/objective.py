@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.errors import InputError
+from rltune.kernel.score.slowdown import SHORTEST_S
 
 Floats = NDArray[np.float64]
-SHORTEST_S = 10.0  # of bounded slowdown
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.kernel.build.prepare import copy_state
+from rltune.kernel.score.slowdown import bounded_slowdown
 from rltune.kernel.state.arrays import REJECTED
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Cost = "Callable[[Machine], float]"
-BOUND_S = 10.0  # of the bounded slowdown
 
 
 def mean_wait(machine: Machine) -> float:
@@ -32,7 +32,7 @@ def mean_slowdown(machine: Machine) -> float:
     """Return the mean bounded slowdown of the jobs that ran."""
     ran = machine.state.life.status != REJECTED
     run = (machine.state.life.end - machine.state.life.start)[ran]
-    return float(np.maximum(1.0, (_waits(machine) + run) / np.maximum(run, BOUND_S)).mean())
+    return float(bounded_slowdown(_waits(machine) + run, run).mean())
 
 
 def _waits(machine: Machine) -> Floats:

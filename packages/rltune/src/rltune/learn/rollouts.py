@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from rltune.engine.run import Machine
 from rltune.kernel.build.prepare import copy_state
 from rltune.kernel.rollout.drawn_window import rollout
 from rltune.kernel.state import arrays as core
-from rltune.kernel.state.handles import record_handle
+from rltune.kernel.state.handles import record_handle, state_handle
 from rltune.model.feature_sets import critic_codes
 
 Floats = NDArray[np.float64]
@@ -39,12 +39,9 @@ class Episode:
 
 def fresh_run(machine: Machine) -> Machine:
     """Return a machine of its own state, as it was before any run, over the same world."""
-    from dataclasses import replace
-
-    from rltune.kernel.state.handles import state_handle
-
     state = copy_state(machine.state)
-    return replace(machine, state=state, s=state_handle(state), placer_work={})
+    arrays = replace(machine.arrays, state=state, s=state_handle(state))
+    return replace(machine, arrays=arrays, work={})
 
 
 def roll(machine: Machine, seed: int) -> Episode:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -27,8 +28,6 @@ from rltune.learn.window_worker import Held, Judge, Rolled, Roller
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
 from rltune.parallel import Here, Spread
-from rltune.policy import get_policy
-from rltune.schedule import Settings
 from rltune.trials.parts import split
 from rltune.trials.warm_start import Knowledge
 
@@ -144,17 +143,15 @@ class Trainer:
         """Cut the trace by time: windows to train on, and held-out ones. The last part is not looked at."""
         s = self.settings
         parts = split(len(self.jobs), s.holdout)
-        run = Settings(backfill=s.backfill, head=s.head, view=s.view, seed=s.seed)
         guesses = tuple(get_estimator(name) for name in s.estimators)
-        base = get_policy(s.base)
+        pipeline = Pipeline.parse(s.base, s.backfill, head=s.head, view=s.view, seed=s.seed)
         training = Windows(
             self.jobs,
             self.cluster,
             parts.training,
             s.size,
-            base,
+            pipeline,
             guesses,
-            run,
             s.contended_s,
             s.variation,
             survey=s.variation == Variation(),

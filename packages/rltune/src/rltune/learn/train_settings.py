@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rltune.engine.run import HEADS
+from rltune.engine.pipeline import HEADS
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.learn.objective import Objective

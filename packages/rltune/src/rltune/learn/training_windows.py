@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.errors import InputError
 from rltune.estimate import Estimator
@@ -17,9 +18,8 @@ from rltune.kernel.state import arrays as core
 from rltune.labels import Labels
 from rltune.learn.objective import Times
 from rltune.parallel import Spread
-from rltune.policy import get_policy
 from rltune.policy.base import Policy
-from rltune.schedule import Settings
+from rltune.trials.contention import fcfs_wait_s, is_contended
 from rltune.trials.parts import Part
 from rltune.trials.warm_start import Knowledge
 
@@ -35,7 +35,7 @@ class Window:
     jobs: Jobs
     cluster: Cluster
     estimator: Estimator
-    settings: Settings
+    pipeline: Pipeline  # with the base policy
     base: Times | None = None
 
     @property
@@ -47,11 +47,11 @@ class Window:
 
     def machine(self, policy: Policy) -> Machine:
         """Prepare a run of the window under a policy."""
-        return Machine.of(self.jobs, self.cluster, policy, self.estimator, replace(self.settings, policy=policy.name))
+        return Machine.of(self.jobs, self.cluster, replace(self.pipeline, policy=policy), self.estimator)
 
-    def times(self, policy: Policy) -> Times:
-        """Run the window under a policy."""
-        machine = self.machine(policy)
+    def times(self, policy: Policy | None = None) -> Times:
+        """Run the window under a policy, the base policy if none is given."""
+        machine = self.machine(policy or self.pipeline.policy)
         machine.run()
         return times_of(machine)
 
@@ -95,23 +95,18 @@ class Variation:
 
 @dataclass(frozen=True)
 class Looker:
-    """Called with a window: runs FCFS to see whether jobs queue, then the base policy; None if they do not."""
+    """Called with a window: what the base policy made of it if it is contended, else None."""
 
     contended_s: float
 
-    def among(self, items: list[tuple[Window, Policy]], spread: Spread) -> list[Window]:
+    def among(self, windows: list[Window], spread: Spread) -> list[Window]:
         """Keep the windows in which jobs queue, with what the base policy made of them."""
-        times = spread.map(self, items)
-        return [replace(window, base=t) for (window, _), t in zip(items, times, strict=True) if t is not None]
+        times = spread.map(self, windows)
+        return [replace(window, base=t) for window, t in zip(windows, times, strict=True) if t is not None]
 
-    def __call__(self, item: tuple[Window, Policy]) -> Times | None:
+    def __call__(self, window: Window) -> Times | None:
         """Return what the base policy made of the window."""
-        window, base = item
-        fcfs = window.times(get_policy("fcfs"))
-        wait = fcfs.start_s - fcfs.submit_s
-        if not len(wait) or not wait.mean() > self.contended_s:
-            return None
-        return window.times(base)
+        return window.times() if is_contended(fcfs_wait_s(window.jobs, window.cluster), self.contended_s) else None
 
 
 @dataclass(frozen=True)
@@ -122,9 +117,8 @@ class Windows:
     cluster: Cluster
     part: Part
     size: int
-    base: Policy
+    pipeline: Pipeline  # with the base policy
     estimators: tuple[Estimator, ...]
-    settings: Settings
     contended_s: float
     variation: Variation = field(default_factory=Variation)
     survey: bool = False  # see first where jobs queue, and draw only there: for those who draw many windows
@@ -177,21 +171,20 @@ class Windows:
                 return [found[i] for i in chosen]
         raise InputError(f"in no window of {self.size:,} jobs of the {self.part.name} part does a job wait under FCFS")
 
-    def _plain(self, first: int, turn: int, known: Knowledge) -> tuple[Window, Policy]:
+    def _plain(self, first: int, turn: int, known: Knowledge) -> Window:
         return self._window(first, self.estimators[turn % len(self.estimators)], known)
 
-    def _varied(self, first: int, known: Knowledge, rng: np.random.Generator) -> tuple[Window, Policy]:
+    def _varied(self, first: int, known: Knowledge, rng: np.random.Generator) -> Window:
         guess = self.estimators[int(rng.integers(len(self.estimators)))]
-        window, base = self._window(first, guess, known)
+        window = self._window(first, guess, known)
         jobs = self.variation.of_jobs(window.jobs, rng)
-        return replace(window, jobs=jobs, cluster=self.variation.of_cluster(self.cluster, rng)), base
+        return replace(window, jobs=jobs, cluster=self.variation.of_cluster(self.cluster, rng))
 
-    def _window(self, first: int, guess: Estimator, known: Knowledge) -> tuple[Window, Policy]:
+    def _window(self, first: int, guess: Estimator, known: Knowledge) -> Window:
         estimator = known.estimator(guess, first, self.size)
-        base = known.policy(self.base, first, self.size)
+        base = known.policy(self.pipeline.policy, first, self.size)
         jobs = _light(self.jobs.window(first, self.size))
-        settings = replace(self.settings, estimator=estimator.name)
-        return Window(first, jobs, self.cluster, estimator, settings), base
+        return Window(first, jobs, self.cluster, estimator, replace(self.pipeline, policy=base))
 
     def _too_few(self, found: int, tried: int) -> str:
         return (

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from rltune import schedule
 from rltune.engine.guard import get_guard
 from rltune.errors import InputError
 
@@ -44,7 +43,7 @@ class Steer(StrEnum):
     PIN = "pin"
 
 
-class Pipeline(BaseModel):
+class PipelineSettings(BaseModel):
     """What decides; the same words as for `rltune simulate`."""
 
     model_config = _STRICT
@@ -63,18 +62,6 @@ class Pipeline(BaseModel):
         if name.partition(":")[0] not in {"user", "history", "boost"}:
             raise ValueError("nobody knows the true run times of a running cluster: take user, history or boost:TRACE")
         return name
-
-    def for_core(self, policy: str) -> schedule.Settings:
-        """Return the core's settings; whatever it learns to do is switched on here."""
-        return schedule.Settings(
-            policy=policy,
-            backfill=self.backfill,
-            placement=self.placement,
-            estimator=self.estimator,
-            head=self.head,
-            view=self.view,
-            seed=self.seed,
-        )
 
 
 class Scope(BaseModel):
@@ -193,7 +180,7 @@ class ControlSettings(BaseModel):
     mode: Mode = Mode.SHADOW
     cycle_s: Seconds = 60.0
     steer: Steer = Steer.EXCLUDE
-    pipeline: Pipeline = Pipeline()
+    pipeline: PipelineSettings = PipelineSettings()
     scope: Scope = Scope()
     canary: Canary = Canary()
     numbers: Numbers = Numbers()

@@ -34,6 +34,7 @@ from rltune.live.journal.ended_history import HistoryReader
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
 from rltune.live.journal.provenance import run_of
 from rltune.live.journal.store import Cycle, Journal
+from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.prometheus import Metrics
 from rltune.live.see.backend import Backend, BackendError, Outcome
 from rltune.live.see.health import Look
@@ -88,6 +89,7 @@ class Controller:
         advise: Advice = lambda _: None,
     ) -> None:
         self.backend, self.journal, self.settings = backend, journal, settings
+        self.pipeline = pin_pipeline(settings.pipeline, settings.safety.guard)
         self.clock = clock or SystemClock()
         self.metrics = metrics or Metrics()
         self._say, self._advise = say, advise
@@ -95,9 +97,9 @@ class Controller:
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
         self.brain = Brain(settings, journal.holdings(), known)
         self._chronicle = Chronicle()
-        self._history = HistoryReader(journal, settings)
-        self._run = journal.begin_run(run_of(settings, self.clock.now_s()))
-        self._watch = Watch(journal, settings, self.clock.elapsed_s())
+        self._history = HistoryReader(journal, settings, self.pipeline)
+        self._run = journal.begin_run(run_of(settings, self.pipeline, self.clock.now_s()))
+        self._watch = Watch(journal, settings, self.pipeline, self.clock.elapsed_s())
         self._pruned_s = self.clock.elapsed_s()
         self._stopping = self._rehearsed = False
 
@@ -132,7 +134,7 @@ class Controller:
     def cycle(self) -> CycleReport:
         """Look, decide, act."""
         if not self._rehearsed:  # compiled code is loaded, which may take a minute, before anything is looked at
-            rehearse(self.settings)
+            rehearse(self.settings, self.pipeline)
             self._rehearsed = True
         report = CycleReport()
         begin = perf_counter()
@@ -188,7 +190,7 @@ class Controller:
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
         estimates = estimate(situation.bare, self.settings.pipeline.estimator, history)
-        decision = decide(situation, self.settings, Known(history, estimates))
+        decision = decide(situation, self.settings, self.pipeline, Known(history, estimates))
         report.decide_s = perf_counter() - begin
         self._record(situation, decision, estimates, until, report)
         self._compare_canary(report)

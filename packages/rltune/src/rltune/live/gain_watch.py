@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rltune.live.act.canary import Verdict, bounded_slowdown, compare
+from rltune.engine.pipeline import Pipeline
+from rltune.kernel.score.slowdown import bounded_slowdown
+from rltune.live.act.canary import Verdict, compare
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.gain import Gain, Seen, estimate_gain
 from rltune.live.decide.scope import out_of_scope
@@ -21,6 +23,7 @@ class Watch:
 
     journal: Journal
     settings: ControlSettings
+    pipeline: Pipeline
     gained_s: float  # when the gain was last estimated
 
     def canary(self) -> Verdict | None:
@@ -54,10 +57,10 @@ class Watch:
         ]
         seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
         settings = self.settings
-        return estimate_gain(seen, snapshot, settings.pipeline, settings.safety.guard, settings.cycle_s)
+        return estimate_gain(seen, snapshot, self.pipeline, settings.pipeline.estimator, settings.cycle_s)
 
 
 def _slowdown(one: Ended) -> float:
     job = one.job
     since = max(job.submit_s, job.eligible_s)  # in this order: NaN is larger than nothing
-    return bounded_slowdown(since, job.start_s, job.end_s)
+    return float(bounded_slowdown(job.end_s - since, job.end_s - job.start_s))

@@ -12,6 +12,7 @@ from rltune.kernel.backfill.queue_front import ALL_START, CONTESTED, NOTHING_FIT
 from rltune.kernel.backfill.scheduling_pass import decide
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
+from rltune.kernel.state.handles import Arrays
 from rltune.placement.adaptive_k import Adaptive, Depth, Fixed
 from rltune.placement.greedy import Values, started
 from rltune.placement.highs import Answer, Effort, Solver, without_solver
@@ -28,41 +29,17 @@ MOST_COLUMNS = 150  # of a program; the last jobs are left out of a larger one, 
 INF = float("inf")
 
 
-def one_pass(
-    world: core.World,
-    state: core.State,
-    w: core.World,
-    s: core.State,
-    options: core.Options,
-    k: int | Depth = 0,
-    seconds: float = INF,
-    given_up: Collection[int] = (),
-) -> Work:
-    """Make one scheduling pass with look-ahead on a state as it stands, and say what was done; for live use.
-
-    The arrays and their handles are those of a `sim.Machine`. Jobs that start are RUNNING in `state.life` afterwards,
-    and their nodes are in `state.at`. If a Python policy scores the queue, its scores must be in `state.queue.score`.
-
-    `k` is how many jobs of each pool are looked at together, 0 = it adapts. A `Depth` that the caller keeps from pass
-    to pass learns what solves take here; `Adaptive` wants `state.n[ARRIVED]` to count all jobs that ever arrived.
-    `seconds` limits the time of all solves of the pass. A solve that it cuts short counts for nothing, and best fit (or
-    a greedy cut) stands in; `Work.given_up` holds the numbers of such solves. The same state with the same `given_up`
-    and no clock gives the same pass again, so a journal that keeps them can be replayed.
-    """
-    ahead = LookAhead(world, state, w, s, options, k, seconds=seconds, given_up=given_up)
-    ahead.make_pass()
-    return ahead.work
-
-
 class LookAhead:
-    """The solver's part of a run. `always`: solve even where it is known to gain nothing now (for benchmarks)."""
+    """The solver's part of a run. `always`: solve even where it is known to gain nothing now (for benchmarks).
+
+    `seconds` limits the time of all solves of one pass, for live use. A solve that it cuts short counts for nothing,
+    and best fit (or a greedy cut) stands in; `work.given_up` holds the numbers of such solves. The same state with the
+    same `given_up` and no clock gives the same pass again, so a journal that keeps them can be replayed.
+    """
 
     def __init__(
         self,
-        world: core.World,
-        state: core.State,
-        w: core.World,
-        s: core.State,
+        arrays: Arrays,
         options: core.Options,
         k: int | Depth = 0,
         effort: Effort | None = None,
@@ -72,10 +49,10 @@ class LookAhead:
         always: bool = False,
         aggregate: bool = True,
     ) -> None:
-        self._state, self._w, self._s, self._options = state, w, s, options
+        self._state, self._w, self._s, self._options = arrays.state, arrays.w, arrays.s, options
         self._depth = _depth(k)
-        self._camera = Camera(world)
-        self._rack_of = state.node.rack.tolist()
+        self._camera = Camera(arrays.world)
+        self._rack_of = arrays.state.node.rack.tolist()
         self._always, self._aggregate = always, aggregate
         self._seconds, self._given_up = seconds, frozenset(given_up)
         self._deadline = INF

@@ -12,7 +12,7 @@ from rltune.kernel.backfill.job_turn import consider, keeps_place
 from rltune.kernel.fit.allocate import find, give_nodes_back, picked_speed, take_nodes
 from rltune.kernel.fit.pools import make_pools
 from rltune.kernel.fit.running import start_job
-from rltune.kernel.fit.ways import _breaks_no_idle_node, wider_fits
+from rltune.kernel.fit.ways import breaks_no_idle_node, wider_fits
 from rltune.kernel.jit import allocating_kernel, kernel
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
@@ -42,7 +42,7 @@ def any_cut_fits(w: World, s: State) -> bool:
 @kernel
 def _finds(w: World, s: State, form: int, shape: int, estimate: float, rule: int) -> bool:
     """Choose nodes in use for a cut, into s.pick."""
-    return find(w, s, form, estimate, rule) and _breaks_no_idle_node(w, s, form, shape)
+    return find(w, s, form, estimate, rule) and breaks_no_idle_node(w, s, form, shape)
 
 
 @kernel

@@ -35,19 +35,42 @@ class Placer:
     k: int = 0
 
 
-def get_placer(spec: str, jobs: Jobs | None = None, cluster: Cluster | None = None, backfill: str = "none") -> Placer:
-    """Take a placer by its name; `auto` chooses by the jobs, the cluster and the backfilling."""
-    name, _, number = spec.partition(":")
-    if name == "milp":
-        racks_cost = cluster is not None and cluster.slowdown.extra_rack > 1.0
-        rest = core.HIERARCHICAL if racks_cost else core.BEST_FIT
-        return Placer(spec, rest, solves=True, k=_k(spec, number) if number else 0)
-    if spec == "auto":
-        wins = jobs is None or cluster is None or pays(jobs, cluster, backfill)
-        return get_placer("milp" if wins else "best-fit", cluster=cluster)
-    if spec not in GREEDY:
+@dataclass(frozen=True)
+class Placement:
+    """How nodes are to be chosen, as a user names it; `auto` leaves the choice to the jobs and the cluster."""
+
+    name: str = "best-fit"  # without the number
+    k: int = 0  # jobs that the solver looks at; 0 = it adapts
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.k}" if self.k else self.name
+
+    @property
+    def may_solve(self) -> bool:
+        """Return whether the solver may be asked."""
+        return self.name not in GREEDY
+
+    def placer(self, jobs: Jobs, cluster: Cluster, backfill: str) -> Placer:
+        """Choose the placer for these jobs on this cluster."""
+        if self.name in GREEDY:
+            return Placer(self.name, GREEDY[self.name])
+        if self.name == "auto" and not pays(jobs, cluster, backfill):
+            return Placer("best-fit", core.BEST_FIT)
+        rest = core.HIERARCHICAL if cluster.slowdown.extra_rack > 1.0 else core.BEST_FIT
+        return Placer(f"milp:{self.k}" if self.k else "milp", rest, solves=True, k=self.k)
+
+
+BEST_FIT = Placement()
+
+
+def get_placement(spec: str | Placement) -> Placement:
+    """Read a placement such as `spread` or `milp:8`."""
+    if isinstance(spec, Placement):
+        return spec
+    name, colon, number = spec.partition(":")
+    if name not in NAMES or (colon and name != "milp"):
         raise InputError(f"no placement {spec!r}; there are: {SHOWN}")
-    return Placer(spec, GREEDY[spec])
+    return Placement(name, _k(spec, number) if colon else 0)
 
 
 def _k(spec: str, text: str) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,6 @@ from rltune.estimate import read_history
 from rltune.kernel.score import rules as scores
 from rltune.model.learned_model import SUFFIX, parse_model, read_model
 from rltune.policy.base import Policy, Rule, Score, Scored
-from rltune.policy.extended import extended, split_extensions
 from rltune.policy.learned import Learned
 from rltune.policy.multifactor import Multifactor, paper
 from rltune.policy.qssf import Qssf
@@ -51,12 +52,11 @@ def get_policy(spec: str | Policy | Score) -> Policy:
     """Take a policy by its name or a model's, as a file, as an object, or as a function that scores the queue.
 
     `learned` is the default of the models that ship with the package, `learned:philly` one by its name, `mine.rltune`
-    one of your own, `mine.py:score` your own function. `+guard:24h:4x` and `+search:16` after any of them put a guard
-    and a search around it.
+    one of your own, `mine.py:score` your own function. What is around a policy, such as `+guard:24h`, is read by
+    `engine.pipeline`.
     """
     if isinstance(spec, str):
-        name, extensions = split_extensions(spec)
-        return extended(_named(name), **extensions)
+        return _named(spec)
     if isinstance(spec, Policy):
         return spec
     if callable(spec):
@@ -71,7 +71,7 @@ def _named(spec: str) -> Policy:
     if ".py:" in spec:
         return _from_file(spec)
     if spec.startswith("qssf-boost:"):
-        return QssfBoost(before=read_history(spec.removeprefix("qssf-boost:")))
+        return QssfBoost(before=read_history(spec.removeprefix("qssf-boost:")), name=spec)
     if spec.partition(":")[0] == LEARNED:
         return _shipped(spec)
     if spec.endswith(SUFFIX):
@@ -103,7 +103,17 @@ def _shipped(spec: str) -> Learned:
     return Learned(parse_model((MODELS / f"{name}{SUFFIX}").read_text(encoding="utf-8"), name), spec)
 
 
-def _from_file(spec: str) -> Scored:
+@dataclass(frozen=True)
+class FromFile(Scored):
+    """A function of a user's file. Another process or machine reads the file again: functions of it are not sent."""
+
+    spec: str = ""
+
+    def __reduce__(self) -> tuple[Callable[[str], FromFile], tuple[str]]:
+        return _from_file, (self.spec,)
+
+
+def _from_file(spec: str) -> FromFile:
     path, _, function = spec.rpartition(":")
     file = Path(path)
     if not file.is_file():
@@ -111,7 +121,7 @@ def _from_file(spec: str) -> Scored:
     score = getattr(_load(spec, file), function, None)
     if not callable(score):
         raise InputError(f"policy {spec!r}: {path} has no function {function!r}")
-    return Scored(name=f"{file.stem}:{function}", score=score)
+    return FromFile(name=f"{file.stem}:{function}", score=score, spec=spec)
 
 
 def _load(spec: str, file: Path) -> ModuleType:

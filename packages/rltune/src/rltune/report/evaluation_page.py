@@ -21,7 +21,8 @@ from rltune.trials.outcome import MEASURED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rltune.evaluation import Contender, Evaluation, Results
+    from rltune.engine.pipeline import Pipeline
+    from rltune.evaluation import Evaluation, Results
 
 SCRIPTS = ("base.js", "lines.js", "evaluation.js")
 LARGE_FIRST = 20  # VCs shown
@@ -78,7 +79,7 @@ def _pair_sentence(evaluation: Evaluation, which: int) -> str:
     return f"{pair.kind.capitalize()}: {pair.learned} has {interval(of, ratio)} of the {what} of {pair.static}.{doubt}"
 
 
-def _looks(pipelines: Sequence[Contender]) -> list[tuple[str, int, int]]:
+def _looks(pipelines: Sequence[Pipeline]) -> list[tuple[str, int, int]]:
     """Name the pipelines; the policy chooses the colour, backfilling and placement the dashes."""
     policies = list(dict.fromkeys(p.policy_name for p in pipelines))
     variants = list(dict.fromkeys((p.backfill, p.placement) for p in pipelines))

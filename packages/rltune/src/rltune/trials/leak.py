@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from rltune.engine.pipeline import Pipeline
 from rltune.jobs import Jobs
 from rltune.trials.parts import Part
-from rltune.trials.runs import Contender
 
 
-def leaks(pipelines: Iterable[Contender], jobs: Jobs, parts: Iterable[Part]) -> tuple[str, ...]:
+def leaks(pipelines: Iterable[Pipeline], jobs: Jobs, parts: Iterable[Part]) -> tuple[str, ...]:
     """Name the models that were trained on jobs of these parts of this very trace."""
     cards = {p.policy_name: card for p in pipelines if (card := _card(p.policy))}
     if not cards:

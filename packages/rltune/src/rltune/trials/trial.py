@@ -1,68 +1,67 @@
-"""One window under every pipeline, if it is contended: the unit of work that is spread over processes and machines."""
+"""One pipeline on one window: the unit of work of every comparison, in this process or in several."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from rltune.engine.run import simulate
-from rltune.estimate import Estimator, Oracle
-from rltune.trials.groups import Groups
-from rltune.trials.outcome import MEASURED, Outcome
+from rltune.cluster import Cluster
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.run import run_pipeline
+from rltune.estimate import Estimator
+from rltune.jobs import Jobs
+from rltune.schedule import Schedule
 from rltune.trials.warm_start import Knowledge
-
-if TYPE_CHECKING:
-    from rltune.cluster import Cluster
-    from rltune.jobs import Jobs
-    from rltune.trials.runs import Contender
-
-WAIT = MEASURED.index("wait")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Called with the row at which a window starts; FCFS without backfilling, the first pipeline, tells contention."""
+    """The jobs, the machine, and what is known of run times: the same for everybody who is compared.
+
+    With `warm` estimators and policies that learn begin each window with all that had ended before it. Estimates of a
+    window are made once, whoever asks.
+    """
 
     jobs: Jobs  # the whole trace, in order of submit
     cluster: Cluster
-    pipelines: tuple[Contender, ...]
     estimator: Any
-    size: int
-    contended_s: float
-    settings: dict[str, Any]  # head, view, cycle, seed
-    groupings: tuple[Groups, ...]
-    knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
+    warm: bool = True
+    seed: int = 0
+    _knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
+    _made: dict[tuple[int, int], Estimator] = field(default_factory=dict, repr=False, compare=False)  # the last
 
-    def __call__(self, first: int) -> list[Outcome] | None:
-        """Run the window; None if it is not contended."""
-        window = self.jobs.window(first, self.size)
-        fcfs, *others = self.pipelines
-        untold = self._run(fcfs, first, window, Oracle())  # without backfilling FCFS asks no estimate
-        wait_s = untold.measures[WAIT]
-        if not (np.isfinite(wait_s) and wait_s > self.contended_s):
-            return None
-        guess = self._known().made(self.estimator, first, window)
-        return [untold, *(self._run(pipeline, first, window, guess) for pipeline in others)]
+    def window(self, first: int, count: int) -> Jobs:
+        """Return the jobs of a window."""
+        return self.jobs if count == len(self.jobs) else self.jobs.window(first, count)
 
-    def _run(self, pipeline: Contender, first: int, window: Jobs, guess: Estimator) -> Outcome:
-        schedule = simulate(
-            window,
-            self.cluster,
-            policy=self._known().policy(pipeline.policy, first, self.size),
-            backfill=pipeline.backfill,
-            placement=pipeline.placement,
-            estimator=guess,
-            **self.settings,
-        )
-        return Outcome.of(schedule, first, self.groupings)
+    def run(self, pipeline: Pipeline, first: int, count: int) -> Schedule:
+        """Run one window under one pipeline, from an idle cluster."""
+        jobs = self.window(first, count)
+        policy = self._known.policy(pipeline.policy, first, count) if self.warm else pipeline.policy
+        return run_pipeline(jobs, self.cluster, replace(pipeline, policy=policy), self._estimates(first, jobs))
 
+    def _estimates(self, first: int, jobs: Jobs) -> Estimator:
+        """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""
+        key = (first, len(jobs))
+        if key not in self._made:
+            self._made.clear()
+            self._made[key] = self._known.made(self.estimator, first, jobs, warm=self.warm)
+        return self._made[key]
+
+    @property
     def _known(self) -> Knowledge:
-        if not self.knowledge:
-            self.knowledge.append(Knowledge(self.jobs, self.settings["seed"]))
-        return self.knowledge[0]
+        if not self._knowledge:
+            self._knowledge.append(Knowledge(self.jobs, self.seed))
+        return self._knowledge[0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what each process learns by itself."""
-        return {**self.__dict__, "knowledge": []}
+        return {**self.__dict__, "_knowledge": [], "_made": {}}
+
+
+def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:
+    """Put jobs, and estimates that were given job by job, into the order of submit."""
+    order = np.argsort(jobs.submit_s, kind="stable")
+    return jobs.take(order), estimator[order] if isinstance(estimator, np.ndarray) else estimator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.estimate import LEVELS, Estimates, Given, History, Levels, Noisy, get_estimator, likeness
+from rltune.engine.pipeline import learns
+from rltune.estimate import LEVELS, Estimates, Estimator, Given, History, Levels, Noisy, get_estimator, likeness
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
 from rltune.policy.qssf import LEVELS as QSSF_LEVELS
 from rltune.policy.qssf import Qssf
-from rltune.trials.runs import learns
 
 if TYPE_CHECKING:
     from rltune.jobs import Jobs
@@ -96,23 +96,23 @@ class Knowledge:
         self._memories: dict[Any, Memory] = {}
         self._drawn: dict[str, Any] = {}
 
-    def estimator(self, given: Any, first: int, count: int) -> Any:
-        """Return the estimator for a window."""
+    def estimator(self, given: Any, first: int, count: int, *, warm: bool = True) -> Estimator:
+        """Return the estimator for a window; if it is not warm, one that knows nothing of what came before."""
         if isinstance(given, np.ndarray):
-            return given[first : first + count]
+            return Given(given[first : first + count])
         guess = get_estimator(given)
-        if type(guess) is History and learns(guess):
+        if warm and type(guess) is History and learns(guess):
             known = self._memory(LEVELS, guess.trust, 1.0).at(first, count)
             return Recalled(guess.trust, name="history-warm", known=known)
         if isinstance(guess, Noisy):  # a job has one error, whatever window it is seen in
             if guess.name not in self._drawn:
                 self._drawn[guess.name] = guess.estimate(self._jobs, self._seed).values_s
             return Given(self._drawn[guess.name][first : first + count], guess.name)
-        return self._warmed(guess, first)
+        return self._warmed(guess, first) if warm else guess
 
-    def made(self, given: Any, first: int, window: Jobs) -> Made:
-        """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""
-        guess = get_estimator(self.estimator(given, first, len(window)))
+    def made(self, given: Any, first: int, window: Jobs, *, warm: bool = True) -> Made:
+        """Return the estimates of a window as values, for all pipelines alike."""
+        guess = self.estimator(given, first, len(window), warm=warm)
         return Made(guess.name, guess.estimate(window, self._seed))
 
     def policy(self, policy: Any, first: int, count: int) -> Any:

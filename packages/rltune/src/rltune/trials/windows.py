@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rltune.errors import InputError
+from rltune.trials.contention import is_contended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +142,7 @@ def _contended(
     apart = np.arange(0, len(jobs) - spec.size + 1, spec.size)
     looked = apart[_starts(len(apart), WindowSpec(spec.count * LOOKED_AT, 1))]
     waits = np.array([fcfs_wait_s(Window(int(s), spec.size)) for s in looked])
-    good = looked[waits > spec.min_wait_s]
+    good = looked[[is_contended(wait, spec.min_wait_s) for wait in waits]]
     if not len(good):
         most = f"the most contended waits {waits.max():g} s"
         raise InputError(f"no window of {spec.size:,} jobs makes FCFS wait {spec.min_wait_s:g} s; {most}")

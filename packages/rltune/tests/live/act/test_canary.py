@@ -1,7 +1,6 @@
 import numpy as np
-import pytest
 
-from rltune.live.act.canary import bounded_slowdown, compare
+from rltune.live.act.canary import compare
 from rltune.live.control_settings import Canary
 
 CANARY = Canary(share=0.5, min_jobs=20, worse_by=0.1)
@@ -35,9 +34,3 @@ def test_what_is_allowed_is_allowed():
     """A tolerance of half is not exceeded by a third."""
     lenient = CANARY.model_copy(update={"worse_by": 0.5})
     assert not compare(slowdowns(5.2, 400), slowdowns(4.0, 400, seed=1), lenient).worse
-
-
-@pytest.mark.parametrize(("since", "start", "end", "value"), [(0, 90, 100, 10.0), (0, 0, 100, 1.0), (0, 9, 10, 1.0)])
-def test_bounded_slowdown(since, start, end, value):
-    """As everywhere else: waits of very short jobs are not blown up."""
-    assert bounded_slowdown(since, start, end) == value

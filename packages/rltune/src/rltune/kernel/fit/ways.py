@@ -17,7 +17,7 @@ RULE, SHAPE, NODES, RACKS, WHOLE, LARGEST, LEFT, ALIKE, COLUMNS = range(9)
 
 
 @kernel
-def _breaks_no_idle_node(w: World, s: State, shape: int, narrow: int) -> bool:
+def breaks_no_idle_node(w: World, s: State, shape: int, narrow: int) -> bool:
     """Return whether the pieces of the cut are on nodes in use, so that cutting a job does not raise fragmentation."""
     i = 0
     for kind in range(w.shape[shape].kinds):
@@ -34,7 +34,7 @@ def _breaks_no_idle_node(w: World, s: State, shape: int, narrow: int) -> bool:
 def wider_fits(w: World, s: State, shape: int, estimate: float) -> bool:
     """Return whether the request fits now if it is cut for one node more."""
     for wider in range(w.shape[shape].wider_lo, w.shape[shape].wider_hi):
-        if find(w, s, wider, estimate, BEST_FIT) and _breaks_no_idle_node(w, s, wider, shape):
+        if find(w, s, wider, estimate, BEST_FIT) and breaks_no_idle_node(w, s, wider, shape):
             return True
     return False
 
@@ -106,7 +106,7 @@ def fill_ways(w: World, s: State, shape: int, estimate: float, way: I8, nodes: I
         for rule in (BEST_FIT, HIERARCHICAL, SPREAD):
             if not find(w, s, used, estimate, rule):
                 continue
-            if form > 0 and not _breaks_no_idle_node(w, s, used, shape):
+            if form > 0 and not breaks_no_idle_node(w, s, used, shape):
                 continue
             way[n] = 0
             way[n, RULE] = rule

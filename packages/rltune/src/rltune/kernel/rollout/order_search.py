@@ -25,6 +25,7 @@ from rltune.kernel.score.rules import (
     score_by_base,
     score_queue,
 )
+from rltune.kernel.score.slowdown import bounded_slowdown
 from rltune.kernel.state.arrays import ACTIVE_N, I8, Q_HEAD, Q_TAIL, WAITING, Options, Passes, Plans, State, World
 from rltune.kernel.state.random_draw import gumbel, uniform
 
@@ -149,7 +150,7 @@ def _roll_on(small: World, rolled: State, later: Options, p: Plans, goal: int, n
     for i in range(n):
         life = rolled.life[i]
         wait = life.start - small.job[i].submit if life.status != WAITING else NEVER_S
-        total += wait if goal == WAIT else max(1.0, (wait + life.estimate) / max(life.estimate, 10.0))
+        total += wait if goal == WAIT else bounded_slowdown(wait + life.estimate, life.estimate)
     return total
 
 

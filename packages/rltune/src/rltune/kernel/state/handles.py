@@ -10,6 +10,7 @@ keeps the arrays alive; kernels are compiled without reference counting (see jit
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -160,3 +161,18 @@ def plans_handle(plans: Plans) -> Plans:
 def state_handle(state: State) -> State:
     """Return what kernels take in place of a State; it changes the same arrays."""
     return state if config.DISABLE_JIT else cast("State", Handle(state))
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """World and State, and the handles of the two for compiled code."""
+
+    world: World
+    state: State
+    w: World
+    s: State
+
+
+def arrays_of(world: World, state: State) -> Arrays:
+    """Put a world and a state beside their handles."""
+    return Arrays(world, state, world_handle(world), state_handle(state))

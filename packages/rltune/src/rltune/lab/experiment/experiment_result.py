@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.errors import InputError
-from rltune.evaluation.comparison import Comparison, Standing
+from rltune.evaluation.comparison import Comparison, Run, Standing
 from rltune.lab.experiment.experiment_gantt import picture
 from rltune.lab.experiment.experiment_plan import Arm, Plan, path_of
 from rltune.lab.experiment.prediction import Prediction, predict
 from rltune.lab.experiment.run_record import Record, as_schedule
 from rltune.metrics import summarise
 from rltune.metrics.formats import number, percent, seconds
-from rltune.trials.runs import Contender, Run
+from rltune.schedule import Settings
+from rltune.trials.pipelines import Contender
 from rltune.trials.windows import Window
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Result:
         comparison = Comparison.build(
             runs=tuple(runs),
             windows=windows,
-            contenders=tuple(Contender(arm.policy or arm.name, "slurm", arm.placement, arm.name) for arm in plan.arms),
+            contenders=tuple(
+                Contender(arm.name, Settings(arm.policy or arm.name, "slurm", arm.placement)) for arm in plan.arms
+            ),
             baseline=names[0],
             about=_about(plan, records),
             notes=(*WORDS, *_notes(records, predictions)),

@@ -20,6 +20,7 @@ from rltune.live.control_settings import ControlSettings
 from rltune.live.controller import Controller, CycleReport
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
+from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.slurm.hostlist import expand
 
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted
@@ -34,7 +35,7 @@ def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: No
     """Run an arm on the jobs of a seed; the controller's journal stays in the folder."""
     jobs = plan.workload(seed)
     if arm.policy:
-        rehearse(control_settings(plan, arm))  # what is not compiled yet would hold up the first cycles
+        _rehearse(control_settings(plan, arm))  # what is not compiled yet would hold up the first cycles
     began = time.monotonic()
     note = folder / f"{arm.name}-{seed}.testbed"
     where = _place(note)
@@ -147,6 +148,10 @@ class Driver:
             calls=dict(self.controller.backend.calls),
             events=tuple(text for report in self.reports for text in report.events),
         )
+
+
+def _rehearse(settings: ControlSettings) -> None:
+    rehearse(settings, pin_pipeline(settings.pipeline, settings.safety.guard))
 
 
 def control_settings(plan: Plan, arm: Arm) -> ControlSettings:

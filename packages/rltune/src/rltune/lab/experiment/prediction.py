@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rltune.engine.run import simulate, takes_cycles
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.run import run_pipeline
+from rltune.estimate import get_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, Plan
 from rltune.lab.experiment.one_run import control_settings
 from rltune.lab.experiment.run_record import Record, as_schedule
-from rltune.live.decide.engine_pass import live_policy
-from rltune.policy.base import Policy
-from rltune.policy.extended import Extended
+from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.schedule import Schedule
 
 DRAWS = 20
@@ -63,17 +63,22 @@ def predict(record: Record, plan: Plan) -> Prediction:
 def _simulated(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> list[Schedule]:
     """Run the jobs once for every draw of how long GPUs stay idle."""
     arm = record.arm
-    policy = _driven(arm, plan) if arm.policy else multifactor.as_policy()
-    cycle_s = plan.cycle_s if arm.policy and takes_cycles(policy) else 0.0
-    how = (policy, BACKFILL, arm.placement, plan.estimator)
+    pipeline = _driven(arm, plan) if arm.policy else _slurm_alone(arm)
+    seeded = replace(pipeline, seed=record.seed)
     held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
-    return [simulate(one, plan.cluster, *how, seed=record.seed, cycle_s=cycle_s) for one in held]
+    return [run_pipeline(one, plan.cluster, seeded, get_estimator(plan.estimator)) for one in held]
 
 
-def _driven(arm: Arm, plan: Plan) -> Policy:
-    """Return the policy as the controller has it, under its guard; a search has all the time it needs here."""
-    policy = live_policy(arm.policy, None, control_settings(plan, arm).safety.guard)
-    return replace(policy, search=replace(policy.search, ms=None)) if isinstance(policy, Extended) else policy
+def _slurm_alone(arm: Arm) -> Pipeline:
+    return Pipeline.parse(multifactor.as_policy(), BACKFILL, arm.placement)
+
+
+def _driven(arm: Arm, plan: Plan) -> Pipeline:
+    """Return the pipeline as the controller has it, under its guard; a search has all the time it needs here."""
+    settings = control_settings(plan, arm)
+    pinned = pin_pipeline(settings.pipeline, settings.safety.guard)
+    timeless = replace(pinned, backfill=BACKFILL, search=replace(pinned.search, ms=None))
+    return replace(timeless, cycle_s=plan.cycle_s if timeless.takes_cycles else 0.0)
 
 
 def _makespan_s(schedule: Schedule) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from rltune.live.control_settings import Canary
 
 _ONE_SIDED_95 = 1.645
-_SHORT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,6 @@ class Verdict:
             f"slowdown of the canary's {self.acted} jobs {self.acted_mean:.2f}, "
             f"of {self.others} others {self.others_mean:.2f}: {word}"
         )
-
-
-def bounded_slowdown(waiting_since_s: float, start_s: float, end_s: float) -> float:
-    """Return max(1, (wait + run) / max(run, 10))."""
-    return max(1.0, (end_s - waiting_since_s) / max(end_s - start_s, _SHORT_S))
 
 
 def compare(acted: Sequence[float], others: Sequence[float], canary: Canary) -> Verdict | None:

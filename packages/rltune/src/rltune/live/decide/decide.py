@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rltune.engine.pipeline import Pipeline
 from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.claims import Claims, claims_of
 from rltune.live.decide.decision import Decision, Waiting
-from rltune.live.decide.engine_pass import CorePass, Result, guard_of, live_policy
+from rltune.live.decide.engine_pass import CorePass, Result, taught
 from rltune.live.decide.job_table import pose
 from rltune.live.decide.node_layout import lay_out
 from rltune.live.decide.ranking import Field, Ranking
@@ -50,7 +51,7 @@ class Known:
 _NOTHING = Known()
 
 
-def decide(situation: Situation, settings: ControlSettings, known: Known = _NOTHING) -> Decision:
+def decide(situation: Situation, settings: ControlSettings, pipeline: Pipeline, known: Known = _NOTHING) -> Decision:
     """Say who should start where, and in which order the others should wait."""
     snapshot = situation.bare
     judged = {job.id: standing(job, snapshot, settings, situation.holdings) for job in snapshot.pending}
@@ -60,9 +61,8 @@ def decide(situation: Situation, settings: ControlSettings, known: Known = _NOTH
         return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
     layout = lay_out(snapshot, competing)
     problem = pose(snapshot, layout, competing, dict(estimates))
-    policy = live_policy(settings.pipeline.policy, known.history, settings.safety.guard)
-    claims = claims_of(competing, guard_of(policy), estimates, snapshot.taken_s)
-    core = CorePass(problem, layout, settings.pipeline, policy, snapshot.taken_s, known.rollouts)
+    claims = claims_of(competing, pipeline.guard, estimates, snapshot.taken_s)
+    core = CorePass(problem, layout, taught(pipeline, known.history), snapshot.taken_s, known.rollouts)
     scores = core.scores()
     field_ = Field(
         jobs=[job for job in competing if job.id in scores],

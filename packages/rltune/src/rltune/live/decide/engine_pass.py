@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from rltune.engine.guard import OFF, Guard
-from rltune.engine.run import Machine, _checked_scores
-from rltune.engine.search import Searcher, get_search
-from rltune.errors import InputError
+from rltune.engine.pipeline import Pipeline, learns
+from rltune.engine.run import Machine
+from rltune.engine.search import Searcher
+from rltune.engine.view import scores_of
 from rltune.estimate import Given
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.easy import reservation
@@ -20,25 +19,17 @@ from rltune.kernel.build.prepare import Factors, Likeness, Net
 from rltune.kernel.fit.node_index import index_remove
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.rollout.event_loop import arrive
-from rltune.kernel.score.rules import GIVEN, INSPECTED, queue_end_in_view, score_queue
+from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.queue import enqueue
-from rltune.live.control_settings import Pipeline
 from rltune.live.decide.claims import Claims
 from rltune.live.decide.job_table import Problem
 from rltune.live.decide.node_layout import Layout
 from rltune.live.see.snapshot import LiveJob
 from rltune.placement.look_ahead import LookAhead
 from rltune.policy.base import Networked, Policy, Scored
-from rltune.policy.by_name import get_policy
-from rltune.policy.extended import Extended, extended, taken_apart
 
 _LONG_AGO_S = 1e10  # history is shifted by so much: policies ask what had ended before the first job of the table
-
-
-@runtime_checkable
-class _Learns(Protocol):
-    def after(self, before: Jobs) -> Policy: ...
 
 
 @dataclass(frozen=True)
@@ -77,33 +68,14 @@ def _ranked(policy: Policy) -> _Ranked:
     return _RankedNetwork(policy) if isinstance(policy, Networked) else _Ranked(policy)
 
 
-def live_policy(spec: str, history: Jobs | None, guard: str = OFF) -> Policy:
-    """Take a policy by name, guarded if it has no guard of its own; one that learns knows all history that there is."""
-    policy = get_policy(spec)
-    policy = policy if guard_of(policy) else extended(policy, guard)
-    if policy.code == INSPECTED:
-        raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
-    if history is None or not len(history) or not isinstance(policy, _Learns):
-        return policy
+def taught(pipeline: Pipeline, history: Jobs | None) -> Pipeline:
+    """Let a policy that learns know all history that there is."""
+    if history is None or not len(history) or not learns(pipeline.policy):
+        return pipeline
     known = history.with_columns(
         submit_s=history.submit_s - _LONG_AGO_S, recorded_start_s=history.recorded_start_s - _LONG_AGO_S
     )
-    return policy.after(known)
-
-
-def guard_of(policy: Policy) -> Guard:
-    """Return the guard that is around a policy."""
-    return policy.guard if isinstance(policy, Extended) else Guard()
-
-
-def without_search(policy: Policy) -> Policy:
-    """Take the search away, for a simulation of many passes: by the clock it could not be made again."""
-    return extended(policy.inner, policy.guard) if isinstance(policy, Extended) else policy
-
-
-def learns(spec: str) -> bool:
-    """Return whether a policy wants to know what has ended."""
-    return isinstance(get_policy(spec), _Learns)
+    return replace(pipeline, policy=pipeline.policy.after(known))  # type: ignore[attr-defined]
 
 
 class CorePass:
@@ -114,15 +86,14 @@ class CorePass:
         problem: Problem,
         layout: Layout,
         pipeline: Pipeline,
-        policy: Policy,
         now_s: float,
         rollouts: int = 0,
     ) -> None:
-        policy, settings = taken_apart(policy, pipeline.for_core(policy.name))
-        self._search, self._rollouts = get_search(settings.search), rollouts
+        policy = pipeline.policy
+        self._search, self._rollouts = pipeline.search, rollouts
         self._problem, self._layout, self._policy = problem, layout, policy
-        given = Given(problem.estimate_s, pipeline.estimator)
-        machine = Machine.of(problem.jobs, layout.cluster, _ranked(policy), given, settings)
+        ranked = replace(pipeline, policy=_ranked(policy))
+        machine = Machine.of(problem.jobs, layout.cluster, ranked, Given(problem.estimate_s))
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
         self._rule = self._m.options._replace(policy=policy.code, guarded=False)  # claims are the ranking's business
@@ -156,7 +127,7 @@ class CorePass:
         queue.score[self._queue] = np.inf
         here = slice(self._queue.start, queue_end_in_view(m.s, m.options.in_view))
         if isinstance(self._policy, Scored):
-            queue.score[here] = _checked_scores(self._policy, m.view(queue.job[here]))
+            queue.score[here] = scores_of(self._policy, m.view(queue.job[here]))
         else:
             score_queue(m.w, m.s, self._rule, here.stop, False)
         if self._search:
@@ -175,8 +146,8 @@ class CorePass:
         """
         m = self._m
         options = m.options._replace(policy=self._policy.code, explain=False)
-        seed = m.settings.seed + int(m.state.now[0])
-        searcher = Searcher(m.world, m.state, m.w, m.s, options, self._search, seed, self._rollouts)
+        seed = m.pipeline.seed + int(m.state.now[0])
+        searcher = Searcher(m.arrays, options, self._search, seed, self._rollouts)
         searcher.look()
         self._searched = searcher.to_dict()
 
@@ -201,11 +172,11 @@ class CorePass:
         m = self._m
         if not m.placer.solves:
             return lambda: decide(m.w, m.s, m.options)
-        ahead = LookAhead(m.world, m.state, m.w, m.s, m.options, m.placer.k)
+        ahead = LookAhead(m.arrays, m.options, m.placer.k)
 
         def look_and_decide() -> None:
             ahead.make_pass()
-            m.placer_work.update(_without_clock(ahead.to_dict()))
+            m.work.update(_without_clock(ahead.to_dict()))
 
         return look_and_decide
 
@@ -220,7 +191,7 @@ class CorePass:
     def work(self) -> dict[str, float | int | str]:
         """Count what the pass did."""
         tried = int(self._m.state.n[core.TRIES])
-        return {"placements_tried": tried, "placer": self._m.placer.name, **self._m.placer_work, **self._searched}
+        return {"placements_tried": tried, "placer": self._m.placer.name, **self._m.work, **self._searched}
 
 
 class _Outcome:

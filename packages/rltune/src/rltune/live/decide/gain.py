@@ -7,22 +7,23 @@ machine on. How near the replay in Slurm's order comes to what was really seen s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rltune.cluster import Cluster
-from rltune.engine.guard import OFF
-from rltune.engine.run import simulate, takes_cycles
-from rltune.jobs import Floats, Jobs
+from rltune.engine.guard import Guard
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.run import run_pipeline
+from rltune.engine.search import Search
+from rltune.estimate import get_estimator
+from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Factors, Likeness
 from rltune.kernel.score.rules import SJF
-from rltune.live.control_settings import Pipeline
-from rltune.live.decide.engine_pass import live_policy, without_search
 from rltune.live.decide.node_layout import Layout, lay_out
 from rltune.live.decide.run_times import limit_of
 from rltune.live.see.snapshot import PENDING, LiveJob, Snapshot
-from rltune.policy.base import Policy, no_factors
+from rltune.placement.placers import BEST_FIT
+from rltune.policy.base import no_factors
 
 FEWEST = 20
 _SURE = 1e9
@@ -80,7 +81,7 @@ class ByPriority:
 
 
 def estimate_gain(
-    seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, guard: str = OFF, cycle_s: float = 0.0
+    seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, estimator: str, cycle_s: float = 0.0
 ) -> Gain | None:
     """Replay the jobs both ways, ours asked once a cycle; None if too few have ended."""
     ended = np.array([s.job.ended for s in seen])
@@ -89,23 +90,20 @@ def estimate_gain(
     layout = _layout(seen, snapshot)
     jobs = _table(seen, layout, snapshot)
     highest = max(s.priority for s in seen)
-    ours = without_search(live_policy(pipeline.policy, None, guard))
+    quick = replace(
+        pipeline, search=Search(), placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement
+    )
+    ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
     waits = [
-        _waits(jobs, layout.cluster, slurm, pipeline, 0.0),
-        _waits(jobs, layout.cluster, ours, pipeline, cycle_s if takes_cycles(ours) else 0.0),
+        run_pipeline(jobs, layout.cluster, one, get_estimator(estimator)).wait_s
+        for one in (replace(quick, policy=slurm, guard=Guard()), ours)
     ]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
     if counted.sum() < FEWEST:
         return None
     observed = np.array([s.job.start_s - s.job.submit_s for s in seen])
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
-
-
-def _waits(jobs: Jobs, cluster: Cluster, policy: Policy, pipeline: Pipeline, cycle_s: float) -> Floats:
-    placement = "best-fit" if pipeline.placement.startswith(("milp", "auto")) else pipeline.placement  # quick
-    how = (pipeline.backfill, placement, pipeline.estimator, pipeline.head)
-    return simulate(jobs, cluster, policy, *how, cycle_s=cycle_s).wait_s
 
 
 def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> Layout:

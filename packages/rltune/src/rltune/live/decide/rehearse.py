@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rltune.engine.pipeline import Pipeline
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.decide import Situation, decide
 from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partition, Snapshot
@@ -11,9 +12,9 @@ from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partit
 _HOUR_S = 3600.0
 
 
-def rehearse(settings: ControlSettings) -> None:
+def rehearse(settings: ControlSettings, pipeline: Pipeline) -> None:
     """Let a job run, one start, one wait and a node be down."""
-    decide(Situation(_cluster()), settings)
+    decide(Situation(_cluster()), settings, pipeline)
 
 
 def _cluster() -> Snapshot:

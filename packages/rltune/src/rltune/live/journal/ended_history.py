@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rltune.engine.pipeline import Pipeline, learns
 from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings
-from rltune.live.decide.engine_pass import learns
 from rltune.live.journal.store import Journal
 
 _REFRESH_S = 600.0
@@ -18,14 +18,14 @@ class HistoryReader:
 
     journal: Journal
     settings: ControlSettings
+    pipeline: Pipeline
     _jobs: Jobs | None = None
     _until: int = 0
     _read_s: float = float("-inf")
 
     def at(self, elapsed_s: float) -> tuple[Jobs | None, int]:
         """Return it as of now, or as of a few minutes ago."""
-        pipeline = self.settings.pipeline
-        if not (pipeline.estimator == "history" or learns(pipeline.policy)):
+        if not (self.settings.pipeline.estimator == "history" or learns(self.pipeline.policy)):
             return None, 0
         if elapsed_s - self._read_s > _REFRESH_S:
             self._until = self.journal.last_ended()

@@ -6,25 +6,25 @@ import hashlib
 from pathlib import Path
 
 from rltune import __version__
+from rltune.engine.pipeline import Pipeline, split_around
 from rltune.kernel.state.handles import SOURCE_HASH
 from rltune.live.control_settings import ControlSettings
 from rltune.live.journal.store import Run
-from rltune.policy.by_name import get_policy
-from rltune.policy.extended import split_extensions
 from rltune.policy.learned import Learned
 
 
-def run_of(settings: ControlSettings, at_s: float) -> Run:
+def run_of(settings: ControlSettings, pipeline: Pipeline, at_s: float) -> Run:
     """Describe a start of the controller."""
-    return Run(at_s, __version__, SOURCE_HASH, policy_hash(settings.pipeline.policy), settings.model_dump_json())
+    return Run(
+        at_s, __version__, SOURCE_HASH, policy_hash(settings.pipeline.policy, pipeline), settings.model_dump_json()
+    )
 
 
-def policy_hash(spec: str) -> str:
+def policy_hash(spec: str, pipeline: Pipeline) -> str:
     """Return the hash of a model, or of the file that a policy is read from; "" if it is built in."""
-    spec, _ = split_extensions(spec)
-    policy = get_policy(spec)
-    if isinstance(policy, Learned):
-        return policy.model.sha256
+    spec, _ = split_around(spec)
+    if isinstance(pipeline.policy, Learned):
+        return pipeline.policy.model.sha256
     for candidate in (spec.rpartition(":")[0], spec.partition(":")[2]):
         if candidate and Path(candidate).is_file():
             return hashlib.sha256(Path(candidate).read_bytes()).hexdigest()

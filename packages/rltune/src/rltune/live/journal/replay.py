@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import ROLLOUTS
 from rltune.errors import InputError
 from rltune.jobs import Jobs
@@ -19,6 +20,7 @@ from rltune.live.journal.packing import (
 )
 from rltune.live.journal.provenance import policy_hash, run_of
 from rltune.live.journal.store import Cycle, Journal, Run
+from rltune.live.pinned_pipeline import pin_pipeline
 
 
 @dataclass(frozen=True)
@@ -43,28 +45,29 @@ def replay(journal: Journal, number: int) -> Replay:
     cycle = journal.cycle(number)
     run = journal.run(cycle.run)
     settings = ControlSettings.model_validate_json(run.settings)
-    _require_policy(settings, run)
+    pipeline = pin_pipeline(settings.pipeline, settings.safety.guard)
+    _require_policy(settings, pipeline, run)
     situation = Situation(unpack_snapshot(cycle.snapshot), unpack_holdings(cycle.holdings))
     recorded = unpack_decision(cycle.decision)
     tried = int(recorded.work.get(ROLLOUTS, 0))
     known = Known(_history(journal, cycle, settings), unpack_estimates(cycle.estimates), tried)
-    made = decide(situation, settings, known)
+    made = decide(situation, settings, pipeline, known)
     same = pack_decision(made) == cycle.decision
-    return Replay(cycle.id, same, recorded, made, _differences(run, settings))
+    return Replay(cycle.id, same, recorded, made, _differences(run, settings, pipeline))
 
 
 def _history(journal: Journal, cycle: Cycle, settings: ControlSettings) -> Jobs | None:
     return journal.history(settings.journal.history_jobs, until=cycle.history) if cycle.history else None
 
 
-def _require_policy(settings: ControlSettings, run: Run) -> None:
+def _require_policy(settings: ControlSettings, pipeline: Pipeline, run: Run) -> None:
     spec = settings.pipeline.policy
-    if run.policy and policy_hash(spec) != run.policy:
+    if run.policy and policy_hash(spec, pipeline) != run.policy:
         raise InputError(f"policy {spec}: is not the one of then (sha256 {run.policy[:12]}...)")
 
 
-def _differences(run: Run, settings: ControlSettings) -> tuple[str, ...]:
-    now = run_of(settings, 0.0)
+def _differences(run: Run, settings: ControlSettings, pipeline: Pipeline) -> tuple[str, ...]:
+    now = run_of(settings, pipeline, 0.0)
     notes = []
     if run.version != now.version:
         notes.append(f"recorded by rltune {run.version}, replayed by {now.version}")

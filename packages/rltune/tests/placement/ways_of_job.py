@@ -24,7 +24,7 @@ class Way:
 
 
 def ways(w: World, s: State, shape: int, estimate_s: float) -> tuple[Way, ...]:
-    """Return the ways of a request that would last so long; w and s are handles of a run (see sim.Machine)."""
+    """Return the ways of a request that would last so long; w and s are handles of a run."""
     table, nodes = kernels.ways_now(w, s, shape, estimate_s)
     return tuple(
         Way(

@@ -1,0 +1,171 @@
+"""A pipeline: who is next, who may overtake and where jobs run. It is parsed once; whatever runs takes the objects."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rltune.engine.guard import Guard, get_guard
+from rltune.engine.search import Search, get_search
+from rltune.errors import InputError
+from rltune.kernel.score.rules import INSPECTED
+from rltune.kernel.state import arrays as core
+from rltune.placement.placers import BEST_FIT, Placement, get_placement
+from rltune.policy import get_policy
+from rltune.policy.base import Networked, Policy, Score, Scored
+from rltune.schedule import Settings
+
+BACKFILLS = {
+    "none": core.NO_BACKFILL,
+    "fit-first": core.FIT_FIRST,
+    "easy": core.EASY,
+    "conservative": core.CONSERVATIVE,
+    "shadow": core.SHADOW,
+}
+INSPECTED_BACKFILLS = ("none", "fit-first", "easy")  # under which an inspector can refuse a choice
+HEADS = ("pool", "global")
+FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
+_Around = TypeVar("_Around", Guard, Search)
+_AROUND = re.compile(r"\+(guard|search):")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """All that decides, but what is known of run times."""
+
+    policy: Policy = field(default_factory=lambda: get_policy("fcfs"))
+    backfill: str = "none"
+    placement: Placement = BEST_FIT
+    guard: Guard = field(default_factory=Guard)
+    search: Search = field(default_factory=Search)
+    head: str = "pool"
+    view: int = 0  # how many of the oldest waiting jobs the policy sees; 0 = all
+    cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
+    commit: bool = False  # RLScheduler's machine
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value, choices in (("backfill", self.backfill, tuple(BACKFILLS)), ("head", self.head, HEADS)):
+            if value not in choices:
+                raise InputError(f"no {what} {value!r}; there are: {', '.join(choices)}")
+        if not 0 <= self.cycle_s < float("inf"):
+            raise InputError(f"a cycle should last some seconds, or 0 to ask in every pass, not {self.cycle_s:g}")
+        if self.view < 0:
+            raise InputError(f"view should be 0 (all) or more, not {self.view}")
+        if self.commit:
+            self._require_commit()
+        if self.cycle_s > 0 and (self.commit or not self.takes_cycles):
+            searched = "a search" if self.search else f"policy {self.policy.name}"
+            what = "commit mode" if self.commit else searched
+            raise InputError(f"{what} decides in every pass: leave out the cycle of {self.cycle_s:g} s")
+        if self.policy.code == INSPECTED and (self.commit or self.backfill not in INSPECTED_BACKFILLS):
+            what = "commit mode" if self.commit else f"backfill {self.backfill!r}"
+            known = ", ".join(INSPECTED_BACKFILLS)
+            told = f"policy {self.policy.name} inspects one job at a time: {what} is not for it; there are: {known}"
+            raise InputError(told)
+
+    def _require_commit(self) -> None:
+        """Refuse what RLScheduler's machine does not know."""
+        if self.guard:
+            raise InputError("commit mode knows no guard: a selected job stays selected until it fits")
+        if self.search:
+            raise InputError("commit mode knows no search: one job is selected at a time, and stays so")
+        if self.backfill not in {"none", "shadow"}:
+            raise InputError(f"commit mode backfills by 'none' or 'shadow', not {self.backfill!r}")
+        if isinstance(self.policy, Scored):
+            raise InputError(f"commit mode knows only rules of the core, not policy {self.policy.name}")
+
+    @classmethod
+    def parse(
+        cls,
+        policy: str | Policy | Score = "fcfs",
+        backfill: str = "none",
+        placement: str | Placement = BEST_FIT,
+        *,
+        guard: str | Guard | None = None,
+        search: str | int | Search | None = None,
+        **settings: Any,
+    ) -> Pipeline:
+        """Make a pipeline of names or objects; `saf+search:16+guard:24h` names what is around a policy, too."""
+        name, around = split_around(policy) if isinstance(policy, str) else (policy, {})
+        return cls(
+            policy=get_policy(name),
+            backfill=backfill,
+            placement=get_placement(placement),
+            guard=_one_of("guard", policy, get_guard(around.get("guard")), get_guard(guard)),
+            search=_one_of("search", policy, get_search(around.get("search")), get_search(search)),
+            **settings,
+        )
+
+    @classmethod
+    def read(cls, text: str, **settings: Any) -> Pipeline:
+        """Read a pipeline as tables name it: `learned:philly + easy, milp:8`."""
+        front, _, placement = (part.strip() for part in text.partition(","))
+        policy, _, backfill = (part.strip() for part in front.partition(" + "))
+        if not policy or backfill not in {"", *BACKFILLS} or "," in placement:
+            raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")
+        return cls.parse(policy, backfill or "none", placement or BEST_FIT, **settings)
+
+    @property
+    def policy_name(self) -> str:
+        """Name the policy with what is around it."""
+        search = f"+search:{self.search}" if self.search else ""
+        guard = f"+guard:{self.guard}" if self.guard else ""
+        return f"{self.policy.name}{search}{guard}"
+
+    @property
+    def label(self) -> str:
+        """Name the pipeline as every table, report and file does."""
+        return self.settings("").label
+
+    @property
+    def learned(self) -> bool:
+        """Return whether a trained model orders the queue."""
+        return isinstance(self.policy, Networked)
+
+    @property
+    def static(self) -> bool:
+        """Return whether it is a rule that is placed greedily: nothing learns, searches or solves."""
+        return not (self.learned or self.search or self.placement.may_solve)
+
+    @property
+    def takes_cycles(self) -> bool:
+        """Return whether the policy may be asked once a cycle: a search, an inspector and Python act in every pass."""
+        return not (self.search or self.policy.code == INSPECTED or isinstance(self.policy, Scored))
+
+    def settings(self, estimator: str) -> Settings:
+        """Describe the pipeline in plain values, for a schedule."""
+        return Settings(
+            policy=self.policy_name,
+            backfill=self.backfill,
+            placement=str(self.placement),
+            estimator=estimator,
+            head=self.head,
+            commit=self.commit,
+            view=self.view,
+            seed=self.seed,
+            guard=str(self.guard),
+            search=str(self.search),
+            cycle_s=self.cycle_s,
+        )
+
+
+def split_around(spec: str) -> tuple[str, dict[str, str]]:
+    """Take a policy's name apart: the policy's own, and what is around it by kind."""
+    name, *parts = _AROUND.split(spec)
+    kinds, values = parts[::2], parts[1::2]
+    if len(set(kinds)) < len(kinds):
+        raise InputError(f"policy {spec!r} has two of one kind around it: {', '.join(kinds)}")
+    return name, dict(zip(kinds, values, strict=True))
+
+
+def learns(given: Any) -> bool:
+    """Return whether an estimator or a policy can start from earlier jobs, and was given none of its own."""
+    return callable(getattr(given, "after", None)) and getattr(given, "before", None) is None
+
+
+def _one_of(kind: str, policy: Any, named: _Around, given: _Around) -> _Around:
+    if named and given:
+        raise InputError(f"policy {policy} has a {kind} already; {given} was given too")
+    return named or given

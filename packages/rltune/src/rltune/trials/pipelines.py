@@ -1,0 +1,106 @@
+"""Who is compared: every policy under every backfilling and placement, and pipelines named one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.engine.guard import Guard
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.search import Search
+from rltune.errors import InputError
+from rltune.schedule import Settings
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A pipeline as results know it: its label, and its parts by name."""
+
+    label: str
+    settings: Settings
+
+    @property
+    def policy_name(self) -> str:
+        """Name the policy with what is around it."""
+        return self.settings.policy
+
+    @property
+    def backfill(self) -> str:
+        """Name the backfilling."""
+        return self.settings.backfill
+
+    @property
+    def placement(self) -> str:
+        """Name the placement."""
+        return self.settings.placement
+
+
+def line_up(
+    policies: Sequence[Any],
+    backfills: Sequence[str],
+    placements: Sequence[str],
+    pipelines: Sequence[str | Pipeline] = (),
+    *,
+    guard: str | Guard | None = None,
+    search: str | int | Search | None = None,
+    **settings: Any,
+) -> tuple[Pipeline, ...]:
+    """Make all pipelines, under the same settings (head, view, cycle_s, commit, seed).
+
+    Every policy is crossed with every backfilling and placement, with the guard and the search around it. `pipelines`
+    are further ones, as they are or as tables name them.
+    """
+    around = {"guard": guard, "search": search, **settings}
+    crossed = [Pipeline.parse(*parts, **around) for parts in itertools.product(policies, backfills, placements)]
+    given = crossed + [p if isinstance(p, Pipeline) else Pipeline.read(p, **settings) for p in pipelines]
+    if not given:
+        raise InputError("nothing to compare: give at least one policy, one backfilling and one placement")
+    labels = [p.label for p in given]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise InputError(f"listed twice: {', '.join(twice)}")
+    return tuple(given)
+
+
+def unique(pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+    """Keep the first pipeline of each label."""
+    kept: dict[str, Pipeline] = {}
+    for pipeline in pipelines:
+        kept.setdefault(pipeline.label, pipeline)
+    return tuple(kept.values())
+
+
+def contenders_of(settings: Sequence[Settings]) -> tuple[Contender, ...]:
+    """Name what made schedules; equal labels are told apart by the settings that differ, or else by a number."""
+    labels = [s.label for s in settings]
+    return tuple(Contender(_apart(i, labels, settings), s) for i, s in enumerate(settings))
+
+
+def _apart(which: int, labels: Sequence[str], settings: Sequence[Settings]) -> str:
+    alike = [i for i, label in enumerate(labels) if label == labels[which]]
+    if len(alike) == 1:
+        return labels[which]
+    differing = [name for name, value in vars(settings[which]).items() if _differs(name, value, alike, settings)]
+    told = ", ".join(f"{name.removesuffix('_s')} {getattr(settings[which], name)}" for name in differing)
+    same = [i for i in alike if settings[i] == settings[which]]
+    number = f" #{same.index(which) + 1}" if len(same) > 1 else ""
+    return f"{labels[which]} ({told}){number}" if told else f"{labels[which]}{number}"
+
+
+def _differs(name: str, value: Any, among: Sequence[int], settings: Sequence[Settings]) -> bool:
+    return any(getattr(settings[i], name) != value for i in among)
+
+
+def find_pipeline(contenders: Sequence[Contender] | Sequence[Pipeline], name: str | None) -> int:
+    """Find a pipeline by its label, or else the first with that policy; the first of all if no name is given."""
+    labels = [c.label for c in contenders]
+    policies = [c.policy_name for c in contenders]
+    if name is None:
+        return 0
+    if name in labels:
+        return labels.index(name)
+    if name in policies:
+        return policies.index(name)
+    raise InputError(f"no pipeline {name!r} to compare with; there are: {', '.join(labels)}")

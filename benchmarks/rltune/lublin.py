@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rltune import Cluster, read_trace
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -22,7 +23,6 @@ from rltune.model.learned_model import Model, read_model, save_model
 from rltune.policy import get_policy
 from rltune.policy.base import Policy
 from rltune.policy.learned import Learned
-from rltune.schedule import Settings
 from rltune.trace.lublin import lublin
 
 MACHINE = Cluster.uniform(1, 256)
@@ -44,8 +44,8 @@ INPUTS = {
 
 def machine(jobs: Jobs, policy: Policy) -> Machine:
     """Prepare a window in RLScheduler's machine."""
-    settings = Settings(backfill="shadow", head="global", commit=True)
-    return Machine.of(jobs, MACHINE, policy, get_estimator("oracle"), settings)
+    pipeline = Pipeline.parse(policy, "shadow", head="global", commit=True)
+    return Machine.of(jobs, MACHINE, pipeline, get_estimator("oracle"))
 
 
 def slowdown(jobs: Jobs, policy: Policy) -> float:

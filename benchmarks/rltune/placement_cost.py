@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, NodeGroup, Slowdown
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -19,8 +20,6 @@ from rltune.placement.look_ahead import LookAhead
 from rltune.placement.program import Model
 from rltune.placement.realise import realise
 from rltune.placement.solver_work import Work
-from rltune.policy.by_name import get_policy
-from rltune.schedule import Settings
 from rltune.trace import synthesise
 from rltune.trials.intervals import over_windows, ratio
 
@@ -135,8 +134,7 @@ def _pair(ms: list[float]) -> list[float]:
 
 def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool, extra_rack: float) -> Stopwatch:
     jobs, cluster = full_cluster(nodes, seed=nodes, extra_rack=extra_rack)
-    settings = Settings(placement=f"milp:{k}", backfill="easy")
-    m = Machine.of(jobs, cluster, get_policy("fcfs"), get_estimator("oracle"), settings)
+    m = Machine.of(jobs, cluster, Pipeline.parse("fcfs", "easy", f"milp:{k}"), get_estimator("oracle"))
     ahead = Stopwatch(m.world, m.state, m.w, m.s, m.options, k)
     ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128 and others > 0, cvxpy=cvxpy and others > 0)
     while len(ahead.cpu_ms) < solves and advance(m.w, m.s, m.options):
@@ -204,10 +202,9 @@ def _solves(runs: list[Run]) -> int:
 
 
 def _one_run(count: int, policy: str, backfill: str, seed: int, how: type[LookAhead], *, always: bool) -> Run:
-    settings = Settings(policy=policy, placement="milp:8", backfill=backfill)
     cluster = Cluster.preset("philly-slice")
     jobs = synthesise("philly", count, seed=100 + seed, cluster=cluster, load=0.9)
-    m = Machine.of(jobs, cluster, get_policy(policy), get_estimator("oracle"), settings)
+    m = Machine.of(jobs, cluster, Pipeline.parse(policy, backfill, "milp:8"), get_estimator("oracle"))
     ahead = how(m.world, m.state, m.w, m.s, m.options, 8, always=always)
     while advance(m.w, m.s, m.options):
         ahead.make_pass()

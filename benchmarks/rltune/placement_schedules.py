@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, Slowdown
-from rltune.engine.run import simulate
-from rltune.evaluation.compare import line_up
+from rltune.engine.pipeline import Pipeline
 from rltune.jobs import Jobs
 from rltune.metrics import summarise
 from rltune.parallel import spread_over
-from rltune.placement.placers import get_placer
+from rltune.placement.placers import get_placement
 from rltune.trace import read_trace, synthesise
+from rltune.trials.contention import fcfs_wait_s, is_contended
 from rltune.trials.intervals import Course, over_time, ratio
 from rltune.trials.measures import metric_of
 from rltune.trials.parts import Part
-from rltune.trials.runs import Contender
-from rltune.trials.warm_start import Knowledge
+from rltune.trials.pipelines import line_up
+from rltune.trials.trial import Trial
 
 METRICS = ("wait", "large-wait", "utilisation", "fragmentation")
 POLICIES = ("fcfs", "sjf", "saf")
@@ -105,32 +105,21 @@ def in_racks(nodes: int, extra_rack: float) -> Callable[[Cluster], Cluster]:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Measured:
     """Called with the row at which a window starts: the metrics of every pipeline."""
 
-    work: Workload
-    pipelines: tuple[Contender, ...]
-    estimator: str
+    trial: Trial
+    pipelines: tuple[Pipeline, ...]
     size: int
-    knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
 
     def __call__(self, first: int) -> np.ndarray:
-        if not self.knowledge:
-            self.knowledge.append(Knowledge(self.work.jobs, 0))
-        window = self.work.jobs.window(first, self.size)
-        guess = self.knowledge[0].made(self.estimator, first, window)
-        made = (simulate(window, self.work.cluster, p.policy, p.backfill, p.placement, guess) for p in self.pipelines)
+        made = (self.trial.run(pipeline, first, self.size) for pipeline in self.pipelines)
         return np.array([[metric_of(m).of(told) for m in METRICS] for told in map(summarise, made)])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what each process learns by itself."""
-        return {**self.__dict__, "knowledge": []}
 
 
 def queues(work: Workload, first: int, size: int) -> bool:
-    """Tell whether jobs of a window wait: FCFS without backfilling knows no estimates."""
-    made = simulate(work.jobs.window(first, size), work.cluster)
-    return bool(made.ran.any() and made.wait_s[made.ran].mean() > CONTENDED_S)
+    """Return whether jobs of a window wait."""
+    return is_contended(fcfs_wait_s(work.jobs.window(first, size), work.cluster), CONTENDED_S)
 
 
 def thinned(starts: list[int], count: int) -> list[int]:
@@ -152,7 +141,9 @@ def cells(
     starts = thinned([first for first in grid if queues(work, first, size)], windows)
     begin = perf_counter()
     with spread_over(workers) as spread:
-        values = np.array(spread.map(Trial(work, pipelines, estimator, size), starts))  # [window, pipeline, metric]
+        values = np.array(
+            spread.map(Measured(Trial(work.jobs, work.cluster, estimator), pipelines, size), starts)
+        )  # [window, pipeline, metric]
     seconds = perf_counter() - begin
     steps = (np.array(starts) - part.first) // every
     course = Course(steps, len(grid), max(size // every, 1), part.disjoint(starts, size))
@@ -165,7 +156,7 @@ def cells(
             "backfill": who.backfill,
             "windows": len(starts),
             "disjoint": course.disjoint,
-            "auto": get_placer("auto", work.jobs, work.cluster, who.backfill).name,
+            "auto": get_placement("auto").placer(work.jobs, work.cluster, who.backfill).name,
             "placements": {n: against(values[:, at + i], values[:, at], course) for i, n in enumerate(names)},
             "seconds": round(seconds / len(pipelines) * len(names), 1),
         }

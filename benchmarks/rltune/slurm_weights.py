@@ -76,7 +76,7 @@ def main() -> None:
     given = parser.parse_args()
     cluster = Cluster.preset("slurm-five")
     if given.policies:
-        compare(cluster, given.policies, given.jobs, given.cycle)
+        compare(cluster, given.policies, given.jobs, given.cycle, estimator="oracle")
     else:
         choose(cluster)
 

@@ -18,10 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from yardstick import fcfs
 
 from rltune import Cluster, Jobs
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
-from rltune.policy import get_policy
-from rltune.schedule import Settings
 from rltune.trace.synthetic import synthesise
 
 BARS = {("fcfs", "none"): 6.0, ("saf", "none"): 4.0, ("fcfs", "easy"): 2.0, ("wfp3", "easy"): 0.5}
@@ -36,8 +35,7 @@ OTHERS = [
 
 
 def machine(jobs, cluster, policy, backfill, estimator="oracle"):
-    settings = Settings(policy=policy, backfill=backfill, estimator=estimator)
-    return Machine.of(jobs, cluster, get_policy(policy), get_estimator(estimator), settings)
+    return Machine.of(jobs, cluster, Pipeline.parse(policy, backfill), get_estimator(estimator))
 
 
 def seconds(jobs, cluster, policy, backfill, repeat=3):

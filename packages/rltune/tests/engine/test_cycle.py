@@ -25,7 +25,9 @@ def queue(first_runs_s: float) -> Jobs:
     ],
 )
 def test_by_hand(first_runs_s, cycle_s, started):
-    assert simulate(queue(first_runs_s), ONE_GPU, "sjf", cycle_s=cycle_s).start_s.tolist() == started
+    assert (
+        simulate(queue(first_runs_s), ONE_GPU, "sjf", cycle_s=cycle_s, estimator="oracle").start_s.tolist() == started
+    )
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
@@ -33,8 +35,12 @@ def test_scores_are_those_of_the_last_cycle(backfill):
     """By (wait / run time)^3 GPUs: at 60 s 54 against 27, at 100 s, when both could start, 250 against 343."""
     jobs = Jobs.from_arrays([0.0, 0.0, 30.0], [100.0, 20.0, 10.0], [2, 2, 1])
     two = Cluster.uniform(1, 2)
-    assert simulate(jobs, two, "wfp3", backfill, cycle_s=60.0).start_s.tolist() == [0.0, 100.0, 120.0]
-    assert simulate(jobs, two, "wfp3", backfill).start_s.tolist() == [0.0, 110.0, 100.0]
+    assert simulate(jobs, two, "wfp3", backfill, cycle_s=60.0, estimator="oracle").start_s.tolist() == [
+        0.0,
+        100.0,
+        120.0,
+    ]
+    assert simulate(jobs, two, "wfp3", backfill, estimator="oracle").start_s.tolist() == [0.0, 110.0, 100.0]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,7 @@ def test_what_does_not_go_with_it(settings, why):
 def test_comparisons_take_it_too():
     jobs = Jobs.from_arrays(np.arange(400) * 20.0, np.resize([10.0, 200.0, 30.0, 400.0], 400), np.resize([1, 2], 400))
     cluster = Cluster.uniform(2, 4)
-    runs = [compare(jobs, cluster, ["sjf"], cycle_s=cycle_s).runs[0] for cycle_s in (0.0, 600.0)]
+    runs = [compare(jobs, cluster, ["sjf"], cycle_s=cycle_s, estimator="oracle").runs[0] for cycle_s in (0.0, 600.0)]
     assert runs[1].schedule.wait_s.mean() > runs[0].schedule.wait_s.mean()
     assert runs[1].schedule.settings.cycle_s == 600.0
     held_out = [

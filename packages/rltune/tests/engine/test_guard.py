@@ -113,7 +113,8 @@ def test_a_large_job_is_starved_without_it_and_not_with_it(backfill):
     gpus = np.concatenate([np.full(len(small), 1), [8]])
     jobs, cluster = Jobs.from_arrays(submit, length, gpus), Cluster.uniform(nodes=1, gpus=8)
     starved, served = (
-        rltune.simulate(jobs, cluster, "saf", backfill, guard=guard).wait_s[-1] for guard in ("off", "1h")
+        rltune.simulate(jobs, cluster, "saf", backfill, guard=guard, estimator="oracle").wait_s[-1]
+        for guard in ("off", "1h")
     )
     assert starved > 30_000 or backfill == "easy"
     assert served <= 3600 + 300
@@ -154,10 +155,12 @@ def test_any_policy_can_be_guarded(backfill, kind):
     policy = no_rule(kind)
     kept = "easy" if backfill == "fit-first" else backfill
     assert_same(
-        rltune.simulate(jobs, cluster, policy, backfill, guard="0h"), rltune.simulate(jobs, cluster, "fcfs", kept)
+        rltune.simulate(jobs, cluster, policy, backfill, guard="0h", estimator="oracle"),
+        rltune.simulate(jobs, cluster, "fcfs", kept, estimator="oracle"),
     )
     assert not np.array_equal(
-        rltune.simulate(jobs, cluster, policy, backfill).start_s, rltune.simulate(jobs, cluster, "fcfs", kept).start_s
+        rltune.simulate(jobs, cluster, policy, backfill, estimator="oracle").start_s,
+        rltune.simulate(jobs, cluster, "fcfs", kept, estimator="oracle").start_s,
     )
 
 
@@ -202,23 +205,23 @@ def test_a_policy_may_carry_its_guard_in_its_name():
     rng = np.random.default_rng(1)
     jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 500, 80)), rng.uniform(1, 60, 80), rng.integers(1, 5, 80))
     cluster = Cluster.uniform(nodes=1, gpus=4)
-    named = rltune.simulate(jobs, cluster, "saf+guard:0.01h")
+    named = rltune.simulate(jobs, cluster, "saf+guard:0.01h", estimator="oracle")
     assert named.settings.guard == "0.01h"
-    assert_same(named, rltune.simulate(jobs, cluster, "saf", guard="0.01h"))
-    assert not np.array_equal(named.start_s, rltune.simulate(jobs, cluster, "saf").start_s)
+    assert_same(named, rltune.simulate(jobs, cluster, "saf", guard="0.01h", estimator="oracle"))
+    assert not np.array_equal(named.start_s, rltune.simulate(jobs, cluster, "saf", estimator="oracle").start_s)
 
 
 def test_two_guards_are_refused():
     """Which one should hold?"""
     jobs, cluster = Jobs.from_arrays([0], [1], 1), Cluster.uniform(nodes=1, gpus=4)
     with pytest.raises(InputError, match="has a guard already"):
-        rltune.simulate(jobs, cluster, "saf+guard:1h", guard="2h")
+        rltune.simulate(jobs, cluster, "saf+guard:1h", guard="2h", estimator="oracle")
     with pytest.raises(InputError, match="two of one kind"):
-        rltune.simulate(jobs, cluster, "saf+guard:1h+guard:2h")
+        rltune.simulate(jobs, cluster, "saf+guard:1h+guard:2h", estimator="oracle")
 
 
 def test_commit_mode_knows_no_guard():
     """RLScheduler's machine commits to one job at a time."""
     jobs, cluster = Jobs.from_arrays([0], [1], 1), Cluster.uniform(nodes=1, gpus=4)
     with pytest.raises(InputError, match="commit mode knows no guard"):
-        rltune.simulate(jobs, cluster, "saf", commit=True, guard="1h")
+        rltune.simulate(jobs, cluster, "saf", commit=True, guard="1h", estimator="oracle")

@@ -23,7 +23,7 @@ from rltune.kernel.state import arrays as core
 
 def test_results_are_in_the_order_of_the_jobs_given():
     jobs = Jobs.from_arrays(submit_s=[20, 0, 10], duration_s=[5, 6, 7], gpus=[1, 1, 2])
-    s = rltune.simulate(jobs, Cluster.uniform(nodes=1, gpus=2))
+    s = rltune.simulate(jobs, Cluster.uniform(nodes=1, gpus=2), estimator="oracle")
     np.testing.assert_array_equal(s.start_s, [20, 0, 10])
     assert list(s.placements) == [((0, 1),), ((0, 1),), ((0, 2),)]
 
@@ -40,7 +40,7 @@ def test_what_can_never_run_is_rejected_with_the_reason():
         user=[None, None, None, None, "ann", None],
         after=[[], [], [], [], [], [1]],
     )
-    s = rltune.simulate(jobs, Cluster(groups, limits=limits))
+    s = rltune.simulate(jobs, Cluster(groups, limits=limits), estimator="oracle")
     reasons = s.reject_reason.to_list()
     assert s.rejected.tolist() == [False, True, True, True, True, True]
     assert reasons[0] is None
@@ -55,7 +55,7 @@ def test_what_can_never_run_is_rejected_with_the_reason():
 
 def test_a_job_whose_node_never_comes_back_is_reported():
     down = Cluster((NodeGroup(count=1, gpus=1),), outages=(Outage(node=0, down_s=1),))
-    s = rltune.simulate(Jobs.from_arrays([0], [5], [1]), down)
+    s = rltune.simulate(Jobs.from_arrays([0], [5], [1]), down, estimator="oracle")
     assert s.rejected.all()
     assert s.requeues.tolist() == [1]
     assert s.reject_reason.to_list() == ["could not start before the end of the simulation"]
@@ -85,18 +85,20 @@ def test_a_wrong_setting_is_refused_with_the_choices(settings, sentence):
 def test_commit_mode_refuses_what_it_does_not_know():
     jobs = Jobs.from_arrays([0, 1], [1, 1], [1, 1], after=[[], [0]])
     with pytest.raises(InputError, match="knows no limits"):
-        rltune.simulate(jobs, Cluster.uniform(1, 1), commit=True)
+        rltune.simulate(jobs, Cluster.uniform(1, 1), commit=True, estimator="oracle")
 
 
 def test_no_jobs_is_a_schedule_too():
-    s = rltune.simulate(Jobs.from_arrays([], [], []), Cluster.uniform(1, 1))
+    s = rltune.simulate(Jobs.from_arrays([], [], []), Cluster.uniform(1, 1), estimator="oracle")
     assert len(s.start_s) == 0
 
 
 def test_progress_ends_at_all_jobs():
     told = []
     jobs = Jobs.from_arrays(np.arange(50), 1, 1)
-    rltune.simulate(jobs, Cluster.uniform(1, 1), progress=lambda done, total: told.append((done, total)))
+    rltune.simulate(
+        jobs, Cluster.uniform(1, 1), progress=lambda done, total: told.append((done, total)), estimator="oracle"
+    )
     assert told[-1] == (50, 50)
 
 

@@ -78,8 +78,10 @@ def test_never_worse_than_the_policy_where_rollouts_are_exact(backfill, case, po
 def test_never_worse_in_slowdown_where_that_is_searched_for(backfill):
     """The same holds of bounded slowdown, and the two goals do not give the same schedule."""
     jobs = busy().with_columns(submit_s=np.zeros(120))
-    alone = rltune.simulate(jobs, SMALL, "fcfs", backfill)
-    by_wait, by_slowdown = (rltune.simulate(jobs, SMALL, "fcfs", backfill, search=s) for s in ("16", "16:slowdown"))
+    alone = rltune.simulate(jobs, SMALL, "fcfs", backfill, estimator="oracle")
+    by_wait, by_slowdown = (
+        rltune.simulate(jobs, SMALL, "fcfs", backfill, search=s, estimator="oracle") for s in ("16", "16:slowdown")
+    )
     assert by_slowdown.bounded_slowdown.mean() <= alone.bounded_slowdown.mean()
     assert not np.array_equal(by_wait.start_s, by_slowdown.start_s)
 
@@ -118,15 +120,15 @@ def test_a_small_job_goes_first_where_that_delays_nobody():
     """SAF's head needs the whole node at 100; the other fits beside what runs until then, and without search waits."""
     jobs = Jobs.from_arrays([0, 1, 1], [100, 10, 99], [3, 4, 1])
     node = Cluster.uniform(nodes=1, gpus=4)
-    assert rltune.simulate(jobs, node, "saf").start_s.tolist() == [0, 100, 110]
-    assert rltune.simulate(jobs, node, "saf", search=4).start_s.tolist() == [0, 100, 1]
+    assert rltune.simulate(jobs, node, "saf", estimator="oracle").start_s.tolist() == [0, 100, 110]
+    assert rltune.simulate(jobs, node, "saf", search=4, estimator="oracle").start_s.tolist() == [0, 100, 1]
 
 
 def test_every_kind_of_order_is_taken_somewhere():
     """None of them is for show."""
     taken = set()
     for seed in range(6):
-        work = rltune.simulate(busy(seed), SMALL, "fcfs", "easy", search=48, seed=seed).work
+        work = rltune.simulate(busy(seed), SMALL, "fcfs", "easy", search=48, seed=seed, estimator="oracle").work
         taken |= {name for name in ("promoted", "by_rule", "shuffled") if work[f"search_took_{name}"]}
     assert taken == {"promoted", "by_rule", "shuffled"}
 
@@ -135,7 +137,7 @@ def test_more_orders_are_tried_the_more_are_allowed():
     """The number bounds the work."""
     rolled = []
     for n in (2, 8, 32):
-        work = rltune.simulate(busy(), SMALL, "saf", search=n).work
+        work = rltune.simulate(busy(), SMALL, "saf", search=n, estimator="oracle").work
         assert work["search_passes"] < work["search_rollouts"] <= n * work["search_passes"]
         rolled.append(work["search_rollouts"])
     assert rolled == sorted(set(rolled))
@@ -163,7 +165,9 @@ def test_the_same_seed_gives_the_same_schedule(case, backfill, policy):
 
 def test_another_seed_shuffles_otherwise():
     """The seed is not for show."""
-    schedules = [rltune.simulate(busy(1), SMALL, "fcfs", "easy", search=48, seed=seed) for seed in range(4)]
+    schedules = [
+        rltune.simulate(busy(1), SMALL, "fcfs", "easy", search=48, seed=seed, estimator="oracle") for seed in range(4)
+    ]
     assert len({tuple(s.start_s.tolist()) for s in schedules}) > 1
 
 
@@ -207,7 +211,7 @@ def test_a_search_does_not_delay_who_is_owed(backfill, case, policy, guard):
 @pytest.mark.parametrize("kind", ["function", "network", "inspector", "qssf", "multifactor"])
 def test_any_policy_can_be_searched_around(backfill, kind):
     """Other orders than its own are found and taken, and all jobs run."""
-    schedule = rltune.simulate(busy(), SMALL, no_rule(kind), backfill, search=16)
+    schedule = rltune.simulate(busy(), SMALL, no_rule(kind), backfill, search=16, estimator="oracle")
     assert schedule.ran.all()
     assert schedule.work["search_changed"] > 0
 
@@ -215,9 +219,9 @@ def test_any_policy_can_be_searched_around(backfill, kind):
 def test_a_network_that_is_left_its_way_is_as_without(monkeypatch):
     """If its own action is always found best, the policy makes its own passes, looking again after every start."""
     policy = Learned(a_model())
-    alone = rltune.simulate(busy(), SMALL, policy)
+    alone = rltune.simulate(busy(), SMALL, policy, estimator="oracle")
     monkeypatch.setattr(kernels, "search", kernels.begin_search)
-    assert_same(alone, rltune.simulate(busy(), SMALL, policy, search=16))
+    assert_same(alone, rltune.simulate(busy(), SMALL, policy, search=16, estimator="oracle"))
 
 
 # how it is said
@@ -247,22 +251,22 @@ def test_what_is_no_search_is_refused(text):
 
 def test_a_policy_may_carry_search_and_guard_in_its_name():
     """In any order."""
-    by_name = rltune.simulate(busy(), SMALL, "saf+guard:0.1h+search:8")
+    by_name = rltune.simulate(busy(), SMALL, "saf+guard:0.1h+search:8", estimator="oracle")
     assert (by_name.settings.guard, by_name.settings.search) == ("0.1h", "8")
-    assert_same(by_name, rltune.simulate(busy(), SMALL, "saf", guard="0.1h", search=8))
-    assert_same(by_name, rltune.simulate(busy(), SMALL, "saf+search:8", guard="0.1h"))
+    assert_same(by_name, rltune.simulate(busy(), SMALL, "saf", guard="0.1h", search=8, estimator="oracle"))
+    assert_same(by_name, rltune.simulate(busy(), SMALL, "saf+search:8", guard="0.1h", estimator="oracle"))
 
 
 def test_a_simulation_does_not_look_at_the_clock():
     """The same inputs must give the same result on any machine."""
     with pytest.raises(InputError, match="by the clock"):
-        rltune.simulate(busy(), SMALL, "saf", search="16:5ms")
+        rltune.simulate(busy(), SMALL, "saf", search="16:5ms", estimator="oracle")
 
 
 def test_commit_mode_knows_no_search():
     """RLScheduler's machine commits to one job at a time."""
     with pytest.raises(InputError, match="commit mode knows no search"):
-        rltune.simulate(busy(), SMALL, "saf", commit=True, search=4)
+        rltune.simulate(busy(), SMALL, "saf", commit=True, search=4, estimator="oracle")
 
 
 # by the clock, for a running cluster

@@ -140,8 +140,12 @@ def test_qssf_boost_orders_the_queue(tmp_path):
     user = ["long", "long", "short"]
     jobs = Jobs.from_arrays([20000, 20001, 20002], [10, 10, 10], 1, user=user, name=user, vc=["v"] * 3)
     one = Cluster.uniform(nodes=1, gpus=1)
-    assert rltune.simulate(jobs, one, policy=f"qssf-boost:{path}").start_s.tolist() == [20000, 20020, 20010]
-    assert rltune.simulate(jobs, one, policy="qssf").start_s.tolist() == [20000, 20010, 20020]
+    assert rltune.simulate(jobs, one, policy=f"qssf-boost:{path}", estimator="oracle").start_s.tolist() == [
+        20000,
+        20020,
+        20010,
+    ]
+    assert rltune.simulate(jobs, one, policy="qssf", estimator="oracle").start_s.tolist() == [20000, 20010, 20020]
 
 
 # mistakes
@@ -151,7 +155,7 @@ def test_without_history():
     with pytest.raises(InputError, match="boost learns from earlier history: name it as in boost:TRACE"):
         rltune.simulate(LATER, WIDE, estimator="boost")
     with pytest.raises(InputError, match="boost learns from earlier history"):
-        rltune.simulate(LATER, WIDE, policy="qssf-boost")
+        rltune.simulate(LATER, WIDE, policy="qssf-boost", estimator="oracle")
 
 
 def test_with_too_little_history():

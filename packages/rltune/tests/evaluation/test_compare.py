@@ -13,12 +13,14 @@ from rich.console import Console
 
 from rltune import simulate
 from rltune.cluster import Cluster
+from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
 from rltune.estimate import History
 from rltune.evaluation import METRICS, Comparison, Steady, WindowSpec, compare
 from rltune.evaluation.comparison_tables import honesty, interval
 from rltune.jobs import Jobs
 from rltune.metrics.formats import seconds
+from rltune.policy.qssf import Qssf
 from rltune.trials.intervals import Interval
 
 CLUSTER = Cluster.uniform(4, 4)
@@ -38,7 +40,9 @@ def jobs():
 
 @pytest.fixture(scope="module")
 def result(jobs):
-    return compare(jobs, CLUSTER, ["fcfs", "saf"], backfills=["none", "easy"], windows=WindowSpec(6, 100))
+    return compare(
+        jobs, CLUSTER, ["fcfs", "saf"], backfills=["none", "easy"], windows=WindowSpec(6, 100), estimator="oracle"
+    )
 
 
 def text_of(*tables):
@@ -79,7 +83,15 @@ def test_another_baseline_needs_no_new_run(result):
 
 
 def test_one_and_two_workers_give_the_same(jobs, result):
-    two = compare(jobs, CLUSTER, ["fcfs", "saf"], backfills=["none", "easy"], windows=WindowSpec(6, 100), workers=2)
+    two = compare(
+        jobs,
+        CLUSTER,
+        ["fcfs", "saf"],
+        backfills=["none", "easy"],
+        windows=WindowSpec(6, 100),
+        workers=2,
+        estimator="oracle",
+    )
     assert two.to_json() == result.to_json()
     assert all(
         np.array_equal(a.schedule.start_s, b.schedule.start_s, equal_nan=True)
@@ -88,7 +100,7 @@ def test_one_and_two_workers_give_the_same(jobs, result):
 
 
 def test_whole_trace_gets_block_intervals_for_means_over_jobs(jobs):
-    whole = compare(jobs, CLUSTER, ["fcfs", "saf"])
+    whole = compare(jobs, CLUSTER, ["fcfs", "saf"], estimator="oracle")
     saf = whole.standings[1]
     assert saf.difference.low < saf.difference.estimate < saf.difference.high
     assert np.isnan(whole.against("fcfs", metric="makespan").standings[1].difference.low)
@@ -96,7 +108,7 @@ def test_whole_trace_gets_block_intervals_for_means_over_jobs(jobs):
 
 
 def test_steady_state_measures_its_interval_only(jobs):
-    steady = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=Steady(0.25))
+    steady = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=Steady(0.25), estimator="oracle")
     begin, end = steady.windows[0].interval_s
     run = steady.runs[0]
     inside = (jobs.submit_s >= begin) & (jobs.submit_s < end) & run.schedule.ran
@@ -106,7 +118,7 @@ def test_steady_state_measures_its_interval_only(jobs):
 
 
 def test_contended_windows_are_found_by_simulation(jobs):
-    got = compare(jobs, CLUSTER, ["fcfs"], windows=WindowSpec(3, 50, min_wait_s=1.0))
+    got = compare(jobs, CLUSTER, ["fcfs"], windows=WindowSpec(3, 50, min_wait_s=1.0), estimator="oracle")
     assert all(r.summary.wait_s.mean > 1 for r in got.runs)
     assert any("contended" in note for note in got.notes)
 
@@ -150,30 +162,31 @@ def test_an_interrupt_gives_what_is_done_and_says_so(jobs):
         if done == 5:
             raise KeyboardInterrupt
 
-    part = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), progress=progress)
+    part = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), progress=progress, estimator="oracle")
     assert len(part.runs) == 5
     assert not part.complete
     assert [s.windows for s in part.standings] == [3, 2]
     assert "Interrupted: 5 of 12 runs" in text_of(part.table())
 
 
-def test_an_interrupt_before_anything_is_done_goes_on(jobs):
-    def engine(*_, **__):
+def test_an_interrupt_before_anything_is_done_goes_on(jobs, monkeypatch):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("rltune.trials.trial.run_pipeline", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        compare(jobs, CLUSTER, ["fcfs"], engine=engine)
+        compare(jobs, CLUSTER, ["fcfs"], estimator="oracle")
 
 
 def test_progress_is_told(jobs):
     seen = []
-    compare(jobs, CLUSTER, ["fcfs"], windows=WindowSpec(2, 50), progress=lambda *a: seen.append(a))
+    compare(jobs, CLUSTER, ["fcfs"], windows=WindowSpec(2, 50), progress=lambda *a: seen.append(a), estimator="oracle")
     assert seen == [(1, 2, "fcfs"), (2, 2, "fcfs")]
 
 
 def test_jobs_out_of_order_are_compared_in_order(jobs, result):
     mixed = jobs.take(np.random.default_rng(0).permutation(len(jobs)))
-    got = compare(mixed, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100))
+    got = compare(mixed, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), estimator="oracle")
     assert got.standings[1].value == pytest.approx(result.standings[2].value)
 
 
@@ -182,11 +195,13 @@ def test_given_estimates_follow_their_jobs(jobs):
     mixed = jobs.take(np.random.default_rng(0).permutation(len(jobs)))
     spec = WindowSpec(3, 100)
     told = compare(mixed, CLUSTER, ["sjf"], windows=spec, estimator=mixed.duration_s)
-    assert told.standings[0].value == compare(jobs, CLUSTER, ["sjf"], windows=spec).standings[0].value
+    assert (
+        told.standings[0].value == compare(jobs, CLUSTER, ["sjf"], windows=spec, estimator="oracle").standings[0].value
+    )
 
 
 def test_finished_schedules_compare_too(jobs):
-    made = [simulate(jobs, CLUSTER, policy) for policy in ("fcfs", "sjf")]
+    made = [simulate(jobs, CLUSTER, policy, estimator="oracle") for policy in ("fcfs", "sjf")]
     got = Comparison.of_schedules(made)
     assert [s.label for s in got.standings] == ["fcfs", "sjf"]
     assert got.standings[1].difference.estimate < 0
@@ -196,11 +211,11 @@ def test_finished_schedules_compare_too(jobs):
 
 def test_what_cannot_be_compared_is_said(jobs):
     with pytest.raises(InputError, match="listed twice: fcfs"):
-        compare(jobs, CLUSTER, ["fcfs", "fcfs"])
+        compare(jobs, CLUSTER, ["fcfs", "fcfs"], estimator="oracle")
     with pytest.raises(InputError, match="no metric 'fun'"):
-        compare(jobs, CLUSTER, ["fcfs"], metric="fun")
+        compare(jobs, CLUSTER, ["fcfs"], metric="fun", estimator="oracle")
     with pytest.raises(InputError, match="at least one policy"):
-        compare(jobs, CLUSTER, [])
+        compare(jobs, CLUSTER, [], estimator="oracle")
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -210,18 +225,19 @@ def test_every_metric_can_be_compared_by(result, metric):
     assert np.isfinite(standing.difference.low)
 
 
-def losing(jobs, cluster, policy="fcfs", **settings):
+def losing(jobs, cluster, pipeline, estimator):
     """Reject one job more under saf."""
-    made = simulate(jobs, cluster, policy, **settings)
-    if policy == "fcfs":
+    made = run_pipeline(jobs, cluster, pipeline, estimator)
+    if pipeline.policy.name == "fcfs":
         return made
     rejected = made.rejected.copy()
     rejected[np.argmin(rejected)] = True
     return replace(made, rejected=rejected)
 
 
-def test_pipelines_that_ran_different_jobs_are_told_apart(jobs, result):
-    got = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), engine=losing)
+def test_pipelines_that_ran_different_jobs_are_told_apart(jobs, result, monkeypatch):
+    monkeypatch.setattr("rltune.trials.trial.run_pipeline", losing)
+    got = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(6, 100), estimator="oracle")
     assert "In 6 window(s) the pipelines ran different jobs" in text_of(got.table())
     assert "different jobs" not in text_of(result.table())
 
@@ -233,7 +249,7 @@ def test_an_interval_is_written_in_one_unit():
 
 
 def test_two_waits_of_zero_have_no_ratio():
-    idle = compare(Jobs.from_arrays(np.arange(200) * 100.0, 1, 1), CLUSTER, ["fcfs", "saf"])
+    idle = compare(Jobs.from_arrays(np.arange(200) * 100.0, 1, 1), CLUSTER, ["fcfs", "saf"], estimator="oracle")
     assert np.isnan(idle.standings[1].ratio.estimate)
     text = text_of(idle.table())
     assert "nan" not in text
@@ -245,12 +261,12 @@ def test_intervals_are_explained_only_where_they_are_shown(jobs, result):
         return [note for note in honesty(comparison) if "interval" in note]
 
     assert said(result) == ["[low, high]: 95% intervals, paired bootstrap (BCa) over windows."]
-    assert said(Comparison.of_schedules([simulate(jobs, CLUSTER)])) == []
-    few = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(3, 50))
+    assert said(Comparison.of_schedules([simulate(jobs, CLUSTER, estimator="oracle")])) == []
+    few = compare(jobs, CLUSTER, ["fcfs", "saf"], windows=WindowSpec(3, 50), estimator="oracle")
     assert said(few) == ["There are no intervals: 3 windows are too few, 5 are the least."]
-    whole = compare(jobs, CLUSTER, ["fcfs", "saf"], metric="makespan")
+    whole = compare(jobs, CLUSTER, ["fcfs", "saf"], metric="makespan", estimator="oracle")
     assert said(whole) == ["There are no intervals: one run gives none for this metric."]
-    small = compare(jobs.window(0, 20), CLUSTER, ["fcfs", "saf"])
+    small = compare(jobs.window(0, 20), CLUSTER, ["fcfs", "saf"], estimator="oracle")
     assert said(small) == ["There are no intervals: the jobs are too few."]
 
 
@@ -261,23 +277,46 @@ def same_starts(one, other):
 
 
 def test_a_warm_window_knows_the_jobs_before_it_and_no_other(jobs):
-    given = []
-
-    def engine(part, cluster, policy="fcfs", **settings):
-        given.append((part.id[0], getattr(policy, "before", None), settings["estimator"].before))
-        return simulate(part, cluster, policy, **settings)
-
+    """It is what a run makes of it that is given those jobs, and no others, to learn from."""
     how = {"windows": WindowSpec(3, 100), "estimator": "history"}
-    warm = compare(jobs, CLUSTER, ["saf", "qssf"], warm=True, engine=engine, **how)
-    assert [first for first, _, _ in given] == [0, 0, 300, 300, 600, 600]
-    for first, ranked_by, known in given:
-        assert known.id.tolist() == list(range(first))
-        assert ranked_by is None or ranked_by.id.tolist() == known.id.tolist()
-    assert [ranked_by is None for _, ranked_by, _ in given] == [True, False] * 3
+    warm = compare(jobs, CLUSTER, ["saf", "qssf"], warm=True, **how)
     assert [s.label for s in warm.standings] == ["saf", "qssf"]
     assert warm.runs[0].schedule.settings.estimator == "history-warm"
+    for run in warm.runs:
+        first = warm.windows[run.window].first
+        before, part = jobs.window(0, first), jobs.window(first, 100)
+        policy = Qssf().after(before) if run.contender else "saf"
+        alone = simulate(part, CLUSTER, policy, estimator=History().after(before))
+        np.testing.assert_array_equal(run.schedule.start_s, alone.start_s)
     cold = compare(jobs, CLUSTER, ["saf", "qssf"], **how)
     assert same_starts(warm, cold) == [True, True, False, False, False, False]  # nothing is before the first window
+
+
+def test_a_job_has_one_error_whatever_window_it_is_seen_in(jobs):
+    """Noisy estimates belong to the job, in windows that share it and in the whole trace alike."""
+    whole = compare(jobs, CLUSTER, ["sjf"], estimator="noisy").runs[0].schedule
+    for run in compare(jobs, CLUSTER, ["sjf"], windows=WindowSpec(3, 100), estimator="noisy").runs:
+        first = whole.jobs.id.tolist().index(run.schedule.jobs.id[0])
+        np.testing.assert_array_equal(run.schedule.estimate_s, whole.estimate_s[first : first + 100])
+
+
+def test_schedules_of_one_pipeline_are_told_apart_by_what_differs(jobs):
+    """No two contenders have one name."""
+    made = [simulate(jobs, CLUSTER, "saf", estimator=e, view=v) for e, v in (("oracle", 0), ("user", 0), ("user", 9))]
+    labels = [s.label for s in Comparison.of_schedules([*made, made[0]]).standings]
+    assert labels == [
+        "saf (estimator oracle, view 0) #1",
+        "saf (estimator user, view 0)",
+        "saf (estimator user, view 9)",
+        "saf (estimator oracle, view 0) #2",
+    ]
+
+
+def test_a_pipeline_has_one_name_in_every_command(jobs):
+    """As `rltune evaluate` names it."""
+    got = compare(jobs, CLUSTER, ["saf"], ["easy"], ["spread"], estimator="oracle")
+    assert [s.label for s in got.standings] == ["saf + easy, spread"]
+    assert Comparison.of_schedules([got.runs[0].schedule]).standings[0].label == "saf + easy, spread"
 
 
 def test_a_warm_window_does_not_depend_on_what_comes_later(jobs):
@@ -307,7 +346,7 @@ def test_a_warm_start_that_cannot_be_is_refused(jobs):
         with pytest.raises(InputError, match="needs jobs before those that are run"):
             compare(jobs, CLUSTER, ["saf"], windows=whole, estimator="history", warm=True)
     with pytest.raises(InputError, match="neither estimator oracle nor a policy learns"):
-        compare(jobs, CLUSTER, ["saf"], windows=WindowSpec(3, 100), warm=True)
+        compare(jobs, CLUSTER, ["saf"], windows=WindowSpec(3, 100), warm=True, estimator="oracle")
 
 
 def test_a_history_of_one_s_own_is_kept_in_a_warm_window(jobs):

@@ -45,8 +45,8 @@ def stubborn(accept: float, **changes):
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_who_refuses_nothing_is_the_base_policy(base, backfill):
     """With every choice accepted the schedule is the rule's own."""
-    ours = simulate(BUSY, SMALL, Learned(stubborn(1.0, base=base)), backfill=backfill)
-    assert ours.start_s.tolist() == simulate(BUSY, SMALL, base, backfill=backfill).start_s.tolist()
+    ours = simulate(BUSY, SMALL, Learned(stubborn(1.0, base=base)), backfill=backfill, estimator="oracle")
+    assert ours.start_s.tolist() == simulate(BUSY, SMALL, base, backfill=backfill, estimator="oracle").start_s.tolist()
     assert ours.work["refusals"] == 0
 
 
@@ -61,7 +61,7 @@ def test_who_accepts_all_is_the_base_policy_on_any_cluster(case, backfill):
 def test_a_refused_job_waits_until_something_happens():
     """By hand: job 1 could start at 10 s, is refused then and when job 2 comes, and starts when nothing runs."""
     jobs = Jobs.from_arrays(submit_s=[0.0, 10.0, 20.0], duration_s=[50.0, 5.0, 30.0], gpus=[1, 1, 1])
-    ours = simulate(jobs, Cluster.uniform(1, 4), Learned(stubborn(-1.0, base="fcfs")))
+    ours = simulate(jobs, Cluster.uniform(1, 4), Learned(stubborn(-1.0, base="fcfs")), estimator="oracle")
     assert ours.start_s.tolist() == [0.0, 50.0, 55.0]
     assert ours.work["refusals"] == 3  # job 1 at 10 and 20 s; job 2 at 50 s, once job 1 had started
 
@@ -80,7 +80,7 @@ def test_a_job_is_refused_a_bounded_number_of_times():
     jobs = Jobs.from_arrays(
         submit_s=[0.0, 1.0, *(2.0 + np.arange(n))], duration_s=[10_000.0, 5.0, *[5.0] * n], gpus=[1, 1, *[4] * n]
     )
-    ours = simulate(jobs, Cluster.uniform(1, 4), Learned(stubborn(-1.0, base="fcfs")))
+    ours = simulate(jobs, Cluster.uniform(1, 4), Learned(stubborn(-1.0, base="fcfs")), estimator="oracle")
     assert ours.start_s[1] == 1.0 + MOST_REFUSALS
 
 
@@ -98,7 +98,7 @@ def test_a_refusal_shuts_its_pool_and_no_other():
         gpus=[1, 3, 1, 1],
         vc=["red", "red", "red", "blue"],
     )
-    ours = simulate(jobs, Cluster(groups), Learned(picky), backfill="fit-first")
+    ours = simulate(jobs, Cluster(groups), Learned(picky), backfill="fit-first", estimator="oracle")
     assert ours.start_s.tolist() == [0.0, 100.0, 100.0, 10.0]
     assert ours.work["refusals"] == 2  # at 10 s, and when the blue job ends at 60 s
 
@@ -152,8 +152,8 @@ def test_outside_its_training_it_accepts():
     model = stubborn(-1.0)
     norm = model.norm.copy()
     norm[INPUTS.index("gpus"), 2:] = 0.0, np.log1p(0.5)
-    lost = simulate(BUSY, SMALL, Learned(replace(model, norm=norm)))
-    assert lost.start_s.tolist() == simulate(BUSY, SMALL, "saf").start_s.tolist()
+    lost = simulate(BUSY, SMALL, Learned(replace(model, norm=norm)), estimator="oracle")
+    assert lost.start_s.tolist() == simulate(BUSY, SMALL, "saf", estimator="oracle").start_s.tolist()
     assert lost.work["scores_outside_training"] > 0
     assert lost.work["refusals"] == 0
 
@@ -163,7 +163,7 @@ def test_its_own_refusals_are_never_outside_its_training():
     model = stubborn(-1.0)
     norm = model.norm.copy()
     norm[INPUTS.index("refusals"), 2:] = 0.0
-    known = simulate(BUSY, SMALL, Learned(replace(model, norm=norm)))
+    known = simulate(BUSY, SMALL, Learned(replace(model, norm=norm)), estimator="oracle")
     assert known.work["scores_outside_training"] == 0
     assert known.work["refusals"] > 0
 

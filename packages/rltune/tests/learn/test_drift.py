@@ -98,29 +98,31 @@ def test_a_strange_job_does_not_take_its_place_from_one_that_was_left_out():
 def test_a_model_that_knows_nothing_is_its_base_policy(base):
     """Fallen back in every pass, a learned schedule is the base policy's, job by job."""
     model = knows_up_to(0.5, "whole", base=base)
-    ours = simulate(MANY, SMALL, policy=Learned(model))
-    theirs = simulate(MANY, SMALL, policy=base)
+    ours = simulate(MANY, SMALL, policy=Learned(model), estimator="oracle")
+    theirs = simulate(MANY, SMALL, policy=base, estimator="oracle")
     assert ours.start_s.tolist() == theirs.start_s.tolist()
 
 
 def test_a_schedule_says_how_often_its_model_was_lost():
     """The counts stand beside the other work of the engine."""
-    lost = simulate(MANY, SMALL, policy=Learned(knows_up_to(2, "job"))).work
+    lost = simulate(MANY, SMALL, policy=Learned(knows_up_to(2, "job")), estimator="oracle").work
     assert lost["scores_outside_training"] > 0
     assert lost["looks_by_base_policy"] >= 0
-    known = simulate(MANY, SMALL, policy=Learned(knows_up_to(9, "job"))).work
+    known = simulate(MANY, SMALL, policy=Learned(knows_up_to(9, "job")), estimator="oracle").work
     assert (known["scores_outside_training"], known["looks_by_base_policy"]) == (0, 0)
 
 
 def test_a_rule_has_no_model_to_be_lost():
     """Schedules of rules carry no counts of drift."""
-    assert "scores_outside_training" not in simulate(MANY, SMALL, policy="saf").work
+    assert "scores_outside_training" not in simulate(MANY, SMALL, policy="saf", estimator="oracle").work
 
 
 def test_a_summary_and_a_comparison_warn_of_a_lost_model():
     """Whoever reads the numbers reads that the model was not at home; for one that was, nothing is said."""
     for gpus, warned in ((2, True), (9, False)):
         policy = Learned(knows_up_to(gpus, "job"), name="mine")
-        assert ("unlike those of the model's training" in str(simulate(MANY, SMALL, policy).summary())) is warned
+        assert (
+            "unlike those of the model's training" in str(simulate(MANY, SMALL, policy, estimator="oracle").summary())
+        ) is warned
         notes = honesty(compare(MANY, SMALL, [policy, "saf"], estimator="oracle", windows=None))
         assert any("mine scored jobs unlike those of its training" in note for note in notes) is warned

@@ -56,7 +56,9 @@ def test_a_window_is_still_that_of_the_base_policy():
     """The run that is looked at ends as the simulation does."""
     window = drawn(windows(), 1)[0]
     Queues.under_base([window], RECIPE, "saf")
-    assert window.under_base.start_s.tolist() == simulate(window.jobs, SMALL, "saf").start_s.tolist()
+    assert (
+        window.under_base.start_s.tolist() == simulate(window.jobs, SMALL, "saf", estimator="oracle").start_s.tolist()
+    )
 
 
 def test_a_model_that_is_trained_further_keeps_its_scale_and_widens_its_range():
@@ -71,4 +73,4 @@ def test_a_model_that_is_trained_further_keeps_its_scale_and_widens_its_range():
 
 def test_the_jobs_of_this_file_queue():
     """The helper's trace is one that teaches something."""
-    assert simulate(JOBS, SMALL, "fcfs").wait_s.max() > 1000
+    assert simulate(JOBS, SMALL, "fcfs", estimator="oracle").wait_s.max() > 1000

@@ -59,7 +59,7 @@ def test_a_rival_is_trained_saved_and_used_by_its_file(tmp_path, features, code)
     policy = get_policy(str(tmp_path / "rival.rltune"))
     assert policy.code == code
     assert read_model(tmp_path / "rival.rltune").recipe.kind == features
-    standings = compare(BUSY, SMALL, [policy, "saf"], backfills=["none", "easy"]).standings
+    standings = compare(BUSY, SMALL, [policy, "saf"], backfills=["none", "easy"], estimator="oracle").standings
     assert sorted(s.label for s in standings) == ["rival", "rival + easy", "saf", "saf + easy"]
 
 
@@ -97,8 +97,11 @@ def test_a_view_of_the_model_is_a_view_of_the_run():
     """With more jobs waiting than it sees, it schedules as a run with that view does."""
     many = Jobs.from_arrays(submit_s=np.zeros(300), duration_s=1.0 + np.arange(300.0)[::-1], gpus=np.ones(300, int))
     model = a_model("rlscheduler", seed=1)
-    own, told = simulate(many, SMALL, Learned(model)), simulate(many, SMALL, Learned(model), view=128)
-    other = simulate(many, SMALL, Learned(model), view=300)
+    own, told = (
+        simulate(many, SMALL, Learned(model), estimator="oracle"),
+        simulate(many, SMALL, Learned(model), view=128, estimator="oracle"),
+    )
+    other = simulate(many, SMALL, Learned(model), view=300, estimator="oracle")
     assert own.start_s.tolist() == told.start_s.tolist()
     assert own.start_s.tolist() != other.start_s.tolist()
 

@@ -50,7 +50,7 @@ def drawn(made: Windows, count: int = 12, key: tuple[int, ...] = (0, 1), spread=
 def test_only_windows_in_which_jobs_queue_are_drawn():
     """FCFS waits longer than asked in each, though half of the trace is quiet."""
     for window in drawn(windows()):
-        fcfs = simulate(window.jobs, SMALL, "fcfs")
+        fcfs = simulate(window.jobs, SMALL, "fcfs", estimator="oracle")
         assert fcfs.wait_s.mean() > 30.0
         assert window.first + 20 > 200
 
@@ -94,7 +94,7 @@ def test_the_same_key_gives_the_same_windows_on_any_number_of_threads():
 def test_a_window_knows_what_the_base_policy_made_of_it():
     """The base result is that of a simulation of the same jobs, made once."""
     for window in drawn(windows(pipeline=Pipeline.parse("sjf")), 3):
-        again = simulate(window.jobs, SMALL, "sjf")
+        again = simulate(window.jobs, SMALL, "sjf", estimator="oracle")
         assert window.under_base.start_s.tolist() == again.start_s.tolist()
 
 

@@ -68,9 +68,11 @@ def test_a_model_is_judged_as_it_would_be_used(some):
     from rltune.policy.learned import Learned
 
     judged = Judge(MODEL, Objective())(some[0])
-    used = simulate(some[0].jobs, SMALL, Learned(MODEL))
+    used = simulate(some[0].jobs, SMALL, Learned(MODEL), estimator="oracle")
     assert judged.ours.tolist() == pytest.approx([used.wait_s.mean()])
-    assert judged.base.tolist() == pytest.approx([simulate(some[0].jobs, SMALL, "saf").wait_s.mean()])
+    assert judged.base.tolist() == pytest.approx(
+        [simulate(some[0].jobs, SMALL, "saf", estimator="oracle").wait_s.mean()]
+    )
     assert judged.p99_s == pytest.approx(np.percentile(used.wait_s, 99))
 
 

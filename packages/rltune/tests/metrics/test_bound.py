@@ -159,7 +159,7 @@ def test_no_policy_on_a_mixed_cluster_beats_the_bound(seed):
         gpu_types=rng.choice(["A", "B", "A|B", ""], n),
     )
     for policy, backfill in (("saf", "easy"), ("sjf", "fit-first"), ("fcfs", "none"), ("wfp3", "conservative")):
-        schedule = simulate(jobs, cluster, policy, backfill)
+        schedule = simulate(jobs, cluster, policy, backfill, estimator="oracle")
         bound = lower_bound(jobs, cluster, schedule.ran)
         if bound.jobs:
             assert bound.mean_jct_s <= schedule.jct_s[schedule.ran].mean() * CLOSE

@@ -33,7 +33,7 @@ def behind(length_s: float, then: int = 16) -> Jobs:
 @pytest.mark.parametrize(("backfill", "start_s"), [("fit-first", 2.0), ("easy", 2.0), ("none", 110.0)])
 def test_who_may_overtake_may_be_cut(backfill, start_s):
     """A job that fits in no node starts on two, where the backfilling lets it pass the head."""
-    schedule = rltune.simulate(behind(50.0), TWO, backfill=backfill, placement="milp")
+    schedule = rltune.simulate(behind(50.0), TWO, backfill=backfill, placement="milp", estimator="oracle")
     assert schedule.start_s[3] == start_s
     assert schedule.start_s[2] == 100.0
     assert schedule.work["milp_cut_behind"] == (backfill != "none")
@@ -43,7 +43,9 @@ def test_who_may_overtake_may_be_cut(backfill, start_s):
 
 def test_a_cut_job_may_not_delay_the_head():
     """It would still run on both nodes when the head could start; a second less, and it ends just in time."""
-    late, just = (rltune.simulate(behind(n), TWO, backfill="easy", placement="milp") for n in (99.0, 98.0))
+    late, just = (
+        rltune.simulate(behind(n), TWO, backfill="easy", placement="milp", estimator="oracle") for n in (99.0, 98.0)
+    )
     assert late.start_s.tolist() == [0.0, 0.0, 100.0, 110.0]
     assert just.start_s.tolist() == [0.0, 0.0, 100.0, 2.0]
 
@@ -56,7 +58,9 @@ def test_a_cut_job_may_outlast_the_head_beside_it():
         gpus=[8, 5, 5, 8, 6],
         nodes=[1, 1, 1, 1, 0],
     )
-    schedule = rltune.simulate(jobs, Cluster.uniform(nodes=3, gpus=8), backfill="easy", placement="milp")
+    schedule = rltune.simulate(
+        jobs, Cluster.uniform(nodes=3, gpus=8), backfill="easy", placement="milp", estimator="oracle"
+    )
     assert schedule.start_s.tolist() == [0.0, 0.0, 0.0, 100.0, 2.0]
     assert [node for node, _ in schedule.placements[4]] == [1, 2]
 
@@ -66,7 +70,7 @@ def test_cuts_keep_the_order():
     jobs = Jobs.from_arrays(
         submit_s=[0, 0, 1, 2, 2], duration_s=[100, 100, 10, 50, 50], gpus=[5, 5, 16, 6, 3], nodes=[1, 1, 0, 0, 0]
     )
-    schedule = rltune.simulate(jobs, TWO, backfill="fit-first", placement="milp")
+    schedule = rltune.simulate(jobs, TWO, backfill="fit-first", placement="milp", estimator="oracle")
     assert schedule.start_s[3] == 2.0
     assert schedule.start_s[4] > 2.0
 
@@ -82,7 +86,7 @@ def test_a_cut_job_stays_in_a_rack_where_racks_cost(extra_rack, nodes):
         nodes=[1] * 8 + [0, 0],
     )
     cluster = Cluster((NodeGroup(count=4, gpus=8, nodes_per_rack=2),), slowdown=Slowdown(extra_rack=extra_rack))
-    schedule = rltune.simulate(jobs, cluster, backfill="fit-first", placement="milp")
+    schedule = rltune.simulate(jobs, cluster, backfill="fit-first", placement="milp", estimator="oracle")
     assert schedule.start_s[9] == 2.0
     assert {node for node, _ in schedule.placements[9]} == nodes
     assert schedule.work["milp_cut_behind"] == 1

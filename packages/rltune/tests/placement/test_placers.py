@@ -49,7 +49,7 @@ def test_schedules_of_the_solver_are_sound(case, policy, backfill, head, view):
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_the_solver_is_deterministic(backfill):
     """The same input gives the same schedule and the same counts."""
-    first, second = (rltune.simulate(contended(), FOUR, "sjf", backfill, "milp") for _ in range(2))
+    first, second = (rltune.simulate(contended(), FOUR, "sjf", backfill, "milp", estimator="oracle") for _ in range(2))
     np.testing.assert_array_equal(first.start_s, second.start_s)
     counts = [{k: v for k, v in s.work.items() if "_ms" not in k} for s in (first, second)]
     assert counts[0] == counts[1]
@@ -57,7 +57,7 @@ def test_the_solver_is_deterministic(backfill):
 
 def test_the_run_says_what_the_solver_did():
     """Solved, skipped and gained are counted, and every pass is one of them."""
-    schedule = rltune.simulate(contended(), FOUR, placement="milp:8")
+    schedule = rltune.simulate(contended(), FOUR, placement="milp:8", estimator="oracle")
     work = schedule.work
     assert work["milp_solved"] > 0
     assert work["milp_better_than_greedy"] > 0
@@ -73,8 +73,8 @@ def test_jobs_are_cut_where_that_starts_them():
         submit_s=[0, 0, 1, 1], duration_s=[100, 100, 10, 10], gpus=[5, 5, 6, 1], nodes=[1, 1, 0, 0]
     )
     two = Cluster.uniform(nodes=2, gpus=8)
-    assert rltune.simulate(jobs, two, placement="milp").start_s[2] == 1.0
-    packed, cut = (rltune.simulate(three, two, placement=p) for p in ("best-fit", "milp"))
+    assert rltune.simulate(jobs, two, placement="milp", estimator="oracle").start_s[2] == 1.0
+    packed, cut = (rltune.simulate(three, two, placement=p, estimator="oracle") for p in ("best-fit", "milp"))
     assert packed.start_s[2] == 100.0
     assert cut.start_s[2] == 1.0
     assert cut.placements[2] == ((0, 3), (1, 3))
@@ -85,7 +85,7 @@ def test_distance_slows_a_job():
     """A job on one node more than it needs runs longer by the factor, and is expected to."""
     jobs = Jobs.from_arrays(submit_s=[0, 0, 1], duration_s=[100, 100, 10], gpus=[5, 5, 6], nodes=[1, 1, 0])
     slow = Cluster((NodeGroup(count=2, gpus=8),), slowdown=Slowdown(extra_node=1.5))
-    schedule = rltune.simulate(jobs, slow, placement="milp")
+    schedule = rltune.simulate(jobs, slow, placement="milp", estimator="oracle")
     assert (schedule.start_s[2], schedule.end_s[2]) == (1.0, 16.0)
 
 
@@ -94,7 +94,9 @@ def test_racks_slow_a_gang():
     groups = (NodeGroup(count=4, gpus=4, nodes_per_rack=2),)
     jobs = Jobs.from_arrays(submit_s=[0, 1], duration_s=[100, 10], gpus=[4, 8], nodes=[1, 2])
     cluster = Cluster(groups, slowdown=Slowdown(extra_rack=2.0))
-    far, near, ours = (rltune.simulate(jobs, cluster, placement=p) for p in ("best-fit", "hierarchical", "milp"))
+    far, near, ours = (
+        rltune.simulate(jobs, cluster, placement=p, estimator="oracle") for p in ("best-fit", "hierarchical", "milp")
+    )
     assert far.end_s[1] - far.start_s[1] == 20.0
     for schedule in (near, ours):
         assert schedule.end_s[1] - schedule.start_s[1] == 10.0
@@ -113,7 +115,7 @@ def test_the_solver_knows_racks_that_cost():
     groups = (NodeGroup(count=4, gpus=8, nodes_per_rack=2),)
     for extra_rack, nodes in ((1.0, {0, 2}), (2.0, {0, 1})):
         cluster = Cluster(groups, slowdown=Slowdown(extra_rack=extra_rack))
-        schedule = rltune.simulate(jobs, cluster, placement="milp")
+        schedule = rltune.simulate(jobs, cluster, placement="milp", estimator="oracle")
         assert schedule.start_s[8] == 1.0
         assert {node for node, _ in schedule.placements[8]} == nodes
 
@@ -123,7 +125,7 @@ def test_neighbours_slow_a_job():
     groups = (NodeGroup(count=1, gpus=4, cpus=8, mem_gib=8),)
     jobs = Jobs.from_arrays(submit_s=[0, 1], duration_s=[100, 10], gpus=[1, 1], cpus=[4, 4], mem_gib=[8, 0])
     for slowdown, length in ((Slowdown(cpu_contention=1.5), 12.5), (Slowdown(mem_contention=1.5), 15.0)):
-        schedule = rltune.simulate(jobs, Cluster(groups, slowdown=slowdown))
+        schedule = rltune.simulate(jobs, Cluster(groups, slowdown=slowdown), estimator="oracle")
         assert schedule.end_s[0] == 100.0
         assert schedule.end_s[1] - schedule.start_s[1] == pytest.approx(length)
 
@@ -131,7 +133,7 @@ def test_neighbours_slow_a_job():
 def test_python_policies_keep_their_order():
     """A policy in Python gives the schedule of the same rule in the core."""
     own = Scored("own", lambda view: view.estimate_s)
-    ours, rule = (rltune.simulate(contended(), FOUR, p, placement="milp:4") for p in (own, "sjf"))
+    ours, rule = (rltune.simulate(contended(), FOUR, p, placement="milp:4", estimator="oracle") for p in (own, "sjf"))
     np.testing.assert_array_equal(ours.start_s, rule.start_s)
 
 
@@ -139,14 +141,14 @@ def test_python_policies_keep_their_order():
 def test_bad_names(placement):
     """K of 0 and unknown placers are refused, with what is known."""
     with pytest.raises(rltune.InputError, match=r"milp|1 to 64"):
-        rltune.simulate(contended(5), FOUR, placement=placement)
+        rltune.simulate(contended(5), FOUR, placement=placement, estimator="oracle")
 
 
 def test_bad_requests(tmp_path):
     """Impossible jobs are rejected with a reason; nodes without GPUs and without memory are no places."""
     jobs = Jobs.from_arrays(submit_s=[0, 0], duration_s=[1, 1], gpus=[64, 1], mem_gib=[1, 1])
     no_gpus = Cluster((NodeGroup(count=1, gpus=0, cpus=4, mem_gib=4), NodeGroup(count=1, gpus=8)))
-    schedule = rltune.simulate(jobs, no_gpus, placement="milp")
+    schedule = rltune.simulate(jobs, no_gpus, placement="milp", estimator="oracle")
     assert schedule.rejected.tolist() == [True, False]
     assert "larger than the cluster" in str(schedule.reject_reason.name_of(0))
     with pytest.raises(ValueError, match="greater than 0"):
@@ -157,7 +159,7 @@ def test_bad_requests(tmp_path):
         with pytest.raises(rltune.InputError, match=r"cluster\.toml: .*greater than"):
             Cluster.from_toml(file)
     with pytest.raises(rltune.InputError, match="commit"):
-        rltune.simulate(jobs, FOUR, placement="milp", commit=True)
+        rltune.simulate(jobs, FOUR, placement="milp", commit=True, estimator="oracle")
 
 
 def test_a_missing_solver_is_said_once(monkeypatch):
@@ -165,7 +167,7 @@ def test_a_missing_solver_is_said_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "highspy", None)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        schedule = rltune.simulate(contended(), FOUR, placement="milp")
+        schedule = rltune.simulate(contended(), FOUR, placement="milp", estimator="oracle")
     assert [w.category for w in seen] == [SolverWarning]
     assert "install highspy" in schedule.work["milp_error"]
     assert not schedule.rejected.any()
@@ -185,7 +187,7 @@ def test_a_solver_that_fails_in_mid_run_is_said_once(monkeypatch):
     monkeypatch.setattr(highspy, "Highs", Failing)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        schedule = rltune.simulate(contended(), FOUR, placement="milp")
+        schedule = rltune.simulate(contended(), FOUR, placement="milp", estimator="oracle")
     assert [w.category for w in seen] == [SolverWarning]
     assert "HiGHS failed" in schedule.work["milp_error"]
     assert len(runs) == 3
@@ -203,7 +205,7 @@ def test_auto_chooses():
     assert get_placement("auto").placer(contended(), mixed, "easy").name == "best-fit"
     assert get_placement("auto").placer(single, FOUR, "none").name == "best-fit"
     assert get_placement("auto").placer(contended(), slow, "none").name == "best-fit"
-    assert rltune.simulate(single, FOUR, placement="auto").work["placer"] == "best-fit"
+    assert rltune.simulate(single, FOUR, placement="auto", estimator="oracle").work["placer"] == "best-fit"
     assert set(NAMES) == {"first-fit", "best-fit", "spread", "hierarchical", "milp", "auto"}
 
 

@@ -139,8 +139,12 @@ def test_a_job_of_nobody_has_factor_one():
 def test_fair_share_changes_the_order():
     """User a has just used the machine: b's job of the same time goes first, and then a's older one."""
     jobs = Jobs.from_arrays([0, 5, 6], [100, 10, 10], 4, user=["a", "a", "b"])
-    assert rltune.simulate(jobs, CLUSTER, policy=only(fairshare=1000.0)).start_s.tolist() == [0, 110, 100]
-    assert rltune.simulate(jobs, CLUSTER, policy=only(age=1000.0)).start_s.tolist() == [0, 100, 110]
+    assert rltune.simulate(jobs, CLUSTER, policy=only(fairshare=1000.0), estimator="oracle").start_s.tolist() == [
+        0,
+        110,
+        100,
+    ]
+    assert rltune.simulate(jobs, CLUSTER, policy=only(age=1000.0), estimator="oracle").start_s.tolist() == [0, 100, 110]
 
 
 # size, partition, QOS
@@ -156,9 +160,9 @@ def test_size_is_the_share_of_the_machine(small, expected):
 def test_size_changes_the_order():
     """The job of 4 GPUs overtakes that of 3, unless small ones are favoured."""
     jobs = Jobs.from_arrays([0, 1, 2], [10, 5, 5], [4, 3, 4])
-    assert rltune.simulate(jobs, CLUSTER, policy=only(job_size=1.0)).start_s.tolist() == [0, 15, 10]
+    assert rltune.simulate(jobs, CLUSTER, policy=only(job_size=1.0), estimator="oracle").start_s.tolist() == [0, 15, 10]
     small = only(job_size=1.0, favor_small=True)
-    assert rltune.simulate(jobs, CLUSTER, policy=small).start_s.tolist() == [0, 10, 15]
+    assert rltune.simulate(jobs, CLUSTER, policy=small, estimator="oracle").start_s.tolist() == [0, 10, 15]
 
 
 def test_partition_is_relative_to_the_highest():
@@ -166,7 +170,7 @@ def test_partition_is_relative_to_the_highest():
     jobs = Jobs.from_arrays([0, 1, 1, 1], [10, 1, 1, 1], 4, vc=["gold", "gold", "iron", "tin"])
     policy = only(partition=1000.0, partition_priority={"gold": 10.0, "iron": 5.0})
     assert priorities_at(1.0, jobs, CLUSTER, policy) == pytest.approx({1: 1000.0, 2: 500.0, 3: 100.0})
-    assert rltune.simulate(jobs, CLUSTER, policy=policy).start_s.tolist() == [0, 10, 11, 12]
+    assert rltune.simulate(jobs, CLUSTER, policy=policy, estimator="oracle").start_s.tolist() == [0, 10, 11, 12]
 
 
 def test_qos_is_relative_to_the_highest():
@@ -174,7 +178,7 @@ def test_qos_is_relative_to_the_highest():
     jobs = Jobs.from_arrays([0, 1, 1, 1, 1], [10, 1, 1, 1, 1], 4, qos=["low", "low", "high", None, "odd"])
     policy = only(qos=1000.0, qos_priority={"high": 4.0, "low": 1.0})
     assert priorities_at(1.0, jobs, CLUSTER, policy) == pytest.approx({1: 250.0, 2: 1000.0, 3: 0.0, 4: 0.0})
-    assert rltune.simulate(jobs, CLUSTER, policy=policy).start_s.tolist() == [0, 11, 10, 12, 13]
+    assert rltune.simulate(jobs, CLUSTER, policy=policy, estimator="oracle").start_s.tolist() == [0, 11, 10, 12, 13]
 
 
 def test_the_sum_of_all():
@@ -223,8 +227,12 @@ def test_the_papers_variant_by_hand():
 def test_the_papers_variant_ignores_size_and_heeds_the_request():
     """The shorter request goes first, whatever its size."""
     jobs = Jobs.from_arrays([0, 1, 1], [10, 9000, 5000], [4, 4, 3])
-    assert rltune.simulate(jobs, CLUSTER, policy="multifactor-paper").start_s.tolist() == [0, 5010, 10]
-    assert rltune.simulate(jobs, CLUSTER, policy="multifactor").start_s.tolist() == [0, 10, 9010]
+    assert rltune.simulate(jobs, CLUSTER, policy="multifactor-paper", estimator="oracle").start_s.tolist() == [
+        0,
+        5010,
+        10,
+    ]
+    assert rltune.simulate(jobs, CLUSTER, policy="multifactor", estimator="oracle").start_s.tolist() == [0, 10, 9010]
 
 
 # what cannot be

@@ -34,7 +34,7 @@ def test_the_example_halves_the_area_every_four_hours():
 
 
 def test_the_example_names_itself_in_the_result():
-    schedule = rltune.simulate(JOBS, CLUSTER, policy=f"{EXAMPLE}:small_but_patient")
+    schedule = rltune.simulate(JOBS, CLUSTER, policy=f"{EXAMPLE}:small_but_patient", estimator="oracle")
     assert schedule.settings.policy == "my_policy:small_but_patient"
 
 

@@ -17,7 +17,7 @@ JOBS = Jobs.from_arrays(submit_s=[0, 1, 2, 3], duration_s=[10, 8, 4, 6], gpus=[8
 
 
 def starts(policy: str, jobs: Jobs = JOBS) -> list[float]:
-    return rltune.simulate(jobs, CLUSTER, policy=policy).start_s.tolist()
+    return rltune.simulate(jobs, CLUSTER, policy=policy, estimator="oracle").start_s.tolist()
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_unicep_takes_single_gpus_first_by_age_over_length():
     """At 10 the order is 7 / 4, 8 / 5, 9 / 9; a job of 8 GPUs comes after those of one, however long it has waited."""
     jobs = Jobs.from_arrays(submit_s=[0, 1, 2, 3], duration_s=[10, 9, 5, 4], gpus=1)
     one = Cluster.uniform(nodes=1, gpus=1)
-    assert rltune.simulate(jobs, one, policy="unicep").start_s.tolist() == [0, 19, 14, 10]
+    assert rltune.simulate(jobs, one, policy="unicep", estimator="oracle").start_s.tolist() == [0, 19, 14, 10]
     wide = Jobs.from_arrays(submit_s=[0, 1, 2, 3], duration_s=[10, 9, 5, 4], gpus=[8, 8, 1, 1])
-    assert rltune.simulate(wide, CLUSTER, policy="unicep").start_s.tolist() == [0, 15, 10, 10]
+    assert rltune.simulate(wide, CLUSTER, policy="unicep", estimator="oracle").start_s.tolist() == [0, 15, 10, 10]
 
 
 @pytest.mark.parametrize("policy", ["srf", "saf", "wfp3", "unicep", "f1", "multifactor"])

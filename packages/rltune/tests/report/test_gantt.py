@@ -30,7 +30,7 @@ def test_no_two_bars_share_a_lane_at_one_time(seed):
     rng, n = np.random.default_rng(seed), 40
     jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 50, n)), rng.integers(0, 20, n), rng.integers(0, 9, n))
     cluster = Cluster.uniform(3, 4)
-    schedule = simulate(jobs, cluster, "sjf", backfill="easy")
+    schedule = simulate(jobs, cluster, "sjf", backfill="easy", estimator="oracle")
     made = bars(schedule, np.arange(n))
     lanes = np.zeros(n, dtype=int)
     np.add.at(lanes, made.job, made.lanes)
@@ -46,7 +46,7 @@ def test_no_two_bars_share_a_lane_at_one_time(seed):
 def test_a_long_trace_shows_everything_of_a_stretch():
     rng, n = np.random.default_rng(1), 900
     jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 9e4, n)), rng.exponential(900, n), rng.integers(1, 5, n))
-    runs = list(compare(jobs, Cluster.uniform(4, 4), ["fcfs", "saf"]).runs)
+    runs = list(compare(jobs, Cluster.uniform(4, 4), ["fcfs", "saf"], estimator="oracle").runs)
     part = stretch(runs, 200)
     assert part.complete
     assert 50 < len(part.rows) <= 200
@@ -61,8 +61,8 @@ def test_jobs_of_many_small_nodes_do_not_swell_the_page():
     """Single-GPU nodes: whole runs of nodes are one bar, and bars are what is counted."""
     rng, n = np.random.default_rng(2), 300
     jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 3e4, n)), rng.exponential(900, n), rng.integers(1, 65, n))
-    made = compare(jobs, Cluster.uniform(64, 1), ["fcfs"])
-    idle = bars(simulate(jobs.window(0, 1), Cluster.uniform(64, 1)), np.arange(1))
+    made = compare(jobs, Cluster.uniform(64, 1), ["fcfs"], estimator="oracle")
+    idle = bars(simulate(jobs.window(0, 1), Cluster.uniform(64, 1), estimator="oracle"), np.arange(1))
     assert idle.lanes.tolist() == [jobs.gpus[0]]
     part = stretch(list(made.runs), 150)
     assert part.complete
@@ -71,7 +71,10 @@ def test_jobs_of_many_small_nodes_do_not_swell_the_page():
 
 def test_the_window_shown_is_the_one_where_the_baseline_waits_longest():
     jobs = Jobs.from_arrays(np.r_[np.arange(20) * 100.0, 3000 + np.arange(20)], 50, 2)
-    assert busiest_window(compare(jobs, Cluster.uniform(1, 2), ["fcfs"], windows=WindowSpec(2, 20))) == 1
+    assert (
+        busiest_window(compare(jobs, Cluster.uniform(1, 2), ["fcfs"], windows=WindowSpec(2, 20), estimator="oracle"))
+        == 1
+    )
 
 
 def test_numbers_are_packed_narrow():

@@ -10,14 +10,14 @@ from rltune.trials.outcome import MEASURED, Outcome
 @pytest.mark.parametrize("measure", MEASURED)
 def test_measures_are_those_of_the_summary(trace, cluster, measure):
     """The short way gives what the long way gives."""
-    schedule = simulate(trace.window(300, 200), cluster, "saf", "easy")
+    schedule = simulate(trace.window(300, 200), cluster, "saf", "easy", estimator="oracle")
     got = Outcome.of(schedule, 300, ()).measures[MEASURED.index(measure)]
     assert got == pytest.approx(METRICS[measure].of(schedule.summary()), rel=1e-12)
 
 
 def test_groups_share_out_all_jobs_and_all_waits(trace, cluster):
     """By size, and by VC."""
-    schedule = simulate(trace.window(300, 200), cluster, "fcfs")
+    schedule = simulate(trace.window(300, 200), cluster, "fcfs", estimator="oracle")
     by_size, by_vc = Outcome.of(schedule, 300, (Groups.by_size(trace), Groups.by_vc(trace))).by_group
     for table in (by_size, by_vc):
         assert table[:, 0].sum() == 200
@@ -42,7 +42,7 @@ def test_every_size_has_its_class():
 def test_jobs_that_never_ran_are_counted_and_in_no_mean(cluster):
     """One asks for more than there is; another has no VC."""
     jobs = Jobs.from_arrays([0, 0, 0], [10, 10, 10], [16, 99, 16], vc=["a", "a", None])
-    schedule = simulate(jobs, cluster, "fcfs")
+    schedule = simulate(jobs, cluster, "fcfs", estimator="oracle")
     got = Outcome.of(schedule, 0, (Groups.by_vc(jobs),))
     assert got.rejected == 1
     assert got.measures[0] == 5
@@ -51,5 +51,5 @@ def test_jobs_that_never_ran_are_counted_and_in_no_mean(cluster):
 
 def test_a_window_in_which_nothing_ran_has_no_measures(cluster):
     """Rather than a mean of nothing with a warning."""
-    schedule = simulate(Jobs.from_arrays([0], [10], [99]), cluster, "fcfs")
+    schedule = simulate(Jobs.from_arrays([0], [10], [99]), cluster, "fcfs", estimator="oracle")
     assert np.isnan(Outcome.of(schedule, 0, ()).measures).all()

@@ -37,6 +37,13 @@ def prose(page: Path) -> list[tuple[int, str]]:
     return kept
 
 
+def relative_links(page: Path) -> list[str]:
+    """Return where a page's links lead, tables included, as far as that is in the repository."""
+    tables = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    found = [target for line in [*(line for _, line in prose(page)), *tables] for target in LINK.findall(line)]
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
 @cache
 def anchors(page: Path) -> set[str]:
     """Return the names by which a page's headings are linked to: lower case, no punctuation, hyphens for spaces."""
@@ -81,14 +88,11 @@ def test_a_page_has_one_title_and_it_comes_first(page):
 def test_links_lead_to_files_and_headings(page):
     """Relative links name files that exist, and headings that they have."""
     broken = []
-    for _, line in prose(page) + table_rows(page):
-        for target in LINK.findall(line):
-            path, _, anchor = target.partition("#")
-            if re.match(r"[a-z]+:", target):
-                continue
-            file = (page.parent / path).resolve() if path else page
-            if not file.exists() or (anchor and anchor not in anchors(file)):
-                broken.append(target)
+    for target in relative_links(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
     assert broken == []
 
 
@@ -98,11 +102,6 @@ def test_files_that_are_named_exist(page):
     named = NAMED_FILES.findall(page.read_text(encoding="utf-8"))
     own = [name for name in named if not name.startswith(("/", "out/", "~"))]
     assert [name for name in own if not any((home / name).exists() for home in HOMES)] == []
-
-
-def table_rows(page: Path) -> list[tuple[int, str]]:
-    lines = page.read_text(encoding="utf-8").splitlines()
-    return [(number, line) for number, line in enumerate(lines, start=1) if line.startswith("|")]
 
 
 def test_every_page_is_found_from_the_index():

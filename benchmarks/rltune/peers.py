@@ -1,8 +1,8 @@
 """Speed beside AccaSim on the same jobs, in one run. `python benchmarks/rltune/peers.py --accasim PYTHON`.
 
 PYTHON is that of an environment of its own: `python3 -m venv peers && peers/bin/pip install accasim==1.1.3`.
-Jobs of one to eight GPUs, whole seconds, exact run times, best fit. AccaSim's EASY is run beside our `fit-first` as well
-as beside our `easy`: version 1.1.3 hands its allocator no reserved nodes, so it starts whatever fits. A run of rltune is
+Jobs of one to eight GPUs, whole seconds, exact run times, best fit. AccaSim's EASY is run beside our `fit-first` and
+beside our `easy`: version 1.1.3 hands its allocator no reserved nodes, so it starts whatever fits. A run of rltune is
 the whole call of `simulate`, with the compiled code warm; a run of AccaSim is its `start_simulation`, which writes its
 schedule to a file.
 """

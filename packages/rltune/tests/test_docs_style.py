@@ -112,8 +112,5 @@ def test_every_page_is_found_from_the_index():
         if page in reached or page.suffix != ".md" or not page.exists():
             continue
         reached.add(page)
-        links = [
-            target.partition("#")[0] for _, line in prose(page) + table_rows(page) for target in LINK.findall(line)
-        ]
-        todo += [(page.parent / link).resolve() for link in links if link and not re.match(r"[a-z]+:", link)]
+        todo += [(page.parent / target.partition("#")[0]).resolve() for target in relative_links(page)]
     assert [name_of(page) for page in PAGES if page.is_relative_to(ROOT / "docs") and page not in reached] == []

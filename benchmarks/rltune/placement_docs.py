@@ -1,4 +1,4 @@
-"""The tables of docs/explanation/placement.md, from what a run of the benchmark has written."""
+"""The tables of docs/results/placement.md, from what a run of the benchmark has written."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from placement_schedules import BASE, percent
 
-PAGE = Path("docs/explanation/placement.md")
+PAGE = Path("docs/results/placement.md")
 SHOWN = {("fcfs", "none"), ("fcfs", "easy"), ("saf", "none"), ("saf", "easy")}  # beside the mean wait of all
 Rows = list[dict[str, Any]]
 

@@ -26,7 +26,7 @@ METRICS = ("wait", "large-wait", "utilisation", "fragmentation")
 POLICIES = ("fcfs", "sjf", "saf")
 BACKFILLS = ("none", "fit-first", "easy")
 BASE, OURS = "best-fit", "milp:8"
-TRAIN_SHARE = 0.8  # of the time of a real trace; what was looked at of the rest is in docs/explanation/placement.md
+TRAIN_SHARE = 0.8  # of the time of a real trace; what was looked at of the rest is in docs/results/placement.md
 CONTENDED_S = 600.0  # windows in which FCFS waits so long on average
 LOOKED_AT = 4  # windows for each that is run
 

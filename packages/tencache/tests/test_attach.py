@@ -8,8 +8,8 @@ import torch
 from tencache_cases import Case, make, same_state, same_tensors, train, wrap
 from torch import nn
 
-import tencache
-from tencache.arena import users
+from tencache.bench.gpt import batches
+from tencache.runtime.memory.device_arena import users
 
 
 def test_identity_names_and_shapes_stay():
@@ -36,7 +36,7 @@ def test_unwrap_restores_everything_and_training_goes_on():
     torch.manual_seed(1)
     rest = []
     for step in range(3, 6):
-        tokens = tencache.gpt.batches(case.config, 1, size=2, length=12, seed=step)[0]
+        tokens = batches(case.config, 1, size=2, length=12, seed=step)[0]
         loss = model(tokens)
         loss.backward()
         rest.append(loss.item())

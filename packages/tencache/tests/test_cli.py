@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tencache import cli
-from tencache.progress import progress
-from tencache.shapes import PRESETS, Setting, find_shape, make_trace
+from tencache.plan.transformer_shapes import PRESETS, Setting, find_shape, make_trace
+from tencache.progress_bar import progress
 
 RUN = ["gpt-46m", "--budget", "35%", "--link", "1GB/s", "--tflops", "0.07", "--tokens", "64", "--no-recompute"]
 
@@ -180,7 +180,7 @@ class Terminal(io.StringIO):
 
 
 def test_progress_is_silent_when_nobody_watches(monkeypatch):
-    monkeypatch.setattr("tencache.progress.PATIENCE_S", 0.0)
+    monkeypatch.setattr("tencache.progress_bar.PATIENCE_S", 0.0)
     for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
         assert list(progress([1, 2, 3], "work", stream)) == [1, 2, 3]
         assert bool(stream.getvalue()) == shown
@@ -191,7 +191,7 @@ def test_progress_is_silent_when_nobody_watches(monkeypatch):
 
 def test_progress_waits_before_it_shows(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("tencache.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tencache.progress_bar.time.monotonic", lambda: now[0])
     stream = Terminal()
     items = progress(range(3), "work", stream)
     assert next(items) == 0

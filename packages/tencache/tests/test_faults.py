@@ -15,16 +15,16 @@ from tencache_cases import Case, make, same_state, same_tensors, train, wrap
 
 import tencache
 from tencache import CopyError, CorruptedError, Notice, RefusedError
-from tencache.file import FileTier
-from tencache.link import Copy
-from tencache.pool import Pool
+from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.memory.nvme_file import FileTier
+from tencache.runtime.memory.transfer import Copy
 
 
 def test_verify_finds_a_flipped_byte_on_the_device():
     model, optimizer = make(Case())
     cached = wrap(model, optimizer, verify=True)
     train(Case(), model, optimizer, 2)
-    for slot in cached.engine.residency.slots.values():
+    for slot in cached.engine.device_copies.slots.values():
         slot.copy.wait()
         slot.data[100] ^= 1
     with pytest.raises(CorruptedError, match="its bytes on the device are not those that were sent"):
@@ -41,12 +41,12 @@ def test_verify_is_quiet_when_nothing_is_wrong(tmp_path):
 
 def test_verify_finds_a_flipped_byte_in_the_file(tmp_path):
     tier = FileTier(tmp_path, verify=True)
-    buffer = Pool(pin=False).take(8192)
+    buffer = HostPool(pin=False).take(8192)
     extent = tier.allocate(8192)
     buffer.fill_(7)
     tier.write(extent, buffer).wait()
     tier.read(extent, buffer).wait()
-    other = Pool(pin=False).take(4096)
+    other = HostPool(pin=False).take(4096)
     other.fill_(8)
     tier._transfer(os.pwritev, type(extent)(extent.offset, 4096), other)
     with pytest.raises(CopyError, match="are not what was written there") as caught:
@@ -179,7 +179,7 @@ def test_a_file_system_that_refuses_direct_access_works_and_says_so(tmp_path):
         with pytest.warns(Notice, match="is memory, not a disk"):
             tier = FileTier(tmp_path)
         assert not tier.direct
-        buffer = Pool(pin=False).take(4096)
+        buffer = HostPool(pin=False).take(4096)
         extent = tier.allocate(4096)
         buffer.fill_(3)
         tier.write(extent, buffer).wait()

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tencache.access import Grad, Op, Trace, Unit, Update
 from tencache.errors import RefusedError
-from tencache.floor import floor_up_bytes
-from tencache.layout import aligned
-from tencache.plan import STRATEGIES, plan_ahead
-from tencache.policies import make_plan, plan_buckets, plan_lru, plan_zero3
-from tencache.replay import Bandwidths, best_plan, replay
+from tencache.plan.address_map import aligned
+from tencache.plan.floor import floor_up_bytes
+from tencache.plan.planner import STRATEGIES, plan_ahead
+from tencache.plan.rival_policies import make_plan, plan_buckets, plan_lru, plan_zero3
+from tencache.plan.step_trace import Grad, Op, StepTrace, Unit, Update
+from tencache.plan.virtual_clock import Bandwidths, best_plan, replay_plan
 
 KIB = 1024
 
@@ -31,13 +31,13 @@ def traces(draw):
         held = [unit for unit in before if unit not in some and draw(st.booleans())]
         ops.append(Op(tuple(some), tuple(held), draw(st.floats(0, 0.01)), "forward"))
     grads = tuple(Grad(unit, len(ops) - 1, units[unit].bytes) for unit in written)
-    return Trace(units, tuple(ops), grads, tuple(Update((unit,), 0.001) for unit in written))
+    return StepTrace(units, tuple(ops), grads, tuple(Update((unit,), 0.001) for unit in written))
 
 
 @st.composite
 def cases(draw):
     trace = draw(traces())
-    smallest = trace.largest_op()[1]
+    smallest = max((sum(trace.units[unit].bytes for unit in op.needed) for op in trace.ops), default=0)
     return trace, smallest + draw(st.integers(0, trace.parameter_bytes)) // 512 * 512
 
 
@@ -93,7 +93,7 @@ def test_a_second_layout_does_not_forget_what_was_in_use():
     ops = tuple(Op(touched, (), 0.0, "forward") for touched in ((0,), (1,), (2, 0, 3), (1,)))
     written = (0, 3)
     grads = tuple(Grad(unit, 3, units[unit].bytes) for unit in written)
-    trace = Trace(units, ops, grads, tuple(Update((unit,), 0.001) for unit in written))
+    trace = StepTrace(units, ops, grads, tuple(Update((unit,), 0.001) for unit in written))
     plan = plan_ahead(trace, 87 * 512)
     assert walk(plan) == plan.up_bytes
 
@@ -101,7 +101,9 @@ def test_a_second_layout_does_not_forget_what_was_in_use():
 @given(cases())
 def test_the_policies_to_compare_with_hold_the_same_promises(case):
     trace, budget = case
-    plain = Trace(trace.units, tuple(Op(op.touched, (), op.compute_s) for op in trace.ops), trace.grads, trace.updates)
+    plain = StepTrace(
+        trace.units, tuple(Op(op.touched, (), op.compute_s) for op in trace.ops), trace.grads, trace.updates
+    )
     for policy in ("lru", "zero3", "bucket"):
         walk(make_plan(plain, budget, policy))
 
@@ -109,7 +111,9 @@ def test_the_policies_to_compare_with_hold_the_same_promises(case):
 @given(cases(), st.sampled_from(["ahead", "lru", "zero3", "bucket"]))
 def test_no_table_moves_less_than_the_floor(case, policy):
     trace, budget = case
-    plain = Trace(trace.units, tuple(Op(op.touched, (), op.compute_s) for op in trace.ops), trace.grads, trace.updates)
+    plain = StepTrace(
+        trace.units, tuple(Op(op.touched, (), op.compute_s) for op in trace.ops), trace.grads, trace.updates
+    )
     assert make_plan(plain, budget, policy).up_bytes >= floor_up_bytes(plain, budget)
 
 
@@ -122,7 +126,7 @@ def test_plans_and_replays_are_deterministic(case):
     except RefusedError:
         return
     assert one == two
-    assert replay(one, speeds) == replay(two, speeds)
+    assert replay_plan(one, speeds) == replay_plan(two, speeds)
 
 
 def layered(layers, *, frozen=0, seconds=0.01):
@@ -132,7 +136,7 @@ def layered(layers, *, frozen=0, seconds=0.01):
     backward = [Op((index,), (), 2 * seconds, "backward") for index in reversed(range(layers))]
     trained = range(frozen, layers)
     grads = tuple(Grad(index, 2 * layers - 1 - index, 64 * KIB) for index in trained)
-    return Trace(units, (*forward, *backward), grads, tuple(Update((index,), 0.002) for index in trained))
+    return StepTrace(units, (*forward, *backward), grads, tuple(Update((index,), 0.002) for index in trained))
 
 
 @pytest.mark.parametrize("share", [0.2, 0.35, 0.6, 1.0])
@@ -155,7 +159,7 @@ def test_a_load_never_waits_longer_than_for_the_last_use_of_its_place():
 
 
 def test_an_operation_larger_than_the_budget_is_refused_by_name():
-    trace = Trace((Unit("small", KIB), Unit("huge", 64 * KIB)), (Op((0, 1)),))
+    trace = StepTrace((Unit("small", KIB), Unit("huge", 64 * KIB)), (Op((0, 1)),))
     with pytest.raises(RefusedError, match=r"65\.0 KiB.*small, huge.*budget is 32\.0 KiB.*raise the budget to 66560"):
         plan_ahead(trace, 32 * KIB)
 
@@ -163,7 +167,7 @@ def test_an_operation_larger_than_the_budget_is_refused_by_name():
 def test_units_that_cut_the_arena_are_laid_out_anew():
     """Two units fit only side by side, whatever lay there before."""
     units = (Unit("a", 2 * KIB), Unit("b", 2 * KIB), Unit("wide", 3 * KIB))
-    trace = Trace(units, (Op((0,)), Op((1,)), Op((0, 2)), Op((1, 2)), Op((0,)), Op((2, 1))))
+    trace = StepTrace(units, (Op((0,)), Op((1,)), Op((0, 2)), Op((1, 2)), Op((0,)), Op((2, 1))))
     walk(plan_ahead(trace, 5 * KIB))
 
 
@@ -206,10 +210,10 @@ def test_a_plan_prints_its_rows():
 def test_a_trace_is_saved_and_read_back(tmp_path):
     trace = layered(4)
     trace.save(tmp_path / "trace.json")
-    assert Trace.load(tmp_path / "trace.json") == trace
+    assert StepTrace.load(tmp_path / "trace.json") == trace
 
 
 def test_a_file_that_is_no_trace_is_refused(tmp_path):
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match="not a trace that tencache saved"):
-        Trace.load(tmp_path / "other.json")
+        StepTrace.load(tmp_path / "other.json")

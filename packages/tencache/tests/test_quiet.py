@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tencache.quiet import others_busy_s
+from tencache.bench.other_processes import others_busy_s
 
 BURN = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
 

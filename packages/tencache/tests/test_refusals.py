@@ -10,7 +10,7 @@ from torch import nn
 
 import tencache
 from tencache import RefusedError
-from tencache.gpt import GPT
+from tencache.bench.gpt import GPT
 
 
 class Wide(nn.Module):

@@ -5,7 +5,7 @@ import torch
 from tencache_cases import Case, make, same_state, same_tensors, train, wrap
 from torch import nn
 
-from tencache.resident import needed_bytes
+from tencache.runtime.all_on_device import needed_bytes
 
 
 def test_nothing_moves_after_the_first_step():

@@ -17,10 +17,10 @@ def trained():
 
 
 def test_bytes_are_those_of_the_plan_and_near_their_floor(trained):
-    trained.engine.residency.settle()  # bytes on their way when a step ends count when they arrive
+    trained.engine.device_copies.settle()  # bytes on their way when a step ends count when they arrive
     before = trained.stats()
     train(Case(), trained.model, trained.optimizer, 4)
-    trained.engine.residency.settle()
+    trained.engine.device_copies.settle()
     after = trained.stats()
     assert after.up_bytes - before.up_bytes == pytest.approx(4 * trained.plan.up_bytes, rel=0.02)
     assert after.up_bytes - before.up_bytes <= 1.05 * 4 * trained.plan.up_floor_bytes

@@ -7,10 +7,10 @@ import torch
 from tencache_cases import Case, make, same_state, same_tensors, train, wrap
 
 from tencache import RefusedError
-from tencache.layout import Layout
-from tencache.pool import Pool
-from tencache.state import FiledState, Shares
-from tencache.tiers import _spread
+from tencache.plan.address_map import AddressMap
+from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.optimizer.filed_state import FiledState, Shares
+from tencache.runtime.tensors.host_split import spread_over_file
 
 
 @pytest.fixture
@@ -88,13 +88,13 @@ def test_state_is_shared_out_evenly_and_never_above_the_limit():
 
 
 def test_units_are_spread_evenly_over_memory_and_file():
-    filed = _spread([100] * 10, 500)
+    filed = spread_over_file([100] * 10, 500)
     assert len(filed) == 5
-    assert _spread([100] * 10, 1000) == frozenset()
+    assert spread_over_file([100] * 10, 1000) == frozenset()
 
 
 def test_the_pool_reuses_and_pins_little_more_than_asked():
-    pool = Pool(pin=False)
+    pool = HostPool(pin=False)
     pool.reserve([1_000_000] * 8 + [300_000] * 8)
     buffers = [pool.take(1_000_000) for _ in range(8)] + [pool.take(300_000) for _ in range(8)]
     for buffer in buffers:
@@ -107,7 +107,7 @@ def test_the_pool_reuses_and_pins_little_more_than_asked():
 
 
 def test_the_pool_grows_only_when_nothing_is_free():
-    pool = Pool(pin=False)
+    pool = HostPool(pin=False)
     first = pool.take(4096)
     pool.give(first)
     pool.take(4096)
@@ -117,7 +117,7 @@ def test_the_pool_grows_only_when_nothing_is_free():
 
 
 def test_a_layout_joins_its_gaps():
-    layout = Layout(4096)
+    layout = AddressMap(4096)
     for unit in range(4):
         layout.place(unit, layout.window_at(unit * 1024, 1024), lambda _: 0)
     for unit in (1, 2, 0):

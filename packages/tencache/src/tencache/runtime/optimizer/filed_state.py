@@ -1,0 +1,226 @@
+"""Optimizer state in the file: a static share stays in memory, the rest is read ahead and written behind."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
+from tencache.runtime.memory.transfer import Copy
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+
+SMALLEST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class StatePiece:
+    """One tensor of a parameter's state, and where in the parameter's extent it lies."""
+
+    key: str
+    offset: int
+    shape: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    bytes: int
+
+    def view(self, buffer: Tensor) -> Tensor:
+        """Return this tensor in a buffer that holds the extent."""
+        part = buffer[self.offset : self.offset + self.bytes].view(self.dtype)
+        return part.as_strided(self.shape, self.stride, part.storage_offset())
+
+
+class FiledState(dict[str, Any]):
+    """A parameter's state whose large tensors are in the file; reading one brings it as a tensor of its own."""
+
+    def __init__(self, rest: dict[str, Any], record: "StateRecord", store: "StateStore") -> None:
+        super().__init__(rest)
+        self.record = record
+        self._store = store
+        for piece in record.pieces:
+            super().__setitem__(piece.key, None)
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        if value is not None:
+            return value
+        piece = next((piece for piece in self.record.pieces if piece.key == key), None)
+        return value if piece is None else piece.view(self._store.fetch(self.record)).clone()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Like a dictionary's, through `__getitem__`."""
+        return self[key] if key in self else default  # noqa: SIM401  this is get
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        """Like a dictionary's, through `__getitem__`."""
+        return ((key, self[key]) for key in self)
+
+    def values(self) -> Iterator[Any]:  # type: ignore[override]
+        """Like a dictionary's, through `__getitem__`."""
+        return (self[key] for key in self)
+
+    def in_memory(self) -> dict[str, Any]:
+        """Return what is not in the file."""
+        filed = {piece.key for piece in self.record.pieces}
+        return {key: dict.__getitem__(self, key) for key in self if key not in filed}
+
+
+@dataclass(eq=False)
+class StateRecord:
+    """One parameter's state in the file."""
+
+    extent: Extent
+    pieces: tuple[StatePiece, ...]
+    buffer: Tensor | None = None
+    read: Copy | None = None
+    write: Copy | None = None
+
+
+@dataclass
+class Shares:
+    """Decides, parameter by parameter, who stays in memory: spread evenly, and never more than the limit."""
+
+    limit_bytes: int
+    total_bytes: int = 0
+    kept_bytes: int = 0
+    filed_bytes: int = 0
+    _debt: float = field(default=0.0)
+
+    def keeps(self, size_bytes: int, expected_total_bytes: int) -> bool:
+        """Whether a parameter's state of that size stays in memory."""
+        over = max(0.0, 1 - self.limit_bytes / max(expected_total_bytes, 1))
+        self._debt += over * size_bytes
+        keep = self._debt < size_bytes / 2 and self.kept_bytes + size_bytes <= self.limit_bytes
+        if not keep:
+            self._debt -= size_bytes
+        self.total_bytes += size_bytes
+        self.kept_bytes += size_bytes if keep else 0
+        self.filed_bytes += 0 if keep else size_bytes
+        return keep
+
+
+class StateStore:
+    """Moves per-parameter state between memory and the file."""
+
+    def __init__(self, file: FileTier, limit_bytes: int, staging_bytes: int) -> None:
+        self.shares = Shares(limit_bytes)
+        self._file = file
+        self._pool = HostPool(pin=False)
+        self._staging_bytes = staging_bytes
+        self._staged_bytes = 0
+        self._ratio: float | None = None
+        self._extents: dict[tuple[str, int], Extent] = {}
+        self._writing: deque[Copy] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory that staging has used."""
+        return self._pool.stats().peak_bytes
+
+    def settle(self, entry: ParameterEntry, state: dict[str, Any], parameter_bytes: int) -> dict[str, Any]:
+        """Decide once where a parameter's new state lives, and put it there."""
+        tensors = {key: value for key, value in state.items() if _streams(value)}
+        size_bytes = sum(value.nbytes for value in tensors.values())
+        if not size_bytes:
+            return state
+        if self._ratio is None:
+            self._ratio = size_bytes / entry.size_bytes
+        if self.shares.keeps(size_bytes, round(self._ratio * parameter_bytes)):
+            return state
+        pieces, offset = [], 0
+        for key, value in tensors.items():
+            pieces.append(StatePiece(key, offset, value.shape, value.stride(), value.dtype, value.nbytes))
+            offset += blocks(value.nbytes)
+        record = StateRecord(self._extent(entry.name, offset), tuple(pieces))
+        record.buffer = self._take(record)
+        for piece in pieces:
+            piece.view(record.buffer).copy_(tensors[piece.key])
+        return self.put_back(FiledState(_without(state, tensors), record, self), _without(state, tensors))
+
+    def forget(self) -> None:
+        """Decide anew, after the optimizer was given another state; the places in the file are used again."""
+        self.shares = Shares(self.shares.limit_bytes)
+
+    def read_ahead(self, state: Any) -> bool:
+        """Start reading a parameter's state if it is filed; say whether there was staging memory for it."""
+        if not isinstance(state, FiledState) or state.record.buffer is not None:
+            return True
+        # The last quarter is for what is asked for out of turn.
+        if self._staged_bytes + state.record.extent.bytes > self._staging_bytes // 4 * 3:
+            return False
+        self._start_read(state.record)
+        return True
+
+    @staticmethod
+    def is_there(state: Any) -> bool:
+        """Whether a state needs no waiting for the file."""
+        return not isinstance(state, FiledState) or (state.record.read is not None and state.record.read.done)
+
+    def bring(self, state: FiledState) -> dict[str, Any]:
+        """Return the state with every tensor in memory, for one update."""
+        record = state.record
+        if record.buffer is None:
+            self._start_read(record)
+        assert record.read is not None
+        record.read.wait()
+        assert record.buffer is not None
+        return {**state.in_memory(), **{piece.key: piece.view(record.buffer) for piece in record.pieces}}
+
+    def put_back(self, state: FiledState, updated: dict[str, Any]) -> FiledState:
+        """Write the state behind, and return its place holder."""
+        record = state.record
+        buffer = record.buffer
+        assert buffer is not None
+        record.buffer = record.read = None
+        record.write = self._file.write(record.extent, buffer, lambda: self._give(buffer))
+        while self._writing and self._writing[0].done:
+            self._writing.popleft()
+        self._writing.append(record.write)
+        keys = {piece.key for piece in record.pieces}
+        return FiledState({key: value for key, value in updated.items() if key not in keys}, record, self)
+
+    def fetch(self, record: StateRecord) -> Tensor:
+        """Read an extent into memory of its own, for someone who asked from outside the step."""
+        if record.buffer is not None and record.read is not None:
+            record.read.wait()
+            return record.buffer
+        pool = HostPool(pin=False)
+        buffer = pool.take(record.extent.bytes)
+        self._file.read(record.extent, buffer, after=record.write).wait()
+        return buffer
+
+    def _extent(self, name: str, size_bytes: int) -> Extent:
+        key = (name, size_bytes)
+        if key not in self._extents:
+            self._extents[key] = self._file.allocate(size_bytes)
+        return self._extents[key]
+
+    def _start_read(self, record: StateRecord) -> None:
+        record.buffer = self._take(record)
+        record.read = self._file.read(record.extent, record.buffer, after=record.write)
+
+    def _take(self, record: StateRecord) -> Tensor:
+        """Take staging memory; if it is full of what is being written, wait for that."""
+        while self._writing and self._staged_bytes + record.extent.bytes > self._staging_bytes:
+            self._writing.popleft().wait()
+        with self._lock:
+            self._staged_bytes += record.extent.bytes
+        return self._pool.take(record.extent.bytes)
+
+    def _give(self, buffer: Tensor) -> None:
+        self._pool.give(buffer)
+        with self._lock:
+            self._staged_bytes -= buffer.numel()
+
+
+def _streams(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.nbytes >= SMALLEST_BYTES
+
+
+def _without(state: dict[str, Any], keys: Any) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key not in keys}

@@ -1,12 +1,27 @@
 """The virtual clock, against times worked out by hand."""
 
 import pytest
-from test_plan import KIB, layered
+from hypothesis import given
+from plan_traces import KIB, cases, layered
 
+from tencache.errors import RefusedError
 from tencache.plan.planner import plan_ahead
 from tencache.plan.rival_policies import plan_buckets, plan_lru
 from tencache.plan.step_trace import Grad, Op, StepTrace, Unit, Update
 from tencache.plan.virtual_clock import Bandwidths, best_plan, replay_plan, step_s
+
+
+@given(cases())
+def test_plans_and_replays_are_deterministic(case):
+    trace, budget = case
+    speeds = Bandwidths(1e9, 1e9)
+    try:
+        one, two = best_plan(trace, budget, speeds), best_plan(trace, budget, speeds)
+    except RefusedError:
+        return
+    assert one == two
+    assert replay_plan(one, speeds) == replay_plan(two, speeds)
+
 
 MB = 1_000_448  # a multiple of the alignment, near enough to a megabyte
 

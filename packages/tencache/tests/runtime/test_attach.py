@@ -9,7 +9,6 @@ from tencache_cases import Case, make, same_state, same_tensors, train, wrap
 from torch import nn
 
 from tencache.bench.gpt import batches
-from tencache.runtime.memory.device_arena import users
 
 
 def test_identity_names_and_shapes_stay():
@@ -217,12 +216,3 @@ def test_unwrapping_gives_the_memory_back_at_once():
         assert [piece() for piece in pieces] == [None] * len(pieces)
     finally:
         gc.enable()
-
-
-def test_users_of_a_storage_are_counted():
-    tensor = torch.zeros(16)
-    before = users(tensor)
-    view = tensor[:4]
-    assert users(tensor) == before + 1
-    del view
-    assert users(tensor) == before

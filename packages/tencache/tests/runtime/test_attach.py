@@ -216,3 +216,46 @@ def test_unwrapping_gives_the_memory_back_at_once():
         assert [piece() for piece in pieces] == [None] * len(pieces)
     finally:
         gc.enable()
+
+
+def test_unwrapping_twice_is_unwrapping_once():
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer)
+    assert cached.unwrap() is cached.unwrap() is model
+
+
+class WithEmpty(nn.Module):
+    """Has a parameter without elements, as code that builds layers of any size makes them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.empty = nn.Parameter(torch.empty(0, 8))
+        self.last = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.last(torch.cat([self.first(x), self.empty])).square().mean()
+
+
+@pytest.mark.parametrize("options", [{}, {"verify": True}, {"nvme": True}])
+def test_a_parameter_without_elements_is_trained_along(options, tmp_path):
+    if "nvme" in options:
+        options = {"nvme": tmp_path, "host": "8KiB"}
+    runs = []
+    for wrapped in (False, True):
+        torch.manual_seed(0)
+        model = WithEmpty()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        cached = wrap(model, optimizer, budget="1KiB", **options) if wrapped else None
+        losses = []
+        for _ in range(4):
+            loss = model(torch.ones(2, 8))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        if cached is not None:
+            cached.unwrap()
+        runs.append((losses, model.state_dict()))
+    assert runs[0][0] == runs[1][0]
+    assert same_tensors(runs[0][1], runs[1][1])

@@ -102,6 +102,7 @@ class Cached:
         self.device = device
         self.counters = Counters()
         self.resident = False
+        self._unwrapped = False
         # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
         self._may_stay = optimizer is not None and nvme is None and not verify and policy == "ahead"
         self._split = split_tiers(groups, host, has_file=nvme is not None)
@@ -179,6 +180,9 @@ class Cached:
 
     def unwrap(self) -> nn.Module:
         """Give the model and the optimizer back exactly as if they had never been wrapped, with what they learned."""
+        if self._unwrapped:
+            return self.model
+        self._unwrapped = True
         if self._stepper is not None:
             self._detach_optimizer()
         for handle in (*self._handles, *self._step_handles):

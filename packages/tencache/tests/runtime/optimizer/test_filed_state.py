@@ -65,3 +65,35 @@ def test_state_is_shared_out_evenly_and_never_above_the_limit():
     kept = [shares.keeps(100, 1000) for _ in range(10)]
     assert sum(kept) == 5
     assert all(sum(kept[start : start + 4]) in {1, 2, 3} for start in range(7))
+
+
+def test_state_loaded_between_backward_and_step_gives_the_staging_memory_back(tmp_path):
+    """What was read ahead for the old state must not stay counted: nothing would ever be read ahead again."""
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer, host="1200KiB", nvme=tmp_path)
+    train(Case(), model, optimizer, 2)
+    store = cached._stepper.store
+    state = copy.deepcopy(optimizer.state_dict())
+    model(torch.arange(12).view(1, 12)).backward()
+    assert store._staged_bytes > 0
+    optimizer.load_state_dict(state)
+    optimizer.step()
+    store._file.writes.close()
+    assert store._staged_bytes == 0
+
+
+def test_copies_of_a_filed_state_hold_its_tensors(tmp_path):
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer, host="900KiB", nvme=tmp_path)
+    train(Case(), model, optimizer, 2)
+    state = next(state for state in optimizer.state.values() if isinstance(state, FiledState))
+    whole = dict(state.items())
+    assert isinstance(whole["exp_avg"], torch.Tensor)
+    for other in (dict(state), {**state}, state.copy(), {} | state):
+        assert same_tensors(other, whole)
+    assert torch.equal(state.pop("exp_avg"), whole["exp_avg"])
+    assert "exp_avg" not in state
+    assert state.pop("exp_avg", 7) == 7
+    with pytest.raises(KeyError):
+        state.pop("exp_avg")
+    cached.unwrap()

@@ -43,7 +43,7 @@ class HostPool:
 
     def reserve(self, sizes: Iterable[int]) -> None:
         """Map all these buffers at once, each size class as often as it is listed."""
-        classes = Counter(aligned(size) for size in sizes)
+        classes = Counter(_size_class(size) for size in sizes)
         total = sum(size * count for size, count in classes.items())
         if not total:
             return
@@ -58,7 +58,7 @@ class HostPool:
 
     def take(self, size_bytes: int) -> Tensor:
         """Return a buffer of that size class; a new one is mapped only when none is free."""
-        size = aligned(size_bytes)
+        size = _size_class(size_bytes)
         with self._lock:
             if not self._free.get(size):
                 self.reserve([size])
@@ -98,3 +98,8 @@ class HostPool:
         self._mappings.append((mapping, address))
         self._pinned += len(mapping)
         return mapping
+
+
+def _size_class(size_bytes: int) -> int:
+    """Return the size of the buffer for so many bytes; torch makes no tensor over nothing, so an empty one has some."""
+    return aligned(max(size_bytes, 1))

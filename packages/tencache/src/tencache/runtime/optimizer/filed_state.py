@@ -51,6 +51,20 @@ class FiledState(dict[str, Any]):
         piece = next((piece for piece in self.record.pieces if piece.key == key), None)
         return value if piece is None else piece.view(self._store.fetch(self.record)).clone()
 
+    def __iter__(self) -> Iterator[str]:
+        # dict() and ** copy the raw values of a subclass, here None, unless it has an __iter__ of its own.
+        return super().__iter__()
+
+    def copy(self) -> dict[str, Any]:
+        """Return a plain dictionary with every tensor in memory."""
+        return dict(self.items())
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Remove a key and return its value, through `__getitem__`."""
+        value = self.get(key)
+        raw = super().pop(key, *default)
+        return raw if value is None else value
+
     def get(self, key: str, default: Any = None) -> Any:
         """Like a dictionary's, through `__getitem__`."""
         return self[key] if key in self else default  # noqa: SIM401  this is get
@@ -115,6 +129,7 @@ class StateStore:
         self._ratio: float | None = None
         self._extents: dict[tuple[str, int], Extent] = {}
         self._writing: deque[Copy] = deque()
+        self._brought: set[StateRecord] = set()
         self._lock = threading.Lock()
 
     @property
@@ -145,6 +160,13 @@ class StateStore:
     def forget(self) -> None:
         """Decide anew, after the optimizer was given another state; the places in the file are used again."""
         self.shares = Shares(self.shares.limit_bytes)
+        # What was read ahead is of no use now; kept, its staging memory would be missing for good.
+        while self._brought:
+            record = self._brought.pop()
+            if record.buffer is not None and record.read is not None:
+                record.read.wait_over()
+                self._give(record.buffer)
+                record.buffer = record.read = None
 
     def read_ahead(self, state: Any) -> bool:
         """Start reading a parameter's state if it is filed; say whether there was staging memory for it."""
@@ -177,6 +199,7 @@ class StateStore:
         buffer = record.buffer
         assert buffer is not None
         record.buffer = record.read = None
+        self._brought.discard(record)
         record.write = self._file.write(record.extent, buffer, lambda: self._give(buffer))
         while self._writing and self._writing[0].done:
             self._writing.popleft()
@@ -203,6 +226,7 @@ class StateStore:
     def _start_read(self, record: StateRecord) -> None:
         record.buffer = self._take(record)
         record.read = self._file.read(record.extent, record.buffer, after=record.write)
+        self._brought.add(record)
 
     def _take(self, record: StateRecord) -> Tensor:
         """Take staging memory; if it is full of what is being written, wait for that."""

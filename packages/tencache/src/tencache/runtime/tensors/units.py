@@ -27,7 +27,8 @@ class UnitMembers:
         self.names.append(name)
         self.parameters.append(parameter)
         self.offsets.append(self.size_bytes)
-        self.size_bytes += -(-parameter.numel() * parameter.element_size() // 16) * 16
+        # A parameter without elements has a place too: torch makes no tensor over an empty range of memory.
+        self.size_bytes += max(-(-parameter.numel() * parameter.element_size() // 16), 1) * 16
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ PATIENCE_S = 2.0
 
 
 def progress(items: Iterable[Item], label: str, stream: TextIO | None = None) -> Iterator[Item]:
-    """Yield the items; on a terminal, show how far it is once it takes long."""
+    """Yield the items; on a terminal, show the progress of a loop that takes long."""
     stream = sys.stderr if stream is None else stream
     total = len(items) if isinstance(items, Sized) else None
     shows = stream.isatty()

@@ -66,3 +66,16 @@ def test_nothing_is_planned_before_the_first_step():
     assert cached.trace is None
     assert torch.is_tensor(model(torch.arange(12).view(1, 12)))
     cached.unwrap()
+
+
+def test_the_trace_has_durations_and_gradients_after_an_odd_step_too():
+    """Steps that repeat a settled plan are recorded without them; one that turns out otherwise must not be the trace."""
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer)
+    train(Case(), model, optimizer, 6)
+    before = cached.trace
+    train(Case(micro_batches=2), model, optimizer, 1)
+    assert cached.trace == before
+    train(Case(micro_batches=2), model, optimizer, 1)
+    assert len(cached.trace.grads) == 2 * len(before.grads)
+    cached.unwrap()

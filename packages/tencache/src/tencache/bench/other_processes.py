@@ -9,7 +9,7 @@ _STAT = Path("/proc/stat")
 
 
 def others_busy_s() -> float:
-    """CPU seconds that all processes but this one have used; where the system does not tell, always the same."""
+    """Return the CPU seconds that all other processes have used; a constant where the system does not tell."""
     try:
         fields = _STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
     except OSError:

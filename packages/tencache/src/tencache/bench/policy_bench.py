@@ -53,7 +53,7 @@ class BenchSetting:
 
     @property
     def config(self) -> GPTConfig:
-        """A GPT of 46M parameters, or a small one to try the benchmark itself."""
+        """Return the sizes of a GPT of 46M parameters, or of a small one to try the benchmark itself."""
         return SMALL if self.small else GPTConfig()
 
     def make(self) -> tuple[GPT, AdamW]:
@@ -82,7 +82,7 @@ class TimedTraining:
     chosen: list[int] = field(default_factory=list)
 
     def turn(self, tokens: Tensor, beside: AbstractContextManager[object] | None = None) -> None:
-        """Train two steps and time the second: as in a loop, it begins with copies of the one before on their way.
+        """Train two steps and time the second, which starts with copies of the first still on their way, as in a loop.
 
         Timed alone, a step would have what it sends ahead carried while the other runners take their turns.
         """
@@ -102,12 +102,12 @@ class TimedTraining:
 
     @property
     def median_s(self) -> float:
-        """The median over the chosen rounds."""
+        """Return the median step over the chosen rounds."""
         return statistics.median(self.seconds[index] for index in self.chosen)
 
     @property
     def median_cpu_s(self) -> float:
-        """The median CPU time of the computing thread over the chosen rounds: what a busy machine disturbs least."""
+        """Return the median CPU time of the computing thread; a busy machine disturbs it least."""
         return statistics.median(self.cpu_seconds[index] for index in self.chosen)
 
 
@@ -172,7 +172,7 @@ class Loaded:
     chosen: list[int] = field(default_factory=list)
 
     def turn(self, tokens: Tensor) -> None:
-        """Train while as many bytes as those of another runner's plan go both ways."""
+        """Train while copies move as many bytes each way as another runner's plan does."""
         plan = None if self.like.cached is None else self.like.cached.plan
         link = SimLink(self.bytes_per_s)
         self.runner.turn(tokens, None if plan is None else Traffic(link, plan))
@@ -180,7 +180,7 @@ class Loaded:
 
 
 def interleave(bench: BenchSetting, runners: Sequence[TimedTraining | Loaded], label: str) -> None:
-    """Let the runners take turns, and choose the rounds in which other processes took the least.
+    """Let the runners take turns, and choose the rounds in which other processes used the least CPU.
 
     Rounds are repeated while the machine is busy; the choice looks only at what others used, never at the times.
     """

@@ -8,7 +8,7 @@ ALIGN_BYTES = 512
 
 
 def aligned(size_bytes: int) -> int:
-    """Round up to the alignment of every slot."""
+    """Return the size rounded up to the alignment of every slot."""
     return -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES
 
 
@@ -23,7 +23,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """One past the last address."""
+        """Return one past the last address."""
         return self.offset + self.bytes
 
 
@@ -41,7 +41,7 @@ class AddressWindow:
         return tuple(segment.unit for segment in self.segments if segment.unit is not None)
 
     def ready_since(self, free_since: Callable[[int], int]) -> int:
-        """Since which event nothing that lies there is in use, given the same of each unit."""
+        """Return after which operation the place is free, given the same for each unit in it."""
         return max(
             segment.free_since if segment.unit is None else free_since(segment.unit) for segment in self.segments
         )
@@ -71,7 +71,7 @@ class AddressMap:
                 yield AddressWindow(offset, size_bytes, segments)
 
     def place(self, unit: int, window: AddressWindow, free_since: Callable[[int], int]) -> None:
-        """Put a unit there; what it overlaps goes, and the rest of it is free since `free_since(unit)`."""
+        """Put a unit there; whatever it overlaps is removed, and what remains of those ranges becomes free."""
         first, last = window.segments[0], window.segments[-1]
         index = bisect_right(self._segments, first.offset, key=lambda segment: segment.offset) - 1
         new = Segment(window.offset, window.bytes, unit)
@@ -95,7 +95,7 @@ class AddressMap:
         self._join(index)
 
     def _join(self, index: int) -> None:
-        """Make one gap of the gaps that now touch, so that segments do not crumble."""
+        """Join neighbouring gaps into one, so that the map does not break into ever smaller pieces."""
         for right in range(min(index + 3, len(self._segments) - 1), max(index - 1, 0), -1):
             one, two = self._segments[right - 1], self._segments[right]
             if one.unit is None and two.unit is None:

@@ -9,7 +9,7 @@ from tencache.plan.use_times import UseTimes
 
 
 def floor_up_bytes(trace: StepTrace, budget_bytes: int) -> int:
-    """Fewest bytes to the device in one cycle, once cycles follow each other."""
+    """Return the fewest bytes that any plan must send to the device in one steady cycle."""
     use_times = UseTimes(trace)
     resident: dict[int, int] = {}
     loaded = 0

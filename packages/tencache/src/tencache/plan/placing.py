@@ -20,7 +20,7 @@ def place_all(
     score: PlaceScore,
     free_since: Callable[[int], int],
 ) -> list[tuple[int, AddressWindow]]:
-    """Place what is missing of `needed`, never moving `held`; return what must be loaded, and where.
+    """Place the missing units of `needed` without moving `held`; return what must be loaded, and where.
 
     When the needed units themselves cut the arena into pieces too small, they are laid out anew from its beginning.
     """

@@ -15,7 +15,7 @@ class PlanFollower:
         self._next_row = len(self._opening)
 
     def expects(self, units: Iterable[int], *, exactly: bool) -> bool:
-        """Whether the next operation touches these units, all of them or these among others."""
+        """Return whether the next operation touches these units, all of them or these among others."""
         if self.done >= len(self.plan.trace.order):
             return False
         touched = self.plan.trace.order[self.done]
@@ -34,7 +34,7 @@ class PlanFollower:
         return None
 
     def issued(self, row: Load) -> None:
-        """Go past a row that was due."""
+        """Mark a due row as issued."""
         if self._opening:
             self._opening.remove(row)
         else:
@@ -45,7 +45,7 @@ class PlanFollower:
         return list(self.plan.loads[self._next_row : self._next_row + count])
 
     def opened_by(self, units: Iterable[int]) -> list[Load]:
-        """Take the opening rows of units that have just been updated."""
+        """Return, and mark as issued, the opening rows of units that have just been updated."""
         if not self.plan.eager:
             return []
         wanted = set(units)

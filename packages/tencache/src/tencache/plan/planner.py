@@ -19,7 +19,7 @@ STRATEGIES: tuple[Strategy, ...] = ("farthest", "fewest")
 
 
 def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthest") -> StepPlan:
-    """Load everything as early as its place is free, evicting what is needed last, or the fewest bytes."""
+    """Return a plan that loads each unit as soon as its place is free, and evicts what is needed last."""
     check_fits(trace, budget_bytes)
     carried: dict[int, int] = {}
     for _ in range(6):
@@ -35,7 +35,7 @@ def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthe
 
 
 def _static_share(trace: StepTrace, budget_bytes: int) -> dict[int, int]:
-    """Choose units that stay valid and stay put; two operations' worth of room is left to stream the others through."""
+    """Choose units that stay for good, and leave room to stream the others through, two operations at a time."""
     room = budget_bytes - 2 * max(sum(aligned(trace.units[unit].bytes) for unit in op.needed) for op in trace.ops)
     kept: dict[int, int] = {}
     end = 0
@@ -50,7 +50,7 @@ def _static_share(trace: StepTrace, budget_bytes: int) -> dict[int, int]:
 def _sweep(
     trace: StepTrace, budget_bytes: int, carried: dict[int, int], strategy: Strategy, pinned: tuple[int, ...] = ()
 ) -> tuple[tuple[Load, ...], dict[int, int]]:
-    """One cycle from a given beginning: its rows, and what lies where at its end."""
+    """Plan one cycle from a given start; return its rows, and where everything lies at its end."""
     use_times = UseTimes(trace)
     addresses = AddressMap(budget_bytes // aligned(1) * aligned(1))
     sizes = [unit.bytes for unit in trace.units]
@@ -77,7 +77,7 @@ def _row(trace: StepTrace, use_times: UseTimes, unit: int, window: AddressWindow
 
 
 def ready_since(use_times: UseTimes, window: AddressWindow, index: int) -> int:
-    """How many operations must be done before a window may be written."""
+    """Return how many operations must be over before a window may be written."""
     return window.ready_since(_since(use_times, index))
 
 

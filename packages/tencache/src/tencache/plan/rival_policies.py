@@ -29,7 +29,7 @@ def make_plan(trace: StepTrace, budget_bytes: int, policy: str) -> StepPlan:
 
 
 def plan_lru(trace: StepTrace, budget_bytes: int) -> StepPlan:
-    """Load when touched, evict what was touched longest ago. It waits for every load."""
+    """Return a plan that loads on touch and evicts what was touched longest ago; it waits for every load."""
     check_fits(trace, budget_bytes)
     use_times = UseTimes(trace)
     addresses = AddressMap(budget_bytes // aligned(1) * aligned(1))
@@ -49,7 +49,7 @@ def plan_lru(trace: StepTrace, budget_bytes: int) -> StepPlan:
 
 
 def plan_zero3(trace: StepTrace, budget_bytes: int) -> StepPlan:
-    """Fetch as DeepSpeed's ZeRO-3 does with its default settings, scaled to this budget.
+    """Return a plan that fetches as DeepSpeed's ZeRO-3 does by default, scaled to this budget.
 
     The defaults let 1e9 elements be live, keep what is used again within 1e9, and prefetch 5e7 with every operation:
     here the budget, the budget, and a twentieth of it. Parameters that it would let persist are in packs, which are
@@ -78,7 +78,7 @@ class _Zero3:
         self._released: set[int] = set()
 
     def release(self, index: int) -> None:
-        """Let go of what the last operation used, unless it is used again soon or prefetching counted on it."""
+        """Release what the last operation used, unless it is needed again soon or was prefetched for later."""
         done = self._trace.ops[index - 1].needed if index else ()
         soon = self._soon(index)
         for unit in done:
@@ -87,7 +87,7 @@ class _Zero3:
                 self._released.add(unit)
 
     def fetch(self, index: int) -> None:
-        """Fetch what the operation needs and prefetching has not brought: it waits for these."""
+        """Fetch what the operation needs and was not prefetched; the operation waits for it."""
         op = self._trace.ops[index]
         while self._queue and self._queue[0][0] <= index:
             self._queue.popleft()
@@ -96,7 +96,7 @@ class _Zero3:
             self._load(unit, window, index, index)
 
     def prefetch(self, index: int) -> None:
-        """Go on along the order by one bucket, as far as there is room."""
+        """Prefetch one bucket further along the order, as far as there is room."""
         live_bytes = sum(self._sizes[unit] for unit in self._addresses.offsets())
         limit_bytes = min(self._budget_bytes - live_bytes, self._budget_bytes // ZERO3_BUCKETS)
         fetched_bytes = 0
@@ -118,7 +118,7 @@ class _Zero3:
         self.loads.append(Load(unit, window.offset, self._trace.units[unit].bytes, trigger, need, evicts))
 
     def _soon(self, index: int) -> set[int]:
-        """Units that come up again within the reuse distance."""
+        """Return the units that are used again within the reuse distance."""
         soon: set[int] = set()
         passed_bytes = 0
         for op in self._trace.ops[index:]:
@@ -139,7 +139,7 @@ class _Bucket:
 
 
 def plan_buckets(trace: StepTrace, budget_bytes: int) -> StepPlan:
-    """Fetch the next bucket while one is in use, and release each after use; a bucket is half of the budget.
+    """Return a plan that fetches the next bucket while one is in use; a bucket is half of the budget.
 
     The most that fetching by buckets can have: no setting of ZeRO-3 looks so far ahead by so exact a memory limit.
     """

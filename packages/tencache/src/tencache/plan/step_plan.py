@@ -42,12 +42,12 @@ class StepPlan:
 
     @property
     def up_bytes(self) -> int:
-        """Bytes to the device in one cycle."""
+        """Return the bytes sent to the device in one cycle."""
         return sum(load.bytes for load in self.loads)
 
     @cached_property
     def up_floor_bytes(self) -> int:
-        """Fewest bytes to the device that any schedule of this cycle could do with."""
+        """Return the fewest bytes that any plan of this cycle must send to the device."""
         return floor_up_bytes(self.trace, self.budget_bytes)
 
     @cached_property
@@ -57,7 +57,7 @@ class StepPlan:
 
     @cached_property
     def peak_bytes(self) -> int:
-        """Most bytes of the arena that hold a unit at one time."""
+        """Return the most bytes that units occupy at one time."""
         resident = dict.fromkeys((unit for unit, _ in self.carried), 0)
         peak = self._bytes_of(resident)
         for load in self.loads:
@@ -68,7 +68,7 @@ class StepPlan:
         return peak
 
     def resident_after(self, rows: int) -> dict[int, int]:
-        """Where everything lies once so many rows are issued."""
+        """Return the offset of every unit on the device once so many rows are issued."""
         resident = dict(self.carried)
         for load in self.loads[:rows]:
             for unit in load.evicts:
@@ -97,7 +97,7 @@ class StepPlan:
 
 
 def with_evictions(trace: StepTrace, loads: list[Load], carried: dict[int, int]) -> tuple[Load, ...]:
-    """Complete each row's evictions: whatever still lies at its addresses, and the unit's own older copy."""
+    """Return the rows with all their evictions: what lies at their addresses, and the unit's own older copy."""
     where = dict(carried)
     rows: list[Load] = []
     for load in sorted(loads, key=lambda load: load.trigger > 0):
@@ -123,7 +123,7 @@ def check_fits(trace: StepTrace, budget_bytes: int) -> None:
 
 
 def describe_too_large(names: list[str], wanted_bytes: int, budget_bytes: int) -> str:
-    """Say which operation does not fit, and what to do."""
+    """Return a sentence that says which operation does not fit, and what to do."""
     return (
         f"an operation needs {show_bytes(wanted_bytes)} on the device at once ({', '.join(names)}) and the budget is "
         f"{show_bytes(budget_bytes)}: raise the budget to {wanted_bytes} bytes, or split the layer"

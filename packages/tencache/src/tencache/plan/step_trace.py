@@ -31,7 +31,7 @@ class Op:
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Every unit that must stay where it is while this runs."""
+        """Return every unit that must stay where it is while this runs."""
         return self.touched + self.held
 
 
@@ -64,17 +64,17 @@ class StepTrace:
 
     @cached_property
     def order(self) -> tuple[tuple[int, ...], ...]:
-        """What tells one order from another: the touched units, operation by operation."""
+        """Return the touched units, operation by operation: two steps with the same order can share a plan."""
         return tuple(op.touched for op in self.ops)
 
     @cached_property
     def written(self) -> frozenset[int]:
-        """Units whose device copies the optimizer makes stale."""
+        """Return the units whose device copies the optimizer makes stale."""
         return frozenset(unit for update in self.updates for unit in update.units)
 
     @cached_property
     def uses(self) -> dict[int, tuple[int, ...]]:
-        """For each unit, the operations that need it, ascending."""
+        """Return, for each unit, the operations that need it, in order."""
         found: dict[int, list[int]] = {}
         for index, op in enumerate(self.ops):
             for unit in op.needed:
@@ -83,26 +83,26 @@ class StepTrace:
 
     @property
     def compute_s(self) -> float:
-        """Seconds of the step if nothing ever waited."""
+        """Return the seconds of the step if nothing ever waited."""
         return sum(op.compute_s for op in self.ops) + sum(update.compute_s for update in self.updates)
 
     @property
     def parameter_bytes(self) -> int:
-        """All units together."""
+        """Return the bytes of all units together."""
         return sum(unit.bytes for unit in self.units)
 
     @property
     def grad_bytes(self) -> int:
-        """What leaves the device in one step."""
+        """Return the bytes that leave the device in one step."""
         return sum(grad.bytes for grad in self.grads)
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON, for `tencache plan` and `tencache replay`."""
+        """Write the trace as JSON, for `tencache plan` and `tencache replay`."""
         Path(path).write_text(json.dumps({"tencache_trace": 1, **asdict(self)}), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> "StepTrace":
-        """Read what `save` wrote."""
+        """Read a trace that `save` wrote."""
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("tencache_trace") != 1:
             raise ValueError(f"{path}: not a trace that tencache saved (cached.trace.save(path) writes one)")
@@ -139,19 +139,19 @@ class TraceBuilder:
         self.ops.append(_Running(touched, held, phase))
 
     def also_touches(self, unit: int) -> None:
-        """Say that the operation that runs touches one more unit."""
+        """Add a unit to those that the running operation touches."""
         last = self.ops[-1]
         if unit not in last.touched:
             last.touched = (*last.touched, unit)
             last.held = tuple(held for held in last.held if held != unit)
 
     def computed(self, seconds: float) -> None:
-        """Add to the compute of the last operation."""
+        """Add seconds of compute to the last operation."""
         if self.ops:
             self.ops[-1].compute_s += seconds
 
     def grad(self, unit: int, size_bytes: int) -> None:
-        """Note a gradient that left after the last operation."""
+        """Record a gradient that left after the last operation."""
         self.grads.append(Grad(unit, max(len(self.ops) - 1, 0), size_bytes))
 
     def build(self, updates: Iterable[Update] = ()) -> StepTrace:

@@ -25,7 +25,7 @@ class Shape:
     tied: bool = False
 
     def matrices(self) -> Iterator[tuple[str, int]]:
-        """Name and element count of each matrix of one layer, in the order of use."""
+        """Yield the name and the element count of each matrix of a layer, in the order of use."""
         narrow = self.hidden // self.heads * self.key_value_heads
         yield "query", self.hidden * self.hidden
         yield "key", self.hidden * narrow
@@ -38,7 +38,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """How many there are."""
+        """Return the number of parameters."""
         layer = sum(count for _, count in self.matrices())
         return self.layers * layer + self.vocabulary * self.hidden * (1 if self.tied else 2)
 

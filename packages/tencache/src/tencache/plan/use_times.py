@@ -15,7 +15,7 @@ class UseTimes:
         self._ops = len(trace.ops)
 
     def next_use(self, unit: int, index: int) -> float:
-        """First operation after `index` that needs the unit, in this cycle or, if it stays valid, in the next."""
+        """Return the next operation after `index` that needs the unit, in the next cycle too if it stays valid."""
         uses = self._uses.get(unit, ())
         rank = bisect_right(uses, index)
         if rank < len(uses):
@@ -25,7 +25,7 @@ class UseTimes:
         return self._ops + uses[0]
 
     def free_since(self, unit: int, index: int) -> int:
-        """How many operations are done when the unit's last use before `index` is."""
+        """Return how many operations are over when the unit's last use before `index` is."""
         uses = self._uses.get(unit, ())
         rank = bisect_right(uses, index - 1)
         return uses[rank - 1] + 1 if rank else 0

@@ -56,29 +56,29 @@ class StepCost:
 
     @property
     def of_bound(self) -> float:
-        """The bound as a share of the step: 1.0 cannot be beaten."""
+        """Return the bound as a share of the step; 1.0 cannot be beaten."""
         return self.bound_s / self.step_s if self.step_s else 1.0
 
     @property
     def hit_rate(self) -> float:
-        """Share of touches whose unit was there or on its way before it was asked for."""
+        """Return the share of touches that found their unit on the device or on its way."""
         return self.hits / self.touches if self.touches else 1.0
 
     @property
     def ready_rate(self) -> float:
-        """Share of touches that did not wait."""
+        """Return the share of touches that did not wait."""
         return self.ready / self.touches if self.touches else 1.0
 
 
 def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
-    """No schedule is faster: compute, or the bytes of the busiest way."""
+    """Return the least time that any plan needs: that of compute, or of the busiest way's bytes."""
     trace = plan.trace
     file_s = sum(update.file_bytes for update in trace.updates) / min(speeds.file_read, speeds.file_write)
     return max(trace.compute_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
 
 
 def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
-    """Run two cycles to settle, and report the third."""
+    """Return what a cycle costs, measured on the third: the first two settle what is on the device."""
     clock, began = _run(plan, speeds)
     trace = plan.trace
     return StepCost(
@@ -101,7 +101,7 @@ def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
 
 
 def step_s(plan: StepPlan, speeds: Bandwidths) -> float:
-    """Seconds of one steady cycle."""
+    """Return the seconds of one steady cycle."""
     clock, began = _run(plan, speeds)
     return clock.now - began
 
@@ -117,7 +117,7 @@ def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
 
 
 def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
-    """Of the plans that each eviction strategy gives, return the one whose replay is fastest."""
+    """Return the fastest plan, by its replay, of those that the eviction strategies give."""
     plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
     if plans[0].up_bytes <= NEAR_FLOOR * plans[0].up_floor_bytes:
         return plans[0]
@@ -165,7 +165,7 @@ class _Clock:
             self._op(index)
 
     def _choose(self, pending: list[int]) -> int:
-        """Take the update that is needed first; if its gradients are not there yet, the landed one needed last."""
+        """Take the update that is needed first or, while its gradients are on their way, the landed one needed last."""
         updates = self.plan.trace.updates
         landed = [self._landed_at(updates[index]) for index in pending]
         if landed[0] <= self.now or min(landed) > self.now:
@@ -214,7 +214,7 @@ class _Clock:
             self.now = ready
 
     def _issue(self) -> None:
-        """Give the way up every row whose time has come, in order."""
+        """Start every row whose trigger has passed, in order."""
         rows = self.plan.loads
         while self._next_row < len(rows) and rows[self._next_row].trigger < len(self._done_at):
             row = rows[self._next_row]
@@ -222,7 +222,7 @@ class _Clock:
             self._next_row += 1
 
     def _open(self, units: tuple[int, ...] | None) -> None:
-        """Issue the opening rows of these units, or all that are left."""
+        """Start the opening rows of these units, or all that are left."""
         chosen = [row for row in self._unopened if units is None or row.unit in units]
         for row in chosen:
             self._unopened.remove(row)

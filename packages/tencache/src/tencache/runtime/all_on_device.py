@@ -12,7 +12,7 @@ from tencache.runtime.memory.transfer import Copy
 
 
 def needed_bytes(parameters: Sequence[Tensor], optimizer: Optimizer) -> int:
-    """Bytes of everything once a step was taken, as if every parameter were trained: a frozen one may thaw."""
+    """Return the bytes of parameters, gradients and state, with frozen parameters counted as if trained."""
     total = sum(parameter.nbytes for parameter in parameters)
     trained = sum(parameter.nbytes for parameter in optimizer.state)
     state = sum(value.nbytes for values in optimizer.state.values() for value in _tensors(values))
@@ -29,6 +29,8 @@ class Mover:
 
     def send(self, tensor: Tensor) -> Tensor:
         """Return the tensor's copy on the device; its bytes are there after `wait`."""
+        # Memory of its own, not the arena's: the allocator may have handed out a block whose last user is still queued,
+        # which is what the fence waits for.
         target = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self._device)
         copy = Copy(target, lambda: tensor, tensor.nbytes)
         copy.fence = self._link.fence()
@@ -45,8 +47,9 @@ class Mover:
 
 
 def move_all(parameters: Iterable[nn.Parameter], optimizer: Optimizer, mover: Mover) -> None:
-    """Give parameters, gradients and state memory on the device."""
+    """Move parameters, gradients and optimizer state to the device."""
     for parameter in parameters:
+        # torch accepts a gradient only on its parameter's device: it is set again once the parameter is there.
         gradient, parameter.grad = parameter.grad, None
         parameter.data = mover.send(parameter.detach())
         if gradient is not None:
@@ -59,7 +62,7 @@ def move_all(parameters: Iterable[nn.Parameter], optimizer: Optimizer, mover: Mo
 
 
 def bring_back(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> None:
-    """Give everything memory on the host again."""
+    """Move everything back to the host."""
     for parameter in parameters:
         gradient, parameter.grad = parameter.grad, None
         parameter.data = parameter.detach().cpu()
@@ -73,7 +76,7 @@ def _tensors(values: dict[str, Any]) -> list[Tensor]:
 
 
 def _follows(value: object, group: dict[str, Any]) -> bool:
-    """Whether a piece of state lies where its parameter does: torch keeps a step counter on the host by default."""
+    """Return whether a piece of state is to be on its parameter's device; torch keeps step counters on the host."""
     if not isinstance(value, Tensor):
         return False
     return value.dim() > 0 or bool(group.get("fused") or group.get("capturable"))

@@ -52,7 +52,7 @@ def wrap(
     verify: bool = False,
     policy: str = "ahead",
 ) -> "Cached":
-    """Let a model on the CPU train on a device that it does not fit; the training loop stays as it was.
+    """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
 
     `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's
     memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
@@ -170,19 +170,20 @@ class Cached:
 
     @property
     def plan(self) -> StepPlan | None:
-        """The table that training steps follow; None before the first step has been profiled."""
+        """Return the plan that training steps follow; None until the first step has been profiled."""
         return self.engine.plans.get("train")
 
     @property
     def trace(self) -> StepTrace | None:
-        """The last training cycle that was recorded; those that only repeat a plan measured often enough are not."""
+        """Return the last training cycle that was recorded; cycles that only repeat a settled plan are not."""
         return self.engine.traces.get("train")
 
     def unwrap(self) -> nn.Module:
-        """Give the model and the optimizer back exactly as if they had never been wrapped, with what they learned."""
+        """Restore the model and the optimizer as if they had never been wrapped, with what they learned."""
         if self._unwrapped:
             return self.model
         self._unwrapped = True
+        # First the ways in, then the bytes: nothing may start a copy while they are moved back.
         if self._stepper is not None:
             self._detach_optimizer()
         for handle in (*self._handles, *self._step_handles):
@@ -190,6 +191,7 @@ class Cached:
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
+            # Gradients that are still on their way land in pinned buffers: they must be there before those are copied.
             with Unrouted():
                 self._wait_for_copies()
                 self.masters.release_all()
@@ -202,7 +204,7 @@ class Cached:
         return self.model
 
     def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
-        """After the first step, when the optimizer's state is known: move everything to the device for good."""
+        """Move everything to the device for good if it fits; called after a step, when the state's size is known."""
         may_stay, self._may_stay = self._may_stay, False
         parameters = [entry.parameter for entry in self.entries]
         if not may_stay:
@@ -215,12 +217,15 @@ class Cached:
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()
+            # The arena goes before the device's memory is asked for again: for a moment both would not fit.
             self._let_go()
             move_all(parameters, optimizer, Mover(self.link, self.device))
         self.counters.device_peak_bytes = max(self.counters.device_peak_bytes, needed)
         self.resident = True
 
     def _let_go(self) -> None:
+        # Every reference that this package holds, one by one: the hooks make cycles of references, and memory of this
+        # size cannot wait for the garbage collector.
         self.engine.device_copies.clear()
         self.engine.gradients.forget()
         self.masters.forget()
@@ -249,6 +254,8 @@ class Cached:
             self.masters.adopt()
         self._handles: list[Any] = []
         self._step_handles: list[Any] = [
+            # Before the hooks of others, which may compute with parameters, and called at the end even of a failed
+            # forward.
             self.model.register_forward_pre_hook(self._router.before_forward, prepend=True),
             self.model.register_forward_hook(self._router.after_forward, always_call=True),
         ]
@@ -260,6 +267,7 @@ class Cached:
 
     def _attach_entry(self, entry: ParameterEntry) -> None:
         if entry.dtype.is_floating_point or entry.dtype.is_complex:
+            # Hooks can only be registered on what requires a gradient; bind() sets it as the parameter has it.
             entry.leaf.requires_grad_()
             leaf: Any = entry.leaf
             leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
@@ -267,6 +275,7 @@ class Cached:
         parameter: Any = entry.parameter
         parameter._tencache_owner = self._router  # noqa: SLF001
         parameter._tencache_entry = entry  # noqa: SLF001
+        # Last: from here on every operation is routed, and needs both attributes.
         parameter.__class__ = WrappedParameter
 
     def _attach_optimizer(self, optimizer: Optimizer, stepper: Stepper) -> None:
@@ -283,6 +292,7 @@ class Cached:
         zero_grad = optimizer.zero_grad
 
         def zero(_: Optimizer, set_to_none: bool = True) -> None:
+            # A gradient that landed after it was zeroed would be counted in the next step.
             self.engine.gradients.wait_all(self.entries)
             with Unrouted():
                 zero_grad(set_to_none=set_to_none)
@@ -331,6 +341,7 @@ class Cached:
 def _sender(engine: Engine, stepper: Stepper | None, entry: ParameterEntry) -> Callable[[Tensor], None]:
     def send(leaf: Tensor) -> None:
         with Unrouted():
+            # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
             gradient, leaf.grad = leaf.grad, None
             assert gradient is not None
             engine.gradient(entry, gradient)
@@ -354,7 +365,7 @@ def _watch(entry: ParameterEntry) -> Any:
 
 
 def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    """Put tensors in place of what is in the file, so that a checkpoint is as if nothing were wrapped."""
+    """Return the state dict with tensors in place of what is in the file, as if nothing were wrapped."""
     state = {
         key: dict(value.items()) if isinstance(value, FiledState) else value
         for key, value in state_dict["state"].items()
@@ -363,7 +374,7 @@ def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _move_buffers(model: nn.Module, device: torch.device) -> list[tuple[nn.Module, str, torch.device]]:
-    """Bring buffers to a real device for good; they are small, and belong to no optimizer."""
+    """Move the model's buffers to a real device for good, and return where they were."""
     moved = []
     if device.type != "cpu":
         for module in model.modules():

@@ -26,5 +26,5 @@ class Counters:
 
     @property
     def stall_s(self) -> float:
-        """Every second in which compute waited for bytes."""
+        """Return the seconds in which compute waited for bytes."""
         return self.load_stall_s + self.gradient_stall_s + self.file_stall_s

@@ -35,3 +35,10 @@ def test_pinned_bytes_of_a_model_are_those_asked_for():
     stats = cached.stats()
     assert stats.host_pinned_bytes <= 1.05 * stats.host_asked_bytes
     cached.unwrap()
+
+
+def test_buffers_of_whole_pages_begin_at_a_page():
+    """Direct access to a disk with blocks of 4 KiB fails into any other; an odd size must not shift its neighbours."""
+    pool = HostPool(pin=False)
+    pool.reserve([512, 4096, 1536, 12288, 4096])
+    assert [pool.take(size).data_ptr() % 4096 for size in (4096, 4096, 12288, 12288)] == [0, 0, 0, 0]

@@ -24,6 +24,7 @@ from tencache.runtime.tensors.parameter_entry import ParameterEntry
 CycleKind = Literal["train", "eval"]
 Order = tuple[tuple[int, ...], ...]
 READ_AHEAD_ROWS = 8
+# Batches of a few shapes take turns in many loops; each shape may have an order, and so a plan, of its own.
 KNOWN_ORDERS = 8
 ENOUGH_SEEN = 3
 
@@ -75,18 +76,20 @@ class Engine:
         self.cycle = RunningCycle("train", Recorder(units), None)
 
     def order(self) -> list[int]:
-        """Units in the order of first touch in this cycle; those untouched come last."""
+        """Return the units in the order of first touch in this cycle; untouched ones come last."""
         return list(dict.fromkeys((*self.cycle.recorder.touched(), *range(len(self.units)))))
 
     def begin_op(self, units: Sequence[int]) -> None:
-        """Make a forward operation's units resident."""
+        """Bring a forward operation's units to the device."""
         self._begin(units, "forward", exactly=True)
+        # A forward inside backward (a block that is recomputed) ends the turn of the node that asked for it.
         self._node = None
 
     def end_op(self) -> None:
-        """Say that the running operation is over: what it held may go, and rows may be due."""
+        """End the running operation: its units may be evicted, and rows may be due."""
         if not self._running:
             return
+        # A view made by this operation may live on, in user code or in the graph: it is asked again until it is gone.
         self._suspects.update(self.device_copies.held(self._running))
         self._running = ()
         schedule = self.cycle.schedule
@@ -97,9 +100,12 @@ class Engine:
             self._issue_due(schedule, last_chance=False)
 
     def begin_backward(self, unit: int) -> None:
-        """Make a unit resident that a node of the backward graph unpacks; a node may unpack several."""
+        """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
+        # On CUDA this runs on autograd's own thread. The thread that called backward() waits meanwhile, so there is
+        # still only one thread in the engine at a time, and it needs no lock.
         node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
         number = None if node is None else node._sequence_nr()  # noqa: SLF001
+        # What one node unpacks must be there together: it computes only when it has all of it.
         if number is not None and number == self._node and self._running:
             self._widen(unit)
             return
@@ -107,8 +113,9 @@ class Engine:
         self._node = number
 
     def gradient(self, entry: ParameterEntry, gradient: Tensor) -> None:
-        """Send a gradient off; its operation is over."""
+        """Send a gradient to the host; the operation that made it is over."""
         self.end_op()
+        # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
         self.cycle.recorder.pause()
         self.cycle.recorder.grad(entry.unit, entry.size_bytes)
         self.counters.down_floor_bytes += entry.size_bytes
@@ -116,9 +123,11 @@ class Engine:
         self.cycle.recorder.resume()
 
     def forward_begins(self) -> None:
-        """Notice parameters that were changed from outside, and forwards without gradients."""
+        """Drop copies of parameters that user code changed; a forward without gradients is a cycle of its own."""
         self.device_copies.drop(self.changed_units())
         self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+        # An evaluation in the middle of training evicts what the training plan put there; forward_ends() brings it
+        # back.
         if not torch.is_grad_enabled():
             self._interrupted = self.cycle
             self._start("eval")
@@ -128,7 +137,7 @@ class Engine:
             self._start("train")
 
     def forward_ends(self) -> None:
-        """Go back to the training cycle after a forward without gradients."""
+        """End a forward; after one without gradients, go back to the training cycle."""
         self.end_op()
         if self._interrupted is not None:
             self._finish(())
@@ -136,21 +145,24 @@ class Engine:
             self._restore()
 
     def step_begins(self, updates: Iterable[Update]) -> None:
-        """End the cycle that led here, and plan the next one, which begins with the optimizer's updates."""
+        """End the cycle, and start the next one, which begins with the optimizer's updates."""
         self.end_op()
+        # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
         self.counters.steps += 1
         self._finish(updates)
         self._start("train")
 
     def updated(self, units: Sequence[int]) -> None:
-        """Let go of the stale copies, and send the new bytes up if their place is free."""
+        """Drop the stale copies, and send the new bytes to the device if their place is free."""
+        # Dropped first, since a row may put the new bytes where the stale ones lie.
         self.device_copies.drop(units)
         if self.cycle.schedule is not None:
             self._issue(self.cycle.schedule.opened_by(units))
 
     def step_ends(self) -> None:
-        """Take the parameters as they are now for the truth."""
+        """Remember the parameters' versions, so that later writes by user code are seen."""
+        # The optimizer's own writes raised the versions as well, and those bytes are on their way already.
         self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
 
     def _begin(self, units: Sequence[int], phase: Phase, *, exactly: bool) -> None:
@@ -164,6 +176,7 @@ class Engine:
                 self._issue_due(schedule, last_chance=True)
             else:
                 self._leave_plan()
+        # After the rows that were due: a unit that one of them has just sent for is no load on demand.
         self._require(units, held)
         self._running = tuple(units)
 
@@ -180,6 +193,7 @@ class Engine:
         self._running = (*self._running, unit)
 
     def _require(self, units: Sequence[int], held: Sequence[int]) -> None:
+        # A load on demand took a place that the plan meant for another unit: no later row can be trusted.
         if self.device_copies.require(units, held):
             self._leave_plan()
         self.cycle.recorder.resume()
@@ -195,6 +209,7 @@ class Engine:
             try:
                 self.device_copies.load(row)
             except InUseError:
+                # The rows behind it wait too: they may count on the place that this one frees.
                 if last_chance:
                     self._leave_plan()
                 return
@@ -210,13 +225,13 @@ class Engine:
             self._leave_plan()
 
     def _leave_plan(self) -> None:
-        """Go on by loading on demand; the next cycle is planned from what this one turns out to be."""
+        """Load on demand for the rest of the cycle; the next one is planned from what this one turns out to be."""
         if self.cycle.schedule is not None:
             self.cycle.schedule = None
             self.counters.order_changes += 1
 
     def changed_units(self) -> set[int]:
-        """Units that were written to since the last step, other than by the optimizer."""
+        """Return the units that user code has written to since the last step."""
         versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
         if versions == self._versions:
             return set()
@@ -229,6 +244,7 @@ class Engine:
         self.cycle = RunningCycle(kind, recorder, PlanFollower(plan) if plan is not None else None)
         if plan is not None:
             self.counters.up_floor_bytes += plan.up_floor_bytes
+            # What the plan takes to be on the device already is there, unless this is its first cycle or one was left.
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
             self._issue([row for row in carried if not self.device_copies.has(row.unit, row.offset)])
             self._issue(self.cycle.schedule.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
@@ -248,14 +264,16 @@ class Engine:
         trace = cycle.recorder.finish(updates)
         if not trace.ops:
             return
-        self.traces[cycle.kind] = trace
+        # A settled cycle is recorded without durations and gradients: as a trace to read or to save it would mislead.
+        if cycle.recorder.timed:
+            self.traces[cycle.kind] = trace
         again = self._last.get(cycle.kind) == trace.order
         self._last[cycle.kind] = trace.order
         if again or cycle.kind not in self.plans:
             self._adopt(cycle.kind, trace)
 
     def _is_settled(self, cycle: RunningCycle) -> bool:
-        """Whether a cycle was as planned, and has been measured often enough: then there is nothing to learn of it."""
+        """Return whether a cycle went as planned and that plan has been measured often enough."""
         if cycle.schedule is None or cycle.schedule.plan is not self.plans[cycle.kind]:
             return False
         order = cycle.schedule.plan.trace.order
@@ -263,12 +281,13 @@ class Engine:
         return seen >= ENOUGH_SEEN and self._last.get(cycle.kind) == order and cycle.recorder.order() == order
 
     def _adopt(self, kind: CycleKind, trace: StepTrace) -> None:
-        """Follow this order from now on. An order that came once may not come again: it waits for its second time."""
+        """Follow this order from now on, with the plan that is known for it or a new one."""
         key = (kind, trace.order)
         plan, seen = self._known.pop(key, (None, 0))
         # The first measurement is of a cold run; the third is taken again, for good.
         if plan is None or seen == ENOUGH_SEEN - 1:
             plan = self._plan(trace)
+        # Put back at the end: the order that was used longest ago is the one to forget.
         self._known[key] = (plan, seen + 1)
         self.plans[kind] = plan
         while len(self._known) > KNOWN_ORDERS:

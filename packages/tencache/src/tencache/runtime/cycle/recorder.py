@@ -10,7 +10,7 @@ class Recorder:
     """Builds the trace of the cycle that runs; if not `timed`, only its order."""
 
     def __init__(self, units: tuple[Unit, ...], *, timed: bool = True) -> None:
-        self._timed = timed
+        self.timed = timed
         self._builder = TraceBuilder(units)
         self._resumed_s: float | None = None
 
@@ -23,32 +23,35 @@ class Recorder:
         return tuple([op.touched for op in self._builder.ops])
 
     def saw_backward(self) -> bool:
-        """Whether a backward has begun in this cycle."""
+        """Return whether a backward has begun in this cycle."""
         return bool(self._builder.ops) and self._builder.ops[-1].phase == "backward"
 
     def op(self, touched: Sequence[int], held: Sequence[int], phase: Phase) -> None:
-        """Begin an operation; what ran since the last one was ready is its compute."""
+        """Begin an operation; the compute since the last one was ready counts for that one."""
+        # Everything up to here belongs to the operation before: kernels that touch no parameter are not seen by
+        # themselves.
         self.pause()
         self._builder.op(tuple(touched), tuple(unit for unit in held if unit not in touched), phase)
 
     def also_touches(self, unit: int) -> None:
-        """Say that the operation that runs touches one more unit."""
+        """Add a unit to those that the running operation touches."""
         self._builder.also_touches(unit)
 
     def resume(self) -> None:
-        """Say that compute goes on."""
-        if self._timed:
+        """Start the stopwatch: compute goes on."""
+        if self.timed:
             self._resumed_s = time.perf_counter()
 
     def pause(self) -> None:
-        """Say that compute stops here: at the next operation, or at the end."""
+        """Stop the stopwatch, and add its time to the last operation."""
         if self._resumed_s is not None:
             self._builder.computed(time.perf_counter() - self._resumed_s)
             self._resumed_s = None
 
     def grad(self, unit: int, size_bytes: int) -> None:
-        """Note a gradient."""
-        if self._timed:
+        """Record a gradient that left the device."""
+        # Of an untimed cycle only the order is wanted.
+        if self.timed:
             self._builder.grad(unit, size_bytes)
 
     def finish(self, updates: Iterable[Update]) -> StepTrace:

@@ -38,13 +38,14 @@ class OperationRouter:
         raise RefusedError("a wrapped model cannot be pickled: save its state_dict(), or unwrap() it first")
 
     def computing(self) -> bool:
-        """Whether the model's forward or a backward runs."""
+        """Return whether the model's forward or a backward runs."""
         return self._depth > 0 or torch._C._current_graph_task_id() != -1  # noqa: SLF001
 
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
-        """Run an operation on the device, its parameters made resident first."""
+        """Run an operation on the device, once its parameters are there."""
         refuse_if_compiling()
         self._engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
+        # Ended also when it fails: units of an operation that never ends would count as in use for good.
         try:
             return self._compute(func, entries, args, kwargs)
         finally:
@@ -63,6 +64,7 @@ class OperationRouter:
         """Read an attribute; a gradient is complete when it is read."""
         if name == "grad":
             self._engine.gradients.wait(entry)
+        # Where operations run, not where the bytes are: user code makes inputs and masks on `parameter.device`.
         if name == "device":
             return self._device
         if name == "is_cuda":
@@ -80,6 +82,8 @@ class OperationRouter:
             raise RefusedError(describe_write(entry.name))
         if value.shape != entry.shape or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
+        # Copied, not rebound: the parameter must stay in the buffer that uploads read. The copy raises its version, and
+        # so the next forward sends it again.
         self._masters.open(entry.unit)
         with torch.no_grad():
             entry.parameter.copy_(value)
@@ -89,8 +93,9 @@ class OperationRouter:
         raise RefusedError(describe_hook(entry.name))
 
     def before_forward(self, *_: Any) -> None:
-        """Begin a forward: take in what changed since the last, and keep handles instead of bytes from here on."""
+        """Begin a forward: take in what changed since the last, and save handles instead of bytes for backward."""
         refuse_if_compiling()
+        # A model may call itself; only the outermost forward is the step's.
         self._depth += 1
         if self._depth > 1:
             return
@@ -102,6 +107,7 @@ class OperationRouter:
 
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
+        # torch calls this even when before_forward() refused and counted nothing.
         if self._depth == 0:
             return
         self._depth -= 1
@@ -120,18 +126,22 @@ class OperationRouter:
 
     def _take_in_changes(self) -> None:
         changed = self._engine.changed_units() | self._exposed
+        # Closed before the forward, which uploads from the file's newest bytes; dropped, so that it does upload them.
         self._masters.close_all(changed.__contains__)
         self._engine.device_copies.drop(self._exposed)
         self._exposed.clear()
 
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
+        # A write to the leaf would be lost with its place. It cannot be prevented here, but it can be found and
+        # refused.
         versions = [leaf._version for leaf in leaves.values()]  # noqa: SLF001
         on_top = self._saved.on_top() if torch.is_grad_enabled() else True
         if on_top is False:
             # Others decide what is saved here, and may keep the tensor: give them one whose users can be counted.
             leaves = {key: leaf.view_as(leaf) for key, leaf in leaves.items()}
         keep_casts = self._count_uses(entries) if torch.is_autocast_enabled(self._device.type) else True
+        # An operation outside the model's forward, such as a penalty on weights: handles are made for it alone.
         if on_top is None:
             with self._saved.entered():
                 result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
@@ -143,7 +153,7 @@ class OperationRouter:
         return result
 
     def _count_uses(self, entries: list[ParameterEntry]) -> bool:
-        """Say whether autocast may keep its casts of these: only where one is used again in the same forward."""
+        """Return whether autocast may cache its casts of these: only where one is used again in the same forward."""
         for entry in entries:
             self._uses[id(entry)] = self._uses.get(id(entry), 0) + 1
         return self._first_cast_forward or any(id(entry) in self._used_twice for entry in entries)
@@ -152,6 +162,7 @@ class OperationRouter:
 def _call(func: Callable[..., Any], args: Any, kwargs: Any, *, keep_casts: bool) -> Any:
     if keep_casts or not torch.is_autocast_cache_enabled():
         return func(*args, **kwargs)
+    # A cached cast holds a copy of the weight until autocast ends: memory that the budget does not know of.
     torch.set_autocast_cache_enabled(False)
     try:
         return func(*args, **kwargs)

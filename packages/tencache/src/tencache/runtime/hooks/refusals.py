@@ -61,7 +61,7 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
 
 
 def describe_hook(name: str) -> str:
-    """Say why a gradient hook cannot work."""
+    """Return a sentence that says why a gradient hook cannot work."""
     return (
         f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
         "gradients between backward() and step(), or unwrap the model"
@@ -69,12 +69,12 @@ def describe_hook(name: str) -> str:
 
 
 def describe_write(name: str) -> str:
-    """Say why a forward must not write to a parameter."""
+    """Return a sentence that says why a forward must not write to a parameter."""
     return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
 
 
 def describe_direct(name: str) -> str:
-    """Say what to do for a function that is given a parameter where tencache cannot see it."""
+    """Return a sentence for a function that is given a parameter where tencache cannot see it."""
     return (
         f"{name} reached autograd without its device copy, through a custom autograd.Function: give the function "
         "weight.view_as(weight) instead of weight"
@@ -82,7 +82,7 @@ def describe_direct(name: str) -> str:
 
 
 def _dense(parameter: nn.Parameter) -> bool:
-    """Whether the strides are a permutation of those of a contiguous tensor."""
+    """Return whether the strides are a permutation of those of a contiguous tensor."""
     expected = 1
     for stride, size in sorted(zip(parameter.stride(), parameter.shape, strict=True)):
         if size != 1 and stride != expected:

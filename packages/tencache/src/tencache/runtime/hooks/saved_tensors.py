@@ -61,6 +61,8 @@ class SavedTensors:
 
     def entered(self) -> saved_tensors_hooks:
         """Return the context in which handles are made; hooks already around it see everything else."""
+        # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
+        # checkpointing by others go on working.
         self._outer = top_hooks()
         return saved_tensors_hooks(*self._hooks)
 
@@ -69,7 +71,7 @@ class SavedTensors:
         self._outer = None
 
     def on_top(self) -> bool | None:
-        """Whether these hooks are the innermost; None when there are none at all."""
+        """Return whether these hooks are the innermost; None when there are none at all."""
         top = top_hooks()
         return None if top is None else top[0] == self._hooks[0]
 
@@ -91,12 +93,14 @@ class SavedTensors:
             return packed
         if isinstance(packed, Foreign):
             return packed.unpack(packed.packed)
+        # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
         with Unrouted():
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
 
     def _from_slot(self, handle: UnitView) -> Tensor:
+        # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
         self._engine.begin_backward(handle.unit)
         data = self._engine.device_copies.slots[handle.unit].data.view(handle.dtype)
         return data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)
@@ -107,7 +111,9 @@ class SavedTensors:
         return data.to(handle.dtype).as_strided(handle.shape, handle.stride, handle.storage_offset)
 
     def _cast_of(self, tensor: Tensor) -> ParameterEntry | None:
-        """Find the parameter that this tensor is a view of a whole cast of."""
+        """Return the parameter of whose cast this tensor is a view, if the cast is of all of it."""
+        # Only a chain of single inputs: views, then autocast's cast, then the leaf. The same bytes come out of casting
+        # again, since neither the parameter nor the rounding changes between forward and backward.
         node: Any = tensor.grad_fn
         for _ in range(_VIEW_DEPTH):
             if node is None or len(node.next_functions) != 1:

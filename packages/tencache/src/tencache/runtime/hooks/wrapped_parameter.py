@@ -13,7 +13,10 @@ from torch import nn
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.unrouted import Unrouted
 
+# Attributes that are views of the parameter's bytes, and so operations; all others only describe it.
 _COMPUTING_GETTERS = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
+# Answered from the parameter itself, without its bytes. What returns the parameter (requires_grad_) must be here: run
+# on the device, it would hand the leaf to user code.
 _DESCRIBING = frozenset(
     [
         "size",
@@ -41,6 +44,8 @@ _DESCRIBING = frozenset(
         "retain_grad",
     ]
 )
+# Outside forward and backward these are how checkpoints, logging and initialisation read and write parameters: with the
+# host's bytes, even where gradients are enabled. Anything else that is differentiable is part of a loss.
 _HOST_SIDE = frozenset(
     [
         "__repr__",
@@ -65,7 +70,7 @@ class Owner(Protocol):
     """What a wrapped parameter needs of the engine that holds it."""
 
     def computing(self) -> bool:
-        """Whether the model's forward or a backward runs."""
+        """Return whether the model's forward or a backward runs."""
 
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the device."""
@@ -90,13 +95,15 @@ class WrappedParameter(nn.Parameter):
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Send the operation to where it belongs."""
+        """Route the operation to the device, to the host's bytes, or to a description of the parameter."""
         del types
         with Unrouted():
             entries: list[ParameterEntry] = []
             _collect(args, entries)
             if kwargs:
                 _collect(kwargs.values(), entries)
+            # Torch asks the class whenever one is among the arguments, also deep inside something that is not looked
+            # into.
             if not entries:
                 return func(*args, **(kwargs or {}))
             owner: Owner = entries[0].parameter.__dict__["_tencache_owner"]
@@ -109,6 +116,8 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
         attribute = func.__self__.__name__  # type: ignore[attr-defined]
         if attribute not in _COMPUTING_GETTERS:
             return owner.get(entries[0], attribute, func)
+        # Inside a forward `.data` is what operations compute with, on the device; outside it is the host's, to be
+        # written.
         if attribute == "data" and not owner.computing():
             return owner.on_host(func, entries, args, kwargs)
     elif name == "__set__":

@@ -7,7 +7,7 @@ _CHUNK = 1 << 20
 
 
 def checksum(data: Tensor) -> int:
-    """Sum of the bytes of a flat uint8 tensor, each weighted with its position, modulo 2**63."""
+    """Return the sum of a flat uint8 tensor's bytes, each weighted with its position, modulo 2**63."""
     total = 0
     for start in range(0, data.numel(), _CHUNK):
         part = data[start : start + _CHUNK].to(torch.int64)

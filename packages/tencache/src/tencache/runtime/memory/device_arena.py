@@ -16,6 +16,7 @@ class Arena:
         self.size_bytes = size_bytes
         self.device = device
         if device.type == "cpu":
+            # Not a tensor: slices of a tensor share its storage, and could not be told apart by who uses them.
             self._memory: Any = mmap.mmap(-1, size_bytes)
             self.base = torch.frombuffer(self._memory, dtype=torch.uint8).data_ptr()
         else:
@@ -29,7 +30,7 @@ class Arena:
         return torch.as_tensor(_CudaBytes(self.base + offset, size_bytes, self._memory), device=self.device)
 
     def close(self) -> None:
-        """Let go of the memory; it is freed with the last slot."""
+        """Drop the memory; it is freed with the last slot."""
         self._memory = None
 
 
@@ -54,6 +55,9 @@ class _Counter(partial[int]):
 
 def user_counter(tensor: Tensor) -> Callable[[], int]:
     """Return what counts the tensors, and other holders, that share this tensor's storage; it is one of them itself."""
+    # The count is asked for by the storage's address. Held here, the storage cannot be freed and its address used again
+    # by another; and asking costs one call, which matters, since it is asked for every slot that a load would
+    # overwrite.
     storage = tensor.untyped_storage()
     counter = _Counter(torch._C._storage_Use_Count, storage._cdata)  # noqa: SLF001  no public name gives it
     counter.storage = storage
@@ -61,5 +65,5 @@ def user_counter(tensor: Tensor) -> Callable[[], int]:
 
 
 def users(tensor: Tensor) -> int:
-    """Count the tensors that share this tensor's storage."""
+    """Return the number of tensors that share this tensor's storage."""
     return int(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))  # noqa: SLF001  no public name gives it

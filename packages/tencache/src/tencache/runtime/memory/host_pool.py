@@ -42,14 +42,17 @@ class HostPool:
         self._lock = threading.RLock()
 
     def reserve(self, sizes: Iterable[int]) -> None:
-        """Map all these buffers at once, each size class as often as it is listed."""
+        """Map buffers of all these sizes at once."""
         classes = Counter(_size_class(size) for size in sizes)
         total = sum(size * count for size, count in classes.items())
         if not total:
             return
+        # One mapping for all of them: registering memory with the driver costs a call and a walk of its pages each
+        # time.
         mapping = self._map(total)
         offset = 0
-        for size, count in sorted(classes.items()):
+        # Whole pages first: the mapping begins at a page, so they do too, as direct access to a disk demands.
+        for size, count in sorted(classes.items(), key=lambda item: (item[0] % mmap.PAGESIZE != 0, item[0])):
             for _ in range(count):
                 buffer = torch.frombuffer(mapping, dtype=torch.uint8, offset=offset, count=size)
                 self._free.setdefault(size, []).append(buffer)
@@ -74,6 +77,7 @@ class HostPool:
 
     def give(self, buffer: Tensor) -> None:
         """Take a buffer back."""
+        # Called by the copy threads as well, once bytes have landed or were written.
         with self._lock:
             self._in_use -= buffer.numel()
             self._free.setdefault(buffer.numel(), []).append(buffer)
@@ -84,6 +88,7 @@ class HostPool:
 
     def close(self) -> None:
         """Unpin; the memory itself goes when its last tensor does."""
+        # Callers have waited for their copies: memory must stay registered for as long as the device may read it.
         self._free.clear()
         if self._pin:
             for _, address in self._mappings:
@@ -91,6 +96,8 @@ class HostPool:
         self._mappings.clear()
 
     def _map(self, size_bytes: int) -> mmap.mmap:
+        # Never closed by hand: every tensor over it holds it, and user code may keep a gradient for as long as it
+        # likes.
         mapping = mmap.mmap(-1, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         if self._pin:

@@ -31,7 +31,7 @@ class Link(ABC):
 
     @abstractmethod
     def await_on_device(self, copy: Copy) -> None:
-        """Let the device's next work come after a copy that was waited for."""
+        """Make the device's next work wait for a copy that the host has already waited for."""
 
     @abstractmethod
     def await_on_host(self, copy: Copy) -> None:
@@ -47,6 +47,7 @@ class SimLink(Link):
     """Two throttled threads; the device is the host's own memory."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
+        # A wire for each way, as PCIe has them: gradients going down do not slow parameters going up.
         self.up = Lane("up", _Throttle(bytes_per_s))
         self.down = Lane("down", _Throttle(bytes_per_s))
 
@@ -124,13 +125,20 @@ class CudaLink(Link):
 
     def _carry_on(self, stream: torch.cuda.Stream) -> Callable[[Copy], None]:
         def carry(copy: Copy) -> None:
+            # Waits for the file here, on the lane's thread, so that the stream is never blocked by a disk.
             copy.prepare()
             with torch.cuda.stream(stream):
+                # On the way up, kernels issued before the fence may still read the place that is overwritten; on the
+                # way down, they may still be computing the gradient.
                 if copy.fence is not None:
                     stream.wait_event(copy.fence)
                 copy.move(non_blocking=True)
                 copy.ready = _cuda.Event()
                 copy.ready.record(stream)
+            # `landed` uses the bytes on the host, or frees what they were read from, so they must be there, not only
+            # under way. A gradient's device memory is therefore freed after its copy and needs no record_stream(). A
+            # copy without `landed` is over for the host once it is queued: await_on_device() orders the device behind
+            # it.
             if copy.landed is not None:
                 copy.ready.synchronize()
 

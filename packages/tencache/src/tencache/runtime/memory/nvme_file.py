@@ -27,7 +27,7 @@ _MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 
 
 def blocks(size_bytes: int) -> int:
-    """Round up to whole blocks."""
+    """Return the size rounded up to whole blocks."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -70,6 +70,8 @@ class FileTier:
         """Fill a page-aligned buffer, once the write it follows is done."""
 
         def work() -> Tensor:
+            # Reading and writing are two threads, so their order is not given. Writes never wait for reads: no
+            # deadlock.
             if after is not None:
                 after.wait()
             self._transfer(os.preadv, extent, buffer)
@@ -82,6 +84,7 @@ class FileTier:
         """Write a page-aligned buffer, and call back once its bytes may be overwritten."""
 
         def work() -> Tensor:
+            # Summed on this thread just before the write, so that a change by anyone until then counts as intended.
             if self._sums is not None:
                 self._sums[extent] = checksum(buffer)
             self._transfer(os.pwritev, extent, buffer)
@@ -102,6 +105,7 @@ class FileTier:
         return copy
 
     def _transfer(self, call: _Call, extent: Extent, buffer: Tensor) -> None:
+        # The kernel may move less than asked, with direct access in whole blocks: the rest stays aligned.
         view = memoryview(buffer.numpy())  # type: ignore[arg-type]
         done = 0
         while done < extent.bytes:
@@ -144,6 +148,7 @@ class FileTier:
         return self._open_nameless(0)
 
     def _open_nameless(self, flags: int) -> int:
+        # Without O_TMPFILE the name lives for an instant only: a process killed right there leaves an empty file.
         try:
             return os.open(self.directory, os.O_TMPFILE | os.O_RDWR | flags, 0o600)
         except OSError as error:
@@ -162,7 +167,7 @@ def _work(copy: Copy) -> None:
 
 
 def _filesystem(directory: Path) -> str:
-    """Type of the file system that holds a folder, or nothing where the system does not tell."""
+    """Return the type of the file system that holds a folder; an empty text where the system does not tell."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     except OSError:

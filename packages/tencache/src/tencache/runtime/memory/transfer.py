@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tencache.errors import CopyError
+from tencache.runtime.unrouted import Unrouted
 
 _NOTHING = torch.empty(0)
 
@@ -57,7 +58,7 @@ class Copy:
         self._arrival.acquire()
 
     def prepare(self) -> None:
-        """Wait for the bytes, if they are to come from the file first."""
+        """Get the bytes, waiting for them if they come from the file."""
         self._bytes = self.source()
 
     def move(self, *, non_blocking: bool = False) -> None:
@@ -65,21 +66,23 @@ class Copy:
         self.target.copy_(self._bytes, non_blocking=non_blocking)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Mark it as over, and let go of the source."""
+        """Mark the copy as over, and drop its source."""
+        # `done` is read without the lock, so everything that it promises is stored before it.
         self.error = error
+        # A slot keeps its last copy until the next one: the source must not keep a gradient or a lease alive so long.
         self._bytes = _NOTHING
         self.source = _nothing
         self.done = True
         self._arrival.release()
 
     def wait_over(self) -> None:
-        """Wait until it is over, well or badly."""
+        """Wait until the copy is over, well or badly."""
         if not self.done:
             with self._arrival:
                 pass
 
     def wait(self) -> None:
-        """Wait until it is over, and raise what went wrong."""
+        """Wait until the copy is over, and raise what went wrong."""
         self.wait_over()
         if self.error is not None:
             raise CopyError(
@@ -101,7 +104,7 @@ class CopyBatch(Copy):
         self._parts: list[tuple[Tensor, Tensor, Callable[[], None]]] = []
 
     def add(self, target: Tensor, source: Tensor, landed: Callable[[], None]) -> None:
-        """Put one more in."""
+        """Add a copy to the batch."""
         self._parts.append((target, source, landed))
         self.size_bytes += target.nbytes
 
@@ -111,35 +114,45 @@ class CopyBatch(Copy):
             target.copy_(source, non_blocking=non_blocking)
 
     def _land(self) -> None:
+        # In the order of adding: of two gradients of one parameter, the first becomes `.grad`, the second is added to
+        # it.
         for _, _, landed in self._parts:
             landed()
         self._parts.clear()
 
 
 class Lane:
-    """A thread that carries copies in the order given."""
+    """A thread that carries copies in the order given.
+
+    Others rely on that order: gradients of one parameter are added up as they were sent, and a place in the arena that
+    is given to another unit is overwritten only after the copy that filled it before.
+    """
 
     def __init__(self, name: str, carry: Callable[[Copy], None]) -> None:
         self._carry = carry
         self._queue: queue.SimpleQueue[Copy | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self.bytes_moved = 0
+        # A daemon: a program that ends without unwrap() must not hang on a thread that waits for work.
         self._thread = threading.Thread(target=self._run, name=f"tencache-{name}", daemon=True)
         self._thread.start()
 
     def put(self, copy: Copy) -> None:
-        """Queue a copy; on a dead lane it fails at once, which whoever waits for it will see."""
+        """Queue a copy; on a dead lane it fails at once, and waiting for it raises."""
+        # First put, then look. A lane that dies in between either empties the queue after this put, or has set its
+        # error before this look; looked at first, a copy could lie in a queue that nobody serves, and its waiter would
+        # hang.
         self._queue.put(copy)
         if self._error is not None:
             self._refuse_queued()
 
     def close(self) -> None:
-        """Let it finish what is queued, and stop."""
+        """Finish what is queued, and stop the thread."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001  gradients are set on wrapped parameters here
+        with Unrouted():  # `landed` sets gradients on wrapped parameters
             while (copy := self._queue.get()) is not None:
                 try:
                     self._serve(copy)
@@ -152,6 +165,7 @@ class Lane:
 
     def _serve(self, copy: Copy) -> None:
         self._carry(copy)
+        # Before finish(): whoever waited finds `.grad` set, its lease given back, and the bytes counted.
         if copy.landed is not None:
             copy.landed()
         self.bytes_moved += copy.size_bytes

@@ -66,15 +66,15 @@ class FiledState(dict[str, Any]):
         return raw if value is None else value
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Like a dictionary's, through `__getitem__`."""
+        """Return a value or the default, read from the file if it is there."""
         return self[key] if key in self else default  # noqa: SIM401  this is get
 
     def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
-        """Like a dictionary's, through `__getitem__`."""
+        """Return the keys and values, read from the file one after another."""
         return ((key, self[key]) for key in self)
 
     def values(self) -> Iterator[Any]:  # type: ignore[override]
-        """Like a dictionary's, through `__getitem__`."""
+        """Return the values, read from the file one after another."""
         return (self[key] for key in self)
 
     def in_memory(self) -> dict[str, Any]:
@@ -99,19 +99,17 @@ class Shares:
     """Decides, parameter by parameter, who stays in memory: spread evenly, and never more than the limit."""
 
     limit_bytes: int
-    total_bytes: int = 0
     kept_bytes: int = 0
     filed_bytes: int = 0
     _debt: float = field(default=0.0)
 
     def keeps(self, size_bytes: int, expected_total_bytes: int) -> bool:
-        """Whether a parameter's state of that size stays in memory."""
+        """Return whether a parameter's state of that size stays in memory."""
         over = max(0.0, 1 - self.limit_bytes / max(expected_total_bytes, 1))
         self._debt += over * size_bytes
         keep = self._debt < size_bytes / 2 and self.kept_bytes + size_bytes <= self.limit_bytes
         if not keep:
             self._debt -= size_bytes
-        self.total_bytes += size_bytes
         self.kept_bytes += size_bytes if keep else 0
         self.filed_bytes += 0 if keep else size_bytes
         return keep
@@ -132,17 +130,13 @@ class StateStore:
         self._brought: set[StateRecord] = set()
         self._lock = threading.Lock()
 
-    @property
-    def peak_bytes(self) -> int:
-        """Most memory that staging has used."""
-        return self._pool.stats().peak_bytes
-
     def settle(self, entry: ParameterEntry, state: dict[str, Any], parameter_bytes: int) -> dict[str, Any]:
-        """Decide once where a parameter's new state lives, and put it there."""
+        """Decide where a parameter's new state is kept, and return it, or its placeholder if that is the file."""
         tensors = {key: value for key, value in state.items() if _streams(value)}
         size_bytes = sum(value.nbytes for value in tensors.values())
         if not size_bytes:
             return state
+        # The total is not known while states appear one by one: the first parameter's share stands for the others.
         if self._ratio is None:
             self._ratio = size_bytes / entry.size_bytes
         if self.shares.keeps(size_bytes, round(self._ratio * parameter_bytes)):
@@ -150,6 +144,7 @@ class StateStore:
         pieces, offset = [], 0
         for key, value in tensors.items():
             pieces.append(StatePiece(key, offset, value.shape, value.stride(), value.dtype, value.nbytes))
+            # Each begins at a block, so that its view of the buffer is aligned for any type.
             offset += blocks(value.nbytes)
         record = StateRecord(self._extent(entry.name, offset), tuple(pieces))
         record.buffer = self._take(record)
@@ -158,7 +153,7 @@ class StateStore:
         return self.put_back(FiledState(_without(state, tensors), record, self), _without(state, tensors))
 
     def forget(self) -> None:
-        """Decide anew, after the optimizer was given another state; the places in the file are used again."""
+        """Start over, after the optimizer was given another state; places in the file are used again."""
         self.shares = Shares(self.shares.limit_bytes)
         # What was read ahead is of no use now; kept, its staging memory would be missing for good.
         while self._brought:
@@ -169,7 +164,7 @@ class StateStore:
                 record.buffer = record.read = None
 
     def read_ahead(self, state: Any) -> bool:
-        """Start reading a parameter's state if it is filed; say whether there was staging memory for it."""
+        """Start reading a parameter's state if it is filed; return whether there was staging memory for it."""
         if not isinstance(state, FiledState) or state.record.buffer is not None:
             return True
         # The last quarter is for what is asked for out of turn.
@@ -180,7 +175,7 @@ class StateStore:
 
     @staticmethod
     def is_there(state: Any) -> bool:
-        """Whether a state needs no waiting for the file."""
+        """Return whether a state needs no waiting for the file."""
         return not isinstance(state, FiledState) or (state.record.read is not None and state.record.read.done)
 
     def bring(self, state: FiledState) -> dict[str, Any]:
@@ -194,10 +189,12 @@ class StateStore:
         return {**state.in_memory(), **{piece.key: piece.view(record.buffer) for piece in record.pieces}}
 
     def put_back(self, state: FiledState, updated: dict[str, Any]) -> FiledState:
-        """Write the state behind, and return its place holder."""
+        """Queue the state for writing, and return its placeholder."""
         record = state.record
         buffer = record.buffer
         assert buffer is not None
+        # The writing thread owns the buffer from here on. Who needs the state again reads it from the file, behind that
+        # write, and never sees a buffer that is about to be given to another.
         record.buffer = record.read = None
         self._brought.discard(record)
         record.write = self._file.write(record.extent, buffer, lambda: self._give(buffer))
@@ -208,16 +205,18 @@ class StateStore:
         return FiledState({key: value for key, value in updated.items() if key not in keys}, record, self)
 
     def fetch(self, record: StateRecord) -> Tensor:
-        """Read an extent into memory of its own, for someone who asked from outside the step."""
+        """Return a record's bytes, for someone who asks from outside the step."""
         if record.buffer is not None and record.read is not None:
             record.read.wait()
             return record.buffer
+        # Not from the staging memory: a checkpoint reads every state at once, and nothing would be left for the step.
         pool = HostPool(pin=False)
         buffer = pool.take(record.extent.bytes)
         self._file.read(record.extent, buffer, after=record.write).wait()
         return buffer
 
     def _extent(self, name: str, size_bytes: int) -> Extent:
+        # Found again by name after a state was loaded, so that the file does not grow with every load.
         key = (name, size_bytes)
         if key not in self._extents:
             self._extents[key] = self._file.allocate(size_bytes)
@@ -229,7 +228,8 @@ class StateStore:
         self._brought.add(record)
 
     def _take(self, record: StateRecord) -> Tensor:
-        """Take staging memory; if it is full of what is being written, wait for that."""
+        """Return staging memory; if it is full of what is being written, wait for that."""
+        # Only writes are waited for: they end by themselves. What was read ahead is freed by this very thread, later.
         while self._writing and self._staged_bytes + record.extent.bytes > self._staging_bytes:
             self._writing.popleft().wait()
         with self._lock:

@@ -31,7 +31,7 @@ class Slice:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the parameters."""
+        """Return the bytes of the parameters."""
         return sum(entry.size_bytes for entry in self.entries)
 
 
@@ -59,7 +59,8 @@ class Stepper:
         self._members: list[list[int]] = []
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter, those first that the next forward needs first."""
+        """Update every parameter; those that the next forward needs first come first."""
+        # The closure runs forward and backward, so it must be routed: it comes before Unrouted().
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -67,6 +68,7 @@ class Stepper:
         with Unrouted():
             self._prepare()
             began = time.perf_counter()
+            # The next cycle is planned before the first update, because each update starts uploads of that plan.
             self._engine.step_begins([self._update(part) for part in self._slices])
             pending = list(self._slices)
             while pending:
@@ -81,7 +83,7 @@ class Stepper:
         return self._raw(self.optimizer, closure)
 
     def forget(self) -> None:
-        """Decide anew where state lives, after the optimizer was given another one."""
+        """Start over with where state is kept, after the optimizer was given another one."""
         self._settled.clear()
         if self.store is not None:
             self.store.forget()
@@ -96,7 +98,7 @@ class Stepper:
                     return
 
     def _prepare(self) -> None:
-        """Cut the step into slices, anew when the order or the optimizer's parameters have changed."""
+        """Cut the step into slices again if the order or the optimizer's parameters have changed."""
         order = self._engine.order()
         members = [[id(parameter) for parameter in group["params"]] for group in self.optimizer.param_groups]
         if (order, members) != (self._order, self._members):
@@ -135,7 +137,7 @@ class Stepper:
         return Update(part.units, part.seconds, filed)
 
     def _choose(self, pending: list[Slice]) -> Slice:
-        """Take what is needed first of what is there; while the first gradient is on its way, what is needed last."""
+        """Take the slice that is needed first or, while its gradients are on their way, the ready one needed last."""
         first_landed = self._landed(pending[0])
         if first_landed and self._read(pending[0]):
             return pending.pop(0)
@@ -148,7 +150,7 @@ class Stepper:
         return all(self._engine.gradients.landed(entry) for entry in part.entries)
 
     def _read(self, part: Slice) -> bool:
-        """Whether the slice's state is in memory."""
+        """Return whether the slice's state is in memory."""
         if self.store is None:
             return True
         return all(self.store.is_there(self.optimizer.state.get(entry.parameter)) for entry in part.entries)
@@ -165,6 +167,8 @@ class Stepper:
         self._step_only(part.members)
         part.seconds = time.perf_counter() - began
         self._put_back(part)
+        # Uploads take their lease while the unit is still open. Closed first, its memory could be gone, and the bytes
+        # that were just computed would have to be written and read back before they could go up.
         self._engine.updated(part.units)
         for unit in part.units:
             self._masters.close(unit, changed=True)
@@ -194,13 +198,18 @@ class Stepper:
         before = None if self._checked else [_settings(group) for group in groups]
         for group, some in zip(groups, members, strict=True):
             group["params"] = some
+        # Groups without members are left out: not every optimizer expects an empty one.
         self.optimizer.param_groups = [group for group in groups if group["params"]]
+        # Restored whatever happens: an optimizer left with a slice of its parameters would train only those from then
+        # on.
         try:
             self._raw(self.optimizer)
         finally:
             self.optimizer.param_groups = groups
             for group, all_of_it in zip(groups, whole, strict=True):
                 group["params"] = all_of_it
+        # State in a group would be advanced once for each slice. Found after the first one, the step can still be
+        # refused.
         if before is not None:
             self._checked = True
             self._refuse_shared_state(before)

@@ -54,11 +54,12 @@ class DeviceCopies:
         self._ticks = 0
 
     def load(self, row: Load) -> None:
-        """Carry out a row; what lies at its addresses goes first, unless it is in use."""
+        """Carry out a row: evict what lies at its addresses, unless it is in use, and start the copy."""
         gone = self._overlapped(row.offset, row.offset + aligned(row.bytes))
         old = self.slots.get(row.unit)
         if old is not None and old not in gone:
             gone.append(old)
+        # All are asked before any is removed: a row that cannot be carried out must leave everything in place.
         for slot in gone:
             if slot.in_use():
                 raise InUseError
@@ -67,7 +68,7 @@ class DeviceCopies:
         self._submit(row.unit, row.offset)
 
     def has(self, unit: int, offset: int) -> bool:
-        """Whether a unit lies at an offset."""
+        """Return whether a unit lies at an offset."""
         slot = self.slots.get(unit)
         return slot is not None and slot.offset == offset
 
@@ -94,11 +95,12 @@ class DeviceCopies:
                 counters.ready += slot.copy.done
 
     def drop(self, units: Iterable[int]) -> None:
-        """Forget device copies that have become stale; refuse if a view of one is still alive."""
+        """Drop device copies that have become stale; refuse if a view of one is still alive."""
         for unit in units:
             slot = self.slots.get(unit)
             if slot is None:
                 continue
+            # Removed first, even if that is refused: its bytes are out of date, and must not be computed with again.
             self._remove(slot)
             if slot.in_use():
                 raise RefusedError(self._describe_escape([unit]))
@@ -121,9 +123,12 @@ class DeviceCopies:
         if entry.slot is not slot:
             if entry.slot is not None:
                 entry.slot.bound.discard(id(entry))
+            # Swapping `.data` keeps the leaf, and with it the hook that sends its gradient. Nodes of the graph are not
+            # misled: what they saved is a handle, not the leaf's bytes.
             entry.leaf.data = entry.view(slot.data)
             entry.slot = slot
             slot.bound.add(id(entry))
+        # User code may freeze or thaw a parameter at any time; the leaf only learns of it here.
         if entry.leaf.requires_grad != entry.parameter.requires_grad:
             entry.leaf.requires_grad_(entry.parameter.requires_grad)
         return entry.leaf
@@ -139,12 +144,15 @@ class DeviceCopies:
 
     def settle(self) -> None:
         """Wait until no copy reads the host's memory any more."""
+        # The optimizer writes to that memory next. Copies into slots that are gone were queued earlier in the same
+        # lane; should one still be running, the bytes that it spoils lie in a place that nobody reads.
         for slot in self.slots.values():
             self._link.await_on_host(slot.copy)
 
     def _await(self, slot: Slot) -> None:
         self._ticks += 1
         slot.touched = self._ticks
+        # Two waits: the host's for the lane, which is counted as a stall, then the device's for the copy itself.
         if not slot.copy.done:
             began = time.perf_counter()
             slot.copy.wait_over()
@@ -167,6 +175,7 @@ class DeviceCopies:
         copy = slot.copy = Copy(slot.data, source, self.units[unit].bytes, release)
         if self._verify:
             copy.source = _Summed(slot, source)
+        # Everything that computes with what lay there has been issued by now: the copy goes after it.
         copy.fence = self._link.fence()
         self._add(slot)
         self._link.up.put(copy)
@@ -175,10 +184,13 @@ class DeviceCopies:
         """Return the slot of a unit at an offset: a plan comes back to the same ones in every step."""
         slot = self._places.get((unit, offset))
         if slot is None:
+            # Loads on demand can put a unit anywhere: without a limit the slots would pile up. Those on the device
+            # stay.
             if len(self._places) >= KNOWN_PLACES:
                 self._places.clear()
             data = self.arena.carve(offset, self.units[unit].bytes)
             count = user_counter(data)
+            # Counted while nothing is bound to it: whatever is above this number later is somebody's view.
             slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, count, count())
         return slot
 
@@ -204,6 +216,7 @@ class DeviceCopies:
         addresses = AddressMap(self.arena.size_bytes // aligned(1) * aligned(1))
         for slot in self.slots.values():
             addresses.place(slot.unit, addresses.window_at(slot.offset, slot.data.numel()), lambda _: 0)
+        # Asked of every slot, not only of the suspects: what user code keeps was perhaps never seen as held.
         stuck = [unit for unit, slot in self.slots.items() if slot.in_use()]
         needed = tuple(dict.fromkeys((*units, *held, *stuck)))
         sizes = {unit: self.units[unit].bytes for unit in {*needed, *self.slots}}
@@ -241,6 +254,7 @@ class _Summed:
         self._source = source
 
     def __call__(self) -> Tensor:
+        # On the lane's thread, and before the copy: whoever waits for the copy also finds its checksum.
         data = self._source()
         self._slot.checksum = checksum(data[: self._slot.data.numel()])
         return data

@@ -29,7 +29,7 @@ class Gradients:
         self._batch = CopyBatch()
 
     def send(self, entry: ParameterEntry, gradient: Tensor) -> None:
-        """Start a gradient on its way to the parameter's `.grad`; small ones wait for company."""
+        """Start a gradient's copy to the parameter's `.grad`; small ones are collected into one copy."""
         if gradient.is_sparse:
             raise RefusedError(
                 f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
@@ -38,12 +38,14 @@ class Gradients:
         pending = entry.gradient is not None and not entry.gradient.done
         first = not pending and entry.parameter.grad is None
         target, landed = self._replace(entry) if first else self._add(entry)
+        # A parameter's gradients are all small or all large, so they all take the same way and stay in order.
         if entry.size_bytes < SMALL_BYTES:
             entry.gradient = self._batch
             self._batch.add(target, gradient, landed)
             if self._batch.size_bytes >= SMALL_BYTES:
                 self.flush()
             return
+        # Small ones leave with the next large one at the latest, so none of them holds the optimizer up.
         self.flush()
         entry.gradient = Copy(target, _once(gradient), entry.size_bytes, landed)
         del gradient
@@ -56,6 +58,7 @@ class Gradients:
             self._put(batch)
 
     def _put(self, copy: Copy) -> None:
+        # Gradients hold device memory until they have left: without a limit, a slow link would let them fill it.
         self._make_room(copy.size_bytes)
         copy.fence = self._link.fence()
         self._flying.append(copy)
@@ -65,12 +68,12 @@ class Gradients:
         self._link.down.put(copy)
 
     def forget(self) -> None:
-        """Let go of copies that have arrived."""
+        """Drop copies that have arrived."""
         self._flying.clear()
         self._flying_bytes = 0
 
     def landed(self, entry: ParameterEntry) -> bool:
-        """Whether the parameter's `.grad` is complete."""
+        """Return whether the parameter's `.grad` is complete."""
         if entry.gradient is self._batch:
             self.flush()
         return entry.gradient is None or entry.gradient.done
@@ -91,22 +94,25 @@ class Gradients:
                 self.wait(entry)
 
     def _replace(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
-        """Copy straight into the buffer that becomes `.grad`."""
+        """Return a copy's target, the buffer that becomes `.grad`, and what to do when it has landed."""
         target = self._buffer(entry).as_strided(entry.shape, entry.stride)
 
+        # Set only when the bytes are there: until then `.grad` is None, and reading it waits (OperationRouter.get).
         def landed() -> None:
             entry.parameter.grad = target
 
         return target, landed
 
     def _add(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
-        """Copy beside, then add in the order of arrival: old + new, as autograd does it."""
+        """Return a target beside `.grad`, and what adds it to `.grad` when it has landed."""
         buffer = self._pool.take(entry.size_bytes)
         target = entry.like(buffer)
 
         def landed() -> None:
+            # Read when it lands, not when it is sent: the gradient before it may have been on its way then.
             grad = entry.parameter.grad
             assert grad is not None
+            # old + new, rounded as autograd would: the order of the operands does not matter, that of arrival does.
             grad.add_(target)
             self._pool.give(buffer)
 
@@ -135,10 +141,11 @@ class Gradients:
             self._counters.gradient_stall_s += time.perf_counter() - began
 
 
+# The buffer itself, and the storage object that counting makes. One more is a `.grad` that user code still holds.
 _BUFFER_IDLE_USERS = 2
 
 
 def _once(gradient: Tensor) -> Callable[[], Tensor]:
-    """Give the tensor to the copy and let go of it, so that its memory is free as soon as the bytes have left."""
+    """Return a source that gives the tensor away, so that its memory is free as soon as the bytes have left."""
     box = [gradient]
     return box.pop

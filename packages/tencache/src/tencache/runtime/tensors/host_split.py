@@ -20,7 +20,7 @@ class HostSplit:
 
 
 def split_tiers(groups: Sequence[UnitMembers], host: int | str | None, *, has_file: bool) -> HostSplit:
-    """Gradients always stay in memory; parameters go to the file only if they do not fit beside them."""
+    """Divide the host's memory: gradients first, then parameters, then optimizer state; the rest goes to the file."""
     if host is None:
         return HostSplit()
     sizes = [group.size_bytes for group in groups]
@@ -28,6 +28,7 @@ def split_tiers(groups: Sequence[UnitMembers], host: int | str | None, *, has_fi
         group.size_bytes for group in groups if any(parameter.requires_grad for parameter in group.parameters)
     )
     host_bytes = parse_bytes(host)
+    # Room for four of the largest unit: one being read, one uploaded, one written, and one asked for out of turn.
     staging_bytes = max(host_bytes // STAGING_SHARE, 4 * max(sizes)) if has_file else 0
     room = host_bytes - gradients - staging_bytes
     if room < (0 if has_file else sum(sizes)):
@@ -43,6 +44,8 @@ def split_tiers(groups: Sequence[UnitMembers], host: int | str | None, *, has_fi
 
 def spread_over_file(sizes: Sequence[int], room: int) -> frozenset[int]:
     """Choose units for the file, evenly along the model, until the others fit."""
+    # Evenly, so that while some units come from the disk others come from memory; filed in a row, they would be waited
+    # for.
     over = max(0.0, 1 - room / sum(sizes))
     filed, debt, kept = set(), 0.0, 0
     for unit, size in enumerate(sizes):

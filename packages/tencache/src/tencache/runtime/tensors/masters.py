@@ -21,7 +21,9 @@ class _Filed:
     extent: Extent
     buffer: Tensor | None = None
     read: Copy | None = None
+    # The last write that was queued. The next read waits for it, or it would bring the bytes from before the update.
     write: Copy | None = None
+    # Who needs the buffer: uploads on their way, writes on their way, one for `staged`, one for `opened`.
     leases: int = 0
     staged: bool = False
     opened: bool = False
@@ -51,21 +53,17 @@ class Masters:
 
     @property
     def any_filed(self) -> bool:
-        """Whether some units live in the file."""
+        """Return whether some units live in the file."""
         return bool(self._filed)
 
     @property
     def staged_bytes(self) -> int:
-        """Bytes of filed units that are in memory now."""
+        """Return the bytes of filed units that are in memory now."""
         return sum(self._units[unit].bytes for unit, filed in self._filed.items() if filed.leases)
-
-    @property
-    def filed_bytes(self) -> int:
-        """Bytes of the units that live in the file."""
-        return sum(self._units[unit].bytes for unit in self._filed)
 
     def adopt(self) -> None:
         """Move every parameter's bytes into the host's tiers; if the disk is full, nothing has moved yet."""
+        # All of the file's space first: a refusal must find every parameter where it was.
         self._reserve_file()
         for unit, entries in self._entries.items():
             buffer = self._pool.take(self._size(unit))
@@ -78,7 +76,7 @@ class Masters:
                 self._buffers[unit] = buffer
 
     def release_all(self) -> None:
-        """Give every parameter memory of its own again."""
+        """Copy every parameter into memory of its own again."""
         for unit, entries in self._entries.items():
             self.open(unit)
             for entry in entries:
@@ -86,7 +84,7 @@ class Masters:
                 entry.parameter.data = own.copy_(entry.parameter.detach())
 
     def forget(self) -> None:
-        """Let go of the buffers."""
+        """Drop the buffers."""
         self._buffers.clear()
         self._filed.clear()
 
@@ -96,11 +94,13 @@ class Masters:
         if unit in self._buffers:
             buffer = self._buffers[unit]
             return lambda: buffer, None
+        # The upload's own lease before the one of reading ahead is given back: at zero the buffer would go to the pool.
         filed = self._acquire(unit)
         if filed.staged:
             filed.staged = False
             self._release(filed)
 
+        # Called by the lane's thread: it is the lane that waits for the disk, while compute goes on.
         def source() -> Tensor:
             return self._bytes(filed)[:size_bytes]
 
@@ -112,12 +112,14 @@ class Masters:
             filed = self._filed.get(unit)
             if filed is None or filed.leases:
                 continue
+            # Not the next smaller one: rows are in the order of need, and a later unit must not take an earlier one's
+            # room.
             if self.staged_bytes + self._units[unit].bytes > self._staging_bytes:
                 return
             self._acquire(unit).staged = True
 
     def open(self, unit: int) -> None:
-        """Make the parameters' own data real."""
+        """Bring a filed unit into memory, and let its parameters' data be there."""
         filed = self._filed.get(unit)
         if filed is None or filed.opened:
             return
@@ -128,18 +130,21 @@ class Masters:
             entry.parameter.data = entry.view(data)
 
     def close(self, unit: int, *, changed: bool) -> None:
-        """Write an opened unit behind if it was changed, and let its memory go."""
+        """Release an opened unit's memory; if it was changed, queue it for writing first."""
         filed = self._filed.get(unit)
         if filed is None or not filed.opened:
             return
         filed.opened = False
+        # Before the memory is released: a parameter must never point at a buffer that the pool may give to another
+        # unit.
         self._make_blank(unit)
+        # The write takes a lease of its own before this one goes, so the bytes stay until they are on the disk.
         if changed:
             self._write(filed)
         self._release(filed)
 
     def close_all(self, changed: Callable[[int], bool]) -> None:
-        """Close whatever was opened from outside."""
+        """Close every unit that user code has opened."""
         for unit, filed in self._filed.items():
             if filed.opened:
                 self.close(unit, changed=changed(unit))
@@ -167,6 +172,8 @@ class Masters:
         with self._lock:
             filed = self._filed[unit]
             filed.leases += 1
+            # While anyone holds a lease the bytes in memory are the newest: they are not read again, even if being
+            # written.
             if filed.buffer is None:
                 filed.buffer = self._pool.take(filed.extent.bytes)
                 filed.read = self._file.read(filed.extent, filed.buffer, after=filed.write)
@@ -182,6 +189,7 @@ class Masters:
     def _write(self, filed: _Filed) -> None:
         assert self._file is not None
         assert filed.buffer is not None
+        # Under the lock, because the writing thread may be done, and release, before the write is noted here.
         with self._lock:
             filed.leases += 1
             filed.write = self._file.write(filed.extent, filed.buffer, lambda: self._release(filed))

@@ -27,7 +27,7 @@ class ParameterEntry:
     gradient_buffer: Tensor | None = None
 
     def forget(self) -> None:
-        """Let go of every byte, and of the leaf, whose hook holds everything else."""
+        """Drop every byte, and the leaf, whose hook holds everything else."""
         self.leaf = torch.empty(0)
         self.slot = self.gradient = self.gradient_buffer = None
 

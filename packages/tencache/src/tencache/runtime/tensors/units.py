@@ -32,15 +32,16 @@ class UnitMembers:
 
     @property
     def name(self) -> str:
-        """The parameter's own name, or the first of many."""
+        """Return the parameter's name, or the first of several."""
         return self.names[0] if len(self.names) == 1 else f"{self.names[0]} and {len(self.names) - 1} small ones"
 
 
 def group_parameters(named: Sequence[tuple[str, nn.Parameter]], budget_bytes: int) -> list[UnitMembers]:
-    """Each large parameter alone; small ones packed, since a copy's cost does not shrink with its size.
+    """Return the units: each large parameter alone, small ones packed, since small copies cost as much as large ones.
 
     Packs stay below a sixteenth of the budget, and frozen parameters apart: only the others go stale.
     """
+    # Relative to the budget too: in a small arena a pack of 64 KiB would be most of it.
     small_bytes = min(SMALL_BYTES, budget_bytes // 256)
     groups: list[UnitMembers] = []
     packs: dict[bool, UnitMembers] = {}
@@ -59,10 +60,11 @@ def group_parameters(named: Sequence[tuple[str, nn.Parameter]], budget_bytes: in
 
 
 def make_entries(groups: Sequence[UnitMembers], device: torch.device) -> list[ParameterEntry]:
-    """One entry for each parameter, its device leaf still without bytes."""
+    """Return an entry for each parameter; its device leaf has no bytes yet."""
     entries = []
     for unit, group in enumerate(groups):
         for name, parameter, offset in zip(group.names, group.parameters, group.offsets, strict=True):
+            # One element stretched to the shape: correct in every description, and no memory until it is bound.
             leaf = torch.zeros((), dtype=parameter.dtype, device=device).expand(parameter.shape).detach()
             size_bytes = parameter.numel() * parameter.element_size()
             entries.append(
@@ -82,7 +84,7 @@ def make_entries(groups: Sequence[UnitMembers], device: torch.device) -> list[Pa
 
 
 def make_units(groups: Sequence[UnitMembers], filed: frozenset[int] = frozenset()) -> tuple[Unit, ...]:
-    """Describe the groups for a trace."""
+    """Return the units' descriptions for a trace."""
     return tuple(
         Unit(group.name, aligned(group.size_bytes), "file" if index in filed else "host")
         for index, group in enumerate(groups)

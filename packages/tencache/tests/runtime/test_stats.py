@@ -69,7 +69,7 @@ def test_nothing_is_planned_before_the_first_step():
 
 
 def test_the_trace_has_durations_and_gradients_after_an_odd_step_too():
-    """Steps that repeat a settled plan are recorded without them; one that turns out otherwise must not be the trace."""
+    """Steps that repeat a settled plan are recorded without them; an odd one among them must not become the trace."""
     model, optimizer = make(Case())
     cached = wrap(model, optimizer)
     train(Case(), model, optimizer, 6)

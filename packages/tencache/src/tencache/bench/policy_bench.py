@@ -29,14 +29,14 @@ COLUMNS = (
     "link",
     "policy",
     "step s",
-    "planned is faster by",
+    "step / planned",
     "of bound",
     "compute s",
-    "bytes up / floor",
+    "up / floor",
     "hit",
     "ready",
     "CPU s",
-    "waited s",
+    "wait s",
     "clock s",
 )
 SMALL = GPTConfig(vocabulary=1024, context=64, width=128, heads=4, layers=4)

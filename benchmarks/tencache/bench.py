@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from scale import scale_table
 
-from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, as_table, compare_policies, interleave
+from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, bench_table, compare_policies, interleave
 from tencache.runtime.attach import wrap
 
 LINKS = ("0.5GB/s", "1GB/s", "2GB/s")
@@ -62,7 +62,7 @@ def verdict(value: float, limit: float, *, at_least: bool) -> str:
 def policies(bench: BenchSetting) -> str:
     rows = compare_policies(bench, LINKS)
     of = {(row.link, row.policy): row for row in rows}
-    lines = ["## Policies in the same engine", as_table(rows), ""]
+    lines = ["## Policies in the same engine", bench_table(rows), ""]
     lines += ["| bar | value | | on the clock |", "| --- | --- | --- | --- |"]
     for link in ("1GB/s", "2GB/s"):
         for policy, limit in (("lru", 1.3), ("zero3", 1.15), ("bucket", 1.15)):

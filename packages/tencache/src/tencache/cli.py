@@ -144,10 +144,10 @@ def _table(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, policy: str)
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from tencache.bench.policy_bench import BenchSetting, as_table, compare_policies
+    from tencache.bench.policy_bench import BenchSetting, bench_table, compare_policies
 
     bench = BenchSetting(options.budget, options.tokens, options.rounds, small=options.small)
-    _say(as_table(compare_policies(bench, options.links)))
+    _say(bench_table(compare_policies(bench, options.links)))
     return 0
 
 

@@ -19,8 +19,8 @@ from tencache.plan.virtual_clock import step_s
 from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth
 from tencache.runtime.attach import Cached, wrap
+from tencache.runtime.memory.copy_lanes import Copy, Lane
 from tencache.runtime.memory.link import SimLink
-from tencache.runtime.memory.transfer import Copy, Lane
 
 WARM_TURNS = 2
 MOST_TRIES = 4
@@ -264,7 +264,7 @@ def _timed(plan: StepPlan, compute_s: float) -> StepPlan:
     return replace(plan, trace=replace(trace, ops=ops, updates=updates))
 
 
-def as_table(rows: Sequence[BenchRow]) -> str:
+def bench_table(rows: Sequence[BenchRow]) -> str:
     """Return the rows as a Markdown table."""
     lines = [
         "| " + " | ".join(COLUMNS) + " |",

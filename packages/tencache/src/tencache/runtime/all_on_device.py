@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.link import Link
-from tencache.runtime.memory.transfer import Copy
 
 
 def needed_bytes(parameters: Sequence[Tensor], optimizer: Optimizer) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tencache.runtime.memory.transfer import Copy, Lane
+from tencache.runtime.memory.copy_lanes import Copy, Lane
 
 _PR_SET_TIMERSLACK = 29
 _cuda: Any = torch.cuda

@@ -18,7 +18,7 @@ from torch import Tensor
 from tencache.errors import CorruptedError, Notice, RefusedError
 from tencache.quantity import show_bytes
 from tencache.runtime.memory.checksum import checksum
-from tencache.runtime.memory.transfer import Copy, Lane
+from tencache.runtime.memory.copy_lanes import Copy, Lane
 
 _Work = Callable[[], Tensor]
 _Call = Callable[[int, list[Any], int], int]

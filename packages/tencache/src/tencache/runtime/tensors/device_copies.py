@@ -13,9 +13,9 @@ from tencache.plan.step_plan import Load, describe_too_large
 from tencache.plan.step_trace import Unit
 from tencache.runtime.counters import Counters
 from tencache.runtime.memory.checksum import checksum
+from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import Arena, user_counter
 from tencache.runtime.memory.link import Link
-from tencache.runtime.memory.transfer import Copy
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.slot import Slot

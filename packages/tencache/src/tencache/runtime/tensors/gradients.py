@@ -8,10 +8,10 @@ from torch import Tensor
 
 from tencache.errors import RefusedError
 from tencache.runtime.counters import Counters
+from tencache.runtime.memory.copy_lanes import Copy, CopyBatch
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link
-from tencache.runtime.memory.transfer import Copy, CopyBatch
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.units import SMALL_BYTES
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from tencache.plan.step_trace import Unit
+from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
-from tencache.runtime.memory.transfer import Copy
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tencache.runtime.memory.transfer import Copy
+from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.tensors.slot import Slot
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from tencache.runtime.memory.transfer import ARRIVED, Copy
+from tencache.runtime.memory.copy_lanes import ARRIVED, Copy
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,7 @@ import torch
 from tencache_cases import Case, make, same_tensors, train, wrap
 
 from tencache import CopyError
-from tencache.runtime.memory.transfer import Copy
+from tencache.runtime.memory.copy_lanes import Copy
 
 
 @pytest.mark.parametrize("way", ["up", "down"])

@@ -254,8 +254,7 @@ class Cached:
             self.masters.adopt()
         self._handles: list[Any] = []
         self._step_handles: list[Any] = [
-            # Before the hooks of others, which may compute with parameters, and called at the end even of a failed
-            # forward.
+            # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
             self.model.register_forward_pre_hook(self._router.before_forward, prepend=True),
             self.model.register_forward_hook(self._router.after_forward, always_call=True),
         ]

@@ -35,7 +35,7 @@ class RunningCycle:
 
     kind: CycleKind
     recorder: Recorder
-    schedule: PlanFollower | None
+    follower: PlanFollower | None
 
 
 class Engine:
@@ -92,12 +92,12 @@ class Engine:
         # A view made by this operation may live on, in user code or in the graph: it is asked again until it is gone.
         self._suspects.update(self.device_copies.held(self._running))
         self._running = ()
-        schedule = self.cycle.schedule
-        if schedule is not None:
-            schedule.done += 1
-        if schedule is not None and schedule.plan.eager:
+        follower = self.cycle.follower
+        if follower is not None:
+            follower.done += 1
+        if follower is not None and follower.plan.eager:
             # A view may live until just before the next operation: then its place is taken there, not here.
-            self._issue_due(schedule, last_chance=False)
+            self._issue_due(follower, last_chance=False)
 
     def begin_backward(self, unit: int) -> None:
         """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
@@ -126,8 +126,7 @@ class Engine:
         """Drop copies of parameters that user code changed; a forward without gradients is a cycle of its own."""
         self.device_copies.drop(self.changed_units())
         self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
-        # An evaluation in the middle of training evicts what the training plan put there; forward_ends() brings it
-        # back.
+        # An evaluation during training evicts what the training plan put there; forward_ends() brings it back.
         if not torch.is_grad_enabled():
             self._interrupted = self.cycle
             self._start("eval")
@@ -157,8 +156,8 @@ class Engine:
         """Drop the stale copies, and send the new bytes to the device if their place is free."""
         # Dropped first, since a row may put the new bytes where the stale ones lie.
         self.device_copies.drop(units)
-        if self.cycle.schedule is not None:
-            self._issue(self.cycle.schedule.opened_by(units))
+        if self.cycle.follower is not None:
+            self._issue(self.cycle.follower.opened_by(units))
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
@@ -170,10 +169,10 @@ class Engine:
         held = self._held(units)
         self.cycle.recorder.op(units, held, phase)
         self.device_copies.count(units)
-        schedule = self.cycle.schedule
-        if schedule is not None:
-            if schedule.expects(units, exactly=exactly):
-                self._issue_due(schedule, last_chance=True)
+        follower = self.cycle.follower
+        if follower is not None:
+            if follower.expects(units, exactly=exactly):
+                self._issue_due(follower, last_chance=True)
             else:
                 self._leave_plan()
         # After the rows that were due: a unit that one of them has just sent for is no load on demand.
@@ -186,8 +185,8 @@ class Engine:
         self.cycle.recorder.pause()
         self.cycle.recorder.also_touches(unit)
         self.device_copies.count((unit,))
-        schedule = self.cycle.schedule
-        if schedule is not None and not schedule.expects((unit,), exactly=False):
+        follower = self.cycle.follower
+        if follower is not None and not follower.expects((unit,), exactly=False):
             self._leave_plan()
         self._require((*self._running, unit), self._held((*self._running, unit)))
         self._running = (*self._running, unit)
@@ -204,8 +203,8 @@ class Engine:
         self._suspects = set(self.device_copies.held(self._suspects))
         return [unit for unit in self._suspects if unit not in units]
 
-    def _issue_due(self, schedule: PlanFollower, *, last_chance: bool) -> None:
-        while (row := schedule.due()) is not None:
+    def _issue_due(self, follower: PlanFollower, *, last_chance: bool) -> None:
+        while (row := follower.due()) is not None:
             try:
                 self.device_copies.load(row)
             except InUseError:
@@ -213,9 +212,9 @@ class Engine:
                 if last_chance:
                     self._leave_plan()
                 return
-            schedule.issued(row)
+            follower.issued(row)
         if self._masters.any_filed:
-            self._masters.read_ahead(row.unit for row in schedule.upcoming(READ_AHEAD_ROWS))
+            self._masters.read_ahead(row.unit for row in follower.upcoming(READ_AHEAD_ROWS))
 
     def _issue(self, rows: Iterable[Load]) -> None:
         try:
@@ -226,8 +225,8 @@ class Engine:
 
     def _leave_plan(self) -> None:
         """Load on demand for the rest of the cycle; the next one is planned from what this one turns out to be."""
-        if self.cycle.schedule is not None:
-            self.cycle.schedule = None
+        if self.cycle.follower is not None:
+            self.cycle.follower = None
             self.counters.order_changes += 1
 
     def changed_units(self) -> set[int]:
@@ -247,12 +246,12 @@ class Engine:
             # What the plan takes to be on the device already is there, unless this is its first cycle or one was left.
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
             self._issue([row for row in carried if not self.device_copies.has(row.unit, row.offset)])
-            self._issue(self.cycle.schedule.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
+            self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
 
     def _restore(self) -> None:
-        schedule = self.cycle.schedule
-        if schedule is not None:
-            self._issue([row for row in schedule.expected() if not self.device_copies.has(row.unit, row.offset)])
+        follower = self.cycle.follower
+        if follower is not None:
+            self._issue([row for row in follower.expected() if not self.device_copies.has(row.unit, row.offset)])
 
     def _finish(self, updates: Iterable[Update]) -> None:
         cycle = self.cycle
@@ -274,9 +273,9 @@ class Engine:
 
     def _is_settled(self, cycle: RunningCycle) -> bool:
         """Return whether a cycle went as planned and that plan has been measured often enough."""
-        if cycle.schedule is None or cycle.schedule.plan is not self.plans[cycle.kind]:
+        if cycle.follower is None or cycle.follower.plan is not self.plans[cycle.kind]:
             return False
-        order = cycle.schedule.plan.trace.order
+        order = cycle.follower.plan.trace.order
         seen = self._known.get((cycle.kind, order), (None, 0))[1]
         return seen >= ENOUGH_SEEN and self._last.get(cycle.kind) == order and cycle.recorder.order() == order
 

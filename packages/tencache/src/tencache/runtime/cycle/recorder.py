@@ -28,8 +28,7 @@ class Recorder:
 
     def op(self, touched: Sequence[int], held: Sequence[int], phase: Phase) -> None:
         """Begin an operation; the compute since the last one was ready counts for that one."""
-        # Everything up to here belongs to the operation before: kernels that touch no parameter are not seen by
-        # themselves.
+        # Time up to here belongs to the operation before: kernels that touch no parameter are not seen.
         self.pause()
         self._builder.op(tuple(touched), tuple(unit for unit in held if unit not in touched), phase)
 

@@ -133,8 +133,7 @@ class OperationRouter:
 
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
-        # A write to the leaf would be lost with its place. It cannot be prevented here, but it can be found and
-        # refused.
+        # A write to the leaf would be lost with its place. It cannot be prevented here, only found and refused.
         versions = [leaf._version for leaf in leaves.values()]  # noqa: SLF001
         on_top = self._saved.on_top() if torch.is_grad_enabled() else True
         if on_top is False:

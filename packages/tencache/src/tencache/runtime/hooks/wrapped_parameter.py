@@ -102,8 +102,7 @@ class WrappedParameter(nn.Parameter):
             _collect(args, entries)
             if kwargs:
                 _collect(kwargs.values(), entries)
-            # Torch asks the class whenever one is among the arguments, also deep inside something that is not looked
-            # into.
+            # torch also asks when a parameter is deep inside an argument that is not looked into.
             if not entries:
                 return func(*args, **(kwargs or {}))
             owner: Owner = entries[0].parameter.__dict__["_tencache_owner"]
@@ -116,8 +115,7 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
         attribute = func.__self__.__name__  # type: ignore[attr-defined]
         if attribute not in _COMPUTING_GETTERS:
             return owner.get(entries[0], attribute, func)
-        # Inside a forward `.data` is what operations compute with, on the device; outside it is the host's, to be
-        # written.
+        # Inside a forward `.data` is computed with, on the device; outside it is the host's, to be written.
         if attribute == "data" and not owner.computing():
             return owner.on_host(func, entries, args, kwargs)
     elif name == "__set__":

@@ -114,8 +114,7 @@ class CopyBatch(Copy):
             target.copy_(source, non_blocking=non_blocking)
 
     def _land(self) -> None:
-        # In the order of adding: of two gradients of one parameter, the first becomes `.grad`, the second is added to
-        # it.
+        # In the order of adding: of a parameter's two gradients the first becomes `.grad`, the second is added.
         for _, _, landed in self._parts:
             landed()
         self._parts.clear()
@@ -140,8 +139,7 @@ class Lane:
     def put(self, copy: Copy) -> None:
         """Queue a copy; on a dead lane it fails at once, and waiting for it raises."""
         # First put, then look. A lane that dies in between either empties the queue after this put, or has set its
-        # error before this look; looked at first, a copy could lie in a queue that nobody serves, and its waiter would
-        # hang.
+        # error before this look. Looked at first, a copy could stay in a queue that nobody serves.
         self._queue.put(copy)
         if self._error is not None:
             self._refuse_queued()

@@ -55,9 +55,8 @@ class _Counter(partial[int]):
 
 def user_counter(tensor: Tensor) -> Callable[[], int]:
     """Return what counts the tensors, and other holders, that share this tensor's storage; it is one of them itself."""
-    # The count is asked for by the storage's address. Held here, the storage cannot be freed and its address used again
-    # by another; and asking costs one call, which matters, since it is asked for every slot that a load would
-    # overwrite.
+    # The count is asked for by the storage's address. Held here, the storage cannot be freed and its address given to
+    # another. Bound once, asking costs one call: it is asked for every slot that a load would overwrite.
     storage = tensor.untyped_storage()
     counter = _Counter(torch._C._storage_Use_Count, storage._cdata)  # noqa: SLF001  no public name gives it
     counter.storage = storage

@@ -47,8 +47,7 @@ class HostPool:
         total = sum(size * count for size, count in classes.items())
         if not total:
             return
-        # One mapping for all of them: registering memory with the driver costs a call and a walk of its pages each
-        # time.
+        # One mapping for all of them: registering memory with the driver costs a call, and a walk of its pages.
         mapping = self._map(total)
         offset = 0
         # Whole pages first: the mapping begins at a page, so they do too, as direct access to a disk demands.
@@ -96,8 +95,7 @@ class HostPool:
         self._mappings.clear()
 
     def _map(self, size_bytes: int) -> mmap.mmap:
-        # Never closed by hand: every tensor over it holds it, and user code may keep a gradient for as long as it
-        # likes.
+        # Never closed by hand: every tensor over it holds it, and user code may keep a gradient for long.
         mapping = mmap.mmap(-1, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         if self._pin:

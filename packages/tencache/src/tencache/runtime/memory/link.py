@@ -137,8 +137,7 @@ class CudaLink(Link):
                 copy.ready.record(stream)
             # `landed` uses the bytes on the host, or frees what they were read from, so they must be there, not only
             # under way. A gradient's device memory is therefore freed after its copy and needs no record_stream(). A
-            # copy without `landed` is over for the host once it is queued: await_on_device() orders the device behind
-            # it.
+            # copy without `landed` is over for the host once queued; await_on_device() orders the device behind it.
             if copy.landed is not None:
                 copy.ready.synchronize()
 

@@ -70,8 +70,7 @@ class FileTier:
         """Fill a page-aligned buffer, once the write it follows is done."""
 
         def work() -> Tensor:
-            # Reading and writing are two threads, so their order is not given. Writes never wait for reads: no
-            # deadlock.
+            # Reads and writes are two threads' work, in no given order. Writes never wait for reads: no deadlock.
             if after is not None:
                 after.wait()
             self._transfer(os.preadv, extent, buffer)

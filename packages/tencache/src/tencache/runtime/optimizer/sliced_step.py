@@ -200,16 +200,14 @@ class Stepper:
             group["params"] = some
         # Groups without members are left out: not every optimizer expects an empty one.
         self.optimizer.param_groups = [group for group in groups if group["params"]]
-        # Restored whatever happens: an optimizer left with a slice of its parameters would train only those from then
-        # on.
+        # Restored whatever happens: an optimizer left with one slice of its parameters would train only those.
         try:
             self._raw(self.optimizer)
         finally:
             self.optimizer.param_groups = groups
             for group, all_of_it in zip(groups, whole, strict=True):
                 group["params"] = all_of_it
-        # State in a group would be advanced once for each slice. Found after the first one, the step can still be
-        # refused.
+        # State in a group would advance once for each slice. Found after the first, the step can be refused.
         if before is not None:
             self._checked = True
             self._refuse_shared_state(before)

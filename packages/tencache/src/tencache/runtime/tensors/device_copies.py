@@ -184,8 +184,7 @@ class DeviceCopies:
         """Return the slot of a unit at an offset: a plan comes back to the same ones in every step."""
         slot = self._places.get((unit, offset))
         if slot is None:
-            # Loads on demand can put a unit anywhere: without a limit the slots would pile up. Those on the device
-            # stay.
+            # Loads on demand can put a unit anywhere: without a limit, slots that nobody uses would pile up.
             if len(self._places) >= KNOWN_PLACES:
                 self._places.clear()
             data = self.arena.carve(offset, self.units[unit].bytes)

@@ -44,8 +44,7 @@ def split_tiers(groups: Sequence[UnitMembers], host: int | str | None, *, has_fi
 
 def spread_over_file(sizes: Sequence[int], room: int) -> frozenset[int]:
     """Choose units for the file, evenly along the model, until the others fit."""
-    # Evenly, so that while some units come from the disk others come from memory; filed in a row, they would be waited
-    # for.
+    # Evenly, so that some units come from memory while others are read; filed in a row, they would be waited for.
     over = max(0.0, 1 - room / sum(sizes))
     filed, debt, kept = set(), 0.0, 0
     for unit, size in enumerate(sizes):

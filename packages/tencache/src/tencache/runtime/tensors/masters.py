@@ -112,8 +112,7 @@ class Masters:
             filed = self._filed.get(unit)
             if filed is None or filed.leases:
                 continue
-            # Not the next smaller one: rows are in the order of need, and a later unit must not take an earlier one's
-            # room.
+            # Not the next smaller one: rows are in order of need, and a later unit must not take an earlier one's room.
             if self.staged_bytes + self._units[unit].bytes > self._staging_bytes:
                 return
             self._acquire(unit).staged = True
@@ -135,8 +134,7 @@ class Masters:
         if filed is None or not filed.opened:
             return
         filed.opened = False
-        # Before the memory is released: a parameter must never point at a buffer that the pool may give to another
-        # unit.
+        # Before the memory is released: no parameter may point at a buffer that the pool may give to another unit.
         self._make_blank(unit)
         # The write takes a lease of its own before this one goes, so the bytes stay until they are on the disk.
         if changed:
@@ -172,8 +170,7 @@ class Masters:
         with self._lock:
             filed = self._filed[unit]
             filed.leases += 1
-            # While anyone holds a lease the bytes in memory are the newest: they are not read again, even if being
-            # written.
+            # While anyone holds a lease, the bytes in memory are the newest, even if they are just being written.
             if filed.buffer is None:
                 filed.buffer = self._pool.take(filed.extent.bytes)
                 filed.read = self._file.read(filed.extent, filed.buffer, after=filed.write)

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from scale import scale_table
 
-from tencache.attach import wrap
-from tencache.bench import Bench, Loaded, Runner, compare, interleave, show
+from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, bench_table, compare_policies, interleave
+from tencache.runtime.attach import wrap
 
 LINKS = ("0.5GB/s", "1GB/s", "2GB/s")
 FLOOR_LIMIT = 1.05
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the tables here too")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    bench = Bench(tokens=options.tokens, rounds=1 if options.quick else 5, small=options.quick)
+    bench = BenchSetting(tokens=options.tokens, rounds=1 if options.quick else 5, small=options.quick)
     measures = (
         machine,
         lambda: policies(bench),
@@ -59,10 +59,10 @@ def verdict(value: float, limit: float, *, at_least: bool) -> str:
     return f"{'met' if met else 'MISSED'} ({'>=' if at_least else '<='} {limit:g})"
 
 
-def policies(bench: Bench) -> str:
-    rows = compare(bench, LINKS)
+def policies(bench: BenchSetting) -> str:
+    rows = compare_policies(bench, LINKS)
     of = {(row.link, row.policy): row for row in rows}
-    lines = ["## Policies in the same engine", show(rows), ""]
+    lines = ["## Policies in the same engine", bench_table(rows), ""]
     lines += ["| bar | value | | on the clock |", "| --- | --- | --- | --- |"]
     for link in ("1GB/s", "2GB/s"):
         for policy, limit in (("lru", 1.3), ("zero3", 1.15), ("bucket", 1.15)):
@@ -78,14 +78,14 @@ def policies(bench: Bench) -> str:
     return "\n".join(lines)
 
 
-def wrapped(bench: Bench, name: str, **options: object) -> Runner:
+def wrapped(bench: BenchSetting, name: str, **options: object) -> TimedTraining:
     model, optimizer = bench.make()
-    return Runner(name, model, optimizer, wrap(model, optimizer, **options))
+    return TimedTraining(name, model, optimizer, wrap(model, optimizer, **options))
 
 
-def fits(bench: Bench) -> str:
+def fits(bench: BenchSetting) -> str:
     """What wrapping costs when everything fits; and when only parameters do, and the optimizer is the host's."""
-    plain = Runner("unwrapped", *bench.make())
+    plain = TimedTraining("unwrapped", *bench.make())
     runners = {
         (what, link): wrapped(bench, what, budget=budget, link=link)
         for what, budget in FITS.items()
@@ -110,7 +110,7 @@ def fits(bench: Bench) -> str:
     return "\n".join(lines)
 
 
-def optimizer_state(bench: Bench, folder: str) -> str:
+def optimizer_state(bench: BenchSetting, folder: str) -> str:
     """Half of the optimizer state in the file, against all of it in memory."""
     total = sum(parameter.nbytes for parameter in bench.make()[0].parameters())
     # Parameters and gradients, half of AdamW's two moments, and the staging memory that comes off the top.
@@ -144,14 +144,14 @@ def deepspeed() -> str:
     return "DeepSpeed is installed: run its own NVMe optimizer benchmark on this folder to compare."
 
 
-def tokens_sweep(bench: Bench) -> str:
+def tokens_sweep(bench: BenchSetting) -> str:
     """Where it helps and where it does not: more tokens a step make everything compute."""
     lines = ["## More compute a step, 1 GB/s", "| tokens | resident s | planned s | LRU s | LRU / planned |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for tokens in (32, 128, 256):
         one = replace(bench, tokens=tokens, rounds=min(bench.rounds, 3))
         runners = [wrapped(one, policy, budget=one.budget, link="1GB/s", policy=policy) for policy in ("ahead", "lru")]
-        plain = Runner("resident", *one.make())
+        plain = TimedTraining("resident", *one.make())
         interleave(one, [Loaded(plain, runners[0], 1e9), *runners], f"{tokens} tokens")
         plain.chosen = runners[0].chosen
         ahead, lru = (runner.median_s for runner in runners)

@@ -2,10 +2,10 @@
 
 import time
 
-from tencache.policies import make_plan
-from tencache.progress import progress
-from tencache.replay import Bandwidths, Replay, best_plan, replay
-from tencache.shapes import PRESETS, Setting, make_trace
+from tencache.plan.rival_policies import make_plan
+from tencache.plan.transformer_shapes import PRESETS, Setting, make_trace
+from tencache.plan.virtual_clock import Bandwidths, StepCost, best_plan, replay_plan
+from tencache.progress_bar import progress
 
 GIB = 2**30
 LINKS = {"PCIe 4": 25e9, "PCIe 5": 50e9}
@@ -16,9 +16,9 @@ STAGING = 8 * GIB
 NAMES = {"ahead": "planned", "zero3": "ZeRO-Infinity-like", "bucket": "buckets of half", "lru": "LRU"}
 
 
-def run(policy: str, trace, budget: int, speeds: Bandwidths) -> Replay:
+def run(policy: str, trace, budget: int, speeds: Bandwidths) -> StepCost:
     plan = best_plan(trace, budget, speeds) if policy == "ahead" else make_plan(trace, budget, policy)
-    return replay(plan, speeds)
+    return replay_plan(plan, speeds)
 
 
 def pinned(trace, *, rounded: bool) -> int:

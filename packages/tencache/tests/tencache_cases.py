@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import tencache
-from tencache.gpt import GPT, GPTConfig, batches
+from tencache.bench.gpt import GPT, GPTConfig, batches
 
 SMALL = GPTConfig(vocabulary=96, context=12, width=32, heads=4, layers=8)
 LINK = "1GB/s"

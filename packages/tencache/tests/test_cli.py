@@ -1,16 +1,9 @@
 """The command, as a user types it."""
 
-import io
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tencache import cli
-from tencache.progress import progress
-from tencache.shapes import PRESETS, Setting, find_shape, make_trace
+from tencache.plan.transformer_shapes import PRESETS, Setting, make_trace
 
 RUN = ["gpt-46m", "--budget", "35%", "--link", "1GB/s", "--tflops", "0.07", "--tokens", "64", "--no-recompute"]
 
@@ -104,100 +97,3 @@ def test_a_saved_trace_can_be_planned(capsys, tmp_path):
     code, out, _ = run(capsys, "plan", str(path), "--budget", "35%")
     assert code == 0
     assert "fit" in out
-
-
-CONFIGS = {
-    "gpt2": {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257},
-    "opt": {
-        "model_type": "opt",
-        "num_hidden_layers": 32,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "ffn_dim": 16384,
-        "vocab_size": 50272,
-    },
-    "llama": {
-        "model_type": "llama",
-        "num_hidden_layers": 80,
-        "hidden_size": 8192,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "intermediate_size": 28672,
-        "vocab_size": 32000,
-    },
-}
-
-
-@pytest.mark.parametrize(("kind", "preset"), [("gpt2", "gpt2"), ("opt", "opt-6.7b"), ("llama", "llama-70b")])
-def test_configurations_give_the_sizes_of_the_presets(kind, preset, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(CONFIGS[kind]))
-    assert find_shape(str(path)).parameters == PRESETS[preset].parameters
-
-
-@pytest.mark.parametrize(
-    ("data", "message"), [({"model_type": "t5"}, "model_type is 't5'"), ({"model_type": "opt"}, "needs 'num_attention")]
-)
-def test_other_configurations_are_refused(data, message, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(data))
-    with pytest.raises(ValueError, match=message):
-        find_shape(str(path))
-
-
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [("gpt-46m", 0.046), ("gpt2", 0.124), ("opt-6.7b", 6.65), ("opt-13b", 12.8), ("llama-70b", 69)],
-)
-def test_presets_have_the_sizes_in_their_names(name, billions):
-    assert PRESETS[name].parameters / 1e9 == pytest.approx(billions, rel=0.02)
-
-
-def test_bench_gives_a_row_for_every_policy_and_link(capsys):
-    code, out, _ = run(
-        capsys, "bench", "--small", "--rounds", "1", "--links", "4GB/s", "--tokens", "16", "--budget", "40%"
-    )
-    assert code == 0
-    assert [line.split("|")[2].strip() for line in out.splitlines()[2:]] == ["ahead", "zero3", "bucket", "lru"]
-
-
-def test_demo_trains_the_same_bits_and_draws(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", "from tencache.cli import main; main()", "demo", "--out", tmp_path],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.count("the same bits") == 7
-    assert "DIFFERENT" not in result.stdout
-    assert (tmp_path / "tencache-timeline.html").is_file()
-    assert Path(result.stdout.split()[-1]).is_file()
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_is_silent_when_nobody_watches(monkeypatch):
-    monkeypatch.setattr("tencache.progress.PATIENCE_S", 0.0)
-    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
-        assert list(progress([1, 2, 3], "work", stream)) == [1, 2, 3]
-        assert bool(stream.getvalue()) == shown
-    counted = Terminal()
-    list(progress(iter([1, 2]), "work", counted))
-    assert "work 1" in counted.getvalue()
-
-
-def test_progress_waits_before_it_shows(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("tencache.progress.time.monotonic", lambda: now[0])
-    stream = Terminal()
-    items = progress(range(3), "work", stream)
-    assert next(items) == 0
-    now[0] += 1.9
-    assert next(items) == 1
-    assert stream.getvalue() == ""
-    now[0] += 0.2
-    assert next(items) == 2
-    assert "2/3" in stream.getvalue()

@@ -1,9 +1,34 @@
 """Trains models larger than the device by planning every tensor's place ahead of time."""
 
-from tencache.access import Trace
-from tencache.attach import Cached, wrap
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tencache.errors import CopyError, CorruptedError, Notice, RefusedError
-from tencache.plan import Plan
-from tencache.stats import Stats
+
+if TYPE_CHECKING:
+    from tencache.plan.step_plan import StepPlan as Plan
+    from tencache.plan.step_trace import StepTrace as Trace
+    from tencache.runtime.attach import Cached, wrap
+    from tencache.runtime.stats import Stats
 
 __all__ = ["Cached", "CopyError", "CorruptedError", "Notice", "Plan", "RefusedError", "Stats", "Trace", "wrap"]
+
+# Imported on first use: `tencache plan` and everything in tencache.plan work without torch, and start at once.
+_HOMES = {
+    "Cached": ("tencache.runtime.attach", "Cached"),
+    "Plan": ("tencache.plan.step_plan", "StepPlan"),
+    "Stats": ("tencache.runtime.stats", "Stats"),
+    "Trace": ("tencache.plan.step_trace", "StepTrace"),
+    "wrap": ("tencache.runtime.attach", "wrap"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,15 +5,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tencache.access import Trace
 from tencache.errors import RefusedError
-from tencache.plan import Plan
-from tencache.policies import POLICIES, make_plan
-from tencache.progress import progress
+from tencache.plan.rival_policies import POLICIES, make_plan
+from tencache.plan.step_plan import StepPlan
+from tencache.plan.step_trace import StepTrace
+from tencache.plan.timeline_page import draw
+from tencache.plan.transformer_shapes import PRESETS, Setting, find_shape, make_trace
+from tencache.plan.virtual_clock import Bandwidths, StepCost, best_plan, replay_plan
+from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth, parse_bytes, show_bytes
-from tencache.replay import Bandwidths, Replay, best_plan, replay
-from tencache.shapes import PRESETS, Setting, find_shape, make_trace
-from tencache.timeline import draw
 
 DOES_NOT_FIT = 1
 MISUSE = 2
@@ -72,17 +72,17 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state-in-file", type=float, default=0.0, help="share of the optimizer state in the file")
 
 
-def _load(options: argparse.Namespace) -> tuple[Trace, int, Bandwidths]:
+def _load(options: argparse.Namespace) -> tuple[StepTrace, int, Bandwidths]:
     trace = _trace(options)
     speed, file_speed = parse_bandwidth(options.link), parse_bandwidth(options.nvme)
     budget_bytes = parse_bytes(options.budget, whole=trace.parameter_bytes)
     return trace, budget_bytes, Bandwidths(speed, speed, file_speed, file_speed)
 
 
-def _trace(options: argparse.Namespace) -> Trace:
+def _trace(options: argparse.Namespace) -> StepTrace:
     path = Path(options.model)
     if path.is_file() and "tencache_trace" in path.read_text(encoding="utf-8")[:40]:
-        return Trace.load(path)
+        return StepTrace.load(path)
     if not 0 <= options.state_in_file <= 1:
         raise ValueError(f"--state-in-file {options.state_in_file}: a share is between 0 and 1")
     setting = Setting(
@@ -99,7 +99,7 @@ def _trace(options: argparse.Namespace) -> Trace:
 def _plan(options: argparse.Namespace) -> int:
     trace, budget_bytes, speeds = _load(options)
     plan = best_plan(trace, budget_bytes, speeds)
-    result = replay(plan, speeds)
+    result = replay_plan(plan, speeds)
     state_in_file = sum(update.file_bytes for update in trace.updates)
     bound = f"bound {result.bound_s:.4g} s ({result.of_bound:.0%} of it)"
     floor = f"floor {show_bytes(result.up_floor_bytes)}"
@@ -120,7 +120,7 @@ def _plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(path: Path, result: Replay, title: str) -> None:
+def _draw(path: Path, result: StepCost, title: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(draw(result, title), encoding="utf-8")
     _say(f"timeline {path}")
@@ -131,7 +131,7 @@ def _replay(options: argparse.Namespace) -> int:
     chosen = POLICIES if options.policy == "all" else (options.policy,)
     _say(f"{'policy':<8} {'step s':>9} {'of bound':>9} {'stall s':>9} {'hit':>6} {'ready':>6} {'up':>11} {'floor':>11}")
     for policy in progress(chosen, "replaying"):
-        result = replay(_table(trace, budget_bytes, speeds, policy), speeds)
+        result = replay_plan(_table(trace, budget_bytes, speeds, policy), speeds)
         _say(
             f"{policy:<8} {result.step_s:>9.4g} {result.of_bound:>9.0%} {result.stall_s:>9.4g} {result.hit_rate:>6.0%} "
             f"{result.ready_rate:>6.0%} {show_bytes(result.up_bytes):>11} {show_bytes(result.up_floor_bytes):>11}"
@@ -139,20 +139,20 @@ def _replay(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(trace: Trace, budget_bytes: int, speeds: Bandwidths, policy: str) -> Plan:
+def _table(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, policy: str) -> StepPlan:
     return best_plan(trace, budget_bytes, speeds) if policy == "ahead" else make_plan(trace, budget_bytes, policy)
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from tencache.bench import Bench, compare, show
+    from tencache.bench.policy_bench import BenchSetting, bench_table, compare_policies
 
-    bench = Bench(options.budget, options.tokens, options.rounds, small=options.small)
-    _say(show(compare(bench, options.links)))
+    bench = BenchSetting(options.budget, options.tokens, options.rounds, small=options.small)
+    _say(bench_table(compare_policies(bench, options.links)))
     return 0
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from tencache.demo import demonstrate
+    from tencache.bench.demo import demonstrate
 
     _say(demonstrate(options.out))
     return 0

@@ -18,7 +18,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*|%)\s*")
 
 
 def parse_bytes(text: int | str, *, whole: int | None = None) -> int:
-    """Bytes of "512MiB", of "35%" of `whole`, or of a plain number."""
+    """Return the bytes of "512MiB", of "35%" of `whole`, or of a plain number."""
     if isinstance(text, int):
         return _positive(text, text)
     match = _QUANTITY.fullmatch(text)
@@ -35,7 +35,7 @@ def parse_bytes(text: int | str, *, whole: int | None = None) -> int:
 
 
 def parse_bandwidth(text: float | str) -> float:
-    """Bytes per second of "2GB/s" or of a plain number."""
+    """Return the bytes per second of "2GB/s" or of a plain number."""
     if isinstance(text, str):
         return float(parse_bytes(text.removesuffix("/s")))
     if text <= 0:
@@ -44,7 +44,7 @@ def parse_bandwidth(text: float | str) -> float:
 
 
 def show_bytes(count: float) -> str:
-    """Bytes for a reader: three digits and a binary unit."""
+    """Return an amount of bytes as text, with a binary unit."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:

@@ -1,0 +1,1 @@
+"""Models and measurements to try tencache with."""

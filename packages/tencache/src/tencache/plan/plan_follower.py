@@ -1,0 +1,66 @@
+"""Where in its plan a cycle is: which operation is next, and which rows are due."""
+
+from collections.abc import Iterable
+
+from tencache.plan.step_plan import Load, StepPlan
+
+
+class PlanFollower:
+    """A plan being followed."""
+
+    def __init__(self, plan: StepPlan) -> None:
+        self.plan = plan
+        self.done = 0
+        self._opening = list(plan.opening)
+        self._next_row = len(self._opening)
+
+    def expects(self, units: Iterable[int], *, exactly: bool) -> bool:
+        """Return whether the next operation touches these units, all of them or these among others."""
+        if self.done >= len(self.plan.trace.order):
+            return False
+        touched = self.plan.trace.order[self.done]
+        if units == touched:
+            return True
+        planned, asked = set(touched), set(units)
+        return planned == asked if exactly else asked <= planned
+
+    def due(self) -> Load | None:
+        """Return the next row whose trigger has passed. The first operation opens whatever is not open yet."""
+        if self._opening:
+            return self._opening[0]
+        loads = self.plan.loads
+        if self._next_row < len(loads) and loads[self._next_row].trigger <= self.done:
+            return loads[self._next_row]
+        return None
+
+    def issued(self, row: Load) -> None:
+        """Mark a due row as issued."""
+        if self._opening:
+            self._opening.remove(row)
+        else:
+            self._next_row += 1
+
+    def upcoming(self, count: int) -> list[Load]:
+        """Return the next rows without taking them."""
+        return list(self.plan.loads[self._next_row : self._next_row + count])
+
+    def opened_by(self, units: Iterable[int]) -> list[Load]:
+        """Return, and mark as issued, the opening rows of units that have just been updated."""
+        if not self.plan.eager:
+            return []
+        wanted = set(units)
+        rows = [row for row in self._opening if row.unit in wanted]
+        self._opening = [row for row in self._opening if row.unit not in wanted]
+        return rows
+
+    def expected(self) -> list[Load]:
+        """Return rows for what should lie on the device by now and is still needed, after an interruption."""
+        resident = self.plan.resident_after(self._next_row)
+        waiting = {row.unit for row in self._opening}
+        uses = self.plan.trace.uses
+        rows = [
+            Load(unit, offset, self.plan.trace.units[unit].bytes, self.done, uses[unit][0])
+            for unit, offset in resident.items()
+            if unit not in waiting and uses.get(unit, (-1,))[-1] >= self.done
+        ]
+        return sorted(rows, key=lambda row: min(use for use in uses[row.unit] if use >= self.done))

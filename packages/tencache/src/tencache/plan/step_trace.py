@@ -1,0 +1,164 @@
+"""What one training step touches, in order, with sizes and measured durations."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+Phase = Literal["forward", "backward"]
+Tier = Literal["host", "file"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What moves as one: a parameter, or a pack of small ones."""
+
+    name: str
+    bytes: int
+    tier: Tier = "host"
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation: the units it touches, those that views still hold, and the compute until the next operation."""
+
+    touched: tuple[int, ...]
+    held: tuple[int, ...] = ()
+    compute_s: float = 0.0
+    phase: Phase = "forward"
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Return every unit that must stay where it is while this runs."""
+        return self.touched + self.held
+
+
+@dataclass(frozen=True)
+class Grad:
+    """A gradient leaving the device after operation number `op`."""
+
+    unit: int
+    op: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """One slice of the optimizer's step: the units it writes, and the state it reads from and writes to the file."""
+
+    units: tuple[int, ...]
+    compute_s: float = 0.0
+    file_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """One cycle: the updates, in the order of next use, then the operations up to the next optimizer step."""
+
+    units: tuple[Unit, ...]
+    ops: tuple[Op, ...]
+    grads: tuple[Grad, ...] = ()
+    updates: tuple[Update, ...] = ()
+
+    @cached_property
+    def order(self) -> tuple[tuple[int, ...], ...]:
+        """Return the touched units, operation by operation: two steps with the same order can share a plan."""
+        return tuple(op.touched for op in self.ops)
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """Return the units whose device copies the optimizer makes stale."""
+        return frozenset(unit for update in self.updates for unit in update.units)
+
+    @cached_property
+    def uses(self) -> dict[int, tuple[int, ...]]:
+        """Return, for each unit, the operations that need it, in order."""
+        found: dict[int, list[int]] = {}
+        for index, op in enumerate(self.ops):
+            for unit in op.needed:
+                found.setdefault(unit, []).append(index)
+        return {unit: tuple(indices) for unit, indices in found.items()}
+
+    @property
+    def compute_s(self) -> float:
+        """Return the seconds of the step if nothing ever waited."""
+        return sum(op.compute_s for op in self.ops) + sum(update.compute_s for update in self.updates)
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Return the bytes of all units together."""
+        return sum(unit.bytes for unit in self.units)
+
+    @property
+    def grad_bytes(self) -> int:
+        """Return the bytes that leave the device in one step."""
+        return sum(grad.bytes for grad in self.grads)
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace as JSON, for `tencache plan` and `tencache replay`."""
+        Path(path).write_text(json.dumps({"tencache_trace": 1, **asdict(self)}), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "StepTrace":
+        """Read a trace that `save` wrote."""
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("tencache_trace") != 1:
+            raise ValueError(f"{path}: not a trace that tencache saved (cached.trace.save(path) writes one)")
+        return cls(
+            units=tuple(Unit(**unit) for unit in data["units"]),
+            ops=tuple(_read_op(op) for op in data["ops"]),
+            grads=tuple(Grad(**grad) for grad in data["grads"]),
+            updates=tuple(
+                Update(tuple(item["units"]), item["compute_s"], item["file_bytes"]) for item in data["updates"]
+            ),
+        )
+
+
+@dataclass
+class _Running:
+    """An operation while it is recorded."""
+
+    touched: tuple[int, ...]
+    held: tuple[int, ...]
+    phase: Phase
+    compute_s: float = 0.0
+
+
+class TraceBuilder:
+    """Collects a trace operation by operation."""
+
+    def __init__(self, units: tuple[Unit, ...]) -> None:
+        self.units = units
+        self.ops: list[_Running] = []
+        self.grads: list[Grad] = []
+
+    def op(self, touched: tuple[int, ...], held: tuple[int, ...], phase: Phase) -> None:
+        """Begin an operation."""
+        self.ops.append(_Running(touched, held, phase))
+
+    def also_touches(self, unit: int) -> None:
+        """Add a unit to those that the running operation touches."""
+        last = self.ops[-1]
+        if unit not in last.touched:
+            last.touched = (*last.touched, unit)
+            last.held = tuple(held for held in last.held if held != unit)
+
+    def computed(self, seconds: float) -> None:
+        """Add seconds of compute to the last operation."""
+        if self.ops:
+            self.ops[-1].compute_s += seconds
+
+    def grad(self, unit: int, size_bytes: int) -> None:
+        """Record a gradient that left after the last operation."""
+        self.grads.append(Grad(unit, max(len(self.ops) - 1, 0), size_bytes))
+
+    def build(self, updates: Iterable[Update] = ()) -> StepTrace:
+        """Return what was collected."""
+        ops = tuple(Op(op.touched, op.held, op.compute_s, op.phase) for op in self.ops)
+        return StepTrace(self.units, ops, tuple(self.grads), tuple(updates))
+
+
+def _read_op(item: dict[str, Any]) -> Op:
+    return Op(tuple(item["touched"]), tuple(item["held"]), item["compute_s"], item["phase"])

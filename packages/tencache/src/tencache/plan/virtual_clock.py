@@ -1,0 +1,264 @@
+"""Runs a plan against a bandwidth model on a virtual clock: deterministic, for tests and for `tencache plan`."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tencache.plan.planner import STRATEGIES, plan_ahead
+from tencache.plan.step_plan import Load, StepPlan
+from tencache.plan.step_trace import StepTrace, Update
+
+WARM_CYCLES = 2
+NEAR_FLOOR = 1.001
+
+
+@dataclass(frozen=True)
+class Bandwidths:
+    """Bytes per second of each way, seconds of latency for each copy, and the room for what is on its way."""
+
+    up: float
+    down: float
+    file_read: float = 2e9
+    file_write: float = 2e9
+    latency_s: float = 2e-5
+    gradient_window_bytes: int = 2**62
+    staging_bytes: int = 2**62
+
+
+@dataclass(frozen=True)
+class TimelineBar:
+    """One bar of the timeline."""
+
+    lane: str
+    name: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What one steady cycle costs."""
+
+    policy: str
+    step_s: float
+    compute_s: float
+    stall_s: float
+    bound_s: float
+    up_bytes: int
+    up_floor_bytes: int
+    down_bytes: int
+    file_bytes: int
+    touches: int
+    hits: int
+    ready: int
+    peak_bytes: int
+    budget_bytes: int
+    spans: tuple[TimelineBar, ...] = field(default=(), repr=False)
+
+    @property
+    def of_bound(self) -> float:
+        """Return the bound as a share of the step; 1.0 cannot be beaten."""
+        return self.bound_s / self.step_s if self.step_s else 1.0
+
+    @property
+    def hit_rate(self) -> float:
+        """Return the share of touches that found their unit on the device or on its way."""
+        return self.hits / self.touches if self.touches else 1.0
+
+    @property
+    def ready_rate(self) -> float:
+        """Return the share of touches that did not wait."""
+        return self.ready / self.touches if self.touches else 1.0
+
+
+def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
+    """Return the least time that any plan needs: that of compute, or of the busiest way's bytes."""
+    trace = plan.trace
+    file_s = sum(update.file_bytes for update in trace.updates) / min(speeds.file_read, speeds.file_write)
+    return max(trace.compute_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
+
+
+def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
+    """Return what a cycle costs, measured on the third: the first two settle what is on the device."""
+    clock, began = _run(plan, speeds)
+    trace = plan.trace
+    return StepCost(
+        policy=plan.policy,
+        step_s=clock.now - began,
+        compute_s=trace.compute_s,
+        stall_s=clock.stall_s,
+        bound_s=bound_s(plan, speeds),
+        up_bytes=plan.up_bytes,
+        up_floor_bytes=plan.up_floor_bytes,
+        down_bytes=trace.grad_bytes,
+        file_bytes=clock.file_bytes,
+        touches=clock.touches,
+        hits=clock.hits,
+        ready=clock.ready,
+        peak_bytes=plan.peak_bytes,
+        budget_bytes=plan.budget_bytes,
+        spans=tuple(TimelineBar(s.lane, s.name, s.start_s - began, s.end_s - began) for s in clock.spans),
+    )
+
+
+def step_s(plan: StepPlan, speeds: Bandwidths) -> float:
+    """Return the seconds of one steady cycle."""
+    clock, began = _run(plan, speeds)
+    return clock.now - began
+
+
+def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
+    clock = _Clock(plan, speeds)
+    for _ in range(WARM_CYCLES):
+        clock.cycle()
+    clock.reset()
+    began = clock.now
+    clock.cycle()
+    return clock, began
+
+
+def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
+    """Return the fastest plan, by its replay, of those that the eviction strategies give."""
+    plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
+    if plans[0].up_bytes <= NEAR_FLOOR * plans[0].up_floor_bytes:
+        return plans[0]
+    plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
+    return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
+
+
+class _Clock:
+    """Compute, the way up, the way down and the file, each with the time from which it is free."""
+
+    def __init__(self, plan: StepPlan, speeds: Bandwidths) -> None:
+        self.plan = plan
+        self.speeds = speeds
+        self.now = 0.0
+        self._up_free = self._down_free = self._read_free = self._write_free = 0.0
+        self._landed: dict[int, float] = {}
+        self._in_flight: deque[tuple[float, int]] = deque()
+        self._staged: deque[tuple[float, int]] = deque()
+        self._arrived: dict[int, float] = {unit: 0.0 for unit, _ in plan.carried}
+        self._grads_after: dict[int, list[int]] = {}
+        self._rows_for: dict[int, list[Load]] = {}
+        for index, grad in enumerate(plan.trace.grads):
+            self._grads_after.setdefault(grad.op, []).append(index)
+        for row in plan.loads:
+            self._rows_for.setdefault(row.need, []).append(row)
+        self.reset()
+
+    def reset(self) -> None:
+        self.stall_s = 0.0
+        self.touches = self.hits = self.ready = self.file_bytes = 0
+        self.spans: list[TimelineBar] = []
+
+    def cycle(self) -> None:
+        trace = self.plan.trace
+        self._next_row = len(self.plan.opening)
+        self._done_at = [self.now]
+        self._unopened = list(self.plan.opening)
+        if self.plan.eager:
+            self._open(tuple(row.unit for row in self._unopened if row.unit not in trace.written))
+        pending = list(range(len(trace.updates)))
+        while pending:
+            self._update(trace.updates[self._choose(pending)])
+        self._open(None)
+        for index in range(len(trace.ops)):
+            self._op(index)
+
+    def _choose(self, pending: list[int]) -> int:
+        """Take the update that is needed first or, while its gradients are on their way, the landed one needed last."""
+        updates = self.plan.trace.updates
+        landed = [self._landed_at(updates[index]) for index in pending]
+        if landed[0] <= self.now or min(landed) > self.now:
+            return pending.pop(0 if landed[0] <= self.now else landed.index(min(landed)))
+        return pending.pop(max(rank for rank, when in enumerate(landed) if when <= self.now))
+
+    def _landed_at(self, update: Update) -> float:
+        return max((self._landed.get(unit, 0.0) for unit in update.units), default=0.0)
+
+    def _update(self, update: Update) -> None:
+        read = self._stage(update.file_bytes) if update.file_bytes else 0.0
+        self._wait_until(max(self._landed_at(update), read))
+        self._compute("optimizer", update.compute_s)
+        if update.file_bytes:
+            self._write_free = max(self._write_free, self.now) + update.file_bytes / self.speeds.file_write
+            self._staged.append((self._write_free, update.file_bytes))
+            self.file_bytes += update.file_bytes
+        if self.plan.eager:
+            self._open(update.units)
+
+    def _op(self, index: int) -> None:
+        op = self.plan.trace.ops[index]
+        self._issue()
+        demanded = {row.unit for row in self._rows_for.get(index, ()) if self._on_demand(row)}
+        ready = max((self._arrived.get(unit, 0.0) for unit in op.needed), default=0.0)
+        self.touches += len(op.touched)
+        self.hits += sum(unit not in demanded for unit in op.touched)
+        self.ready += sum(self._arrived.get(unit, 0.0) <= self.now for unit in op.touched)
+        self._wait_until(ready)
+        self._compute(op.phase, op.compute_s)
+        for grad in self._grads_after.get(index, ()):
+            self._send_gradient(grad)
+        self._done_at.append(self.now)
+
+    def _on_demand(self, row: Load) -> bool:
+        return row.trigger == row.need and not (self.plan.eager and row.trigger == 0)
+
+    def _compute(self, name: str, seconds: float) -> None:
+        self.spans.append(TimelineBar("compute", name, self.now, self.now + seconds))
+        self.now += seconds
+
+    def _wait_until(self, ready: float) -> None:
+        if ready > self.now:
+            self.spans.append(TimelineBar("stall", "wait", self.now, ready))
+            self.stall_s += ready - self.now
+            self.now = ready
+
+    def _issue(self) -> None:
+        """Start every row whose trigger has passed, in order."""
+        rows = self.plan.loads
+        while self._next_row < len(rows) and rows[self._next_row].trigger < len(self._done_at):
+            row = rows[self._next_row]
+            self._carry(row, at=self._done_at[row.trigger])
+            self._next_row += 1
+
+    def _open(self, units: tuple[int, ...] | None) -> None:
+        """Start the opening rows of these units, or all that are left."""
+        chosen = [row for row in self._unopened if units is None or row.unit in units]
+        for row in chosen:
+            self._unopened.remove(row)
+            self._carry(row, at=self.now)
+
+    def _carry(self, row: Load, at: float) -> None:
+        unit = self.plan.trace.units[row.unit]
+        start = max(self._up_free, at)
+        if unit.tier == "file":
+            start = max(start, self._stage(row.bytes))
+        self._up_free = start + self.speeds.latency_s + row.bytes / self.speeds.up
+        if unit.tier == "file":
+            self._staged.append((self._up_free, row.bytes))
+        self._arrived[row.unit] = self._up_free
+        self.spans.append(TimelineBar("up", unit.name, start, self._up_free))
+
+    def _stage(self, size_bytes: int) -> float:
+        """Read from the file into staging memory, as far ahead as that memory allows."""
+        begin = self._read_free
+        while self._staged and sum(size for _, size in self._staged) + size_bytes > self.speeds.staging_bytes:
+            begin = max(begin, self._staged.popleft()[0])
+        self._read_free = begin + size_bytes / self.speeds.file_read
+        self.file_bytes += size_bytes
+        return self._read_free
+
+    def _send_gradient(self, index: int) -> None:
+        grad = self.plan.trace.grads[index]
+        while self._in_flight and self._in_flight[0][0] <= self.now:
+            self._in_flight.popleft()
+        while self._in_flight and self._flying() + grad.bytes > self.speeds.gradient_window_bytes:
+            self._wait_until(self._in_flight.popleft()[0])
+        start = max(self._down_free, self.now)
+        self._down_free = start + self.speeds.latency_s + grad.bytes / self.speeds.down
+        self._landed[grad.unit] = self._down_free
+        self._in_flight.append((self._down_free, grad.bytes))
+        self.spans.append(TimelineBar("down", self.plan.trace.units[grad.unit].name, start, self._down_free))
+
+    def _flying(self) -> int:
+        return sum(size for _, size in self._in_flight)

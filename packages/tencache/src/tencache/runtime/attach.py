@@ -1,0 +1,396 @@
+"""Wraps a module and an optimizer, and undoes it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MethodType
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tencache.errors import RefusedError
+from tencache.plan.address_map import aligned
+from tencache.plan.step_plan import StepPlan
+from tencache.plan.step_trace import StepTrace
+from tencache.plan.virtual_clock import Bandwidths
+from tencache.quantity import parse_bandwidth, parse_bytes
+from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
+from tencache.runtime.counters import Counters
+from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.hooks.operation_router import OperationRouter
+from tencache.runtime.hooks.refusals import check_model, check_optimizer, describe_direct
+from tencache.runtime.hooks.saved_tensors import SavedTensors
+from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
+from tencache.runtime.memory.device_arena import Arena
+from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.memory.link import CudaLink, Link, SimLink
+from tencache.runtime.memory.nvme_file import FileTier
+from tencache.runtime.optimizer.filed_state import FiledState, StateStore
+from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
+from tencache.runtime.stats import Stats, gather
+from tencache.runtime.tensors.device_copies import DeviceCopies
+from tencache.runtime.tensors.gradients import Gradients
+from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
+from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units
+from tencache.runtime.unrouted import Unrouted
+
+ASSUMED_CUDA_BYTES_PER_S = 12e9
+
+
+def wrap(
+    model: nn.Module,
+    optimizer: Optimizer | None = None,
+    *,
+    budget: int | str,
+    device: str = "sim",
+    link: float | str | None = None,
+    host: int | str | None = None,
+    nvme: str | Path | None = None,
+    verify: bool = False,
+    policy: str = "ahead",
+) -> "Cached":
+    """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
+
+    `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's
+    memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
+    what is beyond it. The first step is the profile, and it counts. If the budget holds gradients and optimizer state
+    too, everything stays on the device after that step, and nothing moves any more.
+    """
+    check_model(model)
+    if optimizer is not None:
+        check_optimizer(optimizer, model)
+    return Cached(
+        model,
+        optimizer,
+        budget=budget,
+        device=_device(device),
+        bytes_per_s=None if link is None else parse_bandwidth(link),
+        host=host,
+        nvme=nvme,
+        verify=verify,
+        policy=policy,
+    )
+
+
+class Cached:
+    """A wrapped model: its statistics, its plan, and the way back."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None,
+        *,
+        budget: int | str,
+        device: torch.device,
+        bytes_per_s: float | None,
+        host: int | str | None,
+        nvme: str | Path | None,
+        verify: bool,
+        policy: str,
+    ) -> None:
+        named = list(model.named_parameters())
+        total_bytes = sum(parameter.nbytes for _, parameter in named)
+        groups = group_parameters(named, parse_bytes(budget, whole=total_bytes))
+        # A share is one of the units with their alignment, so that 100 % always holds everything.
+        aligned_bytes = sum(aligned(group.size_bytes) for group in groups)
+        self.budget_bytes = parse_bytes(budget, whole=aligned_bytes)
+        self.model = model
+        self.optimizer = optimizer
+        self.device = device
+        self.counters = Counters()
+        self.resident = False
+        self._unwrapped = False
+        # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
+        self._may_stay = optimizer is not None and nvme is None and not verify and policy == "ahead"
+        self._split = split_tiers(groups, host, has_file=nvme is not None)
+        self._build(groups, bytes_per_s, nvme, verify=verify, policy=policy)
+        try:
+            self._attach()
+        except RefusedError:
+            self.link.close()
+            if self._file is not None:
+                self._file.close()
+            self._let_go()
+            raise
+
+    def _build(
+        self,
+        groups: list[UnitMembers],
+        bytes_per_s: float | None,
+        nvme: str | Path | None,
+        *,
+        verify: bool,
+        policy: str,
+    ) -> None:
+        split, device = self._split, self.device
+        self.units = make_units(groups, split.filed)
+        self._file = None if nvme is None else FileTier(nvme, verify=verify)
+        self.pool = HostPool(pin=device.type == "cuda")
+        self.entries = make_entries(groups, device)
+        self._reserve()
+        self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
+        self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
+        self.arena = Arena(self.budget_bytes, device)
+        # The largest gradient must not stop the small ones behind it.
+        window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
+        speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
+        device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
+        gradients = Gradients(self.link, self.pool, window, self.counters)
+        speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
+        with Unrouted():
+            self.engine = Engine(
+                self.units,
+                self.entries,
+                device_copies,
+                gradients,
+                self.masters,
+                self.counters,
+                speeds,
+                policy,
+                stepped=self.optimizer is not None,
+            )
+        self._router = OperationRouter(self.engine, self.masters, SavedTensors(self.engine, self.arena), device)
+        self._stepper = self._make_stepper(split)
+
+    def stats(self) -> Stats:
+        """Return hits, stalls, bytes against their floor, and the memory of each tier."""
+        store = None if self._stepper is None else self._stepper.store
+        return gather(
+            self.counters,
+            self.link,
+            self.pool,
+            self._file,
+            store,
+            budget_bytes=self.budget_bytes,
+            resident=self.resident,
+        )
+
+    @property
+    def plan(self) -> StepPlan | None:
+        """Return the plan that training steps follow; None until the first step has been profiled."""
+        return self.engine.plans.get("train")
+
+    @property
+    def trace(self) -> StepTrace | None:
+        """Return the last training cycle that was recorded; cycles that only repeat a settled plan are not."""
+        return self.engine.traces.get("train")
+
+    def unwrap(self) -> nn.Module:
+        """Restore the model and the optimizer as if they had never been wrapped, with what they learned."""
+        if self._unwrapped:
+            return self.model
+        self._unwrapped = True
+        # First the ways in, then the bytes: nothing may start a copy while they are moved back.
+        if self._stepper is not None:
+            self._detach_optimizer()
+        for handle in (*self._handles, *self._step_handles):
+            handle.remove()
+        if self.resident and self.optimizer is not None:
+            bring_back([entry.parameter for entry in self.entries], self.optimizer)
+        else:
+            # Gradients that are still on their way land in pinned buffers: they must be there before those are copied.
+            with Unrouted():
+                self._wait_for_copies()
+                self.masters.release_all()
+                self._release_parameters()
+        self._return_buffers()
+        self.link.close()
+        if self._file is not None:
+            self._file.close()
+        self._let_go()
+        return self.model
+
+    def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
+        """Move everything to the device for good if it fits; called after a step, when the state's size is known."""
+        may_stay, self._may_stay = self._may_stay, False
+        parameters = [entry.parameter for entry in self.entries]
+        if not may_stay:
+            return
+        with Unrouted():
+            needed = needed_bytes(parameters, optimizer)
+            if needed > self.budget_bytes:
+                return
+            self._wait_for_copies()
+            for handle in self._step_handles:
+                handle.remove()
+            self._release_parameters()
+            # The arena goes before the device's memory is asked for again: for a moment both would not fit.
+            self._let_go()
+            move_all(parameters, optimizer, Mover(self.link, self.device))
+        self.counters.device_peak_bytes = max(self.counters.device_peak_bytes, needed)
+        self.resident = True
+
+    def _let_go(self) -> None:
+        # Every reference that this package holds, one by one: the hooks make cycles of references, and memory of this
+        # size cannot wait for the garbage collector.
+        self.engine.device_copies.clear()
+        self.engine.gradients.forget()
+        self.masters.forget()
+        for entry in self.entries:
+            entry.forget()
+        self.arena.close()
+        self.pool.close()
+
+    def _reserve(self) -> None:
+        masters = [unit.bytes for unit in self.units if unit.tier == "host"]
+        gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
+        self.pool.reserve(masters + gradients)
+
+    def _make_stepper(self, split: HostSplit) -> Stepper | None:
+        if self.optimizer is None:
+            return None
+        store = None
+        if self._file is not None and split.state_bytes is not None:
+            store = StateStore(self._file, split.state_bytes, split.staging_bytes)
+        # A slice's state must fit the staging memory beside what is read ahead and written behind.
+        slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
+        return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes)
+
+    def _attach(self) -> None:
+        with torch.no_grad():
+            self.masters.adopt()
+        self._handles: list[Any] = []
+        self._step_handles: list[Any] = [
+            # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
+            self.model.register_forward_pre_hook(self._router.before_forward, prepend=True),
+            self.model.register_forward_hook(self._router.after_forward, always_call=True),
+        ]
+        for entry in self.entries:
+            self._attach_entry(entry)
+        self._buffers = _move_buffers(self.model, self.device)
+        if self.optimizer is not None and self._stepper is not None:
+            self._attach_optimizer(self.optimizer, self._stepper)
+
+    def _attach_entry(self, entry: ParameterEntry) -> None:
+        if entry.dtype.is_floating_point or entry.dtype.is_complex:
+            # Hooks can only be registered on what requires a gradient; bind() sets it as the parameter has it.
+            entry.leaf.requires_grad_()
+            leaf: Any = entry.leaf
+            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
+            self._step_handles.append(_watch(entry))
+        parameter: Any = entry.parameter
+        parameter._tencache_owner = self._router  # noqa: SLF001
+        parameter._tencache_entry = entry  # noqa: SLF001
+        # Last: from here on every operation is routed, and needs both attributes.
+        parameter.__class__ = WrappedParameter
+
+    def _attach_optimizer(self, optimizer: Optimizer, stepper: Stepper) -> None:
+        self._own = {name: optimizer.__dict__.get(name) for name in ("step", "zero_grad")}
+
+        def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            if self.resident:
+                self.counters.steps += 1
+                return stepper.step_on_device(closure)
+            loss = stepper.step(closure)
+            self._stay_if_all_fits(optimizer)
+            return loss
+
+        zero_grad = optimizer.zero_grad
+
+        def zero(_: Optimizer, set_to_none: bool = True) -> None:
+            # A gradient that landed after it was zeroed would be counted in the next step.
+            self.engine.gradients.wait_all(self.entries)
+            with Unrouted():
+                zero_grad(set_to_none=set_to_none)
+
+        optimizer.step = MethodType(Optimizer.profile_hook_step(step), optimizer)  # type: ignore[method-assign]
+        optimizer.zero_grad = MethodType(zero, optimizer)  # type: ignore[method-assign]
+        self._handles += [
+            optimizer.register_state_dict_post_hook(_plain_state),
+            optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
+        ]
+
+    def _detach_optimizer(self) -> None:
+        assert self.optimizer is not None
+        for name, own in self._own.items():
+            if own is None:
+                delattr(self.optimizer, name)
+            else:
+                setattr(self.optimizer, name, own)
+        for parameter, state in self.optimizer.state.items():
+            if isinstance(state, FiledState):
+                self.optimizer.state[parameter] = dict(state.items())
+
+    def _wait_for_copies(self) -> None:
+        self.engine.gradients.flush()
+        copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
+        copies += [slot.copy for slot in self.engine.device_copies.slots.values()]
+        for copy in copies:
+            # A copy that failed has been reported where it was needed; the parameters on the host are whole.
+            copy.wait_over()
+
+    def _release_parameters(self) -> None:
+        for entry in self.entries:
+            parameter: Any = entry.parameter
+            parameter.__class__ = nn.Parameter
+            del parameter.__dict__["_tencache_owner"], parameter.__dict__["_tencache_entry"]
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad.clone()
+
+    def _return_buffers(self) -> None:
+        for module, name, home in self._buffers:
+            buffer = module._buffers[name]  # noqa: SLF001
+            if buffer is not None:
+                module._buffers[name] = buffer.to(home)  # noqa: SLF001
+
+
+def _sender(engine: Engine, stepper: Stepper | None, entry: ParameterEntry) -> Callable[[Tensor], None]:
+    def send(leaf: Tensor) -> None:
+        with Unrouted():
+            # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
+            gradient, leaf.grad = leaf.grad, None
+            assert gradient is not None
+            engine.gradient(entry, gradient)
+            if stepper is not None:
+                stepper.read_ahead()
+
+    return send
+
+
+def _watch(entry: ParameterEntry) -> Any:
+    """Refuse a gradient that arrives at the parameter itself: it belongs to the device's copy."""
+    parameter: Any = entry.parameter
+
+    def refuse(_: Tensor) -> NoReturn:
+        raise RefusedError(describe_direct(entry.name))
+
+    trained = parameter.requires_grad
+    handle = parameter.requires_grad_().register_post_accumulate_grad_hook(refuse)
+    parameter.requires_grad_(trained)
+    return handle
+
+
+def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Return the state dict with tensors in place of what is in the file, as if nothing were wrapped."""
+    state = {
+        key: dict(value.items()) if isinstance(value, FiledState) else value
+        for key, value in state_dict["state"].items()
+    }
+    return {**state_dict, "state": state}
+
+
+def _move_buffers(model: nn.Module, device: torch.device) -> list[tuple[nn.Module, str, torch.device]]:
+    """Move the model's buffers to a real device for good, and return where they were."""
+    moved = []
+    if device.type != "cpu":
+        for module in model.modules():
+            for name, buffer in module._buffers.items():  # noqa: SLF001
+                if buffer is not None:
+                    moved.append((module, name, buffer.device))
+                    module._buffers[name] = buffer.to(device)  # noqa: SLF001
+    return moved
+
+
+def _device(name: str) -> torch.device:
+    if name == "sim":
+        return torch.device("cpu")
+    device = torch.device(name)
+    if device.type != "cuda":
+        raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
+    if not torch.cuda.is_available():
+        raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
+    # Tensors name their device with its number, and are compared with it.
+    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device

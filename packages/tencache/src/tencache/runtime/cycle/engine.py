@@ -1,0 +1,302 @@
+"""Follows a model through its steps: cycles, plans, and what to do when the order changes."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tencache.plan.plan_follower import PlanFollower
+from tencache.plan.rival_policies import make_plan
+from tencache.plan.step_plan import Load, StepPlan
+from tencache.plan.step_trace import Phase, StepTrace, Unit, Update
+from tencache.plan.virtual_clock import Bandwidths, best_plan
+from tencache.runtime.counters import Counters
+from tencache.runtime.cycle.recorder import Recorder
+from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
+from tencache.runtime.tensors.gradients import Gradients
+from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+
+CycleKind = Literal["train", "eval"]
+Order = tuple[tuple[int, ...], ...]
+READ_AHEAD_ROWS = 8
+# Batches of a few shapes take turns in many loops; each shape may have an order, and so a plan, of its own.
+KNOWN_ORDERS = 8
+ENOUGH_SEEN = 3
+
+
+@dataclass
+class RunningCycle:
+    """One stretch that repeats: from one optimizer step to the next, or one forward without gradients."""
+
+    kind: CycleKind
+    recorder: Recorder
+    follower: PlanFollower | None
+
+
+class Engine:
+    """Decides, on every touch, what moves."""
+
+    def __init__(
+        self,
+        units: tuple[Unit, ...],
+        entries: Sequence[ParameterEntry],
+        device_copies: DeviceCopies,
+        gradients: Gradients,
+        masters: Masters,
+        counters: Counters,
+        speeds: Bandwidths,
+        policy: str,
+        *,
+        stepped: bool,
+    ) -> None:
+        self.units = units
+        self.entries = entries
+        self.device_copies = device_copies
+        self.gradients = gradients
+        self._masters = masters
+        self.counters = counters
+        self.speeds = speeds
+        self.policy = policy
+        self._stepped = stepped
+        self.plans: dict[CycleKind, StepPlan] = {}
+        self.traces: dict[CycleKind, StepTrace] = {}
+        self._known: OrderedDict[tuple[CycleKind, Order], tuple[StepPlan, int]] = OrderedDict()
+        self._last: dict[CycleKind, Order] = {}
+        self._versions = [entry.parameter._version for entry in entries]  # noqa: SLF001
+        self._running: tuple[int, ...] = ()
+        self._suspects: set[int] = set()
+        self._node: int | None = None
+        self._interrupted: RunningCycle | None = None
+        self._settled: set[CycleKind] = set()
+        self.cycle = RunningCycle("train", Recorder(units), None)
+
+    def order(self) -> list[int]:
+        """Return the units in the order of first touch in this cycle; untouched ones come last."""
+        return list(dict.fromkeys((*self.cycle.recorder.touched(), *range(len(self.units)))))
+
+    def begin_op(self, units: Sequence[int]) -> None:
+        """Bring a forward operation's units to the device."""
+        self._begin(units, "forward", exactly=True)
+        # A forward inside backward (a block that is recomputed) ends the turn of the node that asked for it.
+        self._node = None
+
+    def end_op(self) -> None:
+        """End the running operation: its units may be evicted, and rows may be due."""
+        if not self._running:
+            return
+        # A view made by this operation may live on, in user code or in the graph: it is asked again until it is gone.
+        self._suspects.update(self.device_copies.held(self._running))
+        self._running = ()
+        follower = self.cycle.follower
+        if follower is not None:
+            follower.done += 1
+        if follower is not None and follower.plan.eager:
+            # A view may live until just before the next operation: then its place is taken there, not here.
+            self._issue_due(follower, last_chance=False)
+
+    def begin_backward(self, unit: int) -> None:
+        """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
+        # On CUDA this runs on autograd's own thread. The thread that called backward() waits meanwhile, so there is
+        # still only one thread in the engine at a time, and it needs no lock.
+        node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
+        number = None if node is None else node._sequence_nr()  # noqa: SLF001
+        # What one node unpacks must be there together: it computes only when it has all of it.
+        if number is not None and number == self._node and self._running:
+            self._widen(unit)
+            return
+        self._begin((unit,), "backward", exactly=False)
+        self._node = number
+
+    def gradient(self, entry: ParameterEntry, gradient: Tensor) -> None:
+        """Send a gradient to the host; the operation that made it is over."""
+        self.end_op()
+        # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
+        self.cycle.recorder.pause()
+        self.cycle.recorder.grad(entry.unit, entry.size_bytes)
+        self.counters.down_floor_bytes += entry.size_bytes
+        self.gradients.send(entry, gradient)
+        self.cycle.recorder.resume()
+
+    def forward_begins(self) -> None:
+        """Drop copies of parameters that user code changed; a forward without gradients is a cycle of its own."""
+        self.device_copies.drop(self.changed_units())
+        self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+        # An evaluation during training evicts what the training plan put there; forward_ends() brings it back.
+        if not torch.is_grad_enabled():
+            self._interrupted = self.cycle
+            self._start("eval")
+        elif not self._stepped and self.cycle.recorder.saw_backward():
+            # Without an optimizer of ours to mark it, a step ends where the forward after its backward begins.
+            self._finish(())
+            self._start("train")
+
+    def forward_ends(self) -> None:
+        """End a forward; after one without gradients, go back to the training cycle."""
+        self.end_op()
+        if self._interrupted is not None:
+            self._finish(())
+            self.cycle, self._interrupted = self._interrupted, None
+            self._restore()
+
+    def step_begins(self, updates: Iterable[Update]) -> None:
+        """End the cycle, and start the next one, which begins with the optimizer's updates."""
+        self.end_op()
+        # The updates write to host memory that uploads may still be reading.
+        self.device_copies.settle()
+        self.counters.steps += 1
+        self._finish(updates)
+        self._start("train")
+
+    def updated(self, units: Sequence[int]) -> None:
+        """Drop the stale copies, and send the new bytes to the device if their place is free."""
+        # Dropped first, since a row may put the new bytes where the stale ones lie.
+        self.device_copies.drop(units)
+        if self.cycle.follower is not None:
+            self._issue(self.cycle.follower.opened_by(units))
+
+    def step_ends(self) -> None:
+        """Remember the parameters' versions, so that later writes by user code are seen."""
+        # The optimizer's own writes raised the versions as well, and those bytes are on their way already.
+        self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+
+    def _begin(self, units: Sequence[int], phase: Phase, *, exactly: bool) -> None:
+        self.end_op()
+        held = self._held(units)
+        self.cycle.recorder.op(units, held, phase)
+        self.device_copies.count(units)
+        follower = self.cycle.follower
+        if follower is not None:
+            if follower.expects(units, exactly=exactly):
+                self._issue_due(follower, last_chance=True)
+            else:
+                self._leave_plan()
+        # After the rows that were due: a unit that one of them has just sent for is no load on demand.
+        self._require(units, held)
+        self._running = tuple(units)
+
+    def _widen(self, unit: int) -> None:
+        if unit in self._running:
+            return
+        self.cycle.recorder.pause()
+        self.cycle.recorder.also_touches(unit)
+        self.device_copies.count((unit,))
+        follower = self.cycle.follower
+        if follower is not None and not follower.expects((unit,), exactly=False):
+            self._leave_plan()
+        self._require((*self._running, unit), self._held((*self._running, unit)))
+        self._running = (*self._running, unit)
+
+    def _require(self, units: Sequence[int], held: Sequence[int]) -> None:
+        # A load on demand took a place that the plan meant for another unit: no later row can be trusted.
+        if self.device_copies.require(units, held):
+            self._leave_plan()
+        self.cycle.recorder.resume()
+
+    def _held(self, units: Sequence[int]) -> list[int]:
+        if not self._suspects:
+            return []
+        self._suspects = set(self.device_copies.held(self._suspects))
+        return [unit for unit in self._suspects if unit not in units]
+
+    def _issue_due(self, follower: PlanFollower, *, last_chance: bool) -> None:
+        while (row := follower.due()) is not None:
+            try:
+                self.device_copies.load(row)
+            except InUseError:
+                # The rows behind it wait too: they may count on the place that this one frees.
+                if last_chance:
+                    self._leave_plan()
+                return
+            follower.issued(row)
+        if self._masters.any_filed:
+            self._masters.read_ahead(row.unit for row in follower.upcoming(READ_AHEAD_ROWS))
+
+    def _issue(self, rows: Iterable[Load]) -> None:
+        try:
+            for row in rows:
+                self.device_copies.load(row)
+        except InUseError:
+            self._leave_plan()
+
+    def _leave_plan(self) -> None:
+        """Load on demand for the rest of the cycle; the next one is planned from what this one turns out to be."""
+        if self.cycle.follower is not None:
+            self.cycle.follower = None
+            self.counters.order_changes += 1
+
+    def changed_units(self) -> set[int]:
+        """Return the units that user code has written to since the last step."""
+        versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+        if versions == self._versions:
+            return set()
+        changed = zip(self.entries, versions, self._versions, strict=True)
+        return {entry.unit for entry, now, before in changed if now != before}
+
+    def _start(self, kind: CycleKind) -> None:
+        plan = self.plans.get(kind)
+        recorder = Recorder(self.units, timed=kind not in self._settled)
+        self.cycle = RunningCycle(kind, recorder, PlanFollower(plan) if plan is not None else None)
+        if plan is not None:
+            self.counters.up_floor_bytes += plan.up_floor_bytes
+            # What the plan takes to be on the device already is there, unless this is its first cycle or one was left.
+            carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
+            self._issue([row for row in carried if not self.device_copies.has(row.unit, row.offset)])
+            self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
+
+    def _restore(self) -> None:
+        follower = self.cycle.follower
+        if follower is not None:
+            self._issue([row for row in follower.expected() if not self.device_copies.has(row.unit, row.offset)])
+
+    def _finish(self, updates: Iterable[Update]) -> None:
+        cycle = self.cycle
+        if self._is_settled(cycle):
+            self._settled.add(cycle.kind)
+            return
+        # An order that came once waits for its second time, and that one is timed.
+        self._settled.discard(cycle.kind)
+        trace = cycle.recorder.finish(updates)
+        if not trace.ops:
+            return
+        # A settled cycle is recorded without durations and gradients: as a trace to read or to save it would mislead.
+        if cycle.recorder.timed:
+            self.traces[cycle.kind] = trace
+        again = self._last.get(cycle.kind) == trace.order
+        self._last[cycle.kind] = trace.order
+        if again or cycle.kind not in self.plans:
+            self._adopt(cycle.kind, trace)
+
+    def _is_settled(self, cycle: RunningCycle) -> bool:
+        """Return whether a cycle went as planned and that plan has been measured often enough."""
+        if cycle.follower is None or cycle.follower.plan is not self.plans[cycle.kind]:
+            return False
+        order = cycle.follower.plan.trace.order
+        seen = self._known.get((cycle.kind, order), (None, 0))[1]
+        return seen >= ENOUGH_SEEN and self._last.get(cycle.kind) == order and cycle.recorder.order() == order
+
+    def _adopt(self, kind: CycleKind, trace: StepTrace) -> None:
+        """Follow this order from now on, with the plan that is known for it or a new one."""
+        key = (kind, trace.order)
+        plan, seen = self._known.pop(key, (None, 0))
+        # The first measurement is of a cold run; the third is taken again, for good.
+        if plan is None or seen == ENOUGH_SEEN - 1:
+            plan = self._plan(trace)
+        # Put back at the end: the order that was used longest ago is the one to forget.
+        self._known[key] = (plan, seen + 1)
+        self.plans[kind] = plan
+        while len(self._known) > KNOWN_ORDERS:
+            self._known.popitem(last=False)
+
+    def _plan(self, trace: StepTrace) -> StepPlan:
+        began = time.perf_counter()
+        budget_bytes = self.device_copies.arena.size_bytes
+        ahead = self.policy == "ahead"
+        plan = best_plan(trace, budget_bytes, self.speeds) if ahead else make_plan(trace, budget_bytes, self.policy)
+        self.counters.plans += 1
+        self.counters.planning_s += time.perf_counter() - began
+        return plan

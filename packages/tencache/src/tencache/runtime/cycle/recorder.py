@@ -1,0 +1,59 @@
+"""Records a cycle while it runs: which operation touched what, and how long compute took between waits."""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from tencache.plan.step_trace import Phase, StepTrace, TraceBuilder, Unit, Update
+
+
+class Recorder:
+    """Builds the trace of the cycle that runs; if not `timed`, only its order."""
+
+    def __init__(self, units: tuple[Unit, ...], *, timed: bool = True) -> None:
+        self.timed = timed
+        self._builder = TraceBuilder(units)
+        self._resumed_s: float | None = None
+
+    def touched(self) -> list[int]:
+        """Return every touch so far, in order."""
+        return [unit for op in self._builder.ops for unit in op.touched]
+
+    def order(self) -> tuple[tuple[int, ...], ...]:
+        """Return the touched units so far, operation by operation."""
+        return tuple([op.touched for op in self._builder.ops])
+
+    def saw_backward(self) -> bool:
+        """Return whether a backward has begun in this cycle."""
+        return bool(self._builder.ops) and self._builder.ops[-1].phase == "backward"
+
+    def op(self, touched: Sequence[int], held: Sequence[int], phase: Phase) -> None:
+        """Begin an operation; the compute since the last one was ready counts for that one."""
+        # Time up to here belongs to the operation before: kernels that touch no parameter are not seen.
+        self.pause()
+        self._builder.op(tuple(touched), tuple(unit for unit in held if unit not in touched), phase)
+
+    def also_touches(self, unit: int) -> None:
+        """Add a unit to those that the running operation touches."""
+        self._builder.also_touches(unit)
+
+    def resume(self) -> None:
+        """Start the stopwatch: compute goes on."""
+        if self.timed:
+            self._resumed_s = time.perf_counter()
+
+    def pause(self) -> None:
+        """Stop the stopwatch, and add its time to the last operation."""
+        if self._resumed_s is not None:
+            self._builder.computed(time.perf_counter() - self._resumed_s)
+            self._resumed_s = None
+
+    def grad(self, unit: int, size_bytes: int) -> None:
+        """Record a gradient that left the device."""
+        # Of an untimed cycle only the order is wanted.
+        if self.timed:
+            self._builder.grad(unit, size_bytes)
+
+    def finish(self, updates: Iterable[Update]) -> StepTrace:
+        """Return the trace."""
+        self.pause()
+        return self._builder.build(updates)

@@ -1,0 +1,1 @@
+"""Where torch calls in: operations on parameters, tensors saved for backward, the model's forward."""

@@ -1,0 +1,105 @@
+"""What is refused when a model is wrapped, each with a sentence that says what to change."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim import LBFGS, Optimizer
+
+from tencache.errors import RefusedError
+from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
+
+COMPILED = (
+    "torch.compile and tencache cannot both decide where parameters are: wrap the model without compiling it, or "
+    "unwrap it before compiling"
+)
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse models whose parameters cannot be managed."""
+    if isinstance(model, (DataParallel, DistributedDataParallel)):
+        raise RefusedError(f"{type(model).__name__} moves parameters itself: wrap the module inside it, on one device")
+    for name, module in model.named_modules():
+        if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
+            raise RefusedError(f"{name or 'the model'} is compiled. {COMPILED}")
+    named = list(model.named_parameters())
+    if not named:
+        raise RefusedError("the model has no parameters: there is nothing to cache")
+    for name, parameter in named:
+        _check_parameter(name, parameter)
+    _check_apart(named)
+
+
+def check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
+    """Refuse optimizers whose step cannot be taken parameter by parameter."""
+    if isinstance(optimizer, LBFGS):
+        raise RefusedError("LBFGS keeps one state for all parameters: use an optimizer whose state is per parameter")
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"]):
+        raise RefusedError("the optimizer holds parameters that the model does not: wrap the model that it trains")
+
+
+def refuse_if_compiling() -> None:
+    """Refuse to run inside a compiled region."""
+    if torch.compiler.is_compiling() or torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None:  # noqa: SLF001
+        raise RefusedError(COMPILED)
+
+
+def _check_parameter(name: str, parameter: nn.Parameter) -> None:
+    if isinstance(parameter, WrappedParameter):
+        raise RefusedError(f"{name} is wrapped already: call unwrap() first")
+    if type(parameter) is not nn.Parameter:
+        raise RefusedError(f"{name} is a {type(parameter).__name__}: only plain parameters can be moved byte by byte")
+    if parameter.device.type != "cpu":
+        raise RefusedError(f"{name} is on {parameter.device}: leave the model on the CPU, wrap() moves what is needed")
+    if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):  # noqa: SLF001
+        raise RefusedError(describe_hook(name))
+    if not _dense(parameter):
+        raise RefusedError(f"{name} has strides {parameter.stride()} with gaps or overlaps: call .contiguous() on it")
+
+
+def describe_hook(name: str) -> str:
+    """Return a sentence that says why a gradient hook cannot work."""
+    return (
+        f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
+        "gradients between backward() and step(), or unwrap the model"
+    )
+
+
+def describe_write(name: str) -> str:
+    """Return a sentence that says why a forward must not write to a parameter."""
+    return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
+
+
+def describe_direct(name: str) -> str:
+    """Return a sentence for a function that is given a parameter where tencache cannot see it."""
+    return (
+        f"{name} reached autograd without its device copy, through a custom autograd.Function: give the function "
+        "weight.view_as(weight) instead of weight"
+    )
+
+
+def _dense(parameter: nn.Parameter) -> bool:
+    """Return whether the strides are a permutation of those of a contiguous tensor."""
+    expected = 1
+    for stride, size in sorted(zip(parameter.stride(), parameter.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _check_apart(named: Sequence[tuple[str, nn.Parameter]]) -> None:
+    """Refuse parameters that share memory without being the same object: wrapping would part them."""
+    ranges = sorted(
+        (parameter.data_ptr(), parameter.data_ptr() + parameter.nbytes, name)
+        for name, parameter in named
+        if parameter.numel()
+    )
+    for (_, end, name), (start, _, other) in pairwise(ranges):
+        if start < end:
+            raise RefusedError(
+                f"{name} and {other} share memory but are two parameters: tie them as one (b.weight = a.weight)"
+            )

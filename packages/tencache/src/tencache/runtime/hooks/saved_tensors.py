@@ -1,0 +1,132 @@
+"""What autograd keeps for backward: a handle in place of a parameter's bytes, brought back when it is asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from tencache.errors import RefusedError
+from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.memory.device_arena import Arena
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.unrouted import Unrouted
+
+_HALVES = (torch.bfloat16, torch.float16)
+_VIEW_DEPTH = 4
+Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
+
+
+@dataclass(frozen=True)
+class UnitView:
+    """A view of a unit: enough to make it again wherever the unit lies by then."""
+
+    unit: int
+    offset_bytes: int
+    shape: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class CastView:
+    """A view of a parameter cast to a narrower type, as autocast makes them: cast again instead of kept."""
+
+    entry: ParameterEntry
+    shape: torch.Size
+    stride: tuple[int, ...]
+    storage_offset: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What hooks around the model made of a tensor that is not a parameter."""
+
+    packed: Any
+    unpack: Callable[[Any], Tensor]
+
+
+class SavedTensors:
+    """The pair of hooks."""
+
+    def __init__(self, engine: Engine, arena: Arena) -> None:
+        self._engine = engine
+        self._base, self._end = arena.base, arena.base + arena.size_bytes
+        self._leaves = {id(entry.leaf): entry for entry in engine.entries}
+        self._outer: Hooks | None = None
+        self._hooks: Hooks = (self._pack, self._unpack)
+
+    def entered(self) -> saved_tensors_hooks:
+        """Return the context in which handles are made; hooks already around it see everything else."""
+        # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
+        # checkpointing by others go on working.
+        self._outer = top_hooks()
+        return saved_tensors_hooks(*self._hooks)
+
+    def left(self) -> None:
+        """Forget the hooks around the model."""
+        self._outer = None
+
+    def on_top(self) -> bool | None:
+        """Return whether these hooks are the innermost; None when there are none at all."""
+        top = top_hooks()
+        return None if top is None else top[0] == self._hooks[0]
+
+    def _pack(self, tensor: Tensor) -> Any:
+        # Addresses are unique over host and devices, so the arena's need no other test.
+        if tensor.layout is torch.strided:
+            if self._base <= (address := tensor.data_ptr()) < self._end:
+                offset = address - self._base
+                slot = self._engine.device_copies.at(offset)
+                return UnitView(slot.unit, offset - slot.offset, tensor.shape, tensor.stride(), tensor.dtype)
+            if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
+                return CastView(entry, tensor.shape, tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
+        if self._outer is not None:
+            return Foreign(self._outer[0](tensor), self._outer[1])
+        return tensor
+
+    def _unpack(self, packed: Any) -> Tensor:
+        if isinstance(packed, Tensor):
+            return packed
+        if isinstance(packed, Foreign):
+            return packed.unpack(packed.packed)
+        # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
+        if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
+            raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
+        with Unrouted():
+            return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
+
+    def _from_slot(self, handle: UnitView) -> Tensor:
+        # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
+        self._engine.begin_backward(handle.unit)
+        data = self._engine.device_copies.slots[handle.unit].data.view(handle.dtype)
+        return data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)
+
+    def _from_cast(self, handle: CastView) -> Tensor:
+        self._engine.begin_backward(handle.entry.unit)
+        data = handle.entry.view(self._engine.device_copies.slots[handle.entry.unit].data)
+        return data.to(handle.dtype).as_strided(handle.shape, handle.stride, handle.storage_offset)
+
+    def _cast_of(self, tensor: Tensor) -> ParameterEntry | None:
+        """Return the parameter of whose cast this tensor is a view, if the cast is of all of it."""
+        # Only a chain of single inputs: views, then autocast's cast, then the leaf. The same bytes come out of casting
+        # again, since neither the parameter nor the rounding changes between forward and backward.
+        node: Any = tensor.grad_fn
+        for _ in range(_VIEW_DEPTH):
+            if node is None or len(node.next_functions) != 1:
+                return None
+            cast, node = node.name() == "ToCopyBackward0", node.next_functions[0][0]
+            if cast:
+                entry = self._leaves.get(id(getattr(node, "variable", None)))
+                whole = entry is not None and entry.leaf.numel() * tensor.dtype.itemsize
+                return entry if whole == tensor.untyped_storage().nbytes() else None
+        return None
+
+
+def top_hooks() -> Hooks | None:
+    """Return the innermost saved-tensor hooks of this thread."""
+    found: Hooks | None = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: SLF001
+    return found

@@ -1,0 +1,169 @@
+"""The class that wrapped parameters have while they are wrapped: every operation on one passes here.
+
+A parameter's own data stays on the host. Where an operation computes with it, the operation is given the parameter's
+device leaf instead, made resident first. No function is patched, and the parameter keeps its identity.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.unrouted import Unrouted
+
+# Attributes that are views of the parameter's bytes, and so operations; all others only describe it.
+_COMPUTING_GETTERS = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
+# Answered from the parameter itself, without its bytes. What returns the parameter (requires_grad_) must be here: run
+# on the device, it would hand the leaf to user code.
+_DESCRIBING = frozenset(
+    [
+        "size",
+        "dim",
+        "numel",
+        "nelement",
+        "stride",
+        "is_floating_point",
+        "is_complex",
+        "element_size",
+        "ndimension",
+        "storage_offset",
+        "is_contiguous",
+        "__len__",
+        "__hash__",
+        "get_device",
+        "is_shared",
+        "is_pinned",
+        "requires_grad_",
+        "_is_view",
+        "is_inference",
+        "is_set_to",
+        "is_same_size",
+        "has_names",
+        "retain_grad",
+    ]
+)
+# Outside forward and backward these are how checkpoints, logging and initialisation read and write parameters: with the
+# host's bytes, even where gradients are enabled. Anything else that is differentiable is part of a loss.
+_HOST_SIDE = frozenset(
+    [
+        "__repr__",
+        "__format__",
+        "detach",
+        "detach_",
+        "cpu",
+        "numpy",
+        "tolist",
+        "item",
+        "copy_",
+        "data_ptr",
+        "untyped_storage",
+        "to",
+        "float",
+        "double",
+    ]
+)
+
+
+class Owner(Protocol):
+    """What a wrapped parameter needs of the engine that holds it."""
+
+    def computing(self) -> bool:
+        """Return whether the model's forward or a backward runs."""
+
+    def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Run an operation on the device."""
+
+    def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Run an operation on the parameter's own data."""
+
+    def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
+        """Read an attribute that only describes the parameter."""
+
+    def set(self, entry: ParameterEntry, name: str, func: Callable[..., Any], value: Any) -> None:
+        """Write an attribute."""
+
+    def refuse_hook(self, entry: ParameterEntry) -> None:
+        """Refuse a gradient hook."""
+
+
+class WrappedParameter(nn.Parameter):
+    """A parameter whose device copy comes and goes."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Route the operation to the device, to the host's bytes, or to a description of the parameter."""
+        del types
+        with Unrouted():
+            entries: list[ParameterEntry] = []
+            _collect(args, entries)
+            if kwargs:
+                _collect(kwargs.values(), entries)
+            # torch also asks when a parameter is deep inside an argument that is not looked into.
+            if not entries:
+                return func(*args, **(kwargs or {}))
+            owner: Owner = entries[0].parameter.__dict__["_tencache_owner"]
+            return _route(owner, func, entries, args, kwargs or {})
+
+
+def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        attribute = func.__self__.__name__  # type: ignore[attr-defined]
+        if attribute not in _COMPUTING_GETTERS:
+            return owner.get(entries[0], attribute, func)
+        # Inside a forward `.data` is computed with, on the device; outside it is the host's, to be written.
+        if attribute == "data" and not owner.computing():
+            return owner.on_host(func, entries, args, kwargs)
+    elif name == "__set__":
+        owner.set(entries[0], func.__self__.__name__, func, args[1])  # type: ignore[attr-defined]
+        return None
+    elif name in {"register_hook", "register_post_accumulate_grad_hook"}:
+        owner.refuse_hook(entries[0])
+    elif name in _DESCRIBING:
+        return func(*args, **kwargs)
+    if owner.computing() or (_differentiable(entries) and not _stays_on_host(name)):
+        return owner.run(func, entries, args, kwargs)
+    return owner.on_host(func, entries, args, kwargs)
+
+
+def _differentiable(entries: list[ParameterEntry]) -> bool:
+    return torch.is_grad_enabled() and any(entry.parameter.requires_grad for entry in entries)
+
+
+def _stays_on_host(name: str) -> bool:
+    return name in _HOST_SIDE
+
+
+def _collect(values: Iterable[Any], found: list[ParameterEntry]) -> None:
+    # Asked by type: isinstance() on a Parameter goes through a metaclass, and this runs for every operation.
+    for value in values:
+        if type(value) is WrappedParameter:
+            entry = value.__dict__.get("_tencache_entry")
+            if entry is not None and entry not in found:
+                found.append(entry)
+        elif isinstance(value, (list, tuple)):
+            _collect(value, found)
+        elif isinstance(value, dict):
+            _collect(value.values(), found)
+
+
+def swap(value: Any, replacement: Mapping[int, Any]) -> Any:
+    """Return the arguments with each wrapped parameter replaced by its device tensor."""
+    kind = type(value)
+    if kind is WrappedParameter:
+        return replacement.get(id(value), value)
+    if kind is torch.Tensor or value is None:
+        return value
+    if kind is tuple or kind is list:
+        return kind([swap(item, replacement) for item in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*(swap(item, replacement) for item in value))
+    if isinstance(value, (list, tuple)):
+        return kind(swap(item, replacement) for item in value)
+    if isinstance(value, dict):
+        return {key: swap(item, replacement) for key, item in value.items()}
+    return value

@@ -1,0 +1,1 @@
+"""Bytes and how they move: device, host, file, and the threads between them. No parameter is known here."""

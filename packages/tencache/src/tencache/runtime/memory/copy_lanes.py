@@ -1,0 +1,179 @@
+"""Copies, and the threads that carry them out one after another."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tencache.errors import CopyError
+from tencache.runtime.unrouted import Unrouted
+
+_NOTHING = torch.empty(0)
+
+
+def _nothing() -> Tensor:
+    return _NOTHING
+
+
+class Copy:
+    """One copy on its way: `source` gives the bytes (it may wait for them), `landed` runs once they are there."""
+
+    __slots__ = (
+        "_arrival",
+        "_bytes",
+        "asked_s",
+        "done",
+        "error",
+        "fence",
+        "landed",
+        "ready",
+        "size_bytes",
+        "source",
+        "target",
+    )
+
+    def __init__(
+        self,
+        target: Tensor,
+        source: Callable[[], Tensor],
+        size_bytes: int,
+        landed: Callable[[], None] | None = None,
+    ) -> None:
+        self.target = target
+        self.source = source
+        self.size_bytes = size_bytes
+        self.landed = landed
+        self.asked_s = time.perf_counter()
+        self.error: BaseException | None = None
+        self.fence: Any = None
+        self.ready: Any = None
+        self.done = False
+        self._bytes = _NOTHING
+        # A bare lock, held until the copy is over: an Event costs ten times as much, and there is one for every copy.
+        self._arrival = threading.Lock()
+        self._arrival.acquire()
+
+    def prepare(self) -> None:
+        """Get the bytes, waiting for them if they come from the file."""
+        self._bytes = self.source()
+
+    def move(self, *, non_blocking: bool = False) -> None:
+        """Copy the bytes."""
+        self.target.copy_(self._bytes, non_blocking=non_blocking)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Mark the copy as over, and drop its source."""
+        # `done` is read without the lock, so everything that it promises is stored before it.
+        self.error = error
+        # A slot keeps its last copy until the next one: the source must not keep a gradient or a lease alive so long.
+        self._bytes = _NOTHING
+        self.source = _nothing
+        self.done = True
+        self._arrival.release()
+
+    def wait_over(self) -> None:
+        """Wait until the copy is over, well or badly."""
+        if not self.done:
+            with self._arrival:
+                pass
+
+    def wait(self) -> None:
+        """Wait until the copy is over, and raise what went wrong."""
+        self.wait_over()
+        if self.error is not None:
+            raise CopyError(
+                f"the copy thread died: {type(self.error).__name__}: {self.error}; unwrap the model and wrap it again"
+            ) from self.error
+
+
+ARRIVED = Copy(_NOTHING, _nothing, 0)
+ARRIVED.finish()
+
+
+class CopyBatch(Copy):
+    """Several small copies that travel as one: waking a thread costs more than they do."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        super().__init__(_NOTHING, _nothing, 0, self._land)
+        self._parts: list[tuple[Tensor, Tensor, Callable[[], None]]] = []
+
+    def add(self, target: Tensor, source: Tensor, landed: Callable[[], None]) -> None:
+        """Add a copy to the batch."""
+        self._parts.append((target, source, landed))
+        self.size_bytes += target.nbytes
+
+    def move(self, *, non_blocking: bool = False) -> None:
+        """Copy all of them."""
+        for target, source, _ in self._parts:
+            target.copy_(source, non_blocking=non_blocking)
+
+    def _land(self) -> None:
+        # In the order of adding: of a parameter's two gradients the first becomes `.grad`, the second is added.
+        for _, _, landed in self._parts:
+            landed()
+        self._parts.clear()
+
+
+class Lane:
+    """A thread that carries copies in the order given.
+
+    Others rely on that order: gradients of one parameter are added up as they were sent, and a place in the arena that
+    is given to another unit is overwritten only after the copy that filled it before.
+    """
+
+    def __init__(self, name: str, carry: Callable[[Copy], None]) -> None:
+        self._carry = carry
+        self._queue: queue.SimpleQueue[Copy | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self.bytes_moved = 0
+        # A daemon: a program that ends without unwrap() must not hang on a thread that waits for work.
+        self._thread = threading.Thread(target=self._run, name=f"tencache-{name}", daemon=True)
+        self._thread.start()
+
+    def put(self, copy: Copy) -> None:
+        """Queue a copy; on a dead lane it fails at once, and waiting for it raises."""
+        # First put, then look. A lane that dies in between either empties the queue after this put, or has set its
+        # error before this look. Looked at first, a copy could stay in a queue that nobody serves.
+        self._queue.put(copy)
+        if self._error is not None:
+            self._refuse_queued()
+
+    def close(self) -> None:
+        """Finish what is queued, and stop the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with Unrouted():  # `landed` sets gradients on wrapped parameters
+            while (copy := self._queue.get()) is not None:
+                try:
+                    self._serve(copy)
+                except BaseException as error:  # noqa: BLE001  whoever waits raises it
+                    # The error is set before the queue is emptied: whoever puts a copy in after that sees it.
+                    self._error = error
+                    copy.finish(error)
+                    self._refuse_queued()
+                    return
+
+    def _serve(self, copy: Copy) -> None:
+        self._carry(copy)
+        # Before finish(): whoever waited finds `.grad` set, its lease given back, and the bytes counted.
+        if copy.landed is not None:
+            copy.landed()
+        self.bytes_moved += copy.size_bytes
+        copy.finish()
+
+    def _refuse_queued(self) -> None:
+        while True:
+            try:
+                copy = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if copy is not None:
+                copy.finish(self._error)

@@ -1,0 +1,68 @@
+"""One contiguous device allocation of exactly the budget; slots at the offsets that the plan fixed."""
+
+import mmap
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Arena:
+    """The device's memory for parameters. It never grows."""
+
+    def __init__(self, size_bytes: int, device: torch.device) -> None:
+        self.size_bytes = size_bytes
+        self.device = device
+        if device.type == "cpu":
+            # Not a tensor: slices of a tensor share its storage, and could not be told apart by who uses them.
+            self._memory: Any = mmap.mmap(-1, size_bytes)
+            self.base = torch.frombuffer(self._memory, dtype=torch.uint8).data_ptr()
+        else:
+            self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=device)
+            self.base = self._memory.data_ptr()
+
+    def carve(self, offset: int, size_bytes: int) -> Tensor:
+        """Return the bytes at an offset as a tensor with a storage of its own, so that its users can be counted."""
+        if self.device.type == "cpu":
+            return torch.frombuffer(self._memory, dtype=torch.uint8, offset=offset, count=size_bytes)
+        return torch.as_tensor(_CudaBytes(self.base + offset, size_bytes, self._memory), device=self.device)
+
+    def close(self) -> None:
+        """Drop the memory; it is freed with the last slot."""
+        self._memory = None
+
+
+class _CudaBytes:
+    """Raw device bytes for `torch.as_tensor`, which keeps this object, and so the arena, alive."""
+
+    def __init__(self, pointer: int, size_bytes: int, owner: Tensor) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+        }
+
+
+class _Counter(partial[int]):
+    """A bound count that keeps its storage alive."""
+
+    storage: torch.UntypedStorage
+
+
+def user_counter(tensor: Tensor) -> Callable[[], int]:
+    """Return what counts the tensors, and other holders, that share this tensor's storage; it is one of them itself."""
+    # The count is asked for by the storage's address. Held here, the storage cannot be freed and its address given to
+    # another. Bound once, asking costs one call: it is asked for every slot that a load would overwrite.
+    storage = tensor.untyped_storage()
+    counter = _Counter(torch._C._storage_Use_Count, storage._cdata)  # noqa: SLF001  no public name gives it
+    counter.storage = storage
+    return counter
+
+
+def users(tensor: Tensor) -> int:
+    """Return the number of tensors that share this tensor's storage."""
+    return int(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))  # noqa: SLF001  no public name gives it

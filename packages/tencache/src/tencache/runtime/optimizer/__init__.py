@@ -1,0 +1,1 @@
+"""The optimizer's step, and where its state is kept."""

@@ -1,0 +1,1 @@
+"""Which bytes belong to which parameter, and where its copies are now."""

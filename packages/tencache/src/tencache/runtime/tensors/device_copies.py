@@ -1,0 +1,259 @@
+"""What lies in the arena now: loads by a plan's rows or on demand, waits, and never overwrites what is in use."""
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+from torch import Tensor
+
+from tencache.errors import CorruptedError, RefusedError
+from tencache.plan.address_map import AddressMap, AddressWindow, aligned
+from tencache.plan.placing import NoRoomError, place_all
+from tencache.plan.step_plan import Load, describe_too_large
+from tencache.plan.step_trace import Unit
+from tencache.runtime.counters import Counters
+from tencache.runtime.memory.checksum import checksum
+from tencache.runtime.memory.copy_lanes import Copy
+from tencache.runtime.memory.device_arena import Arena, user_counter
+from tencache.runtime.memory.link import Link
+from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.slot import Slot
+
+KNOWN_PLACES = 4096
+
+
+class InUseError(Exception):
+    """A plan's row would overwrite bytes that something still refers to."""
+
+
+class DeviceCopies:
+    """The arena's contents."""
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        arena: Arena,
+        link: Link,
+        masters: Masters,
+        counters: Counters,
+        *,
+        verify: bool,
+    ) -> None:
+        self.units = units
+        self.arena = arena
+        self.slots: dict[int, Slot] = {}
+        self._starts: list[int] = []
+        self._by_start: list[Slot] = []
+        self._places: dict[tuple[int, int], Slot] = {}
+        self._used_bytes = 0
+        self._link = link
+        self._masters = masters
+        self._counters = counters
+        self._verify = verify
+        self._ticks = 0
+
+    def load(self, row: Load) -> None:
+        """Carry out a row: evict what lies at its addresses, unless it is in use, and start the copy."""
+        gone = self._overlapped(row.offset, row.offset + aligned(row.bytes))
+        old = self.slots.get(row.unit)
+        if old is not None and old not in gone:
+            gone.append(old)
+        # All are asked before any is removed: a row that cannot be carried out must leave everything in place.
+        for slot in gone:
+            if slot.in_use():
+                raise InUseError
+        for slot in gone:
+            self._remove(slot)
+        self._submit(row.unit, row.offset)
+
+    def has(self, unit: int, offset: int) -> bool:
+        """Return whether a unit lies at an offset."""
+        slot = self.slots.get(unit)
+        return slot is not None and slot.offset == offset
+
+    def require(self, units: Sequence[int], held: Sequence[int]) -> bool:
+        """Bring these units to the device and wait for them; return whether a load had to be made on demand."""
+        slots = self.slots
+        missing = False
+        for unit in units:
+            missing = missing or unit not in slots
+        if missing:
+            self._load_on_demand(units, held)
+        for unit in units:
+            self._await(slots[unit])
+        return missing
+
+    def count(self, units: Sequence[int]) -> None:
+        """Count touches: a hit was on the device or on its way before it was asked for, and ready if it had arrived."""
+        counters = self._counters
+        counters.touches += len(units)
+        for unit in units:
+            slot = self.slots.get(unit)
+            if slot is not None:
+                counters.hits += 1
+                counters.ready += slot.copy.done
+
+    def drop(self, units: Iterable[int]) -> None:
+        """Drop device copies that have become stale; refuse if a view of one is still alive."""
+        for unit in units:
+            slot = self.slots.get(unit)
+            if slot is None:
+                continue
+            # Removed first, even if that is refused: its bytes are out of date, and must not be computed with again.
+            self._remove(slot)
+            if slot.in_use():
+                raise RefusedError(self._describe_escape([unit]))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.slots.clear()
+        self._starts.clear()
+        self._by_start.clear()
+        self._places.clear()
+        self._used_bytes = 0
+
+    def held(self, suspects: Iterable[int]) -> list[int]:
+        """Return those of these units that something refers to."""
+        return [unit for unit in suspects if unit in self.slots and self.slots[unit].in_use()]
+
+    def bind(self, entry: ParameterEntry) -> Tensor:
+        """Return the parameter's leaf, its data the unit's bytes where they lie now."""
+        slot = self.slots[entry.unit]
+        if entry.slot is not slot:
+            if entry.slot is not None:
+                entry.slot.bound.discard(id(entry))
+            # Swapping `.data` keeps the leaf, and with it the hook that sends its gradient. Nodes of the graph are not
+            # misled: what they saved is a handle, not the leaf's bytes.
+            entry.leaf.data = entry.view(slot.data)
+            entry.slot = slot
+            slot.bound.add(id(entry))
+        # User code may freeze or thaw a parameter at any time; the leaf only learns of it here.
+        if entry.leaf.requires_grad != entry.parameter.requires_grad:
+            entry.leaf.requires_grad_(entry.parameter.requires_grad)
+        return entry.leaf
+
+    def at(self, offset: int) -> Slot:
+        """Return the slot that covers an offset."""
+        index = bisect_right(self._starts, offset) - 1
+        if index >= 0 and offset < self._by_start[index].end:
+            return self._by_start[index]
+        raise RefusedError(
+            "a view of a parameter outlived its place on the device: keep views of parameters inside one forward"
+        )
+
+    def settle(self) -> None:
+        """Wait until no copy reads the host's memory any more."""
+        # The optimizer writes to that memory next. Copies into slots that are gone were queued earlier in the same
+        # lane; should one still be running, the bytes that it spoils lie in a place that nobody reads.
+        for slot in self.slots.values():
+            self._link.await_on_host(slot.copy)
+
+    def _await(self, slot: Slot) -> None:
+        self._ticks += 1
+        slot.touched = self._ticks
+        # Two waits: the host's for the lane, which is counted as a stall, then the device's for the copy itself.
+        if not slot.copy.done:
+            began = time.perf_counter()
+            slot.copy.wait_over()
+            self._counters.load_stall_s += time.perf_counter() - began
+        slot.copy.wait()
+        self._link.await_on_device(slot.copy)
+        if self._verify:
+            self._check(slot)
+
+    def _check(self, slot: Slot) -> None:
+        if checksum(slot.data) != slot.checksum:
+            raise CorruptedError(
+                f"{self.units[slot.unit].name}: its bytes on the device are not those that were sent; something wrote "
+                "to the arena, or to the parameter's .data while it was on its way"
+            )
+
+    def _submit(self, unit: int, offset: int) -> None:
+        slot = self._place(unit, offset)
+        source, release = self._masters.lease(unit)
+        copy = slot.copy = Copy(slot.data, source, self.units[unit].bytes, release)
+        if self._verify:
+            copy.source = _Summed(slot, source)
+        # Everything that computes with what lay there has been issued by now: the copy goes after it.
+        copy.fence = self._link.fence()
+        self._add(slot)
+        self._link.up.put(copy)
+
+    def _place(self, unit: int, offset: int) -> Slot:
+        """Return the slot of a unit at an offset: a plan comes back to the same ones in every step."""
+        slot = self._places.get((unit, offset))
+        if slot is None:
+            # Loads on demand can put a unit anywhere: without a limit, slots that nobody uses would pile up.
+            if len(self._places) >= KNOWN_PLACES:
+                self._places.clear()
+            data = self.arena.carve(offset, self.units[unit].bytes)
+            count = user_counter(data)
+            # Counted while nothing is bound to it: whatever is above this number later is somebody's view.
+            slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, count, count())
+        return slot
+
+    def _add(self, slot: Slot) -> None:
+        index = bisect_left(self._starts, slot.offset)
+        self._starts.insert(index, slot.offset)
+        self._by_start.insert(index, slot)
+        self.slots[slot.unit] = slot
+        self._used_bytes += slot.end - slot.offset
+        self._counters.device_peak_bytes = max(self._counters.device_peak_bytes, self._used_bytes)
+
+    def _remove(self, slot: Slot) -> None:
+        index = bisect_left(self._starts, slot.offset)
+        del self._starts[index], self._by_start[index], self.slots[slot.unit]
+        self._used_bytes -= slot.end - slot.offset
+
+    def _overlapped(self, start: int, end: int) -> list[Slot]:
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        last = bisect_left(self._starts, end)
+        return [slot for slot in self._by_start[first:last] if slot.end > start]
+
+    def _load_on_demand(self, units: Sequence[int], held: Sequence[int]) -> None:
+        addresses = AddressMap(self.arena.size_bytes // aligned(1) * aligned(1))
+        for slot in self.slots.values():
+            addresses.place(slot.unit, addresses.window_at(slot.offset, slot.data.numel()), lambda _: 0)
+        # Asked of every slot, not only of the suspects: what user code keeps was perhaps never seen as held.
+        stuck = [unit for unit, slot in self.slots.items() if slot.in_use()]
+        needed = tuple(dict.fromkeys((*units, *held, *stuck)))
+        sizes = {unit: self.units[unit].bytes for unit in {*needed, *self.slots}}
+        try:
+            placed = place_all(addresses, sizes, needed, {*held, *stuck}, self._recency, lambda _: 0)
+        except NoRoomError:
+            raise RefusedError(self._describe_no_room(units, {*held, *stuck} - set(units))) from None
+        for unit, window in placed:
+            self._counters.demand_loads += 1
+            self.load(Load(unit, window.offset, window.bytes, 0, 0))
+
+    def _recency(self, window: AddressWindow) -> tuple[int, int]:
+        touched = max((self.slots[unit].touched for unit in window.evicts if unit in self.slots), default=0)
+        return touched, window.offset
+
+    def _describe_no_room(self, units: Sequence[int], others: set[int]) -> str:
+        wanted = sum(self.units[unit].bytes for unit in units)
+        if others and wanted <= self.arena.size_bytes:
+            return self._describe_escape(sorted(others))
+        return describe_too_large([self.units[unit].name for unit in units], wanted, self.arena.size_bytes)
+
+    def _describe_escape(self, units: Iterable[int]) -> str:
+        names = ", ".join(self.units[unit].name for unit in units)
+        return (
+            f"views of {names} are still alive where their place on the device is needed: keep no view of a parameter "
+            "beyond the forward that made it (use .clone()), or raise the budget"
+        )
+
+
+class _Summed:
+    """A source that notes the checksum of what it sends."""
+
+    def __init__(self, slot: Slot, source: Callable[[], Tensor]) -> None:
+        self._slot = slot
+        self._source = source
+
+    def __call__(self) -> Tensor:
+        # On the lane's thread, and before the copy: whoever waits for the copy also finds its checksum.
+        data = self._source()
+        self._slot.checksum = checksum(data[: self._slot.data.numel()])
+        return data

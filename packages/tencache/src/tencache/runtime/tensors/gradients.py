@@ -1,0 +1,151 @@
+"""Gradients leave the device as they appear, and are added up on the host as autograd would have."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from torch import Tensor
+
+from tencache.errors import RefusedError
+from tencache.runtime.counters import Counters
+from tencache.runtime.memory.copy_lanes import Copy, CopyBatch
+from tencache.runtime.memory.device_arena import users
+from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.memory.link import Link
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.units import SMALL_BYTES
+
+
+class Gradients:
+    """The way down. At most `window_bytes` are on it at a time; backward waits beyond that."""
+
+    def __init__(self, link: Link, pool: HostPool, window_bytes: int, counters: Counters) -> None:
+        self.window_bytes = window_bytes
+        self._link = link
+        self._pool = pool
+        self._counters = counters
+        self._flying: deque[Copy] = deque()
+        self._flying_bytes = 0
+        self._batch = CopyBatch()
+
+    def send(self, entry: ParameterEntry, gradient: Tensor) -> None:
+        """Start a gradient's copy to the parameter's `.grad`; small ones are collected into one copy."""
+        if gradient.is_sparse:
+            raise RefusedError(
+                f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
+            )
+        # Asked in this order: a gradient that lands in between is seen.
+        pending = entry.gradient is not None and not entry.gradient.done
+        first = not pending and entry.parameter.grad is None
+        target, landed = self._replace(entry) if first else self._add(entry)
+        # A parameter's gradients are all small or all large, so they all take the same way and stay in order.
+        if entry.size_bytes < SMALL_BYTES:
+            entry.gradient = self._batch
+            self._batch.add(target, gradient, landed)
+            if self._batch.size_bytes >= SMALL_BYTES:
+                self.flush()
+            return
+        # Small ones leave with the next large one at the latest, so none of them holds the optimizer up.
+        self.flush()
+        entry.gradient = Copy(target, _once(gradient), entry.size_bytes, landed)
+        del gradient
+        self._put(entry.gradient)
+
+    def flush(self) -> None:
+        """Send the small gradients that wait."""
+        if self._batch.size_bytes:
+            batch, self._batch = self._batch, CopyBatch()
+            self._put(batch)
+
+    def _put(self, copy: Copy) -> None:
+        # Gradients hold device memory until they have left: without a limit, a slow link would let them fill it.
+        self._make_room(copy.size_bytes)
+        copy.fence = self._link.fence()
+        self._flying.append(copy)
+        self._flying_bytes += copy.size_bytes
+        peak = max(self._counters.gradients_in_flight_peak_bytes, self._flying_bytes)
+        self._counters.gradients_in_flight_peak_bytes = peak
+        self._link.down.put(copy)
+
+    def forget(self) -> None:
+        """Drop copies that have arrived."""
+        self._flying.clear()
+        self._flying_bytes = 0
+
+    def landed(self, entry: ParameterEntry) -> bool:
+        """Return whether the parameter's `.grad` is complete."""
+        if entry.gradient is self._batch:
+            self.flush()
+        return entry.gradient is None or entry.gradient.done
+
+    def wait(self, entry: ParameterEntry) -> None:
+        """Wait until the parameter's `.grad` is complete."""
+        if entry.gradient is self._batch:
+            self.flush()
+        if entry.gradient is not None:
+            self._wait_over(entry.gradient)
+            entry.gradient.wait()
+            entry.gradient = None
+
+    def wait_all(self, entries: Iterable[ParameterEntry]) -> None:
+        """Wait until every `.grad` is complete."""
+        for entry in entries:
+            if entry.gradient is not None:
+                self.wait(entry)
+
+    def _replace(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
+        """Return a copy's target, the buffer that becomes `.grad`, and what to do when it has landed."""
+        target = self._buffer(entry).as_strided(entry.shape, entry.stride)
+
+        # Set only when the bytes are there: until then `.grad` is None, and reading it waits (OperationRouter.get).
+        def landed() -> None:
+            entry.parameter.grad = target
+
+        return target, landed
+
+    def _add(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
+        """Return a target beside `.grad`, and what adds it to `.grad` when it has landed."""
+        buffer = self._pool.take(entry.size_bytes)
+        target = entry.like(buffer)
+
+        def landed() -> None:
+            # Read when it lands, not when it is sent: the gradient before it may have been on its way then.
+            grad = entry.parameter.grad
+            assert grad is not None
+            # old + new, rounded as autograd would: the order of the operands does not matter, that of arrival does.
+            grad.add_(target)
+            self._pool.give(buffer)
+
+        return target, landed
+
+    def _buffer(self, entry: ParameterEntry) -> Tensor:
+        """Return the parameter's own gradient buffer in its type, unless someone still refers to what it held."""
+        old = entry.gradient_buffer
+        if old is not None and users(old) <= _BUFFER_IDLE_USERS:
+            return old
+        entry.gradient_buffer = self._pool.take(entry.size_bytes).view(entry.dtype)
+        return entry.gradient_buffer
+
+    def _make_room(self, size_bytes: int) -> None:
+        flying = self._flying
+        while flying and (flying[0].done or self._flying_bytes + size_bytes > self.window_bytes):
+            copy = flying.popleft()
+            self._flying_bytes -= copy.size_bytes
+            # What went wrong is raised where this gradient is needed; the one that needs its room must not be lost.
+            self._wait_over(copy)
+
+    def _wait_over(self, copy: Copy) -> None:
+        if not copy.done:
+            began = time.perf_counter()
+            copy.wait_over()
+            self._counters.gradient_stall_s += time.perf_counter() - began
+
+
+# The buffer itself, and the storage object that counting makes. One more is a `.grad` that user code still holds.
+_BUFFER_IDLE_USERS = 2
+
+
+def _once(gradient: Tensor) -> Callable[[], Tensor]:
+    """Return a source that gives the tensor away, so that its memory is free as soon as the bytes have left."""
+    box = [gradient]
+    return box.pop

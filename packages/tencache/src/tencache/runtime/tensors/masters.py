@@ -1,0 +1,199 @@
+"""The host's copies of the parameters: in pinned memory, or in the file with a bounded part of it staged in memory."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tencache.plan.step_trace import Unit
+from tencache.runtime.memory.copy_lanes import Copy
+from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
+
+
+@dataclass(eq=False)
+class _Filed:
+    """A unit that lives in the file: while anyone holds a lease, its bytes are also in memory."""
+
+    extent: Extent
+    buffer: Tensor | None = None
+    read: Copy | None = None
+    # The last write that was queued. The next read waits for it, or it would bring the bytes from before the update.
+    write: Copy | None = None
+    # Who needs the buffer: uploads on their way, writes on their way, one for `staged`, one for `opened`.
+    leases: int = 0
+    staged: bool = False
+    opened: bool = False
+
+
+class Masters:
+    """Where a unit's bytes come from."""
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        entries: Sequence[ParameterEntry],
+        pool: HostPool,
+        file: FileTier | None,
+        staging_bytes: int,
+    ) -> None:
+        self._units = units
+        self._entries: dict[int, list[ParameterEntry]] = {}
+        for entry in entries:
+            self._entries.setdefault(entry.unit, []).append(entry)
+        self._pool = pool
+        self._file = file
+        self._staging_bytes = staging_bytes
+        self._lock = threading.RLock()
+        self._buffers: dict[int, Tensor] = {}
+        self._filed: dict[int, _Filed] = {}
+
+    @property
+    def any_filed(self) -> bool:
+        """Return whether some units live in the file."""
+        return bool(self._filed)
+
+    @property
+    def staged_bytes(self) -> int:
+        """Return the bytes of filed units that are in memory now."""
+        return sum(self._units[unit].bytes for unit, filed in self._filed.items() if filed.leases)
+
+    def adopt(self) -> None:
+        """Move every parameter's bytes into the host's tiers; if the disk is full, nothing has moved yet."""
+        # All of the file's space first: a refusal must find every parameter where it was.
+        self._reserve_file()
+        for unit, entries in self._entries.items():
+            buffer = self._pool.take(self._size(unit))
+            for entry in entries:
+                entry.view(buffer).copy_(entry.parameter.detach())
+                entry.parameter.data = entry.view(buffer)
+            if unit in self._filed:
+                self._file_away(self._filed[unit], unit, buffer)
+            else:
+                self._buffers[unit] = buffer
+
+    def release_all(self) -> None:
+        """Copy every parameter into memory of its own again."""
+        for unit, entries in self._entries.items():
+            self.open(unit)
+            for entry in entries:
+                own = torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype)
+                entry.parameter.data = own.copy_(entry.parameter.detach())
+
+    def forget(self) -> None:
+        """Drop the buffers."""
+        self._buffers.clear()
+        self._filed.clear()
+
+    def lease(self, unit: int) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
+        """Return a source of the unit's bytes, and what to call once they are copied."""
+        size_bytes = self._units[unit].bytes
+        if unit in self._buffers:
+            buffer = self._buffers[unit]
+            return lambda: buffer, None
+        # The upload's own lease before the one of reading ahead is given back: at zero the buffer would go to the pool.
+        filed = self._acquire(unit)
+        if filed.staged:
+            filed.staged = False
+            self._release(filed)
+
+        # Called by the lane's thread: it is the lane that waits for the disk, while compute goes on.
+        def source() -> Tensor:
+            return self._bytes(filed)[:size_bytes]
+
+        return source, lambda: self._release(filed)
+
+    def read_ahead(self, units: Iterable[int]) -> None:
+        """Read these units from the file, as many as the staging memory takes."""
+        for unit in units:
+            filed = self._filed.get(unit)
+            if filed is None or filed.leases:
+                continue
+            # Not the next smaller one: rows are in order of need, and a later unit must not take an earlier one's room.
+            if self.staged_bytes + self._units[unit].bytes > self._staging_bytes:
+                return
+            self._acquire(unit).staged = True
+
+    def open(self, unit: int) -> None:
+        """Bring a filed unit into memory, and let its parameters' data be there."""
+        filed = self._filed.get(unit)
+        if filed is None or filed.opened:
+            return
+        self._acquire(unit)
+        filed.opened = True
+        data = self._bytes(filed)
+        for entry in self._entries[unit]:
+            entry.parameter.data = entry.view(data)
+
+    def close(self, unit: int, *, changed: bool) -> None:
+        """Release an opened unit's memory; if it was changed, queue it for writing first."""
+        filed = self._filed.get(unit)
+        if filed is None or not filed.opened:
+            return
+        filed.opened = False
+        # Before the memory is released: no parameter may point at a buffer that the pool may give to another unit.
+        self._make_blank(unit)
+        # The write takes a lease of its own before this one goes, so the bytes stay until they are on the disk.
+        if changed:
+            self._write(filed)
+        self._release(filed)
+
+    def close_all(self, changed: Callable[[int], bool]) -> None:
+        """Close every unit that user code has opened."""
+        for unit, filed in self._filed.items():
+            if filed.opened:
+                self.close(unit, changed=changed(unit))
+
+    def _size(self, unit: int) -> int:
+        size_bytes = self._units[unit].bytes
+        return blocks(size_bytes) if self._units[unit].tier == "file" else size_bytes
+
+    def _reserve_file(self) -> None:
+        for unit in self._entries:
+            if self._units[unit].tier == "file" and self._file is not None:
+                self._filed[unit] = _Filed(self._file.allocate(self._size(unit)))
+
+    def _file_away(self, filed: _Filed, unit: int, buffer: Tensor) -> None:
+        filed.buffer, filed.leases, filed.opened = buffer, 1, True
+        self.close(unit, changed=True)
+
+    def _make_blank(self, unit: int) -> None:
+        """Point the parameters at a single zero, stretched: the right shape, no memory."""
+        for entry in self._entries[unit]:
+            entry.parameter.data = torch.zeros((), dtype=entry.dtype).expand(entry.shape)
+
+    def _acquire(self, unit: int) -> _Filed:
+        assert self._file is not None
+        with self._lock:
+            filed = self._filed[unit]
+            filed.leases += 1
+            # While anyone holds a lease, the bytes in memory are the newest, even if they are just being written.
+            if filed.buffer is None:
+                filed.buffer = self._pool.take(filed.extent.bytes)
+                filed.read = self._file.read(filed.extent, filed.buffer, after=filed.write)
+            return filed
+
+    def _release(self, filed: _Filed) -> None:
+        with self._lock:
+            filed.leases -= 1
+            if filed.leases == 0 and filed.buffer is not None:
+                self._pool.give(filed.buffer)
+                filed.buffer = filed.read = None
+
+    def _write(self, filed: _Filed) -> None:
+        assert self._file is not None
+        assert filed.buffer is not None
+        # Under the lock, because the writing thread may be done, and release, before the write is noted here.
+        with self._lock:
+            filed.leases += 1
+            filed.write = self._file.write(filed.extent, filed.buffer, lambda: self._release(filed))
+
+    @staticmethod
+    def _bytes(filed: _Filed) -> Tensor:
+        if filed.read is not None:
+            filed.read.wait()
+        assert filed.buffer is not None
+        return filed.buffer

@@ -1,0 +1,126 @@
+"""The virtual clock, against times worked out by hand."""
+
+import pytest
+from hypothesis import given
+from plan_traces import KIB, cases, layered
+
+from tencache.errors import RefusedError
+from tencache.plan.planner import plan_ahead
+from tencache.plan.rival_policies import plan_buckets, plan_lru
+from tencache.plan.step_trace import Grad, Op, StepTrace, Unit, Update
+from tencache.plan.virtual_clock import Bandwidths, best_plan, replay_plan, step_s
+
+
+@given(cases())
+def test_plans_and_replays_are_deterministic(case):
+    trace, budget = case
+    speeds = Bandwidths(1e9, 1e9)
+    try:
+        one, two = best_plan(trace, budget, speeds), best_plan(trace, budget, speeds)
+    except RefusedError:
+        return
+    assert one == two
+    assert replay_plan(one, speeds) == replay_plan(two, speeds)
+
+
+MB = 1_000_448  # a multiple of the alignment, near enough to a megabyte
+
+
+def two_layers(**changes):
+    units = (Unit("a", MB), Unit("b", MB))
+    ops = (Op((0,), (), 0.01), Op((1,), (), 0.01), Op((1,), (), 0.01), Op((0,), (), 0.01))
+    return StepTrace(units, ops, changes.get("grads", ()), changes.get("updates", ()))
+
+
+def test_lru_pays_for_every_load_by_hand():
+    """Room for one unit: a, b, then a again are loaded while compute waits; b's second touch is a hit."""
+    updates = (Update((0,)), Update((1,)))
+    result = replay_plan(plan_lru(two_layers(updates=updates), MB), Bandwidths(MB, MB, latency_s=0))
+    assert result.step_s == pytest.approx(3 * 1.0 + 4 * 0.01)
+    assert (result.touches, result.hits, result.ready) == (4, 1, 1)
+
+
+def test_what_fits_is_loaded_during_the_updates():
+    updates = (Update((0,), 5.0), Update((1,), 5.0))
+    result = replay_plan(plan_ahead(two_layers(updates=updates), 2 * MB), Bandwidths(MB, MB, latency_s=0))
+    assert result.step_s == pytest.approx(10 + 0.01 + 0.99 + 0.03)
+    assert result.hit_rate == 1.0
+
+
+def test_the_bound_is_the_busiest_way():
+    grads = (Grad(1, 2, MB), Grad(0, 3, MB))
+    trace = two_layers(grads=grads, updates=(Update((0,)), Update((1,))))
+    fast = replay_plan(plan_ahead(trace, 2 * MB), Bandwidths(1000 * MB, 1000 * MB))
+    assert fast.bound_s == pytest.approx(0.04)
+    assert replay_plan(plan_ahead(trace, 2 * MB), Bandwidths(1000 * MB, MB)).bound_s == pytest.approx(2.0)
+    assert replay_plan(plan_ahead(trace, 2 * MB), Bandwidths(MB / 2, MB)).bound_s == pytest.approx(4.0)
+
+
+def test_no_replay_beats_its_bound():
+    for share in (0.2, 0.5, 1.0):
+        for speed in (1e6, 1e7, 1e9):
+            plan = plan_ahead(layered(12), round(share * 12) * 64 * KIB or 64 * KIB)
+            result = replay_plan(plan, Bandwidths(speed, speed))
+            assert result.step_s >= result.bound_s * (1 - 1e-9)
+
+
+def test_planning_ahead_is_at_least_as_fast_as_the_other_policies():
+    trace, budget = layered(20), 7 * 64 * KIB
+    for speed in (2e6, 5e6, 1e7, 1e8):
+        speeds = Bandwidths(speed, speed)
+        ahead = step_s(best_plan(trace, budget, speeds), speeds)
+        assert ahead <= step_s(plan_lru(trace, budget), speeds)
+        assert ahead <= step_s(plan_buckets(trace, budget), speeds)
+
+
+def test_updates_follow_the_gradients_that_have_landed():
+    """On a slow way down the last layers are updated, and sent up, while the first ones' gradients are on their way."""
+    trace, speeds = layered(8, seconds=0.001), Bandwidths(4e6, 4e6)
+    spans = replay_plan(plan_ahead(trace, 8 * 64 * KIB), speeds).spans
+    first_up = min((span for span in spans if span.lane == "up"), key=lambda span: span.start_s)
+    last_update = max(span.end_s for span in spans if span.name == "optimizer")
+    assert first_up.name != "layer0"
+    assert first_up.end_s < last_update
+
+
+def test_backward_waits_for_room_on_the_way_down():
+    plan = plan_ahead(layered(10), 10 * 64 * KIB)
+
+    def backward_s(speeds):
+        ends = [span.end_s for span in replay_plan(plan, speeds).spans if span.name == "backward"]
+        return max(ends) - min(ends)
+
+    tight = backward_s(Bandwidths(1e9, 1e6, gradient_window_bytes=64 * KIB))
+    assert tight > 2 * backward_s(Bandwidths(1e9, 1e6))
+
+
+def test_state_in_the_file_costs_what_its_bytes_take():
+    units = (Unit("a", MB),)
+    trace = StepTrace(units, (Op((0,), (), 0.1),), (), (Update((0,), 0.0, file_bytes=MB),))
+    result = replay_plan(plan_ahead(trace, MB), Bandwidths(1e12, 1e12, file_read=MB, file_write=MB, latency_s=0))
+    assert result.file_bytes == 2 * MB
+    assert result.bound_s == pytest.approx(1.0)
+    assert result.step_s == pytest.approx(1.0, rel=0.01)
+
+
+def test_state_is_read_only_as_far_ahead_as_staging_allows():
+    """With room for one state, each read waits for the write before it."""
+    units = tuple(Unit(f"u{index}", MB) for index in range(4))
+    updates = tuple(Update((index,), 0.0, file_bytes=MB) for index in range(4))
+    trace = StepTrace(units, (Op((0, 1, 2, 3), (), 0.1),), (), updates)
+    speeds = Bandwidths(1e12, 1e12, file_read=MB, file_write=MB, latency_s=0, staging_bytes=MB)
+    assert replay_plan(plan_ahead(trace, 4 * MB), speeds).step_s == pytest.approx(8.0, rel=0.02)
+
+
+def test_units_from_the_file_come_through_staging():
+    units = tuple(Unit(f"u{index}", MB, "file") for index in range(4))
+    trace = StepTrace(units, tuple(Op((index,), (), 0.001) for index in range(4)), (), (Update((0, 1, 2, 3)),))
+    slow = replay_plan(plan_ahead(trace, 2 * MB), Bandwidths(1e12, 1e12, file_read=MB, latency_s=0))
+    assert slow.step_s == pytest.approx(4.0, rel=0.01)
+    assert slow.file_bytes == 4 * MB
+
+
+def test_spans_cover_the_step():
+    result = replay_plan(plan_ahead(layered(5), 2 * 64 * KIB), Bandwidths(1e7, 1e7))
+    assert {span.lane for span in result.spans} >= {"compute", "up", "down"}
+    assert max(span.end_s for span in result.spans if span.lane == "compute") == pytest.approx(result.step_s)

@@ -1,0 +1,294 @@
+"""What is not supported is refused, in a sentence that says what to change."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from tencache_cases import SMALL, Case, make, train, wrap
+from torch import nn
+
+import tencache
+from tencache import RefusedError
+from tencache.bench.gpt import GPT
+
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.small = nn.Linear(8, 8)
+        self.large = nn.Linear(8, 4096)
+
+    def forward(self, x):
+        return self.large(self.small(x)).sum()
+
+
+def test_torch_compile_around_a_wrapped_model():
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer)
+    with pytest.raises(RefusedError, match="unwrap it before compiling"):
+        torch.compile(model, backend="eager")(torch.arange(12).view(1, 12))
+    cached.unwrap()
+
+
+def test_a_compiled_model():
+    compiled = torch.compile(GPT(SMALL), backend="eager")
+    with pytest.raises(RefusedError, match="is compiled"):
+        tencache.wrap(compiled, budget="50%")
+
+
+def test_a_block_compiled_in_place():
+    model = GPT(SMALL)
+    model.blocks[0].compile(backend="eager")
+    with pytest.raises(RefusedError, match=r"blocks\.0 is compiled"):
+        tencache.wrap(model, budget="50%")
+
+
+class Hoarder(nn.Module):
+    """Keeps a view of its weight beyond the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(8))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        self.kept = self.layers[0].weight.T
+        return x.sum()
+
+
+def test_views_that_escape_are_refused_before_their_bytes_change():
+    model = Hoarder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    cached = wrap(model, optimizer, budget="60%")
+    model(torch.ones(2, 32)).backward()
+    with pytest.raises(RefusedError, match=r"views of layers\.0\.weight are still alive.*use \.clone\(\)"):
+        optimizer.step()
+    del model.kept
+    cached.unwrap()
+
+
+def test_views_that_fill_the_device_are_refused():
+    """Every layer's view is kept: sooner or later no place is left."""
+
+    class Greedy(Hoarder):
+        def forward(self, x):
+            self.kept = [layer.weight.T for layer in self.layers]
+            return x.sum()
+
+    model = Greedy()
+    cached = wrap(model, None, budget="40%")
+    with pytest.raises(RefusedError, match="are still alive where their place on the device is needed"):
+        model(torch.ones(2, 32))
+    model.kept = None
+    cached.unwrap()
+
+
+def test_an_operation_larger_than_the_budget():
+    model = Wide()
+    cached = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), budget="64KiB")
+    with pytest.raises(
+        RefusedError, match=r"an operation needs .* on the device at once \(.*large.*raise the budget to"
+    ):
+        model(torch.ones(1, 8))
+    cached.unwrap()
+
+
+def test_an_optimizer_with_one_state_for_all():
+    model = GPT(SMALL)
+    with pytest.raises(RefusedError, match="LBFGS keeps one state"):
+        tencache.wrap(model, torch.optim.LBFGS(model.parameters()), budget="50%")
+
+
+class Counting(torch.optim.SGD):
+    """Keeps a step count in its parameter groups."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["count"] = group.get("count", 0) + 1
+        return super().step(closure)
+
+
+def test_an_optimizer_with_state_in_its_groups():
+    model = GPT(SMALL)
+    optimizer = Counting(model.parameters(), lr=0.1)
+    cached = wrap(model, optimizer)
+    model(torch.arange(12).view(1, 12)).backward()
+    with pytest.raises(RefusedError, match=r"keeps state in its parameter groups \(count\)"):
+        optimizer.step()
+    cached.unwrap()
+
+
+def test_an_optimizer_of_another_model():
+    with pytest.raises(RefusedError, match="wrap the model that it trains"):
+        tencache.wrap(GPT(SMALL), torch.optim.SGD(GPT(SMALL).parameters(), lr=0.1), budget="50%")
+
+
+def test_gradient_hooks_before_and_after_wrapping():
+    model = GPT(SMALL)
+    handle = model.head.weight.register_hook(lambda grad: grad)
+    with pytest.raises(RefusedError, match=r"head\.weight has a gradient hook"):
+        tencache.wrap(model, budget="50%")
+    handle.remove()
+    cached = wrap(model, None)
+    with pytest.raises(RefusedError, match=r"head\.weight has a gradient hook"):
+        model.head.weight.register_hook(lambda grad: grad)
+    with pytest.raises(RefusedError, match=r"head\.weight has a gradient hook"):
+        model.head.weight.register_post_accumulate_grad_hook(lambda _: None)
+    cached.unwrap()
+
+
+def test_a_forward_that_writes_to_a_parameter():
+    model = nn.Sequential(nn.Embedding(16, 8, max_norm=0.1))
+    cached = wrap(model, None, budget="100%")
+    with pytest.raises(RefusedError, match=r"0\.weight is written to while the model runs"):
+        model(torch.arange(4))
+    cached.unwrap()
+
+
+def test_a_forward_that_assigns_data():
+    class Assigning(nn.Linear):
+        def forward(self, x):
+            self.weight.data = self.weight.detach() * 2
+            return super().forward(x)
+
+    model = nn.Sequential(Assigning(4, 4))
+    cached = wrap(model, None, budget="100%")
+    with pytest.raises(RefusedError, match="is written to while the model runs"):
+        model(torch.ones(1, 4))
+    cached.unwrap()
+
+
+def test_sparse_gradients():
+    model = nn.Sequential(nn.Embedding(16, 8, sparse=True))
+    cached = wrap(model, None, budget="100%")
+    with pytest.raises(RefusedError, match="use Embedding"):
+        model(torch.arange(4)).sum().backward()
+    cached.unwrap()
+
+
+def test_backward_with_create_graph():
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer)
+    with pytest.raises(RefusedError, match="create_graph=True"):
+        model(torch.arange(12).view(1, 12)).backward(create_graph=True)
+    cached.unwrap()
+
+
+def test_a_parameter_given_to_a_custom_function_directly():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x, weight):
+            return x * 2 + weight.sum() * 0
+
+        @staticmethod
+        def backward(_, grad):
+            return grad * 2, torch.ones(4, 4)
+
+    class Custom(nn.Linear):
+        def forward(self, x):
+            return Double.apply(x, self.weight)
+
+    model = nn.Sequential(Custom(4, 4, bias=False))
+    cached = wrap(model, None, budget="100%")
+    with pytest.raises(RefusedError, match=r"0\.weight reached autograd .*view_as"):
+        model(torch.ones(1, 4)).sum().backward()
+    cached.unwrap()
+
+
+def test_two_parameters_in_the_same_memory():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight.data = model[0].weight.data
+    with pytest.raises(RefusedError, match=r"0\.weight and 1\.weight share memory"):
+        tencache.wrap(model, budget="50%")
+
+
+def test_parameters_that_are_not_plain():
+    class Special(nn.Parameter):
+        pass
+
+    model = nn.Linear(4, 4)
+    model.weight = Special(torch.ones(4, 4))
+    with pytest.raises(RefusedError, match="weight is a Special"):
+        tencache.wrap(model, budget="50%")
+
+
+def test_parameters_with_gaps():
+    model = nn.Linear(4, 4)
+    model.weight = nn.Parameter(torch.ones(4, 8)[:, ::2])
+    with pytest.raises(RefusedError, match="with gaps or overlaps"):
+        tencache.wrap(model, budget="50%")
+
+
+def test_transposed_parameters_are_fine():
+    model = nn.Linear(4, 6, bias=False)
+    model.weight = nn.Parameter(torch.arange(24.0).view(4, 6).T)
+    reference = model(torch.ones(1, 4))
+    cached = wrap(model, None, budget="100%")
+    assert torch.equal(model(torch.ones(1, 4)), reference)
+    cached.unwrap()
+    assert model.weight.stride() == (1, 6)
+
+
+def test_a_model_without_parameters():
+    with pytest.raises(RefusedError, match="nothing to cache"):
+        tencache.wrap(nn.ReLU(), budget="1MiB")
+
+
+def test_a_model_on_another_device():
+    with pytest.raises(RefusedError, match="leave the model on the CPU"):
+        tencache.wrap(nn.Linear(2, 2, device="meta"), budget="1MiB")
+
+
+def test_data_parallel():
+    with pytest.raises(RefusedError, match="DataParallel moves parameters itself"):
+        tencache.wrap(nn.DataParallel(nn.Linear(2, 2)), budget="1MiB")
+
+
+def test_wrapping_twice():
+    model = nn.Linear(2, 2)
+    cached = tencache.wrap(model, budget="100%")
+    with pytest.raises(RefusedError, match="wrapped already"):
+        tencache.wrap(model, budget="100%")
+    cached.unwrap()
+
+
+def test_copying_and_pickling():
+    model = nn.Linear(2, 2)
+    cached = tencache.wrap(model, budget="100%")
+    with pytest.raises(RefusedError, match="cannot be copied"):
+        copy.deepcopy(model)
+    with pytest.raises(RefusedError, match="cannot be pickled"):
+        pickle.dumps(model)
+    cached.unwrap()
+    copy.deepcopy(model)
+
+
+def test_unknown_devices():
+    with pytest.raises(ValueError, match="choose 'sim' or a CUDA device"):
+        tencache.wrap(nn.Linear(2, 2), budget="100%", device="cpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(RefusedError, match="no CUDA device here"):
+            tencache.wrap(nn.Linear(2, 2), budget="100%", device="cuda")
+
+
+def test_data_of_another_shape():
+    model = nn.Linear(2, 2)
+    cached = tencache.wrap(model, budget="100%")
+    with pytest.raises(RefusedError, match="another shape or type"):
+        model.weight.data = torch.ones(3, 3)
+    cached.unwrap()
+
+
+def test_a_refused_forward_leaves_the_model_usable():
+    """An error inside forward unwinds everything: the next step works."""
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer)
+    train(Case(), model, optimizer, 2)
+    with pytest.raises(IndexError):
+        model(torch.full((1, 12), SMALL.vocabulary + 5))
+    reference, reference_optimizer = make(Case())
+    train(Case(), reference, reference_optimizer, 2)
+    assert train(Case(), model, optimizer, 2) == train(Case(), reference, reference_optimizer, 2)
+    cached.unwrap()

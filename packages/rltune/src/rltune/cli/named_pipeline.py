@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rltune.cli.console import count, make_room, require_free, show_json, show_line, write_json
 from rltune.cli.exits import TO_STDOUT
 from rltune.cli.progress_bar import spinner
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from rltune.cli.trace_argument import Workload
@@ -47,7 +47,7 @@ def require_known(
 
 def _require(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise InputError(f"no {what} {name!r}; there are: {', '.join(known)}")
+        raise unknown(what, name, known)
 
 
 def split(names: str) -> list[str]:

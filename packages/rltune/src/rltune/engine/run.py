@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rltune.cluster import Cluster
 from rltune.engine.guard import Guard, get_guard
 from rltune.engine.search import Search, Searcher, get_search
-from rltune.errors import InputError
-from rltune.estimate import Estimator, Given, get_estimator
+from rltune.errors import InputError, unknown
+from rltune.estimate import Estimator, Given, estimated, get_estimator
+from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.scheduling_pass import decide
 from rltune.kernel.build.prepare import Likeness, prepare
@@ -62,7 +63,30 @@ def simulate(
     search: str | int | Search | None = None,
     progress: Progress | None = None,
 ) -> Schedule:
-    """Run the jobs to their end and say when and where each ran, in the order given."""
+    """Run the jobs to their end and say when and where each ran, in the order given.
+
+    Args:
+        jobs: The workload, from `rltune.read_trace(path)` or `rltune.Jobs.from_...`.
+        cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
+        policy: Who runs next: a name (`rltune policies` lists them), a model's file, `mine.py:score`, a function that
+            scores the queue, or an object.
+        backfill: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
+        placement: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
+        estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
+        head: What a job that does not fit blocks: its "pool", or all others ("global").
+        commit: Whether to run as RLScheduler's machine does.
+        seed: For everything that is drawn.
+        view: How many of the oldest waiting jobs the policy sees; 0 = all.
+        cycle_s: How often the policy is asked; 0 = in every pass.
+        guard: A bound on how long a job may be overtaken, such as "24h:4x".
+        search: How many orders are tried before each pass, such as 16.
+        progress: Called with the jobs ended and the jobs in all.
+
+    Returns the schedule: it prints itself; `.summary()` measures it, `.to_polars()` has a row a job.
+
+        schedule = rltune.simulate(jobs, cluster, policy="saf", backfill="easy", estimator="history")
+    """
+    require_inputs(jobs, cluster)
     order = np.argsort(jobs.submit_s, kind="stable")
     rule, guess = extended(get_policy(policy), guard, search), get_estimator(estimator)
     settings = Settings(
@@ -114,7 +138,7 @@ class Machine:
             _check_cycle(policy, settings)
         if policy.code == INSPECTED:
             _check_inspected(jobs, cluster, policy, settings)
-        estimates = estimator.estimate(jobs, settings.seed)
+        estimates = estimated(estimator, jobs, settings.seed)
         own = policy.likeness(jobs)
         placer = get_placer(settings.placement, jobs, cluster, settings.backfill)
         net, view = (policy.net, policy.view) if isinstance(policy, Networked) else (None, 0)
@@ -305,7 +329,7 @@ def _check(jobs: Jobs, cluster: Cluster, settings: Settings) -> None:
         ("head", settings.head, HEADS),
     ):
         if value not in known:
-            raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
+            raise unknown(what, value, known)
     if not 0 <= settings.cycle_s < np.inf:
         raise InputError(f"a cycle should last some seconds, or 0 to ask in every pass, not {settings.cycle_s:g}")
     if settings.view < 0:

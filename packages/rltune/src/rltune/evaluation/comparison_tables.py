@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.metrics.formats import most_common, number, percent, seconds
+from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import Metric, metric_of
 
@@ -33,6 +34,24 @@ def headline(comparison: Comparison) -> Table:
         cells = _row(standing, metric, is_base=standing.label == base)
         table.add_row(*map(Text, cells), style=_style(standing, base))
     return table
+
+
+def in_lines(comparison: Comparison) -> list[str]:
+    """Say in a few lines who stands where: the best first, each against the baseline."""
+    metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
+    windows = counted(len(comparison.windows), "window")
+    sign = -1.0 if metric.higher_is_better else 1.0
+    standings = sorted(comparison.standings, key=lambda s: sign * s.value)
+    rows = [(s.label, metric.write(s.value), _against(s, base)) for s in standings]
+    return [
+        f"Comparison by {metric.title}, {windows}: {title(comparison)}" if comparison.runs else "Comparison: no run",
+        *cut(columns(rows), kind="more pipelines; .table() has all"),
+        *(f"  {note}" for note in (honesty(comparison) if comparison.runs else [])),
+    ]
+
+
+def _against(standing: Standing, base: str) -> str:
+    return "baseline" if standing.label == base else f"{interval(standing.ratio, ratio)} of {base}"
 
 
 def details(comparison: Comparison) -> Table:

@@ -11,6 +11,7 @@ from rltune.evaluation.comparison_tables import interval, ratio
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import number, percent, seconds
+from rltune.text import columns, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import metric_of
 from rltune.trials.outcome import MEASURED
@@ -37,6 +38,28 @@ def tables(evaluation: Evaluation, *, details: bool = False) -> Iterator[Table]:
         yield group_table(evaluation, BY_SIZE, "mean wait by the GPUs that a job asks for")
         if evaluation.present(BY_VC):
             yield group_table(evaluation, BY_VC, "mean wait by VC")
+
+
+def in_lines(evaluation: Evaluation) -> list[str]:
+    """Say in a few lines how the pipelines fared on the test part: the best first, each over the reference."""
+    test, metric = evaluation.test, metric_of(evaluation.metric)
+    sign = -1.0 if metric.higher_is_better else 1.0
+    order = sorted(range(len(evaluation.labels)), key=lambda i: sign * test.mean(i, evaluation.metric))
+    rows = [
+        (evaluation.labels[i], metric.write(test.mean(i, evaluation.metric)), _against(evaluation, i)) for i in order
+    ]
+    return [
+        f"Evaluation by {metric.title}; test part: {extent(test)}; estimates: {evaluation.estimator}",
+        *cut(columns(rows), kind="more pipelines"),
+        *(f"  {note}" for note in honesty(evaluation)),
+    ]
+
+
+def _against(evaluation: Evaluation, i: int) -> str:
+    if i == evaluation.reference:
+        return "reference"
+    over = interval(evaluation.test.ratio(i, evaluation.reference, evaluation.metric), ratio)
+    return f"{over} of {evaluation.labels[evaluation.reference]}"
 
 
 def validation_table(evaluation: Evaluation) -> Table:

@@ -116,7 +116,7 @@ class Trainer:
     def identity(self) -> dict[str, Any]:
         """Return what a training must share with a checkpoint to go on from it."""
         start = hashlib.sha256(self.scaling.norm.tobytes()).hexdigest()[:16]
-        trace = {"trace": fingerprint(self.jobs), "cluster": repr(self.cluster), "scaling": start}
+        trace = {"trace": fingerprint(self.jobs), "cluster": repr(vars(self.cluster)), "scaling": start}
         return {**trace, **self.settings.identity()}
 
     def card(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.kernel.state import arrays as core
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ GREEDY = {
     "hierarchical": core.HIERARCHICAL,
 }
 NAMES = (*GREEDY, "milp", "auto")
-SHOWN = "first-fit, best-fit, spread, hierarchical, milp (milp:8 looks at 8 jobs always), auto"
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def get_placer(spec: str, jobs: Jobs | None = None, cluster: Cluster | None = No
         wins = jobs is None or cluster is None or pays(jobs, cluster, backfill)
         return get_placer("milp" if wins else "best-fit", cluster=cluster)
     if spec not in GREEDY:
-        raise InputError(f"no placement {spec!r}; there are: {SHOWN}")
+        raise unknown("placement", spec, NAMES, more=" (milp:8 looks at 8 jobs always)")
     return Placer(spec, GREEDY[spec])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.estimate import LEVELS, Estimates, Given, History, Levels, Noisy, get_estimator, likeness
+from rltune.estimate import LEVELS, Estimates, Given, History, Levels, Noisy, estimated, get_estimator, likeness
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
 from rltune.policy.qssf import LEVELS as QSSF_LEVELS
@@ -106,14 +106,14 @@ class Knowledge:
             return Recalled(guess.trust, name="history-warm", known=known)
         if isinstance(guess, Noisy):  # a job has one error, whatever window it is seen in
             if guess.name not in self._drawn:
-                self._drawn[guess.name] = guess.estimate(self._jobs, self._seed).values_s
+                self._drawn[guess.name] = estimated(guess, self._jobs, self._seed).values_s
             return Given(self._drawn[guess.name][first : first + count], guess.name)
         return self._warmed(guess, first)
 
     def made(self, given: Any, first: int, window: Jobs) -> Made:
         """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""
         guess = get_estimator(self.estimator(given, first, len(window)))
-        return Made(guess.name, guess.estimate(window, self._seed))
+        return Made(guess.name, estimated(guess, window, self._seed))
 
     def policy(self, policy: Any, first: int, count: int) -> Any:
         """Return the policy for a window."""

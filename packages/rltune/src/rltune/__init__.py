@@ -8,7 +8,7 @@
     print(schedule.summary())
     print(rltune.compare(jobs, cluster, ["fcfs", "saf", "learned"], estimator="history"))
 
-Values: Jobs (a workload), Cluster, Schedule (what a simulation gives), Comparison, Evaluation, Model (what was learned).
+Values: Jobs (a workload), Cluster, Schedule (what a simulation gives), Comparison, Evaluation, Model (learned).
 Functions: read_trace, simulate, compare, evaluate. All raise InputError, one sentence, for what is wrong with what is
 given. The module `rltune.trace` reads, writes and makes histories.
 """

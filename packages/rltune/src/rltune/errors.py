@@ -7,13 +7,16 @@ class InputError(ValueError):
     """Something given from outside is wrong; the message says what, where and what would be right."""
 
 
-def unknown(what: str, name: object, known: Iterable[str], *, more: str = "") -> InputError:
+def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *, more: str = "") -> InputError:
     """Make the error for a word that is not known: the nearest known word, if one is near, and all there are.
 
-    `known` may hold forms such as `noisy[:sigma]` or `boost:TRACE`; `more` is said after the known words.
+    `known` may hold forms such as `noisy[:sigma]`. The purpose is said after the name ("no metric 'x' to evaluate by"),
+    `more` after the known words.
     """
     words = tuple(known)
-    return InputError(f"no {what} {name!r}; {_nearest(str(name), words)}there are: {', '.join(words)}{more}")
+    wrong = f"no {what} {name!r} {purpose}".rstrip()
+    there = f"there are: {', '.join(words)}" if words else "there is none"
+    return InputError(f"{wrong}; {_nearest(str(name), words)}{there}{more}")
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
@@ -21,4 +24,4 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
     plain = {word.partition("[")[0].casefold(): word for word in known}
     near = get_close_matches(name.casefold(), plain, n=1)
-    return f"did you mean {plain[near[0]]}? " if near else ""
+    return f"did you mean {plain[near[0]]}? " if near and plain[near[0]] != name else ""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from rltune.errors import InputError, unknown
-from rltune.jobs import LABEL_COLUMNS, Jobs
+from rltune.labels import LABEL_COLUMNS
 
 REQUIRED = ("submit_s", "duration_s", "gpus")
-COLUMNS = tuple(signature(Jobs.from_arrays).parameters)
 _SECONDS = "numbers of seconds"
 
 
-def columns_of(frame: Any) -> dict[str, Any]:
-    """Return the columns of a polars frame as `Jobs.from_arrays` takes them."""
+def columns_of(frame: Any, known: Collection[str]) -> dict[str, Any]:
+    """Return the columns of a polars frame as arrays and lists; each must be one of the known ones."""
     if isinstance(frame, pl.LazyFrame):
         frame = frame.collect()
     if not isinstance(frame, pl.DataFrame):
@@ -30,8 +29,8 @@ def columns_of(frame: Any) -> dict[str, Any]:
                 f"column {name} is missing: {', '.join(REQUIRED)} are needed; given: {_listed(frame.columns)}"
             )
     for name in frame.columns:
-        if name not in COLUMNS:
-            raise unknown("column of jobs", name, COLUMNS, more="; drop or rename it")
+        if name not in known:
+            raise unknown("column of jobs", name, known, more="; drop or rename it")
     return {name: _column(frame[name]) for name in frame.columns}
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rltune.errors import InputError
-from rltune.labels import Labels
+from rltune.labels import LABEL_COLUMNS, Labels
 from rltune.text import counted, html_facts, number, seconds
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
-LABEL_COLUMNS = ("vc", "user", "account", "qos", "name", "gpu_types", "state")
 TYPE_SEPARATOR = "|"
 
 
@@ -185,7 +185,7 @@ class Jobs:
         """
         from rltune.job_frames import columns_of
 
-        return cls.from_arrays(**columns_of(frame))
+        return cls.from_arrays(**columns_of(frame, tuple(signature(cls.from_arrays).parameters)))
 
     @classmethod
     def from_pandas(cls, frame: Any) -> Jobs:

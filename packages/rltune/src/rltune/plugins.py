@@ -47,7 +47,7 @@ class Kind:
             raise InputError(f"{self.what} {spec!r}: there is no file {path}")
         module = self._run(spec, file)
         if not hasattr(module, name):
-            raise InputError(f"{self.what} {spec!r}: {path} has no function {name!r}")
+            raise InputError(f"{self.what} {spec!r}: {path} holds no {name!r}")
         return getattr(module, name)
 
     def _run(self, spec: str, file: Path) -> ModuleType:

@@ -44,8 +44,8 @@ def counted(n: int, one: str, several: str = "") -> str:
 
 
 def cut(lines: Sequence[str], most: int = MOST_LINES, kind: str = "more") -> list[str]:
-    """Keep the first lines, and say how many are left out."""
-    return [*lines[:most], f"... and {len(lines) - most:,} {kind}"] if len(lines) > most else list(lines)
+    """Keep the first of the indented lines under a title, and say how many are left out."""
+    return [*lines[:most], f"  ... and {len(lines) - most:,} {kind}"] if len(lines) > most else list(lines)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -215,7 +215,7 @@ def find_contender(contenders: Sequence[Contender], name: str | None) -> int:
         return labels.index(name)
     if name in policies:
         return policies.index(name)
-    raise unknown("contender to compare with", name, labels)
+    raise unknown("contender", name, labels, "to compare with")
 
 
 def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

@@ -134,4 +134,4 @@ def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:
 def require_measured(metric: str) -> None:
     """Refuse a metric that is not kept by window."""
     if metric not in MEASURED:
-        raise unknown("metric to evaluate by", metric, MEASURED)
+        raise unknown("metric", metric, MEASURED, "to evaluate by")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from rltune.evaluation.comparison_tables import interval, ratio
+from rltune.evaluation.comparison_tables import best_first, interval, ratio
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import number, percent, seconds
@@ -43,11 +43,8 @@ def tables(evaluation: Evaluation, *, details: bool = False) -> Iterator[Table]:
 def in_lines(evaluation: Evaluation) -> list[str]:
     """Say in a few lines how the pipelines fared on the test part: the best first, each over the reference."""
     test, metric = evaluation.test, metric_of(evaluation.metric)
-    sign = -1.0 if metric.higher_is_better else 1.0
-    order = sorted(range(len(evaluation.labels)), key=lambda i: sign * test.mean(i, evaluation.metric))
-    rows = [
-        (evaluation.labels[i], metric.write(test.mean(i, evaluation.metric)), _against(evaluation, i)) for i in order
-    ]
+    means = test.means(evaluation.metric).tolist()
+    rows = [(evaluation.labels[i], metric.write(means[i]), _against(evaluation, i)) for i in best_first(means, metric)]
     return [
         f"Evaluation by {metric.title}; test part: {extent(test)}; estimates: {evaluation.estimator}",
         *cut(columns(rows), kind="more pipelines"),
@@ -67,8 +64,7 @@ def validation_table(evaluation: Evaluation) -> Table:
     results, metric = evaluation.validation, metric_of(evaluation.metric)
     assert results is not None
     table = _table(f"validation part: {extent(results)}", ["configuration", f"{metric.title}", "chosen as"])
-    sign = -1.0 if metric.higher_is_better else 1.0
-    for i in sorted(range(len(results.pipelines)), key=lambda i: sign * results.mean(i, evaluation.metric)):
+    for i in best_first(results.means(evaluation.metric).tolist(), metric):
         label = results.pipelines[i].label
         chosen = [f"{c.side}, {c.kind}" for c in evaluation.choices if c.pipeline.label == label]
         table.add_row(Text(label), metric.write(results.mean(i, evaluation.metric)), "; ".join(chosen))

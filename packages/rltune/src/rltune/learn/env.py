@@ -177,7 +177,7 @@ def _check(windows: Sequence[Window], view: int) -> None:
         raise InputError(f"a view of {view} leaves nothing to choose: give 2 or more")
     for window in windows:
         if window.settings.backfill not in BACKFILLS:
-            raise unknown("backfill with choices to make", window.settings.backfill, BACKFILLS)
+            raise unknown("choices under backfill", window.settings.backfill, BACKFILLS)
 
 
 def _onlooker(recipe: Recipe, base: str, scaling: Scaling) -> Learned:

@@ -61,7 +61,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.objective not in COSTS:
-            raise unknown("objective to evolve for", self.objective, COSTS)
+            raise unknown("objective", self.objective, COSTS, "to evolve for")
         if "can_schedule_now" not in get_recipe(self.features).inputs:
             raise InputError("evolution needs the feature can_schedule_now: try --features wide")
         if min(self.hidden) < PLAIN + self.bends:

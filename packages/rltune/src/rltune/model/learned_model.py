@@ -56,7 +56,7 @@ class Model:
         if len(self.weights) != n_weights(len(self.recipe.inputs), self.hidden):
             raise InputError(f"a network of {self.sizes} has not {len(self.weights)} weights")
         if self.base not in BASES:
-            raise unknown("base policy of a model", self.base, BASES)
+            raise unknown("base policy", self.base, BASES, "for a model")
         if self.drift not in DRIFT:
             raise unknown("drift", self.drift, DRIFT)
 

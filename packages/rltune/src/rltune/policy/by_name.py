@@ -95,7 +95,7 @@ def _shipped(spec: str) -> Learned:
     known = shipped_models()
     if name not in known:
         train = f"; `rltune train` makes one of your own, to be named as its file, model{SUFFIX}"
-        raise unknown("model that ships with this package", name, known, more=train)
+        raise unknown("model", name, known, "ships with this package", more=train)
     return Learned(parse_model((MODELS / f"{name}{SUFFIX}").read_text(encoding="utf-8"), name), spec)
 
 

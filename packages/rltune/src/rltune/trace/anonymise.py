@@ -34,7 +34,7 @@ def anonymise(jobs: Jobs, salt: str | None = None, keep: Collection[str] = ()) -
     """
     strange = set(keep) - set(PREFIXES)
     if strange:
-        raise unknown("column to keep or hide", min(strange), PREFIXES)
+        raise unknown("column", min(strange), PREFIXES, "to keep or to hide")
     if salt == "":
         raise InputError("an empty salt hides nothing; give a secret, or none to have one drawn")
     key = (salt or secrets.token_hex(32)).encode()

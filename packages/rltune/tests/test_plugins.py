@@ -1,5 +1,9 @@
 """One loader for all that users bring: from a file, or from an installed package."""
 
+import pickle
+import subprocess
+import sys
+
 import pytest
 from own_package import install
 
@@ -47,6 +51,16 @@ def test_a_file_is_loaded_anew_at_every_call(tmp_path):
     (tmp_path / "mine.py").write_text("seen = []\n")
     METRICS.find(f"{tmp_path}/mine.py:seen").append(1)
     assert METRICS.find(f"{tmp_path}/mine.py:seen") == []
+
+
+def test_an_object_of_a_file_s_class_reaches_another_process(tmp_path):
+    """Though the file was loaded again in the meantime."""
+    (tmp_path / "mine.py").write_text("class Thing:\n    value = 7\n")
+    spec = f"{tmp_path}/mine.py:Thing"
+    packed = pickle.dumps([METRICS.find(spec)(), METRICS.find(spec)()])
+    look = "import pickle, sys; print([thing.value for thing in pickle.loads(bytes.fromhex(sys.argv[1]))])"
+    ran = subprocess.run([sys.executable, "-c", look, packed.hex()], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "[7, 7]"
 
 
 def test_a_file_is_shown_without_its_folder():

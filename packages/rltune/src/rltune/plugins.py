@@ -6,10 +6,14 @@ installed package, in the group of its kind. docs/how-to/extend.md shows one of 
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import spec_from_file_location
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +21,21 @@ from typing import Any
 from rltune.errors import InputError
 
 IN_FILE = ".py:"
+__path__: list[str] = []  # users' files are modules in this one, so that objects of their classes reach other processes
+_PREFIX = "file_"
+_NUMBERS = count()  # every load is a module of its own: what one run keeps in it is not seen by the next
+
+
+class _Files(MetaPathFinder):
+    """Finds the module of a user's file by its name, which holds the path: a worker process is told nothing else."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        if not fullname.startswith(f"{__name__}.{_PREFIX}"):
+            return None
+        return spec_from_file_location(fullname, bytes.fromhex(fullname.rpartition("_")[2]).decode())
+
+
+sys.meta_path.append(_Files())
 
 
 @dataclass(frozen=True)
@@ -51,17 +70,11 @@ class Kind:
         return getattr(module, name)
 
     def _run(self, spec: str, file: Path) -> ModuleType:
-        name = f"rltune_own_{file.stem}"
-        module_spec = importlib.util.spec_from_file_location(name, file)
-        assert module_spec is not None
-        assert module_spec.loader is not None
-        module = importlib.util.module_from_spec(module_spec)
-        sys.modules[name] = module  # a dataclass in the file looks itself up there
+        name = f"{__name__}.{_PREFIX}{next(_NUMBERS)}_{str(file.resolve()).encode().hex()}"
         try:
-            module_spec.loader.exec_module(module)
+            return importlib.import_module(name)
         except Exception as error:  # whatever it raises, the user wrote it
             raise InputError(f"{self.what} {spec!r}: {file} cannot be loaded: {told(error)}") from error
-        return module
 
     def _from_package(self, point: EntryPoint) -> Any:
         try:

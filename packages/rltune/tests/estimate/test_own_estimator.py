@@ -6,6 +6,7 @@ from own_package import install
 import rltune
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
+from rltune.evaluation import WindowSpec
 
 CLUSTER = rltune.Cluster.uniform(1, 1)
 JOBS = rltune.Jobs.from_arrays([5, 0, 1], [10, 20, 30], 1, limit_s=[100, 90, 80])
@@ -53,6 +54,16 @@ def test_it_is_taken_by_several_workers(trace, cluster, tmp_path):
     spec = own(tmp_path, CODE.replace("jobs.limit_s / 2", "jobs.gpus * 60.0"))
     made = [rltune.compare(trace.window(0, 40), cluster, ["saf", "fcfs"], estimator=spec, workers=n) for n in (1, 2)]
     assert made[0].standings == made[1].standings
+
+
+def test_one_that_learns_starts_warm_in_several_workers(trace, cluster, tmp_path):
+    code = CODE.replace("jobs.limit_s / 2", "jobs.gpus * (1.0 if self.before is None else len(self.before) + 1.0)")
+    code += "    before = None\n    def after(self, before):\n        made = Half()\n"
+    spec = own(tmp_path, code + "        made.before = before\n        return made\n")
+    how = {"windows": WindowSpec(count=2, size=30), "estimator": spec, "warm": True}
+    made = [rltune.compare(trace, cluster, ["saf", "fcfs"], **how, workers=n) for n in (1, 2)]
+    assert made[0].standings == made[1].standings
+    assert made[0].runs[-1].schedule.estimate_s.max() > 8
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,9 @@ def write(jobs: Jobs, path: str | Path) -> None:
 
 def formats() -> dict[str, str]:
     """Name the formats that can be read, each with what it is."""
+    from rltune import plugins
     from rltune.trace.known_formats import FORMATS
 
-    return {f.name: f.about for f in FORMATS.values()}
+    return {f.name: f.about for f in FORMATS.values()} | dict.fromkeys(
+        plugins.FORMATS.names(), "of an installed package"
+    )

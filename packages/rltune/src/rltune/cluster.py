@@ -176,7 +176,7 @@ class Cluster:
             return cls.preset(name_or_path)
         if Path(name_or_path).exists():
             return cls.from_toml(name_or_path)
-        raise unknown("cluster file or preset", name_or_path, cls.presets())
+        raise unknown("cluster", name_or_path, cls.presets(), more=", or your own as the path of a TOML file")
 
     @classmethod
     def _from_text(cls, text: str, source: str) -> Cluster:

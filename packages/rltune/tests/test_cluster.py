@@ -3,6 +3,7 @@
 import pytest
 
 from rltune import Cluster, InputError
+from rltune.cluster import NodeGroup
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,23 @@ def test_an_unknown_name_lists_the_presets():
 def test_an_impossible_uniform_cluster_is_refused(nodes, gpus):
     with pytest.raises(InputError, match="cannot be"):
         Cluster.uniform(nodes=nodes, gpus=gpus)
+
+
+def test_a_cluster_prints_its_groups():
+    cluster = Cluster(
+        (NodeGroup(count=2, gpus=8, gpu_type="A100", cpus=64, mem_gib=512, vc=("a", "b")), NodeGroup(count=1, gpus=1)),
+        name="<small>",
+        speed={"A100": 2.0},
+    )
+    assert repr(cluster).splitlines() == [
+        "Cluster <small>: 3 nodes, 17 GPUs",
+        "  2 nodes of 8 A100 GPUs, 64 CPUs, 512 GiB, for a, b",
+        "  1 node of 1 GPU",
+        "  speed: A100 2",
+    ]
+    assert "&lt;small&gt;: 3 nodes" in cluster._repr_html_()
+
+
+def test_many_groups_are_cut():
+    cluster = Cluster(tuple(NodeGroup(count=1, gpus=n) for n in range(1, 20)))
+    assert repr(cluster).splitlines()[-1] == "  ... and 7 more groups"

@@ -81,3 +81,20 @@ def test_the_data_frame_spells_everything_out():
     assert frame["vc"].to_list() == ["a", None, "b"]
     assert frame["after"].to_list() == [[], [0], []]
     assert frame["limit_s"].to_list() == [None, None, None]
+
+
+def test_jobs_print_what_they_are():
+    """How many, how long, and what else is told of them."""
+    jobs = Jobs.from_arrays([0, 7200], [60, 120], [1, 8], user=["a", "b"], vc=["v", None], limit_s=[100, np.nan])
+    assert repr(jobs).splitlines() == [
+        "Jobs: 2 jobs, submitted over 2.0 h",
+        "  GPUs: 1 to 8 a job, mean 4.5",
+        "  run time: median 90.0 s, mean 90.0 s, longest 2.0 min",
+        "  told as well: limit_s, vc (1 name), user (2 names)",
+    ]
+    assert str(jobs) == repr(jobs)
+    assert "user (2 names)" in jobs._repr_html_()
+
+
+def test_no_jobs_print_as_none():
+    assert repr(Jobs.from_arrays([], [], [])) == "Jobs: 0 jobs"

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
+from rltune.text import counted, cut, html_facts
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 Positive = Annotated[int, Field(gt=0)]
@@ -125,9 +126,9 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.groups:
             raise InputError("a cluster needs at least one node group")
-        unknown = set(self.speed) - set(self.gpu_types)
-        if unknown:
-            raise InputError(f"speed is given for GPU types that no group has: {', '.join(sorted(unknown))}")
+        strange = set(self.speed) - set(self.gpu_types)
+        if strange:
+            raise InputError(f"speed is given for GPU types that no group has: {', '.join(sorted(strange))}")
         for window in self.maintenance:
             if any(not 0 <= g < len(self.groups) for g in window.groups):
                 raise InputError(f"a maintenance window names group {max(window.groups)}, there are {len(self.groups)}")
@@ -158,7 +159,7 @@ class Cluster:
     def preset(cls, name: str) -> Cluster:
         """Return one of the clusters that come with the package; `Cluster.presets()` names them."""
         if name not in cls.presets():
-            raise InputError(f"no cluster preset {name!r}; there are: {', '.join(cls.presets())}")
+            raise unknown("cluster preset", name, cls.presets())
         text = (resources.files("rltune") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
         return cls._from_text(text, name)
 
@@ -175,8 +176,7 @@ class Cluster:
             return cls.preset(name_or_path)
         if Path(name_or_path).exists():
             return cls.from_toml(name_or_path)
-        known = ", ".join(cls.presets())
-        raise InputError(f"no cluster {name_or_path!r}: neither a file nor one of the presets {known}")
+        raise unknown("cluster", name_or_path, cls.presets(), more=", or your own as the path of a TOML file")
 
     @classmethod
     def _from_text(cls, text: str, source: str) -> Cluster:
@@ -200,6 +200,29 @@ class Cluster:
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
 
+    def __repr__(self) -> str:
+        groups = cut([f"  {told}" for _, told in self._groups()], kind="more groups")
+        rules = [f"  {name}: {told}" for name, told in self._rules()]
+        return "\n".join([f"Cluster {self._title()}", *groups, *rules])
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"Cluster {self._title()}", [*self._groups(), *self._rules()])
+
+    def _title(self) -> str:
+        size = f"{counted(self.node_count, 'node')}, {counted(self.gpu_count, 'GPU')}"
+        return f"{self.name}: {size}" if self.name else f"of {size}"
+
+    def _groups(self) -> list[tuple[str, str]]:
+        return [(group.name or f"group {i}", _group_text(group)) for i, group in enumerate(self.groups)]
+
+    def _rules(self) -> list[tuple[str, str]]:
+        """Say what else there is but nodes."""
+        speeds = ", ".join(f"{kind} {speed:g}" for kind, speed in self.speed.items())
+        counts = {"limits": self.limits, "maintenance windows": self.maintenance, "outages": self.outages}
+        told = [("speed", speeds)] if speeds else []
+        told += [(name, f"{len(values):,}") for name, values in counts.items() if values]
+        return [*told, ("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else told
+
     @property
     def node_count(self) -> int:
         """Count the nodes."""
@@ -219,6 +242,14 @@ class Cluster:
     def vcs(self) -> tuple[str, ...]:
         """Name the VCs, in order of first appearance."""
         return tuple(dict.fromkeys(vc for g in self.groups for vc in g.vc))
+
+
+def _group_text(group: NodeGroup) -> str:
+    parts = [f"{counted(group.count, 'node')} of {counted(group.gpus, f'{group.gpu_type} GPU'.strip())}"]
+    parts += [f"{group.cpus:g} CPUs"] if group.cpus else []
+    parts += [f"{group.mem_gib:g} GiB"] if group.mem_gib else []
+    parts += [f"for {', '.join(group.vc)}"] if group.vc else []
+    return ", ".join(parts)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rltune.errors import InputError
-from rltune.labels import Labels
+from rltune.labels import LABEL_COLUMNS, Labels
+from rltune.text import counted, html_facts, number, seconds
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
-LABEL_COLUMNS = ("vc", "user", "account", "qos", "name", "gpu_types", "state")
 TYPE_SEPARATOR = "|"
 
 
@@ -173,8 +174,28 @@ class Jobs:
         """List the rows that job `row` waits for."""
         return self.after[self.after_ptr[row] : self.after_ptr[row + 1]]
 
+    @classmethod
+    def from_polars(cls, frame: pl.DataFrame | pl.LazyFrame) -> Jobs:
+        """Make a table from a polars frame with the columns of `to_polars()`, or some of them.
+
+        `submit_s`, `duration_s` and `gpus` must be there; null means "not told". `cpus_per_gpu` and `mem_gib_per_gpu`
+        may stand for `cpus` and `mem_gib`. Columns that jobs do not have are refused: drop or rename them.
+
+            jobs = rltune.Jobs.from_polars(pl.read_csv("jobs.csv").rename({"runtime": "duration_s"}))
+        """
+        from rltune.job_frames import columns_of
+
+        return cls.from_arrays(**columns_of(frame, tuple(signature(cls.from_arrays).parameters)))
+
+    @classmethod
+    def from_pandas(cls, frame: Any) -> Jobs:
+        """Make a table from a pandas frame, with the columns that `from_polars` takes; the index is not used."""
+        from rltune.job_frames import polars_of
+
+        return cls.from_polars(polars_of(frame))
+
     def to_polars(self) -> pl.DataFrame:
-        """Return the table as a data frame, names spelled out, `after` as lists."""
+        """Return the table as a data frame, names spelled out, `after` as lists; `from_polars` takes it back."""
         import polars as pl
 
         columns: dict[str, Any] = {}
@@ -189,6 +210,36 @@ class Jobs:
                 columns[field.name] = pl.Series(value, nan_to_null=value.dtype.kind == "f")
         return pl.DataFrame(columns)
 
+    def __repr__(self) -> str:
+        return "\n".join([f"Jobs: {self._count()}", *(f"  {name}: {told}" for name, told in self._facts())])
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"Jobs: {self._count()}", self._facts())
+
+    def _count(self) -> str:
+        over = f", submitted over {seconds(float(np.ptp(self.submit_s)))}" if len(self) else ""
+        return counted(len(self), "job") + over
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if not len(self):
+            return []
+        run = self.duration_s
+        times = f"median {seconds(np.median(run))}, mean {seconds(run.mean())}, longest {seconds(run.max())}"
+        gpus = f"{self.gpus.min():,} to {self.gpus.max():,} a job, mean {number(self.gpus.mean())}"
+        return [("GPUs", gpus), ("run time", times), ("told as well", ", ".join(self._told()) or "nothing")]
+
+    def _told(self) -> list[str]:
+        """Name the columns in which something stands, with how many different names."""
+        floats = [
+            name for name in ("limit_s", "cpus", "mem_gib", "recorded_start_s") if _any_number(getattr(self, name))
+        ]
+        counts = [name for name in ("nodes", "gpus_per_node", "array_limit") if getattr(self, name).any()]
+        labels = {
+            name: len(np.unique(codes[codes >= 0])) for name in LABEL_COLUMNS if len(codes := getattr(self, name).codes)
+        }
+        named = [f"{name} ({counted(n, 'name')})" for name, n in labels.items() if n]
+        return [*floats, *counts, *named, *(["after"] if len(self.after) else [])]
+
     def _dependencies_of(self, index: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints]:
         if len(self.after) == 0:
             return np.zeros(len(index) + 1, dtype=np.int64), self.after
@@ -196,6 +247,10 @@ class Jobs:
         new_row[index] = np.arange(len(index), dtype=np.int32)
         kept = [new_row[self.depends_on(int(i))] for i in index]
         return _dependencies([rows[rows >= 0].tolist() for rows in kept], len(index))
+
+
+def _any_number(values: Floats) -> bool:
+    return not np.isnan(values).all()
 
 
 def _floats(column: str, values: ArrayLike | None, n: int | None) -> Floats:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Codes = NDArray[np.int32]
 
+LABEL_COLUMNS = ("vc", "user", "account", "qos", "name", "gpu_types", "state")  # of a job table
+
 
 @dataclass(frozen=True)
 class Labels:

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.kernel.score.slowdown import bounded_slowdown
+from rltune.metrics import Summary, summarise
+from rltune.text import counted, html_facts, number, seconds
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rltune.cluster import Cluster
     from rltune.jobs import Floats, Ints, Jobs
     from rltune.labels import Labels
-    from rltune.metrics import Summary
 
 Chunk = tuple[int, int]  # node, GPUs
 
@@ -111,6 +114,68 @@ class Schedule:
 
     def summary(self) -> Summary:
         """Sum the schedule up: every metric with mean, percentiles and worst case."""
-        from rltune.metrics import summarise
-
         return summarise(self)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return one row a job: who, what, when, where, and why not.
+
+        `start_s`, `end_s`, `wait_s`, `jct_s` and `bounded_slowdown` are null for a job that never ran; `rejected` and
+        `reject_reason` say so. `nodes` and `node_gpus` list the nodes of its last attempt and the GPUs on each.
+        """
+        import polars as pl
+
+        jobs = self.jobs
+        return pl.DataFrame(
+            {
+                "id": pl.Series(jobs.id.tolist(), dtype=None if jobs.id.dtype.kind in "iu" else pl.String),
+                "user": pl.Series(jobs.user.to_list(), dtype=pl.String),
+                "vc": pl.Series(jobs.vc.to_list(), dtype=pl.String),
+                "gpus": jobs.gpus,
+                "submit_s": jobs.submit_s,
+                "start_s": pl.Series(self.start_s, nan_to_null=True),
+                "end_s": pl.Series(self.end_s, nan_to_null=True),
+                "estimate_s": self.estimate_s,
+                "wait_s": pl.Series(self.wait_s, nan_to_null=True),
+                "jct_s": pl.Series(self.jct_s, nan_to_null=True),
+                "bounded_slowdown": pl.Series(self.bounded_slowdown, nan_to_null=True),
+                "requeues": self.requeues,
+                "rejected": self.rejected,
+                "reject_reason": pl.Series(self.reject_reason.to_list(), dtype=pl.String),
+                "nodes": self._by_job(self.placements.node),
+                "node_gpus": self._by_job(self.placements.gpus),
+            }
+        )
+
+    def _by_job(self, values: Ints) -> pl.Series:
+        """Return a list a job of the values of its chunks."""
+        import polars as pl
+
+        count = np.diff(self.placements.ptr)
+        listed = pl.DataFrame({"job": np.repeat(np.arange(len(count)), count), "value": values})
+        by_job = listed.group_by("job", maintain_order=True).agg("value")
+        every = pl.DataFrame({"job": np.arange(len(count))})
+        return every.join(by_job, on="job", how="left", maintain_order="left")["value"]
+
+    def __repr__(self) -> str:
+        lines = [f"Schedule: {self._pipeline()}", *(f"  {name}: {told}" for name, told in self._facts())]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"Schedule: {self._pipeline()}", self._facts())
+
+    def _pipeline(self) -> str:
+        s = self.settings
+        around = "".join(
+            f", {name} {value}" for name, value in (("guard", s.guard), ("search", s.search)) if value != "off"
+        )
+        return f"{s.policy}, backfill {s.backfill}, placement {s.placement}, estimates {s.estimator}{around}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Say in a few words how the jobs fared; `summary()` says more, and takes longer."""
+        where = f"{counted(self.cluster.node_count, 'node')}, {counted(self.cluster.gpu_count, 'GPU')}"
+        jobs = ("jobs", f"{int(self.ran.sum()):,} ran, {int(self.rejected.sum()):,} rejected, on {where}")
+        if not self.ran.any():
+            return [jobs]
+        wait, slowdown = self.wait_s[self.ran], self.bounded_slowdown[self.ran]
+        waits = f"mean {seconds(wait.mean())}, p99 {seconds(np.percentile(wait, 99))}, longest {seconds(wait.max())}"
+        return [jobs, ("wait", waits), ("mean bounded slowdown", number(slowdown.mean()))]

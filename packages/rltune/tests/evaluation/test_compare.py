@@ -302,12 +302,14 @@ def test_a_job_has_one_error_whatever_window_it_is_seen_in(jobs):
 
 def test_schedules_of_one_pipeline_are_told_apart_by_what_differs(jobs):
     """No two contenders have one name."""
-    made = [simulate(jobs, CLUSTER, "saf", estimator=e, view=v) for e, v in (("oracle", 0), ("user", 0), ("user", 9))]
+    made = [
+        simulate(jobs, CLUSTER, "saf", estimator=e, view=v) for e, v in (("oracle", 0), ("history", 0), ("history", 9))
+    ]
     labels = [s.label for s in Comparison.of_schedules([*made, made[0]]).standings]
     assert labels == [
         "saf (estimator oracle, view 0) #1",
-        "saf (estimator user, view 0)",
-        "saf (estimator user, view 9)",
+        "saf (estimator history, view 0)",
+        "saf (estimator history, view 9)",
         "saf (estimator oracle, view 0) #2",
     ]
 

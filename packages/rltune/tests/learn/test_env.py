@@ -186,7 +186,7 @@ def test_windows_without_a_choice_are_said():
 def test_a_trace_is_cut_into_windows():
     """One after the other, whole ones only, in order of submit."""
     cut = windows_of(BUSY, SMALL, size=25, estimator="oracle", backfill="easy")
-    assert [(w.first, len(w.jobs), w.settings.backfill) for w in cut] == [(0, 25, "easy"), (25, 25, "easy")]
+    assert [(w.first, len(w.jobs), w.pipeline.backfill) for w in cut] == [(0, 25, "easy"), (25, 25, "easy")]
     assert cut[1].jobs.submit_s.tolist() == BUSY.submit_s[25:50].tolist()
     with pytest.raises(InputError, match="a window of 256 jobs does not fit a trace of 60"):
         windows_of(BUSY, SMALL)

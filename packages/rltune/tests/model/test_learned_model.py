@@ -156,7 +156,7 @@ def test_features_are_named_or_listed():
     assert get_recipe("wide+vc+gpus").inputs == (*RECIPES["wide"].inputs, "vc")  # a list may be among them
     with pytest.raises(InputError, match="no features 'sampled'"):
         get_recipe("sampled+gpus")  # the situation decides about its slots
-    with pytest.raises(InputError, match="no features 'colour'; there are sampled"):
+    with pytest.raises(InputError, match="no features 'colour'; there are: sampled"):
         get_recipe("gpus+colour")
 
 

@@ -68,9 +68,7 @@ def test_a_shipped_model_is_taken_by_its_name_and_one_is_the_default(shipped):
 
 def test_a_model_that_does_not_ship_is_said(shipped):
     """One sentence that names those that do, or says that there is none."""
-    with pytest.raises(
-        InputError, match=r"'learned': no model 'mixed' ships with this package; there is none; `rltune train`"
-    ):
+    with pytest.raises(InputError, match=r"no model 'mixed' ships with this package; there is none; `rltune train`"):
         get_policy("learned")
     shipped.mkdir()
     save_model(a_model(), shipped / "philly.rltune")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from own_package import install
 
 import rltune
 from rltune.cluster import Cluster
@@ -23,7 +24,7 @@ def own(folder: Path, text: str, function: str = "score") -> str:
 
 
 def starts(policy, jobs: Jobs = JOBS, **settings) -> list[float]:
-    return rltune.simulate(jobs, CLUSTER, policy=policy, **settings).start_s.tolist()
+    return rltune.simulate(jobs, CLUSTER, policy=policy, **{"estimator": "oracle", **settings}).start_s.tolist()
 
 
 def test_the_example_halves_the_area_every_four_hours():
@@ -100,8 +101,8 @@ def test_a_file_may_hold_dataclasses(tmp_path):
 @pytest.mark.parametrize(
     ("text", "function", "complaint"),
     [
-        ("def score(queue): return queue.gpus", "scores", "has no function 'scores'"),
-        ("score = 3", "score", "has no function 'score'"),
+        ("def score(queue): return queue.gpus", "scores", "holds no 'scores'"),
+        ("score = 3", "score", "3 is no function that scores the queue"),
         ("def score(queue) return 1", "score", "cannot be loaded: SyntaxError"),
         ("import no_such_module_at_all", "score", "cannot be loaded: ModuleNotFoundError"),
         ("1 / 0", "score", "cannot be loaded: ZeroDivisionError"),
@@ -140,3 +141,17 @@ def test_commit_mode_refuses_it():
     """RLScheduler's machine runs in compiled code alone; it would have ignored the function."""
     with pytest.raises(InputError, match="commit mode knows only rules of the core"):
         starts(lambda queue: queue.submit_s, commit=True)
+
+
+def test_an_installed_package_brings_one(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, "rltune.policies", "newest", "def score(queue): return -queue.submit_s\n", "score")
+    made = rltune.simulate(JOBS, CLUSTER, policy="newest")
+    assert made.settings.policy == "newest"
+    assert made.start_s.tolist() == [0, 20, 16, 10]
+    with pytest.raises(InputError, match="did you mean newest"):
+        rltune.simulate(JOBS, CLUSTER, policy="nwest")
+
+
+def test_an_object_in_a_file_is_a_policy(tmp_path):
+    spec = own(tmp_path, "from rltune.policy.multifactor import Multifactor\nmine = Multifactor(age=3.0)\n", "mine")
+    assert rltune.simulate(JOBS, CLUSTER, policy=spec).settings.policy == "multifactor"

@@ -88,7 +88,7 @@ def test_columns_can_be_kept():
 
 
 def test_bad_settings():
-    with pytest.raises(InputError, match="column 'gpus' cannot be kept"):
+    with pytest.raises(InputError, match="no column 'gpus' to keep or to hide"):
         anonymise(original(), keep=["gpus"])
     with pytest.raises(InputError, match="an empty salt hides nothing"):
         anonymise(original(), salt="")

@@ -27,7 +27,7 @@ def test_it_is_the_mean_wait_under_fcfs_without_backfilling(trace, cluster):
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 def test_every_command_counts_the_same_windows(trace, cluster, backfill):
     """Comparing, evaluating and training agree, whatever backfills."""
-    size, threshold = 100, 3000.0
+    size, threshold = 100, 4500.0
 
     def counts(first):
         return is_contended(fcfs_wait_s(trace.window(first, size), cluster), threshold)

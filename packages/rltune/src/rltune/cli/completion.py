@@ -12,10 +12,12 @@ def presets(incomplete: str) -> list[str]:
 
 def policies(incomplete: str) -> list[str]:
     """Complete a policy, or the last of a list of them."""
+    from rltune.plugins import POLICIES
     from rltune.policy import policy_table
     from rltune.policy.by_name import model_names
 
-    return _last_of_list(incomplete, (*(policy.name for policy in policy_table()), *model_names()))
+    known = (policy.name for policy in policy_table())
+    return _last_of_list(incomplete, (*known, *model_names(), *POLICIES.names()))
 
 
 def backfills(incomplete: str) -> list[str]:
@@ -42,22 +44,25 @@ def heads(incomplete: str) -> list[str]:
 def estimators(incomplete: str) -> list[str]:
     """Complete an estimator."""
     from rltune.estimate import NAMES
+    from rltune.plugins import ESTIMATORS
 
-    return _beginning(incomplete, (name.partition("[")[0].removesuffix("TRACE") for name in NAMES))
+    known = (name.partition("[")[0].removesuffix("TRACE") for name in NAMES)
+    return _beginning(incomplete, (*known, *ESTIMATORS.names()))
 
 
 def metrics(incomplete: str) -> list[str]:
     """Complete a metric to compare by."""
+    from rltune import plugins
     from rltune.evaluation import METRICS
 
-    return _beginning(incomplete, METRICS)
+    return _beginning(incomplete, (*METRICS, *plugins.METRICS.names()))
 
 
 def formats(incomplete: str) -> list[str]:
     """Complete a trace format."""
-    from rltune.trace.known_formats import FORMATS
+    from rltune.trace import formats as known
 
-    return _beginning(incomplete, FORMATS)
+    return _beginning(incomplete, known())
 
 
 def kinds(incomplete: str) -> list[str]:

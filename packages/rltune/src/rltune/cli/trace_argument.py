@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltune.cli.console import count
 from rltune.cli.progress_bar import spinner
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -72,7 +72,7 @@ def parse_synthetic(spec: str) -> tuple[str, dict[str, Any]]:
     for part in filter(None, parts):
         key, _, text = part.partition("=")
         if key not in _PARAMETERS:
-            raise InputError(f"{spec}: {key!r} is unknown; there are: {', '.join(_PARAMETERS)}")
+            raise unknown("parameter of a synthetic trace", key, _PARAMETERS)
         try:
             given[key] = _PARAMETERS[key](text)
         except ValueError:

@@ -17,7 +17,8 @@ from rltune.engine.pipeline import BACKFILLS, Pipeline
 from rltune.engine.search import Search
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
-from rltune.estimate import Estimator, Given, get_estimator
+from rltune.estimate import Estimator, Given, estimated, get_estimator
+from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.rollout.event_loop import advance, run
@@ -52,7 +53,30 @@ def simulate(
     search: str | int | Search | None = None,
     progress: Progress | None = None,
 ) -> Schedule:
-    """Run the jobs to their end and say when and where each ran, in the order given."""
+    """Run the jobs to their end and say when and where each ran, in the order given.
+
+    Args:
+        jobs: The workload, from `rltune.read_trace(path)` or `rltune.Jobs.from_...`.
+        cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
+        policy: Who runs next: a name (`rltune policies` lists them), a model's file, `mine.py:score`, a function that
+            scores the queue, or an object.
+        backfill: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
+        placement: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
+        estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
+        head: What a job that does not fit blocks: its "pool", or all others ("global").
+        commit: Whether to run as RLScheduler's machine does.
+        seed: For everything that is drawn.
+        view: How many of the oldest waiting jobs the policy sees; 0 = all.
+        cycle_s: How often the policy is asked; 0 = in every pass.
+        guard: A bound on how long a job may be overtaken, such as "24h:4x".
+        search: How many orders are tried before each pass, such as 16.
+        progress: Called with the jobs ended and the jobs in all.
+
+    Returns the schedule: it prints itself; `.summary()` measures it, `.to_polars()` has a row a job.
+
+        schedule = rltune.simulate(jobs, cluster, policy="saf", backfill="easy", estimator="history")
+    """
+    require_inputs(jobs, cluster)
     settings = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
     pipeline = Pipeline.parse(policy, backfill, placement, guard=guard, search=search, **settings)
     return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress)
@@ -93,7 +117,7 @@ class Machine:
         policy = pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)
-        estimates = estimator.estimate(jobs, pipeline.seed)
+        estimates = estimated(estimator, jobs, pipeline.seed)
         own = policy.likeness(jobs)
         options = _options(pipeline, placer, online=estimates.likeness is not None, ranks=own is not None)
         world, state = prepare(

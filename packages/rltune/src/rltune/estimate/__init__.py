@@ -12,6 +12,7 @@ from rltune.estimate.estimators import (
     Oracle,
     User,
     ended_by,
+    estimated,
     likeness,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "Oracle",
     "User",
     "ended_by",
+    "estimated",
     "get_estimator",
     "likeness",
     "read_history",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.estimate.boosted_trees import Boost
 from rltune.estimate.estimators import Estimator, Given, History, Noisy, Oracle, User
 from rltune.jobs import Jobs
+from rltune.plugins import ESTIMATORS, told
 
 NAMES = ("oracle", "user", "noisy[:sigma]", "history", "boost:TRACE")
 
 
 def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
-    """Take an estimator by its name, as an object, or as an array of estimates."""
+    """Take an estimator by its name, from a file (`mine.py:Name`), as an object, or as an array of estimates."""
     if isinstance(spec, np.ndarray):
         return Given(spec)
     if isinstance(spec, Estimator):
@@ -29,7 +30,22 @@ def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
     plain: dict[str, Estimator] = {"oracle": Oracle(), "user": User(), "history": History()}
     if spec in plain:
         return plain[spec]
-    raise InputError(f"no estimator {spec!r}; there are: {', '.join(NAMES)}")
+    if (own := _own(spec)) is not None:
+        return own
+    raise unknown("estimator", spec, (*NAMES, *ESTIMATORS.names()), more=", or your own as path.py:Name")
+
+
+def _own(spec: str) -> Estimator | None:
+    """Load a user's own estimator; a class is called without arguments."""
+    found = ESTIMATORS.find(spec)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:  # whatever it raises, the user wrote it
+            raise InputError(f"estimator {spec!r} cannot be made: {told(error)}") from error
+    if found is None or isinstance(found, Estimator):
+        return found
+    raise InputError(f"estimator {spec!r}: it needs a name and a method estimate(jobs, seed)")
 
 
 def read_history(path: str) -> Jobs:

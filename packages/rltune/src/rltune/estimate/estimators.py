@@ -14,6 +14,7 @@ from rltune.kernel.build.job_shapes import distinct_rows
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
 from rltune.labels import Labels
+from rltune.plugins import told
 
 Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
 LEVELS: Levels = (
@@ -47,6 +48,32 @@ class Estimator(Protocol):
     def estimate(self, jobs: Jobs, seed: int) -> Estimates:
         """Estimate every job of a table that is in order of submit time."""
         ...
+
+
+def estimated(estimator: Estimator, jobs: Jobs, seed: int) -> Estimates:
+    """Ask an estimator, and take nothing from it but one number of seconds a job."""
+    try:
+        made: object = estimator.estimate(jobs, seed)
+    except InputError:
+        raise
+    except Exception as error:  # whatever it raises, its author wrote it
+        raise InputError(f"estimator {estimator.name} failed: {told(error)}") from error
+    if isinstance(made, Estimates):
+        return Estimates(_checked(made.values_s, len(jobs), estimator.name), made.likeness)
+    return Estimates(_checked(made, len(jobs), estimator.name))
+
+
+def _checked(values: Any, n: int, name: str) -> Floats:
+    try:
+        values_s = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"estimator {name}: its estimates are not one number of seconds a job") from None
+    if values_s.shape != (n,):
+        count = len(values_s) if values_s.ndim == 1 else f"{values_s.ndim} dimensions of"
+        raise InputError(f"estimator {name}: {count} estimates are given for {n} jobs")
+    if not (np.isfinite(values_s).all() and (values_s >= 0).all()):
+        raise InputError(f"estimator {name}: an estimate is negative or not a finite number of seconds")
+    return values_s
 
 
 @dataclass(frozen=True)
@@ -124,11 +151,7 @@ class Given:
 
     def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
         """Take them as they are."""
-        if len(self.values_s) != len(jobs):
-            raise InputError(f"{len(self.values_s)} estimates are given for {len(jobs)} jobs")
-        if not (np.isfinite(self.values_s).all() and (self.values_s >= 0).all()):
-            raise InputError("an estimate is negative or not a finite number of seconds")
-        return Estimates(np.ascontiguousarray(self.values_s, dtype=np.float64))
+        return Estimates(_checked(self.values_s, len(jobs), self.name))
 
     def in_order(self, jobs: Jobs, order: NDArray[np.intp]) -> Given:
         """Return the estimates of the same jobs in another order; they are checked first."""

@@ -17,6 +17,7 @@ from rltune.engine.search import Search
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.comparison import Comparison, Run
+from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.metrics import Bound, lower_bound, summarise
 from rltune.parallel import spread_over
@@ -57,13 +58,38 @@ def compare(
 ) -> Comparison:
     """Run each policy with each backfilling and placement on the same windows, and pair the results by window.
 
-    `windows` is None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
-    With `warm` estimators and policies that learn start each window from the jobs before it that had ended, all alike.
-    The baseline is a pipeline's label or a policy's name, the first pipeline if not told. With several workers
-    policies and estimators given as objects must be picklable; the results do not depend on the number of workers.
-    Ctrl-C gives the comparison of what has been done so far, with `complete` False; several workers first finish the
-    runs that they are in.
+    Args:
+        jobs: The workload, from `rltune.read_trace(path)` or `rltune.Jobs.from_...`.
+        cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
+        policies: Who runs next: names, files such as `mine.py:score`, functions or objects.
+        backfills: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
+        placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
+        windows: None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
+        estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
+        baseline: The contender that the others are compared with: its label or its policy; the first if not told.
+        metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`.
+        pipelines: Further pipelines one by one, as objects or as tables name them: "saf + easy, milp:8".
+        guard: A bound on how long a job may be overtaken, around every policy of `policies`.
+        search: How many orders are tried before each pass, around every policy of `policies`.
+        warm: Whether estimators and policies that learn start each window from the jobs before it that had ended.
+        head: What a job that does not fit blocks: its "pool", or all others ("global").
+        commit: Whether to run as RLScheduler's machine does.
+        view: How many of the oldest waiting jobs a policy sees; 0 = all.
+        cycle_s: How often a policy is asked; 0 = in every pass.
+        seed: For everything that is drawn.
+        confidence: Of the intervals.
+        resamples: Of the bootstrap.
+        workers: How many processes. With several, policies and estimators given as objects must be picklable; the
+            results do not depend on the number.
+        progress: Called with the runs done, the runs planned and what was done last.
+
+    Returns the comparison: it prints itself; `.table()`, `.details()`, `.to_json()` and `.runs` have the rest. Ctrl-C
+    gives the comparison of what has been done so far, with `complete` False; several workers first finish the runs
+    that they are in.
+
+        made = rltune.compare(jobs, cluster, ["fcfs", "saf"], ["none", "easy"], estimator="history", baseline="fcfs")
     """
+    require_inputs(jobs, cluster)
     metric_of(metric)
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
     lined_up = line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)

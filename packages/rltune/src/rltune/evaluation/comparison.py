@@ -9,6 +9,7 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.metrics import Distribution, summarise
+from rltune.text import html_of
 from rltune.trials.intervals import Interval, difference, over_jobs, over_windows, ratio
 from rltune.trials.measures import Metric, metric_of
 from rltune.trials.pipelines import Contender, contenders_of, find_pipeline
@@ -149,8 +150,9 @@ class Comparison:
             return None
         ours, theirs = [mine[w] for w in shared], [base[w] for w in shared]
         metric = metric_of(self.metric)
-        values = np.array([metric.of(r.summary) for r in ours])
-        against = np.array([metric.of(r.summary) for r in theirs])
+        values, against = (
+            np.array([metric.value(r.summary, r.schedule, measured(r)) for r in runs]) for runs in (ours, theirs)
+        )
         better = values > against if metric.higher_is_better else values < against
         return Standing(
             label=self.contenders[contender].label,
@@ -173,11 +175,19 @@ class Comparison:
     ) -> Interval:
         how: dict[str, Any] = {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}
         if len(self.windows) == 1 and metric.per_job:
-            both = measured(ours[0]) & measured(theirs[0])
-            a, b = metric.per_job(ours[0].schedule)[both], metric.per_job(theirs[0].schedule)[both]
-            return over_jobs(a, b, statistic, **how)
+            a, b = metric.job_values(ours[0].schedule), metric.job_values(theirs[0].schedule)
+            both = measured(ours[0]) & measured(theirs[0]) & np.isfinite(a) & np.isfinite(b)
+            return over_jobs(a[both], b[both], statistic, **how)
         known = np.isfinite(values) & np.isfinite(against)
         return over_windows(values[known], against[known], statistic, **how)
+
+    def __repr__(self) -> str:
+        from rltune.evaluation.comparison_tables import in_lines
+
+        return "\n".join(in_lines(self))
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
 
     def table(self) -> Table:
         """Show who stands where, with intervals and the gap to the bound."""

@@ -6,15 +6,17 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from rltune.metrics.formats import most_common, number, percent, seconds
+from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import Metric, metric_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rltune.evaluation.comparison import Comparison, Standing
     from rltune.trials.intervals import Interval
@@ -33,6 +35,33 @@ def headline(comparison: Comparison) -> Table:
         cells = _row(standing, metric, is_base=standing.label == base)
         table.add_row(*map(Text, cells), style=_style(standing, base))
     return table
+
+
+def in_lines(comparison: Comparison) -> list[str]:
+    """Say in a few lines who stands where: the best first, each against the baseline."""
+    if not comparison.runs:
+        return ["Comparison: no run was made"]
+    metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
+    standings, windows = comparison.standings, counted(len(comparison.windows), "window")
+    order = best_first([s.value for s in standings], metric)
+    rows = [(standings[i].label, metric.write(standings[i].value), _against(standings[i], base)) for i in order]
+    return [
+        f"Comparison by {metric.title}, {windows}: {title(comparison)}",
+        *cut(columns(rows), kind="more pipelines; .table() has all"),
+        *(f"  {note}" for note in honesty(comparison)),
+    ]
+
+
+def best_first(values: Sequence[float], metric: Metric) -> list[int]:
+    """Order rows by a metric; those of which nothing can be told come last."""
+    order: list[int] = np.argsort(
+        (-1.0 if metric.higher_is_better else 1.0) * np.asarray(values), kind="stable"
+    ).tolist()
+    return order
+
+
+def _against(standing: Standing, base: str) -> str:
+    return "baseline" if standing.label == base else f"{interval(standing.ratio, ratio)} of {base}"
 
 
 def details(comparison: Comparison) -> Table:

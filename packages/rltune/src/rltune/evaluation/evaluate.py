@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import Search
-from rltune.errors import InputError
+from rltune.errors import unknown
 from rltune.estimate import get_estimator
 from rltune.evaluation.choose import Choice, choose
 from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.results import Results
+from rltune.inputs import require_inputs
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
@@ -59,11 +60,39 @@ def evaluate(
     """Run pipelines on the contended windows of the held-out part of a trace, and divide them by a reference.
 
     A window of `size` jobs starts at every `every`th job of the last `holdout` of the trace, from an idle cluster; all
-    that had ended before it is known to estimators and policies that learn. It counts if FCFS without backfilling
-    waits more than `contended_s` on average. With `select` the best pipelines are first chosen on the part before, of
-    equal length, and only those are run on the test part. `pipelines` are further ones, as tables name them. Results
-    do not depend on where the work is spread.
+    that had ended before it is known to estimators and policies that learn. Results do not depend on where the work is
+    spread.
+
+    Args:
+        jobs: The workload, from `rltune.read_trace(path)` or `rltune.Jobs.from_...`.
+        cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
+        policies: Who runs next: names, model files, files such as `mine.py:score`, functions or objects.
+        backfills: Who may overtake, each with each policy.
+        placements: How nodes are chosen, each with each policy.
+        estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
+        pipelines: Further pipelines one by one, as tables name them: "learned + easy, milp:8".
+        guard: A bound on how long a job may be overtaken, around every policy of `policies`.
+        search: How many orders are tried before each pass, around every policy of `policies`.
+        holdout: The share of the trace that is held out, at its end.
+        size: The jobs of a window.
+        every: How many jobs lie between the starts of two windows.
+        contended_s: A window counts if FCFS without backfilling waits more than this on average.
+        select: Whether to choose the best pipelines first, on the part before of equal length, and to run only those
+            on the test part.
+        baseline: The reference: a label or a policy; FCFS if not told, with `select` the best rule.
+        metric: What to choose and compare by: "wait", "jct", "slowdown", "wait-p99" or "utilisation".
+        head: What a job that does not fit blocks: its "pool", or all others ("global").
+        view: How many of the oldest waiting jobs a policy sees; 0 = all.
+        cycle_s: How often a policy is asked; 0 = in every pass.
+        seed: For everything that is drawn.
+        spread: Where the work is done; in this process if not told.
+        progress: Called with the windows done, the windows in all and the part.
+
+    Returns the evaluation: it prints itself, and `.to_dict()` has everything.
+
+        made = rltune.evaluate(jobs, cluster, ["saf", "learned"], ["none", "easy"], select=True)
     """
+    require_inputs(jobs, cluster)
     require_measured(metric)
     ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "seed": seed}
@@ -135,4 +164,4 @@ def run_part(trial: HeldOut, part: Part, every: int, spread: Spread, progress: P
 def require_measured(metric: str) -> None:
     """Refuse a metric that is not kept by window."""
     if metric not in MEASURED:
-        raise InputError(f"no metric {metric!r} to evaluate by; there are: {', '.join(MEASURED)}")
+        raise unknown("metric", metric, MEASURED, "to evaluate by")

@@ -9,6 +9,7 @@ import numpy as np
 
 from rltune.evaluation.choose import KINDS, Choice
 from rltune.evaluation.results import Results
+from rltune.text import html_of
 from rltune.trials.groups import Groups
 from rltune.trials.measures import metric_of
 from rltune.trials.outcome import MEASURED
@@ -75,6 +76,16 @@ class Evaluation:
         jobs = self.test.group_jobs(grouping)
         order = np.argsort(-jobs, kind="stable") if grouping == BY_VC else np.arange(len(jobs))
         return [int(g) for g in order if jobs[g] > 0]
+
+    def __repr__(self) -> str:
+        from rltune.evaluation.evaluation_tables import in_lines
+
+        return "\n".join(in_lines(self))
+
+    def _repr_html_(self) -> str:
+        from rltune.evaluation.evaluation_tables import tables
+
+        return "".join(html_of(table) for table in tables(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all results as plain values; what cannot be told is None."""

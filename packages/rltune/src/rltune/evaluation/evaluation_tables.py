@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from rltune.evaluation.comparison_tables import interval, ratio
+from rltune.evaluation.comparison_tables import best_first, interval, ratio
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import number, percent, seconds
+from rltune.text import columns, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import metric_of
 from rltune.trials.outcome import MEASURED
@@ -39,13 +40,31 @@ def tables(evaluation: Evaluation, *, details: bool = False) -> Iterator[Table]:
             yield group_table(evaluation, BY_VC, "mean wait by VC")
 
 
+def in_lines(evaluation: Evaluation) -> list[str]:
+    """Say in a few lines how the pipelines fared on the test part: the best first, each over the reference."""
+    test, metric = evaluation.test, metric_of(evaluation.metric)
+    means = test.means(evaluation.metric).tolist()
+    rows = [(evaluation.labels[i], metric.write(means[i]), _against(evaluation, i)) for i in best_first(means, metric)]
+    return [
+        f"Evaluation by {metric.title}; test part: {extent(test)}; estimates: {evaluation.estimator}",
+        *cut(columns(rows), kind="more pipelines"),
+        *(f"  {note}" for note in honesty(evaluation)),
+    ]
+
+
+def _against(evaluation: Evaluation, i: int) -> str:
+    if i == evaluation.reference:
+        return "reference"
+    over = interval(evaluation.test.ratio(i, evaluation.reference, evaluation.metric), ratio)
+    return f"{over} of {evaluation.labels[evaluation.reference]}"
+
+
 def validation_table(evaluation: Evaluation) -> Table:
     """Lay out every configuration on the validation part, the best first, and which were chosen."""
     results, metric = evaluation.validation, metric_of(evaluation.metric)
     assert results is not None
     table = _table(f"validation part: {extent(results)}", ["configuration", f"{metric.title}", "chosen as"])
-    sign = -1.0 if metric.higher_is_better else 1.0
-    for i in sorted(range(len(results.pipelines)), key=lambda i: sign * results.mean(i, evaluation.metric)):
+    for i in best_first(results.means(evaluation.metric).tolist(), metric):
         label = results.pipelines[i].label
         chosen = [f"{c.side}, {c.kind}" for c in evaluation.choices if c.pipeline.label == label]
         table.add_row(Text(label), metric.write(results.mean(i, evaluation.metric)), "; ".join(chosen))

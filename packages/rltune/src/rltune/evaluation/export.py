@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rltune.evaluation.comparison_tables import honesty
 from rltune.metrics.formats import plain
 
@@ -57,36 +55,12 @@ def _content(comparison: Comparison) -> dict[str, Any]:
 def _jobs_of(comparison: Comparison, run: Run) -> pl.DataFrame:
     import polars as pl
 
-    schedule, jobs = run.schedule, run.schedule.jobs
-    return pl.DataFrame(
-        {
-            "pipeline": pl.repeat(comparison.contenders[run.contender].label, len(jobs), eager=True),
-            "window": pl.repeat(run.window, len(jobs), dtype=pl.Int32, eager=True),
-            "id": pl.Series(jobs.id.astype(np.str_).tolist(), dtype=pl.String),
-            "user": pl.Series(jobs.user.to_list(), dtype=pl.String),
-            "vc": pl.Series(jobs.vc.to_list(), dtype=pl.String),
-            "gpus": jobs.gpus,
-            "submit_s": jobs.submit_s,
-            "start_s": pl.Series(schedule.start_s, nan_to_null=True),
-            "end_s": pl.Series(schedule.end_s, nan_to_null=True),
-            "estimate_s": schedule.estimate_s,
-            "wait_s": pl.Series(schedule.wait_s, nan_to_null=True),
-            "jct_s": pl.Series(schedule.jct_s, nan_to_null=True),
-            "bounded_slowdown": pl.Series(schedule.bounded_slowdown, nan_to_null=True),
-            "requeues": schedule.requeues,
-            "rejected": pl.Series(schedule.reject_reason.to_list(), dtype=pl.String),
-            "nodes": _nodes(run),
-        }
+    jobs = run.schedule.to_polars()
+    return jobs.select(
+        pl.lit(comparison.contenders[run.contender].label).alias("pipeline"),
+        pl.lit(run.window, dtype=pl.Int32).alias("window"),
+        pl.col("id").cast(pl.String),
+        pl.exclude("id", "rejected", "reject_reason", "nodes", "node_gpus"),
+        pl.col("reject_reason").alias("rejected"),
+        pl.col("nodes"),
     )
-
-
-def _nodes(run: Run) -> pl.Series:
-    """List per job the nodes of its last attempt."""
-    import polars as pl
-
-    placed = run.schedule.placements
-    count = np.diff(placed.ptr)
-    listed = pl.DataFrame({"job": np.repeat(np.arange(len(count)), count), "node": placed.node})
-    by_job = listed.group_by("job", maintain_order=True).agg("node")
-    every = pl.DataFrame({"job": np.arange(len(count))}).join(by_job, on="job", how="left", maintain_order="left")
-    return every["node"].alias("nodes")

@@ -12,8 +12,10 @@ from rltune.errors import InputError
 from rltune.evaluation.choose import KINDS, choose
 from rltune.evaluation.evaluate import HeldOut, beside_fcfs, require_measured, run_part
 from rltune.evaluation.results import Results
+from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.parallel import Here, Spread
+from rltune.text import html_of, text_of
 from rltune.trials.groups import Groups
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import leaks
@@ -75,6 +77,16 @@ class Transfer:
         """Find one cell of the matrix."""
         return next(cell for cell in self.cells if (cell.model, cell.trace) == (model, trace))
 
+    def __repr__(self) -> str:
+        from rltune.evaluation.transfer_tables import matrix
+
+        return text_of(matrix(self), width=120)
+
+    def _repr_html_(self) -> str:
+        from rltune.evaluation.transfer_tables import matrix
+
+        return html_of(matrix(self))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, gaps included; what cannot be told is None."""
         from rltune.metrics.formats import plain
@@ -119,6 +131,8 @@ def transfer(
 ) -> Transfer:
     """Run every model on the test part of every trace; the best rule is chosen on the part before."""
     require_measured(metric)
+    for ground in grounds:
+        require_inputs(ground.jobs, ground.cluster)
     if len({ground.name for ground in grounds}) < len(grounds) or not grounds:
         raise InputError("give at least one trace, and each once")
     settings: dict[str, Any] = {"head": head, "view": view, "seed": seed}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rltune.cluster import Cluster
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.candidates import take
@@ -177,9 +177,7 @@ def _check(windows: Sequence[Window], view: int) -> None:
         raise InputError(f"a view of {view} leaves nothing to choose: give 2 or more")
     for window in windows:
         if window.pipeline.backfill not in BACKFILLS:
-            raise InputError(
-                f"no choices under backfill {window.pipeline.backfill!r}; there are: {', '.join(BACKFILLS)}"
-            )
+            raise unknown("choices under backfill", window.pipeline.backfill, BACKFILLS)
 
 
 def _onlooker(recipe: Recipe, base: str, scaling: Scaling) -> Learned:

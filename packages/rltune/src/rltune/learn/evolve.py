@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.engine.pipeline import Pipeline
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
 from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
 from rltune.learn.input_scaling import Queues, Scaling
@@ -60,7 +60,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.objective not in COSTS:
-            raise InputError(f"no objective {self.objective!r} to evolve for; there are: {', '.join(COSTS)}")
+            raise unknown("objective", self.objective, COSTS, "to evolve for")
         if "can_schedule_now" not in get_recipe(self.features).inputs:
             raise InputError("evolution needs the feature can_schedule_now: try --features wide")
         if min(self.hidden) < PLAIN + self.bends:

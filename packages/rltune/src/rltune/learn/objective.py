@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.kernel.score.slowdown import SHORTEST_S
 
 Floats = NDArray[np.float64]
@@ -187,7 +187,7 @@ class Objective:
 def _part(text: str, whole: str) -> tuple[str, float]:
     name, _, weight = text.strip().partition(":")
     if name not in MEASURES:
-        raise InputError(f"no objective {name!r}; there are: {', '.join(MEASURES)}, or a mix: wait:0.7+slowdown:0.3")
+        raise unknown("objective", name, MEASURES, more=", or a mix: wait:0.7+slowdown:0.3")
     try:
         value = float(weight or 1)
     except ValueError:

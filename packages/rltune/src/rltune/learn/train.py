@@ -115,7 +115,7 @@ class Trainer:
     def identity(self) -> dict[str, Any]:
         """Return what a training must share with a checkpoint to go on from it."""
         start = hashlib.sha256(self.scaling.norm.tobytes()).hexdigest()[:16]
-        trace = {"trace": fingerprint(self.jobs), "cluster": repr(self.cluster), "scaling": start}
+        trace = {"trace": fingerprint(self.jobs), "cluster": _spelled_out(self.cluster), "scaling": start}
         return {**trace, **self.settings.identity()}
 
     def card(self) -> dict[str, Any]:
@@ -238,6 +238,11 @@ def _summed(rolled: list[Rolled]) -> dict[str, float]:
         "choices": float(sum(len(r.trajectory) for r in rolled)),
         "rows": float(sum(len(r.trajectory.rows) for r in rolled)),
     }
+
+
+def _spelled_out(cluster: Cluster) -> str:
+    """Write every field: what a cluster prints of itself leaves some out."""
+    return f"Cluster({', '.join(f'{name}={value!r}' for name, value in vars(cluster).items())})"
 
 
 def fingerprint(jobs: Jobs) -> str:

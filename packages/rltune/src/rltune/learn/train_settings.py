@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rltune.engine.pipeline import HEADS
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
 from rltune.learn.objective import Objective
 from rltune.learn.ppo import PpoSettings
@@ -54,7 +54,7 @@ class TrainSettings:
             ("head", self.head, HEADS),
         ):
             if value not in known:
-                raise InputError(f"no {what} {value!r}; there are: {', '.join(known)}")
+                raise unknown(what, value, known)
         get_recipe(self.features)
         if not self.estimators:
             raise InputError("name at least one estimator to train with")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from rltune.text import number, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,29 +16,7 @@ if TYPE_CHECKING:
     from rltune.metrics.distribution import Distribution
     from rltune.metrics.summary import Summary
 
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))  # a size in seconds, a name
-
-
-def seconds(value: float, like: float | None = None) -> str:
-    """Write a time in the greatest unit of which it, or `like`, has at least two: 95.0 s, 40.0 min, 3.2 h, 12.5 d."""
-    if not math.isfinite(value):
-        return "-"
-    for size, unit in UNITS:
-        if abs(value if like is None else like) >= 2 * size:
-            return f"{value / size:,.1f} {unit}"
-    return f"{value:,.1f} s"
-
-
-def number(value: float) -> str:
-    """Write a number with about four digits."""
-    if not math.isfinite(value):
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def percent(value: float) -> str:
-    """Write a share."""
-    return f"{100 * value:.1f} %" if math.isfinite(value) else "-"
+__all__ = ["as_table", "model_lines", "most_common", "number", "percent", "plain", "seconds"]
 
 
 def plain(value: Any) -> Any:
@@ -70,14 +49,6 @@ def as_table(summary: Summary) -> Table:
     table.add_row("fragmentation, while jobs wait", *_cells(summary.fragmentation.while_waiting, number))
     table.add_row("fragmentation", *_cells(summary.fragmentation.overall, number))
     return table
-
-
-def as_text(summary: Summary) -> str:
-    """Render the table without colours."""
-    console = Console(width=100, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(as_table(summary))
-    return capture.get().rstrip()
 
 
 def _cells(values: Distribution, write: Callable[[float], str]) -> list[str]:

@@ -13,12 +13,15 @@ from rltune.metrics.fairness import Fairness, group_fairness
 from rltune.metrics.fragmentation import Fragmentation, fragmentation
 from rltune.metrics.timeline import timeline
 from rltune.metrics.utilisation import Span, Utilisation, span_of, utilisation
+from rltune.text import html_of, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from rltune.schedule import Schedule, Settings
+    from rltune.metrics.timetable import Pipeline, Timetable
 
 LARGE_GPUS = 8
 
@@ -27,7 +30,7 @@ LARGE_GPUS = 8
 class Summary:
     """What a schedule did for its jobs and its cluster."""
 
-    settings: Settings
+    settings: Pipeline
     jobs: int
     ran: int
     rejected: int
@@ -45,7 +48,7 @@ class Summary:
     fairness: Fairness
     bound: Bound
     interval_s: Span | None  # if told: only jobs submitted in [begin, end), and the cluster between the two
-    work: dict[str, Any] = field(default_factory=dict)  # counters of the engine and the placer
+    work: Mapping[str, Any] = field(default_factory=dict)  # counters of the engine and the placer
 
     @property
     def gap(self) -> float:
@@ -62,9 +65,16 @@ class Summary:
 
     def __str__(self) -> str:
         """Print as plain text."""
-        from rltune.metrics.formats import as_text
+        from rltune.metrics.formats import as_table
 
-        return as_text(self)
+        return text_of(as_table(self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from rltune.metrics.formats import as_table
+
+        return html_of(as_table(self))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rltune.metrics.formats import as_table
@@ -72,7 +82,7 @@ class Summary:
         yield as_table(self)
 
 
-def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound | None = None) -> Summary:
+def summarise(schedule: Timetable, interval_s: Span | None = None, bound: Bound | None = None) -> Summary:
     """Sum a schedule up, or the part of it in an interval; a bound of the same jobs may be given to save time."""
     inside = _inside(schedule, interval_s)
     kept = inside & schedule.ran
@@ -105,20 +115,20 @@ def summarise(schedule: Schedule, interval_s: Span | None = None, bound: Bound |
     )
 
 
-def large_jobs(schedule: Schedule) -> NDArray[np.bool_]:
+def large_jobs(schedule: Timetable) -> NDArray[np.bool_]:
     """Return which jobs are on more than one node or have 8 GPUs and more."""
     large: NDArray[np.bool_] = (np.diff(schedule.placements.ptr) > 1) | (schedule.jobs.gpus >= LARGE_GPUS)
     return large
 
 
-def _inside(schedule: Schedule, interval_s: Span | None) -> NDArray[np.bool_]:
+def _inside(schedule: Timetable, interval_s: Span | None) -> NDArray[np.bool_]:
     submit = schedule.jobs.submit_s
     if interval_s is None:
         return np.ones(len(submit), dtype=np.bool_)
     return (submit >= interval_s[0]) & (submit < interval_s[1])
 
 
-def _reasons(schedule: Schedule, rejected: NDArray[np.bool_]) -> dict[str, int]:
+def _reasons(schedule: Timetable, rejected: NDArray[np.bool_]) -> dict[str, int]:
     labels = schedule.reject_reason
     codes = labels.codes[rejected]
     count = np.bincount(codes[codes >= 0], minlength=len(labels.names))
@@ -127,7 +137,7 @@ def _reasons(schedule: Schedule, rejected: NDArray[np.bool_]) -> dict[str, int]:
     return {**reasons, "no reason given": unsaid} if unsaid else reasons
 
 
-def _fairness(schedule: Schedule, kept: NDArray[np.bool_]) -> Fairness:
+def _fairness(schedule: Timetable, kept: NDArray[np.bool_]) -> Fairness:
     rows = np.flatnonzero(kept)
     wait, slowdown = schedule.wait_s[kept], schedule.bounded_slowdown[kept]
     users, vcs = schedule.jobs.user.take(rows), schedule.jobs.vc.take(rows)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.jobs import Floats
-    from rltune.schedule import Schedule
+    from rltune.metrics.timetable import Timetable
 
 Counts = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class _Changes:
     busy: Counts
 
 
-def timeline(schedule: Schedule) -> Timeline:
+def timeline(schedule: Timetable) -> Timeline:
     """Follow a schedule through time, from the placements of each job's last attempt.
 
     A node that is down counts as having no free GPU. Attempts that an outage ended are not in a schedule, so not here.
@@ -73,7 +73,7 @@ def node_gpus(cluster: Cluster) -> Counts:
     return np.repeat([g.gpus for g in cluster.groups], [g.count for g in cluster.groups]).astype(np.int64)
 
 
-def _changes(schedule: Schedule) -> _Changes:
+def _changes(schedule: Timetable) -> _Changes:
     placed = schedule.placements
     job = np.repeat(np.arange(len(placed)), np.diff(placed.ptr))
     node, gpus = placed.node.astype(np.int64), placed.gpus.astype(np.int64)

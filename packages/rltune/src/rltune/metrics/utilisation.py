@@ -12,7 +12,7 @@ from rltune.metrics.distribution import Distribution
 if TYPE_CHECKING:
     from rltune.jobs import Floats
     from rltune.metrics.timeline import Timeline
-    from rltune.schedule import Schedule
+    from rltune.metrics.timetable import Timetable
 
 Span = tuple[float, float]
 
@@ -32,7 +32,7 @@ class Utilisation:
         return asdict(self)
 
 
-def span_of(schedule: Schedule) -> Span:
+def span_of(schedule: Timetable) -> Span:
     """Return the first submit and the last end of the jobs that ran; their difference is the makespan."""
     ran = schedule.ran
     if not ran.any():

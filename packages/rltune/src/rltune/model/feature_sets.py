@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rltune.errors import InputError
+from rltune.errors import unknown
 from rltune.kernel.score import features as core
 
 # In the order of kernel/score/features.py. The first 17 are the paper's Table 3.
@@ -126,11 +126,9 @@ def get_recipe(spec: str) -> Recipe:
         return RECIPES[spec]
     lists = {name: recipe.inputs for name, recipe in RECIPES.items() if set(recipe.inputs) <= set(FEATURES)}
     names = tuple(dict.fromkeys(name for part in spec.split("+") for name in lists.get(part, (part,))))
-    unknown = [name for name in names if name not in FEATURES]
-    if unknown:
-        raise InputError(
-            f"no features {unknown[0]!r}; there are {', '.join(RECIPES)}, or names joined by +: {', '.join(FEATURES)}"
-        )
+    strange = [name for name in names if name not in FEATURES]
+    if strange:
+        raise unknown("features", strange[0], (*RECIPES, *FEATURES), more=" (single ones are joined by +)")
     return Recipe("listed", names)
 
 

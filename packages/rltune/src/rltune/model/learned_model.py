@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.kernel.build.prepare import Net
 from rltune.kernel.score import features as core
 from rltune.kernel.score.rules import F1, FCFS, MULTIFACTOR, SAF, SJF, SRF, UNICEP, WFP3
@@ -56,9 +56,9 @@ class Model:
         if len(self.weights) != n_weights(len(self.recipe.inputs), self.hidden):
             raise InputError(f"a network of {self.sizes} has not {len(self.weights)} weights")
         if self.base not in BASES:
-            raise InputError(f"no base policy {self.base!r} for a model; there are: {', '.join(BASES)}")
+            raise unknown("base policy", self.base, BASES, "for a model")
         if self.drift not in DRIFT:
-            raise InputError(f"no drift {self.drift!r}; there are: {', '.join(DRIFT)}")
+            raise unknown("drift", self.drift, DRIFT)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.kernel.state import arrays as core
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ GREEDY = {
     "hierarchical": core.HIERARCHICAL,
 }
 NAMES = (*GREEDY, "milp", "auto")
-SHOWN = "first-fit, best-fit, spread, hierarchical, milp (milp:8 looks at 8 jobs always), auto"
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def get_placement(spec: str | Placement) -> Placement:
         return spec
     name, colon, number = spec.partition(":")
     if name not in NAMES or (colon and name != "milp"):
-        raise InputError(f"no placement {spec!r}; there are: {SHOWN}")
+        raise unknown("placement", spec, NAMES, more=" (milp:8 looks at 8 jobs always)")
     return Placement(name, _k(spec, number) if colon else 0)
 
 

@@ -1,19 +1,15 @@
-"""Policies by name; models that ship with the package or are in a file; and a user's own function from a file."""
+"""Policies by name; models that ship with the package or are in a file; and a user's own."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from types import ModuleType
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.estimate import read_history
 from rltune.kernel.score import rules as scores
 from rltune.model.learned_model import SUFFIX, parse_model, read_model
+from rltune.plugins import POLICIES, short_name
 from rltune.policy.base import Policy, Rule, Score, Scored
 from rltune.policy.learned import Learned
 from rltune.policy.multifactor import Multifactor, paper
@@ -52,8 +48,8 @@ def get_policy(spec: str | Policy | Score) -> Policy:
     """Take a policy by its name or a model's, as a file, as an object, or as a function that scores the queue.
 
     `learned` is the default of the models that ship with the package, `learned:philly` one by its name, `mine.rltune`
-    one of your own, `mine.py:score` your own function. What is around a policy, such as `+guard:24h`, is read by
-    `engine.pipeline`.
+    one of your own, `mine.py:score` your own function, which an installed package may bring as an entry point, too.
+    What is around a policy, such as `+guard:24h`, is read by `engine.pipeline`.
     """
     if isinstance(spec, str):
         return _named(spec)
@@ -68,17 +64,16 @@ def _named(spec: str) -> Policy:
     for rule in _RULES:
         if rule.name == spec:
             return rule
-    if ".py:" in spec:
-        return _from_file(spec)
+    if (own := _own(spec)) is not None:
+        return own
     if spec.startswith("qssf-boost:"):
         return QssfBoost(before=read_history(spec.removeprefix("qssf-boost:")), name=spec)
     if spec.partition(":")[0] == LEARNED:
         return _shipped(spec)
     if spec.endswith(SUFFIX):
         return Learned(read_model(spec), Path(spec).stem)
-    names = ", ".join(rule.name for rule in _RULES)
-    own = f"a model's file (*{SUFFIX}), or your own as path.py:function"
-    raise InputError(f"no policy {spec!r}; there are: {names}, {LEARNED}, {LEARNED}:NAME, {own}")
+    names = (*(rule.name for rule in _RULES), LEARNED, f"{LEARNED}:NAME", *POLICIES.names())
+    raise unknown("policy", spec, names, more=f", a model's file (*{SUFFIX}), or your own as path.py:function")
 
 
 def shipped_models() -> tuple[str, ...]:
@@ -97,42 +92,16 @@ def _shipped(spec: str) -> Learned:
     name = spec.partition(":")[2] or DEFAULT_MODEL
     known = shipped_models()
     if name not in known:
-        there = f"there are: {', '.join(known)}" if known else "there is none"
-        train = f"`rltune train` makes one of your own, to be named as its file, model{SUFFIX}"
-        raise InputError(f"policy {spec!r}: no model {name!r} ships with this package; {there}; {train}")
+        train = f"; `rltune train` makes one of your own, to be named as its file, model{SUFFIX}"
+        raise unknown("model", name, known, "ships with this package", more=train)
     return Learned(parse_model((MODELS / f"{name}{SUFFIX}").read_text(encoding="utf-8"), name), spec)
 
 
-@dataclass(frozen=True)
-class FromFile(Scored):
-    """A function of a user's file. Another process or machine reads the file again: functions of it are not sent."""
-
-    spec: str = ""
-
-    def __reduce__(self) -> tuple[Callable[[str], FromFile], tuple[str]]:
-        return _from_file, (self.spec,)
-
-
-def _from_file(spec: str) -> FromFile:
-    path, _, function = spec.rpartition(":")
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(f"policy {spec!r}: there is no file {path}")
-    score = getattr(_load(spec, file), function, None)
-    if not callable(score):
-        raise InputError(f"policy {spec!r}: {path} has no function {function!r}")
-    return FromFile(name=f"{file.stem}:{function}", score=score, spec=spec)
-
-
-def _load(spec: str, file: Path) -> ModuleType:
-    name = f"rltune_own_policy_{file.stem}"
-    module_spec = importlib.util.spec_from_file_location(name, file)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[name] = module  # a dataclass in the file looks itself up there
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:  # whatever it raises, the user wrote it
-        raise InputError(f"policy {spec!r}: {file} cannot be loaded: {type(error).__name__}: {error}") from error
-    return module
+def _own(spec: str) -> Policy | None:
+    """Load a user's own policy: an object, or a function that scores the queue."""
+    found = POLICIES.find(spec)
+    if found is None or isinstance(found, Policy):
+        return found
+    if not callable(found):
+        raise InputError(f"policy {spec!r}: {found!r} is no function that scores the queue")
+    return Scored(name=short_name(spec), score=found)

@@ -31,16 +31,30 @@ def __getattr__(name: str) -> Any:
 
 def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  the public name
     """Read a history with the account of what was repaired or dropped; the format is found by content if not named."""
-    from rltune.trace.known_formats import by_name, read
+    from rltune.trace.known_formats import FORMATS, by_name, read
+    from rltune.trace.own_format import own_reader, read_own
     from rltune.trace.trace_file import read_source
 
+    own = None if format is None or format in FORMATS else own_reader(format)
+    if own is not None and format is not None:
+        return read_own(own, path, format)
     if format is not None:
-        by_name(format)
+        by_name(format)  # refused before the file is read
     return read(read_source(path), format)
 
 
 def read_trace(path: str | Path, format: str | None = None) -> Jobs:  # noqa: A002  the public name
-    """Read the jobs of a history, sorted by submit time."""
+    """Read the jobs of a history, sorted by submit time.
+
+    Args:
+        path: The file: text, gzip or parquet.
+        format: The name of its format (`rltune.trace.formats()` lists them), or your own as `mine.py:read`; found by
+            content if not told.
+
+    Returns the jobs; `rltune.trace.load` gives the account of what was repaired or dropped as well.
+
+        jobs = rltune.read_trace("history.csv")
+    """
     return load(path, format).jobs
 
 
@@ -53,6 +67,9 @@ def write(jobs: Jobs, path: str | Path) -> None:
 
 def formats() -> dict[str, str]:
     """Name the formats that can be read, each with what it is."""
+    from rltune import plugins
     from rltune.trace.known_formats import FORMATS
 
-    return {f.name: f.about for f in FORMATS.values()}
+    return {f.name: f.about for f in FORMATS.values()} | dict.fromkeys(
+        plugins.FORMATS.names(), "of an installed package"
+    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.labels import Labels
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def anonymise(jobs: Jobs, salt: str | None = None, keep: Collection[str] = ()) -
 
     Keep the VCs if the cluster's description, which names them too, is shared beside the trace.
     """
-    unknown = set(keep) - set(PREFIXES)
-    if unknown:
-        raise InputError(f"column {min(unknown)!r} cannot be kept or hidden; there are: {', '.join(PREFIXES)}")
+    strange = set(keep) - set(PREFIXES)
+    if strange:
+        raise unknown("column", min(strange), PREFIXES, "to keep or to hide")
     if salt == "":
         raise InputError("an empty salt hides nothing; give a secret, or none to have one drawn")
     key = (salt or secrets.token_hex(32)).encode()

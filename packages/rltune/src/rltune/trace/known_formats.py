@@ -6,7 +6,8 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rltune.errors import InputError
+from rltune import plugins
+from rltune.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ FORMATS = {
 def by_name(name: str) -> Format:
     """Return a format by its name."""
     if name not in FORMATS:
-        raise InputError(f"no trace format {name!r}; there are: {', '.join(FORMATS)}")
+        raise unknown("trace format", name, (*FORMATS, *plugins.FORMATS.names()), more=", or your own as path.py:read")
     return FORMATS[name]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs
 from rltune.labels import Labels
 from rltune.trace.lublin import lublin
@@ -107,7 +107,7 @@ def _lublin(jobs: int, seed: int, load: float | None, cluster: Cluster | None, d
 
 def _profile(kind: str) -> Profile:
     if kind not in PROFILES:
-        raise InputError(f"no kind of synthetic trace {kind!r}; there are: {', '.join([*PROFILES, 'lublin'])}")
+        raise unknown("kind of synthetic trace", kind, (*PROFILES, "lublin"))
     return PROFILES[kind]
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.errors import InputError
-from rltune.jobs import LABEL_COLUMNS, Jobs
+from rltune.jobs import Jobs
+from rltune.labels import LABEL_COLUMNS
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S, Columns
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build

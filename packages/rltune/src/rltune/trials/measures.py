@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rltune.errors import InputError
+import numpy as np
+
+from rltune import plugins
+from rltune.errors import InputError, unknown
 from rltune.metrics.formats import number, percent, seconds
+from rltune.plugins import short_name, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from rltune.jobs import Floats
     from rltune.metrics.summary import Summary
@@ -21,10 +28,33 @@ class Metric:
     """A number of a summary; where it is a mean over jobs, also the jobs' values."""
 
     title: str
-    of: Callable[[Summary], float]
-    write: Callable[[float], str]
-    per_job: Callable[[Schedule], Floats] | None = None
+    of: Callable[[Summary], float] | None = None  # None = the mean of the jobs' values
+    write: Callable[[float], str] = number
+    per_job: Callable[[Schedule], Floats] | None = None  # a number a job; NaN leaves the job out
     higher_is_better: bool = False
+
+    def __post_init__(self) -> None:
+        if self.of is None and self.per_job is None:
+            raise InputError(f"metric {self.title!r}: give a number of the summary or a number a job")
+
+    def value(self, summary: Summary, schedule: Schedule, counts: NDArray[np.bool_]) -> float:
+        """Return the number of the summary, or else the mean over the jobs that count."""
+        if self.of is not None:
+            return self.of(summary)
+        values = self.job_values(schedule)[counts]
+        known = values[np.isfinite(values)]
+        return float(known.mean()) if len(known) else np.nan
+
+    def job_values(self, schedule: Schedule) -> Floats:
+        """Return the jobs' values: what a user's function gives is taken if it is one number a job."""
+        assert self.per_job is not None
+        try:
+            values = np.asarray(self.per_job(schedule), dtype=np.float64)
+        except Exception as error:  # whatever it raises, the user wrote it
+            raise InputError(f"metric {self.title!r} failed: {told(error)}") from error
+        if values.shape != (n := len(schedule.jobs),):
+            raise InputError(f"metric {self.title!r} gave values of shape {values.shape} for {n} jobs, not ({n},)")
+        return values
 
 
 METRICS = {
@@ -44,7 +74,20 @@ METRICS = {
 
 
 def metric_of(name: str) -> Metric:
-    """Look a metric up by its name."""
-    if name not in METRICS:
-        raise InputError(f"no metric {name!r}; there are: {', '.join(METRICS)}")
-    return METRICS[name]
+    """Look a metric up by its name, or load a user's own: `mine.py:name`, or an entry point's name."""
+    if name in METRICS:
+        return METRICS[name]
+    own = _own(name, plugins.changed_ns(name))
+    if own is None:
+        raise unknown("metric", name, (*METRICS, *plugins.METRICS.names()), more=", or your own as path.py:name")
+    return own
+
+
+@lru_cache  # a comparison asks for its metric many times
+def _own(name: str, _changed_ns: int) -> Metric | None:
+    found = plugins.METRICS.find(name)
+    if found is None or isinstance(found, Metric):
+        return found
+    if not callable(found):
+        raise InputError(f"metric {name!r}: {found!r} is neither a Metric nor a function of a schedule")
+    return Metric(f"mean {short_name(name)}", per_job=found)

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.engine.pipeline import learns
-from rltune.estimate import LEVELS, Estimates, Estimator, Given, History, Levels, Noisy, get_estimator, likeness
+from rltune.estimate import (
+    LEVELS,
+    Estimates,
+    Estimator,
+    Given,
+    History,
+    Levels,
+    Noisy,
+    estimated,
+    get_estimator,
+    likeness,
+)
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
 from rltune.policy.qssf import LEVELS as QSSF_LEVELS
@@ -106,14 +117,14 @@ class Knowledge:
             return Recalled(guess.trust, name="history-warm", known=known)
         if isinstance(guess, Noisy):  # a job has one error, whatever window it is seen in
             if guess.name not in self._drawn:
-                self._drawn[guess.name] = guess.estimate(self._jobs, self._seed).values_s
+                self._drawn[guess.name] = estimated(guess, self._jobs, self._seed).values_s
             return Given(self._drawn[guess.name][first : first + count], guess.name)
         return self._warmed(guess, first) if warm else guess
 
     def made(self, given: Any, first: int, window: Jobs, *, warm: bool = True) -> Made:
         """Return the estimates of a window as values, for all pipelines alike."""
         guess = self.estimator(given, first, len(window), warm=warm)
-        return Made(guess.name, guess.estimate(window, self._seed))
+        return Made(guess.name, estimated(guess, window, self._seed))
 
     def policy(self, policy: Any, first: int, count: int) -> Any:
         """Return the policy for a window."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rltune.cluster import Cluster
-from rltune.kernel.state.arrays import I4, I8, UNLIMITED
 from rltune.jobs import TYPE_SEPARATOR, Jobs
+from rltune.kernel.state.arrays import I4, I8, UNLIMITED
 
 ChunkKind = tuple[int, int]  # how many, GPUs of each
 _MOST_CODES = 2**62
@@ -136,7 +136,7 @@ def _kinds(kinds: Sequence[ChunkKind]) -> tuple[ChunkKind, ...]:
 
 
 def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
-    """Number the distinct rows of integer columns; return each row's number and the distinct rows."""
+    """Assign numbers to the distinct rows of integer columns; return each row's number and the distinct rows."""
     table = np.stack([np.asarray(column, dtype=np.int64) for column in columns], axis=1)
     code = np.zeros(len(table), dtype=np.int64)
     room = 1  # codes so far are below this

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, Limit, Slowdown
-from rltune.kernel.score.features import A_COLUMNS, HIDDEN_1, HIDDEN_2, INPUTS
+from rltune.jobs import Jobs
 from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shapes
+from rltune.kernel.fit.ways import COLUMNS
+from rltune.kernel.score.features import A_COLUMNS, HIDDEN_1, HIDDEN_2, INPUTS
 from rltune.kernel.state.arrays import (
     AT,
     B1,
@@ -47,8 +49,6 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
-from rltune.kernel.fit.ways import COLUMNS
-from rltune.jobs import Jobs
 from rltune.labels import Labels
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rltune.cluster import Cluster
-from rltune.estimate import Estimates, Estimator, History, get_estimator
+from rltune.estimate import Estimates, Estimator, History, estimated, get_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.state.handles import state_handle, world_handle
@@ -42,7 +42,7 @@ def limit_of(job: LiveJob, snapshot: Snapshot) -> float:
 def _values(jobs: Jobs, estimator: Estimator, history: Jobs | None) -> Floats:
     if isinstance(estimator, History) and history is not None and len(history):
         estimator = estimator.after(history)
-    estimates = estimator.estimate(jobs, 0)
+    estimates = estimated(estimator, jobs, 0)
     return estimates.values_s if estimates.likeness is None else _predicted(jobs, estimates)
 
 

@@ -1,0 +1,3 @@
+from queueing_trace import cluster, trace
+
+__all__ = ["cluster", "trace"]

@@ -17,7 +17,7 @@ from rltune.placement import program as models
 from rltune.placement.greedy import started
 from rltune.placement.highs import Solver
 from rltune.placement.look_ahead import LookAhead
-from rltune.placement.program import Model
+from rltune.placement.program import Program
 from rltune.placement.realise import realise
 from rltune.placement.solver_work import Work
 from rltune.trace import synthesise
@@ -81,7 +81,7 @@ class Stopwatch(LookAhead):
             models.MOST_CLASSES = pruned
 
 
-def by_cvxpy(model: Model) -> float:
+def by_cvxpy(model: Program) -> float:
     import cvxpy as cp
     from scipy.sparse import coo_matrix
 

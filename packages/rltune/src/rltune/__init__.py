@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rltune.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from rltune import trace
     from rltune.cluster import Cluster
@@ -45,7 +47,6 @@ __all__ = [
     "simulate",
     "trace",
 ]
-__version__ = "0.1.0"
 
 _HOME = {
     "Cluster": "rltune.cluster",

@@ -39,7 +39,7 @@ sys.meta_path.append(_Files())
 
 
 @dataclass(frozen=True)
-class Kind:
+class PluginKind:
     """A kind of thing that users bring."""
 
     what: str
@@ -83,10 +83,10 @@ class Kind:
             raise InputError(f"{self.what} {point.name!r}: {point.value} cannot be loaded: {told(error)}") from error
 
 
-POLICIES = Kind("policy", "rltune.policies")
-ESTIMATORS = Kind("estimator", "rltune.estimators")
-METRICS = Kind("metric", "rltune.metrics")
-FORMATS = Kind("trace format", "rltune.formats")
+POLICIES = PluginKind("policy", "rltune.policies")
+ESTIMATORS = PluginKind("estimator", "rltune.estimators")
+METRICS = PluginKind("metric", "rltune.metrics")
+FORMATS = PluginKind("trace format", "rltune.formats")
 
 
 def short_name(spec: str) -> str:

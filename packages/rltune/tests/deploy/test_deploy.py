@@ -6,7 +6,7 @@ import pytest
 
 from rltune.live.control_settings import ControlSettings, Scope
 
-FOLDER = resources.files("rltune.deploy")
+FOLDER = resources.files("rltune") / "deploy"
 
 
 def test_the_settings_shipped_are_the_defaults(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltune.errors import InputError
-from rltune.learn.objective import MEASURES, Bound, Objective, Times
+from rltune.learn.objective import MEASURES, Objective, Times, WaitBound
 
 # Two jobs: the first at 0 runs 100 s, the second at 10 runs 4 s. Ours starts the short one first.
 BASE = Times(np.array([0.0, 10.0]), np.array([20.0, 120.0]), np.array([120.0, 124.0]))
@@ -107,7 +107,7 @@ def test_windows_in_which_nobody_waits_have_no_gap():
 )
 def test_a_bound_is_in_time_or_in_multiples_of_the_base_policys(text, seconds, told):
     """The p99 of waits of 20 and 110 s is 109.1 s."""
-    bound = Bound.parse(text)
+    bound = WaitBound.parse(text)
     assert bound.allowed_s(BASE) == pytest.approx(seconds)
     assert str(bound) == told
 
@@ -133,4 +133,4 @@ def test_a_wrong_objective_is_refused(text):
 def test_a_wrong_bound_is_refused(text):
     """With what can be written instead."""
     with pytest.raises(InputError, match=r"1\.5x"):
-        Bound.parse(text)
+        WaitBound.parse(text)

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 
 from rltune.kernel.state.arrays import UNLIMITED
-from rltune.placement.solver_view import Snapshot
+from rltune.placement.solver_view import SolverView
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Chunk:
     takes: tuple[int, int, int]
 
 
-def value_of(snapshot: Snapshot, plan: list) -> tuple[int, ...]:
+def value_of(snapshot: SolverView, plan: list) -> tuple[int, ...]:
     """Terms of the objective, best first, all to be maximised; plan[j] = None or (slot, form, chunks)."""
     slots = len(snapshot.slots_s)
     now = [p for p in plan if p and p[0] == 0]
@@ -34,7 +34,7 @@ def value_of(snapshot: Snapshot, plan: list) -> tuple[int, ...]:
     return len(now), early, -idle, largest, -sum(len(p[2]) for p in now), -racks, -over
 
 
-def best(snapshot: Snapshot) -> tuple[int, ...]:
+def best(snapshot: SolverView) -> tuple[int, ...]:
     """Try everything."""
     node_class = {n: c for c in snapshot.classes for n in c.nodes}
     found = [value_of(snapshot, [])]
@@ -53,7 +53,7 @@ def best(snapshot: Snapshot) -> tuple[int, ...]:
     return found[0]
 
 
-def _options(snapshot: Snapshot, node_class: dict, ask):
+def _options(snapshot: SolverView, node_class: dict, ask):
     yield None
     for slot in range(len(snapshot.slots_s)):
         for f, form in enumerate(ask.forms if slot == 0 else ask.forms[:1]):
@@ -78,7 +78,7 @@ def _takes(group, kind) -> tuple[int, int, int]:
     return kind.gpus, part(kind.cpu, group.cpu), part(kind.mem, group.mem)
 
 
-def _fits(snapshot: Snapshot, node_class: dict, plan: list) -> bool:
+def _fits(snapshot: SolverView, node_class: dict, plan: list) -> bool:
     for s, time in enumerate(snapshot.slots_s):
         used: dict[int, list[int]] = {}
         for ask, p in zip(snapshot.asks, plan, strict=False):

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from rltune.kernel.state.arrays import UNLIMITED
-from rltune.placement.solver_view import Ask, Form, Group, Kind, NodeClass, Snapshot
+from rltune.placement.solver_view import Ask, ChunkKind, Form, NodeClass, PoolGroup, SolverView
 
 FREE = UNLIMITED
 
 
 def gpus(*sizes: int, n: int = 1) -> Form:
     """A form of chunks of these sizes."""
-    return Form(0, tuple(Kind(n, g, -1, -1) for g in sizes))
+    return Form(0, tuple(ChunkKind(n, g, -1, -1) for g in sizes))
 
 
 def wider(narrow: int, *sizes: int) -> Form:
     """A cut of a job of one chunk into pieces."""
-    kinds = tuple(Kind(sizes.count(g), g, -1, -1) for g in sorted(set(sizes), reverse=True))
+    kinds = tuple(ChunkKind(sizes.count(g), g, -1, -1) for g in sorted(set(sizes), reverse=True))
     return Form(1, kinds, pieces_below=narrow)
 
 
@@ -25,7 +25,7 @@ def ask(*forms: Form, length_s: float = 100.0, slots: int = 1, groups: int = 1) 
     return Ask(0, length_s, forms, ((True,) * slots,) * groups)
 
 
-def snapshot(asks, frees, *, size: int = 8, slots=(0.0,), cpu: int = FREE, mem: int = FREE) -> Snapshot:
+def snapshot(asks, frees, *, size: int = 8, slots=(0.0,), cpu: int = FREE, mem: int = FREE) -> SolverView:
     """One group; `frees` are per node the free GPUs at each slot, or (GPUs, CPUs, memory) at each."""
     by_free: dict = {}
     for node, free in enumerate(frees):
@@ -33,14 +33,14 @@ def snapshot(asks, frees, *, size: int = 8, slots=(0.0,), cpu: int = FREE, mem: 
         by_free.setdefault(vector, []).append(node)
     classes = tuple(NodeClass(0, tuple(nodes), vector) for vector, nodes in by_free.items())
     numbered = tuple(Ask(i, a.length_s, a.forms, a.open) for i, a in enumerate(asks))
-    return Snapshot(tuple(slots), numbered, classes, (Group(size, cpu, mem, 1.0),))
+    return SolverView(tuple(slots), numbered, classes, (PoolGroup(size, cpu, mem, 1.0),))
 
 
-def apart(seen: Snapshot, rack_of: Sequence[int] = ()) -> Snapshot:
+def apart(seen: SolverView, rack_of: Sequence[int] = ()) -> SolverView:
     """The same with every node a class of its own, in its rack if told."""
     racks = dict(enumerate(rack_of))
     classes = tuple(NodeClass(c.group, (n,), c.free, racks.get(n, -1)) for c in seen.classes for n in c.nodes)
-    return Snapshot(seen.slots_s, seen.asks, tuple(sorted(classes, key=lambda c: c.nodes)), seen.groups)
+    return SolverView(seen.slots_s, seen.asks, tuple(sorted(classes, key=lambda c: c.nodes)), seen.groups)
 
 
 @st.composite
@@ -48,9 +48,9 @@ def asks(draw, i: int, sizes: tuple[int, ...], slots: int, cpus: bool, gangs: bo
     size = draw(st.sampled_from(sizes))
     cpu = draw(st.sampled_from((1000, 3000))) if cpus else -1
     n = draw(st.sampled_from((1, 1, 2))) if gangs else 1
-    forms = [Form(i, (Kind(n, size, cpu, -1),))]
+    forms = [Form(i, (ChunkKind(n, size, cpu, -1),))]
     if gangs and n == 1 and size % 2 == 0 and draw(st.booleans()):
-        forms.append(Form(9, (Kind(2, size // 2, cpu, -1),), pieces_below=size))
+        forms.append(Form(9, (ChunkKind(2, size // 2, cpu, -1),), pieces_below=size))
     length = draw(st.sampled_from((5.0, 15.0, 100.0)))
     return Ask(i, length, tuple(forms), ((True,) * slots,))
 

@@ -10,14 +10,14 @@ from snapshots import apart, ask, gpus, snapshot, snapshots, wider
 
 from rltune.placement.greedy import finish, greedy, started, worth
 from rltune.placement.highs import Effort, Solver, feasible
-from rltune.placement.program import Model, Weights, build, starts
+from rltune.placement.program import Program, Weights, build, starts
 from rltune.placement.realise import realise
-from rltune.placement.solver_view import Form, Kind
+from rltune.placement.solver_view import ChunkKind, Form
 
 SOLVER = Solver(Effort(nodes=10_000, ties=True))
 
 
-def expected(model: Model, terms: tuple[int, ...]) -> int:
+def expected(model: Program, terms: tuple[int, ...]) -> int:
     """Weigh the oracle's terms as the model does, who counts the largest request from what is safe."""
     w = model.weights
     now, early, idle, largest, nodes, racks, fit = terms
@@ -25,12 +25,12 @@ def expected(model: Model, terms: tuple[int, ...]) -> int:
     return most + (largest - sum(model.safe.values())) * w.largest
 
 
-def total(model: Model) -> int:
+def total(model: Program) -> int:
     """Solve, and count the largest request from nothing again."""
     return SOLVER.answer(model).worth + sum(model.safe.values()) * model.weights.largest
 
 
-def chosen(model: Model, values: list[int]) -> dict[int, tuple[int, int, tuple[int, ...]]]:
+def chosen(model: Program, values: list[int]) -> dict[int, tuple[int, int, tuple[int, ...]]]:
     """Give per job that starts: slot, form, classes."""
     taken = [o for o in model.options if any(values[i] for i in starts(o))]
     return {
@@ -117,7 +117,7 @@ def test_answers_are_packed_on_nodes(seen):
 
 def test_start_term():
     """The first job leaves the node with CPUs to the second, though it fits that node best."""
-    jobs = [ask(Form(i, (Kind(1, 2, cpu, -1),))) for i, cpu in enumerate((1000, 4000))]
+    jobs = [ask(Form(i, (ChunkKind(1, 2, cpu, -1),))) for i, cpu in enumerate((1000, 4000))]
     seen = snapshot(jobs, [((2, 8000, 1 << 40),), ((3, 2000, 1 << 40),)], cpu=16000)
     model = build(seen)
     assert started(model, greedy(model)) == 1
@@ -170,7 +170,7 @@ def test_best_fit_breaks_ties():
 
 def test_gangs_are_all_or_nothing():
     """Three chunks and two nodes: none starts, and the job behind is left to backfilling."""
-    seen = snapshot([ask(Form(0, (Kind(3, 4, -1, -1),))), ask(gpus(1))], [(8,), (8,)])
+    seen = snapshot([ask(Form(0, (ChunkKind(3, 4, -1, -1),))), ask(gpus(1))], [(8,), (8,)])
     assert solve(seen) == {}
 
 

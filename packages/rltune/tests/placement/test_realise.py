@@ -10,7 +10,7 @@ from rltune.placement.highs import Effort, Solver
 from rltune.placement.program import build
 from rltune.placement.promise import early, kept_early
 from rltune.placement.realise import realise
-from rltune.placement.solver_view import Form, Kind
+from rltune.placement.solver_view import ChunkKind, Form
 
 SOLVER = Solver(Effort(nodes=10_000, ties=True))
 
@@ -23,7 +23,7 @@ def racks_of(nodes: tuple[int, ...], rack_of: list[int]) -> int:
 def test_a_gang_on_alike_nodes_takes_fewest_racks(rack_of, chunks):
     """Same rack before across racks: no choice of the class's nodes is in fewer."""
     chunks = min(chunks, len(rack_of))
-    seen = snapshot([ask(Form(0, (Kind(chunks, 8, -1, -1),)))], [(8,)] * len(rack_of))
+    seen = snapshot([ask(Form(0, (ChunkKind(chunks, 8, -1, -1),)))], [(8,)] * len(rack_of))
     model = build(seen)
     (start,), broken = realise(model, SOLVER.answer(model).values, rack_of)
     assert broken < 0
@@ -51,7 +51,7 @@ def test_racks_never_cost_a_start(seen, rack_of):
 
 def over_promised():
     """Two nodes of four GPUs later on: a gang of two times two must use both, so nobody gets four beside it."""
-    jobs = [ask(gpus(4), slots=2), ask(Form(0, (Kind(2, 2, -1, -1),)), slots=2), ask(gpus(4), slots=2)]
+    jobs = [ask(gpus(4), slots=2), ask(Form(0, (ChunkKind(2, 2, -1, -1),)), slots=2), ask(gpus(4), slots=2)]
     return build(snapshot(jobs, [(0, 4), (0, 4)], size=4, slots=(0.0, 10.0)))
 
 

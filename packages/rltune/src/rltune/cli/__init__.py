@@ -48,7 +48,7 @@ app.add_typer(journal.app, name="journal")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from rltune import __version__
+        from rltune.version import __version__
 
         typer.echo(f"rltune {__version__}")
         raise typer.Exit

@@ -202,9 +202,9 @@ def _write(made: "list[Evaluation]", outputs: Outputs, work: Workload, cluster: 
 
 def _content(made: "list[Evaluation]", work: Workload, cluster: str) -> dict[str, Any]:
     """Return one evaluation as it is, several as a list with what crosses them."""
-    from rltune import __version__
     from rltune.evaluation.cross import cross
     from rltune.metrics.formats import plain
+    from rltune.version import __version__
 
     told: dict[str, Any] = {"rltune": __version__, "trace": work.name, "cluster": cluster}
     if len(made) == 1:

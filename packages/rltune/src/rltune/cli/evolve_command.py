@@ -136,8 +136,8 @@ def evolve(
 
 def _write(found: "Evolved", plan: "Plan", out: Path, source: dict[str, str]) -> None:
     """Write the model, with what made it."""
-    from rltune import __version__
     from rltune.model.learned_model import save_model
+    from rltune.version import __version__
 
     command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["evolve"] else "rltune evolve"
     held_out = {

@@ -75,7 +75,7 @@ def named(cluster: "Cluster", given: str) -> str:
 
 
 def _version() -> str:
-    from rltune import __version__
+    from rltune.version import __version__
 
     return __version__
 

@@ -236,8 +236,8 @@ def _run(trainer: "Trainer", checkpoint: Path, tensorboard: Path | None) -> bool
 
 
 def _write(trainer: "Trainer", out: Path, where: dict[str, Any]) -> None:
-    from rltune import __version__
     from rltune.model.learned_model import save_model
+    from rltune.version import __version__
 
     command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["train"] else "rltune train"
     told = {"made_by": f"rltune {__version__}", "command": command, **trainer.card(), **where}

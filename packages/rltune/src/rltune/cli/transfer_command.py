@@ -101,8 +101,8 @@ def transfer(
     how |= {"metric": metric, "head": head, "view": view, "seed": seed}
     with spread_over(jobs, ray) as spread, bar("evaluating") as tell:
         made = run(names, grounds, known, backfill, placement, estimator, spread=spread, progress=tell, **how)
-    from rltune import __version__
     from rltune.evaluation.transfer_tables import matrix, notes
+    from rltune.version import __version__
 
     content = {"rltune": __version__, **made.to_dict(), "notes": [*told, *notes(made)]}
     if outputs.json_file is not None:

@@ -99,14 +99,14 @@ MEASURES: dict[str, Callable[[Times], Growth]] = {
 
 
 @dataclass(frozen=True)
-class Bound:
+class WaitBound:
     """The longest 99th percentile of the waits that is allowed: in seconds, or as a multiple of the base policy's."""
 
     limit: float
     relative: bool
 
     @classmethod
-    def parse(cls, text: str) -> Bound:
+    def parse(cls, text: str) -> WaitBound:
         """Read `1.5x` (times the base policy's), `36h`, `90m` or seconds."""
         found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(x|d|h|m|s|)", text.strip().lower())
         if not found or float(found[1]) <= 0:
@@ -127,7 +127,7 @@ class Objective:
     """A weighted mix of measures, and a bound on the p99 wait or none."""
 
     weights: tuple[tuple[str, float], ...] = (("wait", 1.0),)
-    bound: Bound | None = None
+    bound: WaitBound | None = None
 
     @classmethod
     def parse(cls, text: str, p99: str | None = None) -> Objective:
@@ -137,7 +137,7 @@ class Objective:
         if len(set(names)) < len(names):
             raise InputError(f"objective {text!r} names a measure twice")
         total = sum(weight for _, weight in given)
-        return cls(tuple((name, weight / total) for name, weight in given), Bound.parse(p99) if p99 else None)
+        return cls(tuple((name, weight / total) for name, weight in given), WaitBound.parse(p99) if p99 else None)
 
     def __str__(self) -> str:
         mix = "+".join(name if weight == 1 else f"{name}:{weight:g}" for name, weight in self.weights)

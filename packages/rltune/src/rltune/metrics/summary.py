@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from rltune.metrics.timetable import Pipeline, Timetable
+    from rltune.metrics.timetable import NamedPipeline, Timetable
 
 LARGE_GPUS = 8
 
@@ -30,7 +30,7 @@ LARGE_GPUS = 8
 class Summary:
     """What a schedule did for its jobs and its cluster."""
 
-    settings: Pipeline
+    settings: NamedPipeline
     jobs: int
     ran: int
     rejected: int

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rltune.labels import Labels
 
 
-class Pipeline(Protocol):
+class NamedPipeline(Protocol):
     """How a schedule was made, as a summary names it."""
 
     @property
@@ -73,7 +73,7 @@ class Timetable(Protocol):
         ...
 
     @property
-    def settings(self) -> Pipeline:
+    def settings(self) -> NamedPipeline:
         """Return how it was made."""
         ...
 

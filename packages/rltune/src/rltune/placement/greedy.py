@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rltune.placement.program import Model, Option, starts
+from rltune.placement.program import Option, Program, starts
 
 Values = list[int]  # of the columns, in order
 
 
-def greedy(model: Model, *, wider: bool = False) -> Values:
+def greedy(model: Program, *, wider: bool = False) -> Values:
     """Take jobs in order and give each the earliest slot and the best-fitting nodes it can have.
 
     That is what best fit does. With `wider` a job that does not fit now may be cut for one node more.
@@ -27,7 +27,7 @@ def greedy(model: Model, *, wider: bool = False) -> Values:
 class _Room:
     """What is left in the rows that are about capacity."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Program) -> None:
         self.model = model
         self.values = [0] * len(model.cost)
         self.left = {i: model.rows[i].bound for i in model.slot_rows}
@@ -66,7 +66,7 @@ class _Room:
             self.left[i] -= n * amount
 
 
-def finish(model: Model, values: Values) -> Values:
+def finish(model: Program, values: Values) -> Values:
     """Set the columns that follow from where chunks are: racks, nodes touched, the largest request still possible."""
     values = list(values)
     for column, puts in model.racks.items():
@@ -86,7 +86,7 @@ def finish(model: Model, values: Values) -> Values:
     return values
 
 
-def touched(model: Model, values: Values, c: int) -> int:
+def touched(model: Program, values: Values, c: int) -> int:
     """Return the least number of nodes of a class that take what is put there now."""
     most = 0
     skip = model.touch.get(c)
@@ -97,11 +97,11 @@ def touched(model: Model, values: Values, c: int) -> int:
     return most
 
 
-def worth(model: Model, values: Values) -> int:
+def worth(model: Program, values: Values) -> int:
     """Return the objective, exactly."""
     return sum(cost * value for cost, value in zip(model.cost, values, strict=True) if value)
 
 
-def started(model: Model, values: Values) -> int:
+def started(model: Program, values: Values) -> int:
     """Count the jobs that start now."""
     return sum(values[i] for o in model.options if o.slot == 0 for i in starts(o))

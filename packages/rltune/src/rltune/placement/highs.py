@@ -13,7 +13,7 @@ import numpy as np
 from rltune.placement.greedy import Values, finish, greedy, worth
 
 if TYPE_CHECKING:
-    from rltune.placement.program import Model
+    from rltune.placement.program import Program
 
 INF = float("inf")
 
@@ -42,13 +42,13 @@ class Answer:
     in_time: bool = True
 
     @classmethod
-    def best_of(cls, model: Model, greedy: Values, others: Sequence[Values]) -> Answer:
+    def best_of(cls, model: Program, greedy: Values, others: Sequence[Values]) -> Answer:
         """Take the first of the best."""
         best = max((greedy, *others), key=lambda values: worth(model, values))
         return cls(best, greedy, worth(model, best), worth(model, greedy))
 
 
-def without_solver(model: Model) -> Answer:
+def without_solver(model: Program) -> Answer:
     """Return the better of the two greedy answers, for a solve that there is no time for."""
     return replace(Answer.best_of(model, greedy(model), [greedy(model, wider=True)]), in_time=False)
 
@@ -68,7 +68,7 @@ class Solver:
         self._highs: Any = None
         self._module: Any = None
 
-    def answer(self, model: Model, seconds: float = INF) -> Answer:
+    def answer(self, model: Program, seconds: float = INF) -> Answer:
         """Return the solver's answer if it is better than the greedy ones, else the better of these.
 
         An answer that is not there after `seconds` counts for nothing, however good it might be: what the clock cuts
@@ -110,7 +110,7 @@ class Solver:
         message = f"{reason}; greedy placement goes on without it"
         warnings.warn(message, SolverWarning, stacklevel=2)
 
-    def _solve(self, model: Model, first: Values, seconds: float) -> tuple[Values | None, _Status]:
+    def _solve(self, model: Program, first: Values, seconds: float) -> tuple[Values | None, _Status]:
         if not model.cost or not self._start():
             return None, _Status.FEASIBLE if model.cost else _Status.OPTIMAL
         highs, module = self._highs, self._module
@@ -138,7 +138,7 @@ class Solver:
             return None, _Status.FEASIBLE
         return values, _Status.OPTIMAL if status == module.HighsModelStatus.kOptimal else _Status.FEASIBLE
 
-    def _program(self, model: Model) -> Any:
+    def _program(self, model: Program) -> Any:
         module = self._module
         lp = module.HighsLp()
         n, m = len(model.cost), len(model.rows)
@@ -158,7 +158,7 @@ class Solver:
         return lp
 
 
-def feasible(model: Model, values: Values) -> bool:
+def feasible(model: Program, values: Values) -> bool:
     """Check an answer against every row, in whole numbers."""
     if any(not 0 <= v <= u for v, u in zip(values, model.upper, strict=True)):
         return False

@@ -17,7 +17,7 @@ from rltune.placement.adaptive_k import Adaptive, Depth, Fixed
 from rltune.placement.greedy import Values, started
 from rltune.placement.highs import Answer, Effort, Solver, without_solver
 from rltune.placement.one_node_more import any_cut_fits, turns_with_cuts
-from rltune.placement.program import Model, build
+from rltune.placement.program import Program, build
 from rltune.placement.promise import early, kept_early
 from rltune.placement.realise import Start, realise
 from rltune.placement.solver_view import Camera
@@ -158,7 +158,7 @@ class LookAhead:
         self.work.more_starts += more
         return starts
 
-    def _model(self, jobs: core.I8, pool: int, fitting: int, *, aggregate: bool) -> Model:
+    def _model(self, jobs: core.I8, pool: int, fitting: int, *, aggregate: bool) -> Program:
         """Make the program; the last jobs are left out of one that is too large."""
         snapshot = self._camera.take(self._w, self._s, self._state, jobs, pool, SLOTS, fitting, aggregate=aggregate)
         model = build(snapshot)
@@ -167,7 +167,7 @@ class LookAhead:
         few = len(jobs) * MOST_COLUMNS // len(model.cost)
         return build(snapshot.first(max(2, snapshot.sure + 1, few)))
 
-    def _answer(self, model: Model) -> Answer:
+    def _answer(self, model: Program) -> Answer:
         """Ask the solver, unless there is no time for it."""
         number = self.work.solved
         left_s = self._deadline - perf_counter()
@@ -179,7 +179,7 @@ class LookAhead:
             self.work.given_up.append(number)
         return answer
 
-    def _keeps_its_promise(self, model: Model, answer: Answer, starts: list[Start]) -> bool:
+    def _keeps_its_promise(self, model: Program, answer: Answer, starts: list[Start]) -> bool:
         """Return whether others start earlier than by best fit also when their nodes are looked for one by one."""
         usual, broken = realise(model, answer.greedy, self._rack_of)
         theirs = early(model, answer.greedy) if broken >= 0 else kept_early(model, answer.greedy, usual)
@@ -192,14 +192,14 @@ def _depth(k: int | Depth) -> Depth:
     return k
 
 
-def _now(model: Model, values: Values) -> list[int]:
+def _now(model: Program, values: Values) -> list[int]:
     return [values[i] for o in model.options if o.slot == 0 for columns in o.puts for i in columns]
 
 
-def _same_now(model: Model, answer: Answer) -> bool:
+def _same_now(model: Program, answer: Answer) -> bool:
     """Return whether the answer starts the same jobs on the same classes as best fit does."""
     return _now(model, answer.values) == _now(model, answer.greedy)
 
 
-def _early_gain(model: Model, answer: Answer) -> int:
+def _early_gain(model: Program, answer: Answer) -> int:
     return early(model, answer.values) - early(model, answer.greedy)

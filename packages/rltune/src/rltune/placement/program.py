@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rltune.kernel.state.arrays import UNLIMITED
-from rltune.placement.solver_view import Ask, Form, Kind, Snapshot
+from rltune.placement.solver_view import Ask, ChunkKind, Form, SolverView
 
 MOST_CLASSES = (12, 4)  # that a chunk may choose from: now, and at later slots
 WORST_FIT = 3  # GPUs left over on a node, beyond which one fit is as bad as another
@@ -43,7 +43,7 @@ class Put(NamedTuple):
 
 
 @dataclass(slots=True)
-class Row:
+class ProgramRow:
     """Sum of coefficient x column, at most (or, `equal`, exactly) the bound."""
 
     terms: list[tuple[int, int]]
@@ -72,13 +72,13 @@ class Option:
 
 
 @dataclass(slots=True)
-class Model:
+class Program:
     """The program: maximise cost x column. `packing[c]` are the rows that say how many nodes of class c are touched."""
 
-    snapshot: Snapshot
+    snapshot: SolverView
     cost: list[int] = field(default_factory=list)
     upper: list[int] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ProgramRow] = field(default_factory=list)
     puts: dict[int, Put] = field(default_factory=dict)
     options: list[Option] = field(default_factory=list)
     packing: dict[int, list[Packing]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Model:
 
     def row(self, terms: list[tuple[int, int]], bound: int, *, equal: bool = False) -> int:
         """Add a row."""
-        self.rows.append(Row(terms, bound, equal))
+        self.rows.append(ProgramRow(terms, bound, equal))
         return len(self.rows) - 1
 
     def limit(self, terms: list[tuple[int, int]], bound: int) -> int:
@@ -133,7 +133,7 @@ class Weights:
     rack: int = 0
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Weights:
+    def of(cls, snapshot: SolverView) -> Weights:
         """Scale the terms by what the snapshot lets them reach."""
         chunks = sum(max(sum(k.n for k in f.kinds) for f in a.forms) for a in snapshot.asks)
         largest = {c.group: snapshot.groups[c.group].gpus for c in snapshot.classes}
@@ -146,9 +146,9 @@ class Weights:
         return cls(start, early, whole, of_largest, node, rack=rack)
 
 
-def build(snapshot: Snapshot, weights: Weights | None = None) -> Model:
+def build(snapshot: SolverView, weights: Weights | None = None) -> Program:
     """Make the program of a snapshot."""
-    model = Model(snapshot, weights=weights or Weights.of(snapshot))
+    model = Program(snapshot, weights=weights or Weights.of(snapshot))
     order = [_best_fit_order(snapshot, s) for s in range(len(snapshot.slots_s))]
     now_is_open = True
     for j, ask in enumerate(snapshot.asks):
@@ -163,12 +163,12 @@ def build(snapshot: Snapshot, weights: Weights | None = None) -> Model:
     return model
 
 
-def _best_fit_order(snapshot: Snapshot, slot: int) -> list[int]:
+def _best_fit_order(snapshot: SolverView, slot: int) -> list[int]:
     """Order the classes as best fit does: least free GPUs, then the lowest node."""
     return sorted(range(len(snapshot.classes)), key=lambda c: (snapshot.classes[c].free[slot][0], c))
 
 
-def _options(model: Model, order: list[list[int]], j: int, ask: Ask, *, now: bool) -> Iterator[Option]:
+def _options(model: Program, order: list[list[int]], j: int, ask: Ask, *, now: bool) -> Iterator[Option]:
     """Make the columns of a job: later in the narrow form, now also cut, if it is one of the first that would not fit.
 
     Jobs that are sure to start now have no later slots: whatever is best starts them, as it starts most jobs.
@@ -183,7 +183,7 @@ def _options(model: Model, order: list[list[int]], j: int, ask: Ask, *, now: boo
 
 
 def _candidates(
-    snapshot: Snapshot, order: list[int], ask: Ask, form: Form, kind: Kind, slot: int
+    snapshot: SolverView, order: list[int], ask: Ask, form: Form, kind: ChunkKind, slot: int
 ) -> list[tuple[int, int]]:
     """Return the classes that a chunk may go to, best fit first, and how many of the kind each could take."""
     found: list[tuple[int, int]] = []
@@ -210,7 +210,7 @@ def _candidates(
     return found if nodes >= kind.n else []
 
 
-def _option(model: Model, option: Option, form: Form, classes: list[list[tuple[int, int]]]) -> Option:
+def _option(model: Program, option: Option, form: Form, classes: list[list[tuple[int, int]]]) -> Option:
     slots = len(model.snapshot.slots_s)
     weights = model.weights
     gain = weights.start if option.slot == 0 else weights.early * (slots - option.slot)
@@ -237,7 +237,7 @@ def _option(model: Model, option: Option, form: Form, classes: list[list[tuple[i
     return option
 
 
-def _distinct_nodes(model: Model, option: Option) -> None:
+def _distinct_nodes(model: Program, option: Option) -> None:
     """Let a gang have one chunk on a node: on a class at most as many as it has nodes."""
     by_class: dict[int, list[int]] = {}
     for column in (i for columns in option.puts for i in columns):
@@ -247,7 +247,7 @@ def _distinct_nodes(model: Model, option: Option) -> None:
             model.limit([(i, 1) for i in columns], model.snapshot.classes[c].count)
 
 
-def _count_racks(model: Model, option: Option) -> None:
+def _count_racks(model: Program, option: Option) -> None:
     """Count the racks of a gang that starts now."""
     by_rack: dict[int, list[int]] = {}
     for column in (i for columns in option.puts for i in columns):
@@ -263,14 +263,14 @@ def starts(option: Option) -> tuple[int, ...]:
     return (option.start,) if option.start >= 0 else option.puts[0]
 
 
-def _once(model: Model, options: list[Option], *, surely: bool) -> None:
+def _once(model: Program, options: list[Option], *, surely: bool) -> None:
     """Start a job at most once, or surely."""
     terms = [(i, 1) for o in options for i in starts(o)]
     if terms:
         model.row(terms, 1, equal=surely)
 
 
-def _in_order(model: Model) -> None:
+def _in_order(model: Program) -> None:
     """Start a job now only with all before it: who is behind a blocked job is left to backfilling."""
     now: dict[int, list[tuple[int, int]]] = {}
     for o in model.options:
@@ -281,7 +281,7 @@ def _in_order(model: Model) -> None:
             model.row(now[j] + [(i, -1) for i, _ in now[j - 1]], 0)
 
 
-def _pack_now(model: Model) -> None:
+def _pack_now(model: Program) -> None:
     """Let what starts now fit its nodes, and count the nodes that it touches."""
     snapshot = model.snapshot
     by_class: dict[int, list[int]] = {}
@@ -300,7 +300,7 @@ def _pack_now(model: Model) -> None:
             model.packing[c].append(Packing(model.limit(terms, unit * node_class.count), unit))
 
 
-def _safe(snapshot: Snapshot, used: set[int]) -> dict[int, int]:
+def _safe(snapshot: SolverView, used: set[int]) -> dict[int, int]:
     """Return per group the largest request that stays possible whatever is chosen: on classes that cannot run out."""
     chunks = sum(max(sum(k.n for k in f.kinds) for f in a.forms) for a in snapshot.asks)
     safe: dict[int, int] = {}
@@ -310,7 +310,7 @@ def _safe(snapshot: Snapshot, used: set[int]) -> dict[int, int]:
     return safe
 
 
-def _loads(model: Model, columns: list[int], c: int, slot: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
+def _loads(model: Program, columns: list[int], c: int, slot: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
     """Return the rows of a class at a slot: what each column loads on it, and how much one of its nodes takes."""
     snapshot = model.snapshot
     node_class = snapshot.classes[c]
@@ -330,7 +330,7 @@ def _loads(model: Model, columns: list[int], c: int, slot: int) -> Iterator[tupl
             yield [(i, t[r]) for i, t in zip(columns, takes, strict=True) if t[r]], free[r]
 
 
-def _pack_later(model: Model) -> None:
+def _pack_later(model: Program) -> None:
     """Let what runs at each later slot fit beside the running jobs that will not have ended."""
     slots = model.snapshot.slots_s
     by_class: dict[int, list[int]] = {}
@@ -351,7 +351,7 @@ def _pack_later(model: Model) -> None:
                     model.limit(terms, unit * node_class.count)
 
 
-def _keep_largest(model: Model) -> None:
+def _keep_largest(model: Program) -> None:
     """Reward, per group, the largest request that an untouched node could still take."""
     snapshot = model.snapshot
     groups: dict[int, list[int]] = {}

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rltune.placement.greedy import Values
-from rltune.placement.program import Model, Option, starts
+from rltune.placement.program import Option, Program, starts
 from rltune.placement.realise import Start
 
 Amount = tuple[int, int, int]  # GPUs, CPUs, memory
 
 
-def early(model: Model, values: Values) -> int:
+def early(model: Program, values: Values) -> int:
     """Count the slots by which jobs that start later start early, as the program counts them."""
     return sum(len(model.snapshot.slots_s) - o.slot for o in _later(model, values))
 
 
-def kept_early(model: Model, values: Values, now: Iterable[Start]) -> int:
+def kept_early(model: Program, values: Values, now: Iterable[Start]) -> int:
     """Count them for those jobs alone that find their nodes beside what starts now."""
     nodes = _Nodes(model, now)
     return sum(len(model.snapshot.slots_s) - o.slot for o in _later(model, values) if nodes.take(o, values))
 
 
-def _later(model: Model, values: Values) -> list[Option]:
+def _later(model: Program, values: Values) -> list[Option]:
     """Return the options taken at later slots, in the order of slots and of jobs."""
     taken = [o for o in model.options if o.slot > 0 and any(values[i] for i in starts(o))]
     return sorted(taken, key=lambda o: (o.slot, o.ask))
@@ -35,7 +35,7 @@ def _later(model: Model, values: Values) -> list[Option]:
 class _Nodes:
     """What every node has free at every slot."""
 
-    def __init__(self, model: Model, now: Iterable[Start]) -> None:
+    def __init__(self, model: Program, now: Iterable[Start]) -> None:
         self._model = model
         self._class_of = {n: c for c, members in enumerate(model.snapshot.classes) for n in members.nodes}
         self._free: dict[int, list[Amount]] = {}

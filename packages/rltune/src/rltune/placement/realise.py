@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from rltune.placement.greedy import Values
-from rltune.placement.program import Model, Option, starts
+from rltune.placement.program import Option, Program, starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class _Piece:
     takes: tuple[int, int, int]
 
 
-def realise(model: Model, values: Values, rack_of: list[int]) -> tuple[list[Start], int]:
+def realise(model: Program, values: Values, rack_of: list[int]) -> tuple[list[Start], int]:
     """Choose nodes for what starts now; if a class cannot be packed, give no starts and that class, else -1.
 
     On a class the largest chunks choose first, each the fullest node that has room, so that few nodes are touched.
@@ -45,7 +45,7 @@ def realise(model: Model, values: Values, rack_of: list[int]) -> tuple[list[Star
 class _Floor:
     """The nodes of all classes: which are untouched, what the others have left, and where each job is already."""
 
-    def __init__(self, model: Model, pieces: dict[int, list[_Piece]], rack_of: list[int]) -> None:
+    def __init__(self, model: Program, pieces: dict[int, list[_Piece]], rack_of: list[int]) -> None:
         self.pieces = pieces
         self.nodes: dict[tuple[int, int], int] = {}  # by job and place
         self._classes = model.snapshot.classes
@@ -98,7 +98,7 @@ class _Floor:
         return sum(p.ask == ask and (p.ask, p.place) not in self.nodes for p in self.pieces[c])
 
 
-def _pieces(model: Model, values: Values, taken: list[Option]) -> dict[int, list[_Piece]]:
+def _pieces(model: Program, values: Values, taken: list[Option]) -> dict[int, list[_Piece]]:
     """List the chunks of each class."""
     pieces: dict[int, list[_Piece]] = {}
     for option in taken:
@@ -124,7 +124,7 @@ def _fullest(piece: _Piece, free: dict[int, tuple[int, int, int]], holds: dict[i
     return min(fits, key=lambda n: (free[n][0], n), default=-1)
 
 
-def _start(model: Model, option: Option, nodes: dict[tuple[int, int], int]) -> Start:
+def _start(model: Program, option: Option, nodes: dict[tuple[int, int], int]) -> Start:
     ask = model.snapshot.asks[option.ask]
     form = ask.forms[option.form]
     return Start(ask.job, form.shape, tuple(nodes[option.ask, i] for i in range(sum(k.n for k in form.kinds))))

@@ -11,7 +11,7 @@ from rltune.kernel.state.arrays import I8, UNLIMITED, State, World
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ChunkKind:
     """Alike chunks of a job; CPUs (thousandths) and memory (MiB) -1 = the GPU share of the node."""
 
     n: int
@@ -25,7 +25,7 @@ class Form:
     """One way to cut a job into chunks, largest first. `pieces_below`: smaller chunks may only go to nodes in use."""
 
     shape: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ChunkKind, ...]
     pieces_below: int = 0
 
 
@@ -40,7 +40,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PoolGroup:
     """What a node of a group has, and how fast it is."""
 
     gpus: int
@@ -48,7 +48,7 @@ class Group:
     mem: int
     speed: float
 
-    def takes(self, kind: Kind) -> tuple[int, int, int]:
+    def takes(self, kind: ChunkKind) -> tuple[int, int, int]:
         """Return what a chunk takes of a node of this group."""
         return kind.gpus, self._of(kind.cpu, self.cpu, kind.gpus), self._of(kind.mem, self.mem, kind.gpus)
 
@@ -76,16 +76,16 @@ class NodeClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SolverView:
     """A pool at one moment. `slots_s[0]` is now. The first `sure` jobs are known to fit together now, uncut."""
 
     slots_s: tuple[float, ...]
     asks: tuple[Ask, ...]
     classes: tuple[NodeClass, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[PoolGroup, ...]
     sure: int = 0
 
-    def first(self, n: int) -> Snapshot:
+    def first(self, n: int) -> SolverView:
         """Return the same with the first n jobs alone."""
         return replace(self, asks=self.asks[: max(n, self.sure)])
 
@@ -104,7 +104,7 @@ class Camera:
         self._racks_cost = bool(world.slowdown.extra_rack[0] > 1.0)
         g = world.group
         rows = zip(g.gpus.tolist(), g.cpu.tolist(), g.mem.tolist(), g.speed.tolist(), strict=True)
-        self.groups = tuple(Group(*row) for row in rows)
+        self.groups = tuple(PoolGroup(*row) for row in rows)
 
     def forms(self, shape: int) -> tuple[Form, ...]:
         """Return the ways to cut a request."""
@@ -121,13 +121,13 @@ class Camera:
         """Return the shape that a job asks for."""
         return int(self._world.job.asks[job])
 
-    def _kinds(self, shape: int) -> tuple[Kind, ...]:
+    def _kinds(self, shape: int) -> tuple[ChunkKind, ...]:
         rows = self._world.chunk[shape][: int(self._world.shape[shape].kinds)]
-        return tuple(Kind(int(r.n), int(r.gpus), int(r.cpu), int(r.mem)) for r in rows)
+        return tuple(ChunkKind(int(r.n), int(r.gpus), int(r.cpu), int(r.mem)) for r in rows)
 
     def take(
         self, w: World, s: State, state: State, jobs: I8, pool: int, slots: int, fitting: int, *, aggregate: bool = True
-    ) -> Snapshot:
+    ) -> SolverView:
         """Look at the nodes that the pool's first jobs may use; `fitting` of them would start without a solver."""
         asks = self._world.job.asks[jobs]
         masks = self._world.shape.mask[asks]
@@ -140,7 +140,7 @@ class Camera:
             classes = by_rack(*classes[1:], state.node.rack)
         opened = kernels.open_groups(w, s, jobs, times).tolist()
         length = state.life.estimate[jobs].tolist()
-        return Snapshot(
+        return SolverView(
             slots_s=tuple(times.tolist()),
             asks=tuple(
                 Ask(job, length[i], self.forms(shape), tuple(map(tuple, opened[i])))

@@ -21,45 +21,45 @@ _EXAMPLE_LENGTH = 100
 
 
 @dataclass(frozen=True)
-class Rule:
+class Repair:
     """What is done to a row, and when."""
 
     action: Action
     meaning: str
 
 
-RULES: dict[str, Rule] = {
-    "half-written": Rule("dropped", "the record lacks fields: the accounting database lags behind by seconds"),
-    "job-step": Rule("dropped", "a step of a job (1234.batch, 1234.0), not a job"),
-    "partial-execution": Rule("dropped", "one burst of a job that has a line of its own (SWF status 2, 3, 4)"),
-    "never-started": Rule("dropped", "the job never ran, so its run time is not known"),
-    "still-running": Rule("dropped", "the job had not ended when the history was taken"),
-    "no-run-time": Rule("dropped", "start, end or run time is not recorded"),
-    "end-before-start": Rule("dropped", "the recorded end lies before the recorded start"),
-    "no-gpu-no-cpu": Rule("dropped", "the record names neither GPUs nor CPUs, so what the job took is not known"),
-    "duplicate-requeue": Rule("dropped", "an earlier record of a requeued job; its first submit time is kept"),
-    "several-tasks": Rule("merged", "tasks of one job: resources are added up, run time is first start to last end"),
-    "several-attempts": Rule("noted", "the job ran more than once: run time is the sum over its attempts"),
-    "attempt-without-times": Rule("repaired", "an attempt without start or end, or that ends first, is left out"),
-    "attempts-differ": Rule("repaired", "attempts had different numbers of GPUs: the largest is taken"),
-    "gpu-share-rounded-up": Rule("repaired", "the job asked a share of a GPU: it is given whole GPUs"),
-    "mixed-gpu-types": Rule("repaired", "tasks of one job ran on several GPU types: any of them is acceptable"),
-    "instances-not-told": Rule("repaired", "the number of instances is missing: one is taken"),
-    "submit-is-start": Rule("repaired", "no submit time is recorded: the start is taken, so waits are not known"),
-    "submit-after-start": Rule("repaired", "recorded start lies before the submit time: it is left out"),
-    "more-nodes-than-gpus": Rule("repaired", "the job had more nodes than GPUs: the scheduler may choose the nodes"),
-    "delimiter-in-name": Rule("repaired", "the job's name holds the separator: the surplus fields belong to it"),
-    "het-part": Rule("repaired", "a part of a heterogeneous job stands as a job of its own"),
-    "hours-to-seconds": Rule("repaired", "the file counts in hours"),
-    "gpu-type-unknown": Rule("repaired", "the code of the GPU type has no published meaning: any type is acceptable"),
-    "processors-used": Rule("repaired", "no number of processors asked: the number used is taken"),
-    "unknown-dependency": Rule("repaired", "the job depends on one that is not kept or comes later: taken as ended"),
-    "no-time-asked": Rule("noted", "the user asked no time: the limit is left open"),
-    "run-over-limit": Rule("noted", "the job ran longer than the time asked"),
-    "zero-run-time": Rule("noted", "the run time is 0 s"),
-    "eligible-later": Rule("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
-    "memory-not-counted": Rule("repaired", "memory was asked for, but Slurm gives none there: it is left open"),
-    "unknown-column": Rule("noted", "a column that is not one of ours is left out"),
+RULES: dict[str, Repair] = {
+    "half-written": Repair("dropped", "the record lacks fields: the accounting database lags behind by seconds"),
+    "job-step": Repair("dropped", "a step of a job (1234.batch, 1234.0), not a job"),
+    "partial-execution": Repair("dropped", "one burst of a job that has a line of its own (SWF status 2, 3, 4)"),
+    "never-started": Repair("dropped", "the job never ran, so its run time is not known"),
+    "still-running": Repair("dropped", "the job had not ended when the history was taken"),
+    "no-run-time": Repair("dropped", "start, end or run time is not recorded"),
+    "end-before-start": Repair("dropped", "the recorded end lies before the recorded start"),
+    "no-gpu-no-cpu": Repair("dropped", "the record names neither GPUs nor CPUs, so what the job took is not known"),
+    "duplicate-requeue": Repair("dropped", "an earlier record of a requeued job; its first submit time is kept"),
+    "several-tasks": Repair("merged", "tasks of one job: resources are added up, run time is first start to last end"),
+    "several-attempts": Repair("noted", "the job ran more than once: run time is the sum over its attempts"),
+    "attempt-without-times": Repair("repaired", "an attempt without start or end, or that ends first, is left out"),
+    "attempts-differ": Repair("repaired", "attempts had different numbers of GPUs: the largest is taken"),
+    "gpu-share-rounded-up": Repair("repaired", "the job asked a share of a GPU: it is given whole GPUs"),
+    "mixed-gpu-types": Repair("repaired", "tasks of one job ran on several GPU types: any of them is acceptable"),
+    "instances-not-told": Repair("repaired", "the number of instances is missing: one is taken"),
+    "submit-is-start": Repair("repaired", "no submit time is recorded: the start is taken, so waits are not known"),
+    "submit-after-start": Repair("repaired", "recorded start lies before the submit time: it is left out"),
+    "more-nodes-than-gpus": Repair("repaired", "the job had more nodes than GPUs: the scheduler may choose the nodes"),
+    "delimiter-in-name": Repair("repaired", "the job's name holds the separator: the surplus fields belong to it"),
+    "het-part": Repair("repaired", "a part of a heterogeneous job stands as a job of its own"),
+    "hours-to-seconds": Repair("repaired", "the file counts in hours"),
+    "gpu-type-unknown": Repair("repaired", "the code of the GPU type has no published meaning: any type is acceptable"),
+    "processors-used": Repair("repaired", "no number of processors asked: the number used is taken"),
+    "unknown-dependency": Repair("repaired", "the job depends on one that is not kept or comes later: taken as ended"),
+    "no-time-asked": Repair("noted", "the user asked no time: the limit is left open"),
+    "run-over-limit": Repair("noted", "the job ran longer than the time asked"),
+    "zero-run-time": Repair("noted", "the run time is 0 s"),
+    "eligible-later": Repair("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
+    "memory-not-counted": Repair("repaired", "memory was asked for, but Slurm gives none there: it is left open"),
+    "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
 
 

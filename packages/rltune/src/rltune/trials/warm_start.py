@@ -53,7 +53,7 @@ class RecalledQssf(Qssf):
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeEstimates:
     """Estimates of one window that were made once, for all pipelines."""
 
     name: str
@@ -121,10 +121,10 @@ class Knowledge:
             return Given(self._drawn[guess.name][first : first + count], guess.name)
         return self._warmed(guess, first) if warm else guess
 
-    def made(self, given: Any, first: int, window: Jobs, *, warm: bool = True) -> Made:
+    def made(self, given: Any, first: int, window: Jobs, *, warm: bool = True) -> MadeEstimates:
         """Return the estimates of a window as values, for all pipelines alike."""
         guess = self.estimator(given, first, len(window), warm=warm)
-        return Made(guess.name, estimated(guess, window, self._seed))
+        return MadeEstimates(guess.name, estimated(guess, window, self._seed))
 
     def policy(self, policy: Any, first: int, count: int) -> Any:
         """Return the policy for a window."""

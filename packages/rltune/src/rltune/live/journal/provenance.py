@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from rltune import __version__
 from rltune.engine.pipeline import Pipeline, split_around
 from rltune.kernel.state.handles import SOURCE_HASH
 from rltune.live.control_settings import ControlSettings
 from rltune.live.journal.store import Run
 from rltune.policy.learned import Learned
+from rltune.version import __version__
 
 
 def run_of(settings: ControlSettings, pipeline: Pipeline, at_s: float) -> Run:

@@ -1,1 +1,0 @@
-"""Files for a service: a systemd unit and its settings."""

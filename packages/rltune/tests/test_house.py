@@ -1,0 +1,83 @@
+"""The tree shows the architecture: contracts hold, nothing private is borrowed, one name is one thing."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import rltune
+
+SOURCE = Path(rltune.__file__).parent
+ROOT = Path(__file__).parents[3]
+PACKAGES = [SOURCE, ROOT / "packages" / "tencache" / "src" / "tencache"]
+FILES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
+SHARED_FILES = {"__init__.py", "errors.py"}  # each product has its own errors
+
+
+def private(tree: ast.Module) -> list[str]:
+    """List the private names that a module takes from another of ours."""
+    ours = ("rltune", "tencache")
+    modules, found = set(), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in ours:
+            names = [alias.name for alias in node.names]
+            found += [f"{node.module}.{n}" for n in names if n.startswith("_") and not n.startswith("__")]
+            modules |= {alias.asname or alias.name for alias in node.names}
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            dunder = node.attr.startswith("__")
+            found += [f"{node.value.id}.{node.attr}"] if node.attr.startswith("_") and not dunder else []
+    return found
+
+
+def test_nobody_takes_anothers_private_name():
+    """What a module shares has a public name. (`_replace` and `_fields` are a named tuple's own public words.)"""
+    taken = {str(f.relative_to(ROOT)): private(ast.parse(f.read_text())) for f in FILES}
+    assert {name: found for name, found in taken.items() if found} == {}
+    planted = "from rltune.engine.run import _options\nfrom rltune.engine import run\nrun._placements"
+    assert private(ast.parse(planted)) == ["rltune.engine.run._options", "run._placements"]
+
+
+def test_one_file_name_is_one_file():
+    """A newcomer finds the room by its name, and an error message names one file."""
+    names = Counter(file.name for file in FILES if file.name not in SHARED_FILES)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_one_class_name_is_one_class():
+    """In the whole repository."""
+    classes = [n.name for f in FILES for n in ast.walk(ast.parse(f.read_text())) if isinstance(n, ast.ClassDef)]
+    assert [name for name, count in Counter(classes).items() if count > 1 and not name.startswith("_")] == []
+
+
+PLANTED = {
+    "kernel/state/score_heap.py": "from rltune.trace import synthetic",
+    "metrics/distribution.py": "from rltune.schedule import Schedule",
+    "live/decide/ranking.py": "from rltune.live.journal.store import Journal",
+    "policy/qssf.py": "from rltune.learn import objective",
+    "lounge.py": "",  # a new room that is in no layer
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("lint-imports", path=Path(sys.executable).parent) is None, reason="no import-linter")
+@pytest.mark.parametrize("where", PLANTED)
+def test_a_forbidden_import_breaks_a_contract(where, tmp_path):
+    """Each of these passed once, or could have."""
+    copy = tmp_path / "rltune"
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / where).open("a", encoding="utf-8") as file:
+        file.write(f"\n{PLANTED[where]}\n")
+    told = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache", "--config", ROOT / "pyproject.toml"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "BROKEN" in told.stdout

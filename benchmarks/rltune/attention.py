@@ -26,7 +26,7 @@ from rltune.learn.training_windows import Window
 from rltune.learn.window_worker import Held, Judged, Rolled
 from rltune.model.feature_sets import get_recipe
 from rltune.trials.intervals import over_time, ratio
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED
 from rltune.trials.warm_start import Knowledge
 
 TOGETHER = 8  # queues of similar length that are padded to the longest of them and scored at once

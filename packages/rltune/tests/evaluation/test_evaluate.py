@@ -19,7 +19,7 @@ from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation_tables import cross_table, honesty, tables
 from rltune.parallel import Processes
 from rltune.policy.learned import Learned
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED
 from rltune.trials.pipelines import line_up
 
 HOW = {"holdout": 0.25, "size": 60, "every": 15, "contended_s": 500.0}

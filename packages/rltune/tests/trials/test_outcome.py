@@ -3,8 +3,8 @@ import pytest
 
 from rltune import Jobs, simulate
 from rltune.trials.groups import SIZES, Groups
-from rltune.trials.measures import METRICS
-from rltune.trials.outcome import MEASURED, Outcome
+from rltune.trials.measures import MEASURED, METRICS
+from rltune.trials.outcome import Outcome
 
 
 @pytest.mark.parametrize("measure", MEASURED)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rltune.evaluation.choose import Choice
 from rltune.evaluation.evaluation import Evaluation
 from rltune.trials.intervals import Interval, over_time, ratio
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from rltune.parallel import Here, Spread
 from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
 from rltune.trials.leak import leaks
-from rltune.trials.outcome import MEASURED, Outcome
+from rltune.trials.measures import MEASURED
+from rltune.trials.outcome import Outcome
 from rltune.trials.parts import Part, split
 from rltune.trials.pipelines import find_pipeline, line_up, unique
 from rltune.trials.trial import Trial, in_order

@@ -11,8 +11,7 @@ from rltune.evaluation.choose import KINDS, Choice
 from rltune.evaluation.results import Results
 from rltune.text import html_of
 from rltune.trials.groups import Groups
-from rltune.trials.measures import metric_of
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

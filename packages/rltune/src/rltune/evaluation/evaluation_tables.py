@@ -13,8 +13,7 @@ from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import number, percent, seconds
 from rltune.text import columns, cut
 from rltune.trials.intervals import FEWEST
-from rltune.trials.measures import metric_of
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

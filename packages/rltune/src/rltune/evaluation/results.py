@@ -9,8 +9,8 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.trials.intervals import Course, Interval, difference, of_sums, over_time, ratio
-from rltune.trials.measures import metric_of
-from rltune.trials.outcome import MEASURED, Outcome
+from rltune.trials.measures import MEASURED, metric_of
+from rltune.trials.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

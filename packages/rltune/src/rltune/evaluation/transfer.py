@@ -19,8 +19,7 @@ from rltune.text import html_of, text_of
 from rltune.trials.groups import Groups
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import leaks
-from rltune.trials.measures import metric_of
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED, metric_of, relative_gap
 from rltune.trials.parts import split
 from rltune.trials.pipelines import line_up, unique
 from rltune.trials.trial import Trial, in_order
@@ -106,7 +105,9 @@ class Transfer:
 
 def gap(ratio: Interval, *, higher_is_better: bool = False) -> Interval:
     """Return (theirs - ours) / max(theirs, ours), the paper's reward, from ours / theirs; above 0 is better."""
-    low, estimate, high = (_gap(r if not higher_is_better else 1 / r) for r in (ratio.low, ratio.estimate, ratio.high))
+    low, estimate, high = (
+        relative_gap(1.0, 1 / r if higher_is_better else r) for r in (ratio.low, ratio.estimate, ratio.high)
+    )
     return Interval(estimate, *((low, high) if low <= high else (high, low)))
 
 
@@ -199,7 +200,3 @@ def _cell(test: Results, model: str, trace: str, base: str, static: str, metric:
         windows=len(test.starts),
         disjoint=test.disjoint,
     )
-
-
-def _gap(ratio: float) -> float:
-    return 1 - ratio if not ratio > 1 else 1 / ratio - 1

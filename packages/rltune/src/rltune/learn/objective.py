@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rltune.errors import InputError, unknown
 from rltune.kernel.score.slowdown import SHORTEST_S
+from rltune.trials.measures import relative_gap
 
 Floats = NDArray[np.float64]
 
@@ -150,7 +151,7 @@ class Objective:
     def gap(self, ours: Times, base: Times) -> float:
         """Return (base - ours) / max(base, ours), the paper's reward, mixed by the weights."""
         costs = zip(self.costs(base), self.costs(ours), strict=True)
-        return sum(weight * _gap(b, o) for (_, weight), (b, o) in zip(self.weights, costs, strict=True))
+        return sum(weight * relative_gap(b, o) for (_, weight), (b, o) in zip(self.weights, costs, strict=True))
 
     def allowed_s(self, base: Times) -> float:
         """Return the longest p99 wait that is allowed; infinity without a bound."""
@@ -158,7 +159,7 @@ class Objective:
 
     def excess(self, ours: Times, base: Times) -> float:
         """Return by which share of the larger of the two the p99 wait is above what is allowed; 0 without a bound."""
-        return -_gap(self.allowed_s(base), ours.p99_wait_s) if self.bound else 0.0
+        return -relative_gap(self.allowed_s(base), ours.p99_wait_s) if self.bound else 0.0
 
     def rewards(self, when_s: Floats, ours: Times, base: Times, *, dense: bool) -> Floats:
         """Return the reward of every choice; they sum to the gap.
@@ -195,8 +196,3 @@ def _part(text: str, whole: str) -> tuple[str, float]:
     if not 0 < value < np.inf:
         raise InputError(f"objective {whole!r}: {weight!r} should be a weight above 0")
     return name, value
-
-
-def _gap(base: float, ours: float) -> float:
-    largest = max(base, ours)
-    return (base - ours) / largest if largest > 0 else 0.0

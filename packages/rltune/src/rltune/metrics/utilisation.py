@@ -40,6 +40,14 @@ def span_of(schedule: Timetable) -> Span:
     return (float(schedule.jobs.submit_s[ran].min()), float(schedule.end_s[ran].max()))
 
 
+def share_in_use(schedule: Timetable) -> float:
+    """Return busy GPU-seconds / (GPUs x makespan), without looking at the course of it."""
+    ran, (begin_s, end_s) = schedule.ran, span_of(schedule)
+    busy = float(schedule.jobs.gpus[ran] @ (schedule.end_s[ran] - schedule.start_s[ran]))
+    room = schedule.cluster.gpu_count * (end_s - begin_s)
+    return busy / room if room > 0 else float("nan")
+
+
 def utilisation(line: Timeline, held_s: Floats, gpus: int, span_s: Span) -> Utilisation:
     """Average the GPUs in use over the span; `held_s` says how long each state of the timeline lasted within it."""
     busy = float(line.busy @ held_s)

@@ -15,8 +15,7 @@ from rltune.metrics.formats import seconds
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table, forest_scale
 from rltune.report.typed_arrays import pack_floats
-from rltune.trials.measures import metric_of
-from rltune.trials.outcome import MEASURED
+from rltune.trials.measures import MEASURED, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ import numpy as np
 from rltune import plugins
 from rltune.errors import InputError, unknown
 from rltune.metrics.formats import number, percent, seconds
+from rltune.metrics.utilisation import share_in_use
 from rltune.plugins import short_name, told
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Metric:
     write: Callable[[float], str] = number
     per_job: Callable[[Schedule], Floats] | None = None  # a number a job; NaN leaves the job out
     higher_is_better: bool = False
+    quick: Callable[[Schedule], float] | None = None  # the same number without a summary, where hundreds are needed
 
     def __post_init__(self) -> None:
         if self.of is None and self.per_job is None:
@@ -57,20 +59,55 @@ class Metric:
         return values
 
 
+def _mean_of(per_job: Callable[[Schedule], Floats]) -> Callable[[Schedule], float]:
+    return lambda schedule: float(per_job(schedule)[schedule.ran].mean())
+
+
 METRICS = {
-    "wait": Metric("mean wait", lambda s: s.wait_s.mean, seconds, lambda s: s.wait_s),
-    "jct": Metric("mean JCT", lambda s: s.jct_s.mean, seconds, lambda s: s.jct_s),
-    "slowdown": Metric(
-        "mean bounded slowdown", lambda s: s.bounded_slowdown.mean, number, lambda s: s.bounded_slowdown
+    "wait": Metric(
+        "mean wait", lambda s: s.wait_s.mean, seconds, lambda s: s.wait_s, quick=_mean_of(lambda s: s.wait_s)
     ),
-    "wait-p99": Metric("99th percentile of wait", lambda s: s.wait_s.p99, seconds),
+    "jct": Metric("mean JCT", lambda s: s.jct_s.mean, seconds, lambda s: s.jct_s, quick=_mean_of(lambda s: s.jct_s)),
+    "slowdown": Metric(
+        "mean bounded slowdown",
+        lambda s: s.bounded_slowdown.mean,
+        number,
+        lambda s: s.bounded_slowdown,
+        quick=_mean_of(lambda s: s.bounded_slowdown),
+    ),
+    "wait-p99": Metric(
+        "99th percentile of wait",
+        lambda s: s.wait_s.p99,
+        seconds,
+        quick=lambda s: float(np.percentile(s.wait_s[s.ran], 99)),
+    ),
     "wait-max": Metric("longest wait", lambda s: s.wait_s.max, seconds),
     "large-wait": Metric("mean wait of large jobs", lambda s: s.large_wait_s.mean, seconds),
-    "utilisation": Metric("utilisation", lambda s: s.utilisation.share, percent, higher_is_better=True),
+    "utilisation": Metric(
+        "utilisation", lambda s: s.utilisation.share, percent, higher_is_better=True, quick=share_in_use
+    ),
     "makespan": Metric("makespan", lambda s: s.makespan_s, seconds),
     "fragmentation": Metric("fragmentation while jobs wait", lambda s: s.fragmentation.while_waiting.mean, number),
     "fairness": Metric("Jain's index over users", lambda s: s.fairness.users.jain, number, higher_is_better=True),
 }
+
+
+MEASURED = tuple(name for name, metric in METRICS.items() if metric.quick)
+
+
+def measures_of(schedule: Schedule) -> Floats:
+    """Return the numbers that are kept of every window, in the order of MEASURED; NaN if no job ran."""
+    if not schedule.ran.any():
+        return np.full(len(MEASURED), np.nan)
+    return np.array([quick(schedule) for metric in METRICS.values() if (quick := metric.quick)])
+
+
+def relative_gap(theirs: float, ours: float) -> float:
+    """Return (theirs - ours) / max(theirs, ours), the paper's reward: above 0 where ours is less; 0 if both are 0."""
+    largest = max(theirs, ours)
+    if largest == np.inf:
+        return float(np.sign(theirs - ours)) if theirs != ours else 0.0
+    return (theirs - ours) / largest if largest > 0 else 0.0
 
 
 def metric_of(name: str) -> Metric:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rltune.trials.measures import measures_of
+
 if TYPE_CHECKING:
     from rltune.jobs import Floats
     from rltune.schedule import Schedule
     from rltune.trials.groups import Groups
-
-MEASURED = ("wait", "jct", "slowdown", "wait-p99", "utilisation")  # names of trials/measures.py
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,4 @@ class Outcome:
         wait = schedule.wait_s[ran]
         by_group = tuple(groups.sums(first + ran, wait) for groups in groupings)
         drifted = int(schedule.work.get("scores_outside_training", 0))
-        return cls(_measures(schedule), by_group, len(schedule.jobs) - len(ran), drifted)
-
-
-def _measures(schedule: Schedule) -> Floats:
-    ran = schedule.ran
-    if not ran.any():
-        return np.full(len(MEASURED), np.nan)
-    wait, start, end = schedule.wait_s[ran], schedule.start_s[ran], schedule.end_s[ran]
-    span = end.max() - schedule.jobs.submit_s[ran].min()
-    room = schedule.cluster.gpu_count * span
-    busy = float(schedule.jobs.gpus[ran] @ (end - start))
-    return np.array(
-        [
-            wait.mean(),
-            schedule.jct_s[ran].mean(),
-            schedule.bounded_slowdown[ran].mean(),
-            np.percentile(wait, 99),
-            busy / room if room > 0 else np.nan,
-        ]
-    )
+        return cls(measures_of(schedule), by_group, len(schedule.jobs) - len(ran), drifted)

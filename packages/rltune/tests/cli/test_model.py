@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from learn.looking import a_model
 
-from rltune.model.learned_model import save_model
+from rltune.model.card import Card, HeldOut
+from rltune.model.model_file import save_model
 from rltune.model.probe import logits, require_sound
 
 
@@ -24,9 +25,15 @@ def kept(tmp_path):
 
 def test_what_a_model_is_can_be_seen(rltune, kept):
     """Its card, its layers and the range of every input."""
-    said = rltune("model", "show", kept(card={"seed": 3, "held_out": {"windows": 5}, "trained_on_jobs": [0, 9]}))
+    said = rltune("model", "show", kept(card=Card(settings={"seed": 3}, held_out=HeldOut(windows=5))))
     assert said.code == 0
-    for text in ("layers: 8 x 6 x 4 x 1", "seed: 3", "held out windows: 5", "trained on jobs: 0, 9", "demand_supply"):
+    for text in (
+        "layers: 8 x 6 x 4 x 1",
+        "seed: 3",
+        "held out windows: 5",
+        "unknown: its file",
+        "demand_supply",
+    ):
         assert text in said.out
 
 

@@ -19,9 +19,9 @@ def test_there_is_one_for_each_trace_and_a_mixed_one() -> None:
 def test_a_shipped_model_says_where_it_comes_from_and_is_small(name: str) -> None:
     """Its card has the command that made it, without anyone's folders."""
     model = get_policy(f"learned:{name}").model  # type: ignore[union-attr]
-    assert model.card["command"]
-    assert model.card["cluster"]
-    assert not any("/" in word for word in model.card["command"].split() if word.startswith("/"))
+    assert model.card.command
+    assert model.card.cluster
+    assert not any("/" in word for word in model.card.command.split() if word.startswith("/"))
     assert len(model.weights) < 5000
 
 

@@ -1,5 +1,7 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
+from dataclasses import replace
+
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show, show_line
@@ -43,9 +45,11 @@ def simulate(
     from rltune import Cluster
     from rltune import simulate as run
     from rltune.evaluation import Comparison
+    from rltune.trials.leak import Exam, leaks
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
+    work = replace(work, notes=(*work.notes, *leaks([policy], [Exam(work.jobs)])))
     compile_core(commit=commit, own_policy=is_own([policy]), searches=search_in([policy]))
     with bar("simulating") as tell:
         schedule = run(

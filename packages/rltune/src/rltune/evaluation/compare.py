@@ -11,6 +11,7 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.evaluation.comparison import Comparison
+from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import metric_of
 from rltune.trials.runs import Bench, Contender, Run, learns, perform
 from rltune.trials.windows import Spec, Window, WindowSpec, choose_windows
@@ -82,8 +83,18 @@ def compare(
         resamples=resamples,
         seed=seed,
         about=str(windows) if windows else "whole trace, from an idle cluster",
-        notes=(*notes, *_warm_notes(learners, chosen)),
+        notes=(*leaks(policies, [_exam(ordered, chosen)]), *notes, *_warm_notes(learners, chosen)),
     )
+
+
+def _exam(jobs: Jobs, windows: tuple[Window, ...]) -> Exam:
+    """Return the jobs that count in some window."""
+    counts = np.zeros(len(jobs), dtype=bool)
+    for window in windows:
+        rows = slice(window.first, window.first + window.count)
+        begin, end = window.interval_s or (-np.inf, np.inf)
+        counts[rows] |= (jobs.submit_s[rows] >= begin) & (jobs.submit_s[rows] < end)
+    return Exam(jobs.take(np.flatnonzero(counts)))
 
 
 def line_up(policies: Sequence[Any], backfills: Sequence[str], placements: Sequence[str]) -> tuple[Contender, ...]:

@@ -15,7 +15,7 @@ from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.results import Results
 from rltune.parallel import Here, Spread
 from rltune.trials.groups import Groups
-from rltune.trials.leak import leaks
+from rltune.trials.leak import Exam, leaks
 from rltune.trials.lineup import line_up, unique
 from rltune.trials.outcome import MEASURED
 from rltune.trials.parts import Part, split
@@ -80,7 +80,8 @@ def evaluate(
     test = run_part(trial, parts.test, every, work, progress)
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
-    warnings = leaks(contenders, ordered, looked_at)
+    exams = [Exam.of_part(ordered, part, chooses=part is parts.validation) for part in looked_at]
+    warnings = leaks([c.policy for c in contenders], exams)
     if cycle_s:
         warnings += (f"Policies are asked every {cycle_s:g} s, multifactor too.",)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)

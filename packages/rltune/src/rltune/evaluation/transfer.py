@@ -15,7 +15,7 @@ from rltune.jobs import Jobs
 from rltune.parallel import Here, Spread
 from rltune.trials.groups import Groups
 from rltune.trials.intervals import Interval
-from rltune.trials.leak import leaks
+from rltune.trials.leak import Exam, leaks
 from rltune.trials.lineup import FCFS, line_up, unique
 from rltune.trials.measures import metric_of
 from rltune.trials.outcome import MEASURED
@@ -129,8 +129,8 @@ def transfer(
         pipelines = line_up(rules, [backfill], [placement])
         trial = Trial(jobs, ground.cluster, pipelines, guess, size, contended_s, settings, (Groups.by_size(jobs),))
         cells += _on_one_trace(trial, ground.name, models, holdout, every, metric, spread or Here(), progress)
-        judged = line_up(models, [backfill], [placement])
-        warnings += (f"{ground.name}: {told}" for told in leaks(judged, jobs, [split(len(jobs), holdout).test]))
+        exam = Exam.of_part(jobs, split(len(jobs), holdout).test)
+        warnings += (f"{ground.name}: {told}" for told in leaks(models, [exam]))
     return Transfer(tuple(cells), metric, str(estimator), backfill, contended_s, tuple(warnings))
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from rltune.errors import InputError
 from rltune.estimate import read_history
 from rltune.kernel.score import rules as scores
-from rltune.model.learned_model import SUFFIX, parse_model, read_model
+from rltune.model.model_file import SUFFIX, parse_model, read_model
 from rltune.policy.base import Policy, Rule, Score, Scored
 from rltune.policy.extended import extended, split_extensions
 from rltune.policy.learned import Learned
@@ -79,6 +79,12 @@ def _named(spec: str) -> Policy:
     names = ", ".join(rule.name for rule in _RULES)
     own = f"a model's file (*{SUFFIX}), or your own as path.py:function"
     raise InputError(f"no policy {spec!r}; there are: {names}, {LEARNED}, {LEARNED}:NAME, {own}")
+
+
+def names_model(spec: str) -> bool:
+    """Return whether a policy's name is that of a model, with or without a guard or a search around it."""
+    name, _ = split_extensions(spec)
+    return name.partition(":")[0] == LEARNED or name.endswith(SUFFIX)
 
 
 def shipped_models() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltune.engine.run import BACKFILLS
 from rltune.errors import InputError
-from rltune.model.learned_model import SUFFIX
+from rltune.model.model_file import SUFFIX
 from rltune.placement.placers import get_placer
 from rltune.policy import get_policy
 from rltune.policy.base import Scored

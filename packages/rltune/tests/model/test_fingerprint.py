@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rltune import Jobs, read_trace
-from rltune.model.fingerprint import MOST, Fingerprint, shared
+from rltune.model.fingerprint import MOST, Fingerprint, Shared, shared
 from rltune.trace import synthesise, write
 from rltune.trace.anonymise import anonymise
 from rltune.trace.lublin import lublin
@@ -162,6 +162,13 @@ def test_a_fingerprint_is_tens_of_kilobytes():
     assert len(made.packed) < 40_000
     assert len(made.marks[0]) == pytest.approx(MOST, abs=2)
     assert made.share == pytest.approx(MOST / many, rel=0.05)
+
+
+def test_an_estimate_is_told_as_one(history, taught):
+    """With as many digits as a sample can know, and never more than there are."""
+    found = shared(taught, history)
+    assert str(found) == f"about {round(found.jobs, 1 - len(str(found.jobs)) + 2):,}"
+    assert str(Shared(10_996, 10_999, exact=False)) == "about 10,999"
 
 
 def test_two_fingerprints_join_to_that_of_all_jobs(history):

@@ -74,7 +74,7 @@ class Lessons:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as in a file."""
-        return asdict(self)
+        return {**asdict(self), "spans": [asdict(span) for span in self.spans]}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Lessons:

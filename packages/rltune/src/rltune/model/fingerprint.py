@@ -84,7 +84,9 @@ class Shared:
         return self.jobs > 0
 
     def __str__(self) -> str:
-        return f"{'' if self.exact else 'about '}{self.jobs:,}"
+        if self.exact:
+            return f"{self.jobs:,}"
+        return f"about {min(self.of, int(float(f'{self.jobs:.3g}'))):,}"  # a sample of 4,096 knows no more digits
 
 
 def shared(fingerprint: Fingerprint, jobs: Jobs) -> Shared:
@@ -99,7 +101,8 @@ def shared(fingerprint: Fingerprint, jobs: Jobs) -> Shared:
     exact = fingerprint.below == _ALL and not any(round(one.by_chance) for one in found)
     count = sum(one.shared for one in found) / fingerprint.share
     # a sample's estimate may exceed the whole
-    return Shared(min(len(submit), max(round(count), 1)) if found else 0, len(submit), exact or not found)
+    jobs_found = min(len(submit), fingerprint.jobs, max(round(count), 1)) if found else 0
+    return Shared(jobs_found, len(submit), exact or not found)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,15 @@ def test_a_training_is_resumed_to_the_same_file(learn, tmp_path):
     assert parts.card.lessons == whole.card.lessons
 
 
+def test_going_on_from_a_model_that_has_seen_what_chooses_is_told(learn, tmp_path):
+    """The held-out score of such a training flatters it, and the card counts the jobs of both."""
+    assert "was chosen on" not in learn(out="first.rltune").err
+    said = learn("--init", tmp_path / "first.rltune", out="second.rltune")
+    assert said.code == 0
+    assert "was chosen on 60 of the 60 jobs of the validation part" in said.err
+    assert len(read_model(tmp_path / "second.rltune").card.lessons.spans) == 4
+
+
 def test_a_file_that_exists_is_not_replaced(learn, tmp_path):
     """Unless forced."""
     (tmp_path / "made.rltune").write_text("mine")

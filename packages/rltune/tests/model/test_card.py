@@ -121,6 +121,12 @@ def test_a_model_prints_itself_in_a_few_lines(full):
     assert "taught by: not known: its file does not say" in repr(a_model("sampled"))
 
 
+def test_many_spans_are_told_together():
+    """As of a model that was taught by windows of many generated traces."""
+    windows = [("made up", synthesise("pai", 30, seed)) for seed in range(9)]
+    assert "taught by: 270 jobs in 9 spans of made up" in repr(a_model(card=Card(lessons=Lessons.of(windows, []))))
+
+
 def test_a_model_prints_itself_in_a_notebook(full):
     """As a table, with nothing of a card taken for markup."""
     shown = a_model("sampled", card=replace(full, estimators=("<b>",)))._repr_html_()

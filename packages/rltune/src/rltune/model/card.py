@@ -14,6 +14,7 @@ NOT_NOTED = "its file does not say which jobs did"
 _TEXTS = ("made_by", "command", "trace", "cluster")
 _SAID = {TAUGHT: "taught by", CHOSE: "chosen on"}
 _MOST_CHOSE = MOST // 2  # they are fewer
+_MOST_TOLD = 4  # spans to name one by one
 _DAY_S = 86_400.0
 
 
@@ -72,6 +73,14 @@ class Lessons:
             earlier.chose.joined(self.chose, _MOST_CHOSE),
         )
 
+    def told(self, role: str) -> tuple[str, ...]:
+        """Describe the jobs that taught, or chose: span by span, or all together if there are many."""
+        spans = [span for span in self.spans if span.role == role]
+        if len(spans) <= _MOST_TOLD:
+            return tuple(map(str, spans))
+        traces = ", ".join(dict.fromkeys(span.trace for span in spans if span.trace))
+        return (f"{sum(span.jobs for span in spans):,} jobs in {len(spans)} spans{traces and f' of {traces}'}",)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as in a file."""
         return {**asdict(self), "spans": [asdict(span) for span in self.spans]}
@@ -106,8 +115,8 @@ class Card:
     @property
     def taught_by(self) -> str:
         """Say which jobs taught it, in a few words."""
-        spans = "; ".join(str(span) for span in self.lessons.spans if span.role == TAUGHT) if self.lessons else ""
-        return "; ".join(filter(None, [spans, f"not known: {self.unknown}" if self.unknown else ""]))
+        spans = self.lessons.told(TAUGHT) if self.lessons else ()
+        return "; ".join([*spans, *([f"not known: {self.unknown}"] if self.unknown else [])])
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """Return what there is to show, by name; of fingerprints only how many jobs they tell of."""
@@ -116,7 +125,7 @@ class Card:
             if one.name == "held_out" and value:
                 yield from ((f"held out {name}", v) for name, v in asdict(value).items() if v is not None)
             elif one.name == "lessons" and value:
-                yield from ((_SAID[span.role], str(span)) for span in value.spans)
+                yield from ((said, text) for role, said in _SAID.items() for text in value.told(role))
             elif one.name == "settings":
                 yield from value.items()
             elif value:

@@ -73,7 +73,7 @@ def trained(of: Lesson, features: str, seed: int = 0) -> tuple[Model, str]:
         contended_s=of.contended_s,
         seed=seed,
     )
-    trainer = Trainer(of.jobs, of.cluster, settings, threads=of.workers)
+    trainer = Trainer(of.jobs, of.cluster, settings, threads=of.workers, trace=of.name)
     for _ in trainer.epochs():
         pass
     at = trainer.progress

@@ -18,8 +18,10 @@ from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.learn.cma_es import EvolveSettings, Told, evolve, two_scores
 from rltune.learn.replayed_windows import Stage, costs, mean_slowdown
+from rltune.model.card import Card, Lessons
 from rltune.model.feature_sets import get_recipe
-from rltune.model.learned_model import Model, read_model, save_model
+from rltune.model.learned_model import Model
+from rltune.model.model_file import read_model, save_model
 from rltune.policy import get_policy
 from rltune.policy.base import Policy
 from rltune.policy.learned import Learned
@@ -27,6 +29,7 @@ from rltune.trace.lublin import lublin
 
 MACHINE = Cluster.uniform(1, 256)
 STARTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085)  # of the published table
+SEEDS = "synth:lublin, seeds 100-187"
 RULES = ("fcfs", "sjf", "f1", "wfp3", "saf")
 # What the network sees, with the middle and the spread of each in such traces.
 INPUTS = {
@@ -55,16 +58,17 @@ def slowdown(jobs: Jobs, policy: Policy) -> float:
     return mean_slowdown(run)
 
 
-def staged(seeds: range, each: int, model: Model, rng: np.random.Generator) -> tuple[list[Stage], np.ndarray]:
-    """Make windows of generated traces ready, with what smallest-area-first costs in each."""
-    stages, base = [], []
-    for seed in seeds:
-        trace = lublin(10_000, 256, seed)
-        for first in rng.integers(0, 8_900, each):
-            window = trace.window(int(first), 1024)
-            stages.append(Stage.of(machine(window, Learned(model))))
-            base.append(slowdown(window, get_policy("saf")))
-    return stages, np.array(base)
+def drawn(seeds: range, each: int, rng: np.random.Generator) -> list[Jobs]:
+    """Draw windows of generated traces."""
+    starts = {seed: rng.integers(0, 8_900, each).tolist() for seed in seeds}
+    traces = {seed: lublin(10_000, 256, seed) for seed in seeds}
+    return [traces[seed].window(first, 1024) for seed in seeds for first in starts[seed]]
+
+
+def staged(windows: list[Jobs], model: Model) -> tuple[list[Stage], np.ndarray]:
+    """Make windows ready, with what smallest-area-first costs in each."""
+    base = [slowdown(window, get_policy("saf")) for window in windows]
+    return [Stage.of(machine(window, Learned(model))) for window in windows], np.array(base)
 
 
 def train(generations: int, threads: int) -> Model:
@@ -77,10 +81,12 @@ def train(generations: int, threads: int) -> Model:
     start[recipe.inputs.index("job_size")] = -1.5  # smallest area first
     model = Model(recipe, (8, 6), weights + matrix @ start, norm, "saf", "off")
     rng = np.random.default_rng(0)
-    training, held = staged(range(100, 164), 4, model, rng), staged(range(164, 188), 4, model, rng)
+    training, held = drawn(range(100, 164), 4, rng), drawn(range(164, 188), 4, rng)
     settings = EvolveSettings(generations, 12, 64, sigma=0.15, every=2, patience=8, threads=threads)
-    found = evolve(weights, matrix, start, training, held, settings, mean_slowdown, tell)
-    card = {"trace": "synth:lublin, seeds 100-187", "command": "python benchmarks/rltune/lublin.py"}
+    parts = staged(training, model), staged(held, model)
+    found = evolve(weights, matrix, start, *parts, settings, mean_slowdown, tell)
+    lessons = Lessons.of([(SEEDS, window) for window in training], [(SEEDS, window) for window in held])
+    card = Card(trace=SEEDS, command="python benchmarks/rltune/lublin.py", lessons=lessons, unknown="")
     return Model(recipe, (8, 6), found, norm, "saf", "off", card)
 
 

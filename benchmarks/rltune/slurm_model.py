@@ -27,10 +27,11 @@ from rltune.learn.cma_es import EvolveSettings
 from rltune.learn.evolve import Plan, evolve_policy
 from rltune.learn.replayed_windows import mean_wait
 from rltune.live.control_settings import ControlSettings
-from rltune.model.learned_model import save_model
+from rltune.model.model_file import save_model
 
 SEED = 1000  # the experiment's own seeds begin at 1
 JOBS, LOAD = 41_000, 1.2
+TRACE = f"the workload of `rltune slurm experiment`, seed {SEED}, {JOBS:,} jobs"
 PLAN = Plan(
     estimators=("user",),
     backfill="conservative",
@@ -45,6 +46,13 @@ PLAN = Plan(
     holdout=0.2,
     evolve=EvolveSettings(generations=60, tried=20, windows=8, every=5, threads=1),
 )
+
+
+def workload(cluster):
+    """Make the jobs that teach: those of the experiment, each holding its GPUs until the next backfilling."""
+    jobs = make_jobs(cluster, JOBS, LOAD, SEED, USERS)
+    late_s = np.random.default_rng(1).uniform(0, BACKFILL_S, len(jobs))
+    return jobs.with_columns(duration_s=jobs.duration_s + late_s)
 
 
 def main() -> None:
@@ -62,27 +70,19 @@ def main() -> None:
         evolve=replace(PLAN.evolve, generations=given.generations, tried=given.tried),
     )
     cluster = Cluster.preset("slurm-five")
-    jobs = make_jobs(cluster, JOBS, LOAD, SEED, USERS)
-    late_s = np.random.default_rng(1).uniform(0, BACKFILL_S, len(jobs))
-    jobs = jobs.with_columns(duration_s=jobs.duration_s + late_s)
+    jobs = workload(cluster)
 
     def cost(machine):
         makespan_s = machine.state.life.end.max() - machine.world.job.submit.min()
         return mean_wait(machine) + given.makespan * float(makespan_s)
 
     evolving.COSTS["wait"] = cost
-    found = evolve_policy([(jobs, cluster)], plan, lambda news: print(news, flush=True))
+    found = evolve_policy([(jobs, cluster)], plan, lambda news: print(news, flush=True), [TRACE])
     asked = " ".join(Path(word).name if word == given.out else word for word in sys.argv[1:])
     card = {
         "made_by": f"rltune {__version__}",
         "command": f"python benchmarks/rltune/slurm_model.py {asked}",
-        "trace": f"the workload of `rltune slurm experiment`, seed {SEED}, {JOBS:,} jobs",
         "cluster": "slurm-five (5 nodes, 13 GPUs)",
-        "held_out": {
-            "windows": plan.held_windows,
-            "cost_over_base": round(found.best.validation, 3),
-            "generation": found.best.generation,
-        },
     }
     save_model(found.model.with_card(**card), given.out)
 

@@ -3,7 +3,7 @@ import json
 import pytest
 from learn.looking import a_model
 
-from rltune.model.learned_model import save_model
+from rltune.model.model_file import save_model
 
 ON = ("synth:philly,jobs=1500,load=2", "-c", "slurm-five")
 SMALL = ("--windows", 60, "--every", 20, "--contended", 30, "--holdout", 0.3)

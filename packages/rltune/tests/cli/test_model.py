@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from learn.looking import a_model
 
-from rltune.model.learned_model import save_model
+from rltune.model.card import Card, HeldOut, Lessons
+from rltune.model.model_file import save_model
 from rltune.model.probe import logits, require_sound
+from rltune.trace import synthesise, write
 
 
 @pytest.fixture
@@ -24,9 +26,15 @@ def kept(tmp_path):
 
 def test_what_a_model_is_can_be_seen(rltune, kept):
     """Its card, its layers and the range of every input."""
-    said = rltune("model", "show", kept(card={"seed": 3, "held_out": {"windows": 5}, "trained_on_jobs": [0, 9]}))
+    said = rltune("model", "show", kept(card=Card(settings={"seed": 3}, held_out=HeldOut(windows=5))))
     assert said.code == 0
-    for text in ("layers: 8 x 6 x 4 x 1", "seed: 3", "held out windows: 5", "trained on jobs: 0, 9", "demand_supply"):
+    for text in (
+        "layers: 8 x 6 x 4 x 1",
+        "seed: 3",
+        "held out windows: 5",
+        "unknown: its file",
+        "demand_supply",
+    ):
         assert text in said.out
 
 
@@ -42,6 +50,23 @@ def test_a_sound_model_is_told_so(rltune, kept):
     said = rltune("model", "check", kept())
     assert said.code == 0
     assert "sha256 " in said.out
+
+
+def test_a_user_can_ask_whether_jobs_taught_a_model(rltune, kept, tmp_path):
+    """In one sentence, of jobs that did, of jobs that did not, and of a model that does not say."""
+    jobs = synthesise("philly", 300)
+    write(jobs, tmp_path / "own.csv")
+    write(synthesise("philly", 300, seed=1), tmp_path / "other.csv")
+    lessons = Lessons.of([("own.csv", jobs.window(0, 200))], [("own.csv", jobs.window(200, 50))])
+    model = kept(card=Card(lessons=lessons, unknown=""))
+    said = rltune("model", "check", model, tmp_path / "own.csv")
+    assert said.code == 0
+    assert "was taught by 200 and chosen on 50 of the 300 jobs of" in said.out
+    assert "none of the 300 jobs of" in rltune("model", "check", model, tmp_path / "other.csv").out
+    assert "what taught it is not known" in rltune("model", "check", kept(), tmp_path / "own.csv").out
+    shown = rltune("model", "show", kept(card=Card(lessons=lessons, unknown=""))).out
+    assert "taught by: 200 jobs over" in shown
+    assert "chosen on: 50 jobs over" in shown
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from learn.small_training import jobs
 
 from rltune.cli.training_curve import BARS, sparkline
-from rltune.model.learned_model import read_model
+from rltune.model.model_file import read_model
 
 QUICK = (
     *("--epochs", 2, "--windows", 4, "--size", 40, "--pool", 8, "--contended", 10, "--held-windows", 2),
@@ -55,11 +55,11 @@ def test_a_model_is_written_and_told(learn, rltune, tmp_path):
     assert "held-out windows of" in said.out
     assert "of saf's" in said.out
     card = read_model(tmp_path / "made.rltune").card
-    assert card["epochs"] == 2
-    assert card["cluster"] == "two (2 nodes, 8 GPUs)"
+    assert card.settings["epochs"] == 2
+    assert card.cluster == "two (2 nodes, 8 GPUs)"
     shown = rltune("model", "show", tmp_path / "made.rltune")
     assert "held out cost over base" in shown.out
-    assert json.loads(rltune("model", "show", tmp_path / "made.rltune", "--json").out)["card"] == card
+    assert json.loads(rltune("model", "show", tmp_path / "made.rltune", "--json").out)["card"] == card.to_dict()
     assert rltune("model", "check", tmp_path / "made.rltune").code == 0
 
 
@@ -71,7 +71,17 @@ def test_a_training_is_resumed_to_the_same_file(learn, tmp_path):
     assert said.code == 0
     whole, parts = (read_model(tmp_path / name) for name in ("whole.rltune", "parts.rltune"))
     assert parts.weights.tolist() == whole.weights.tolist()
-    assert parts.card["held_out"] == whole.card["held_out"]
+    assert parts.card.held_out == whole.card.held_out
+    assert parts.card.lessons == whole.card.lessons
+
+
+def test_going_on_from_a_model_that_has_seen_what_chooses_is_told(learn, tmp_path):
+    """The held-out score of such a training flatters it, and the card counts the jobs of both."""
+    assert "was chosen on" not in learn(out="first.rltune").err
+    said = learn("--init", tmp_path / "first.rltune", out="second.rltune")
+    assert said.code == 0
+    assert "was chosen on 60 of the 60 jobs of the validation part" in said.err
+    assert len(read_model(tmp_path / "second.rltune").card.lessons.spans) == 4
 
 
 def test_a_file_that_exists_is_not_replaced(learn, tmp_path):

@@ -19,7 +19,8 @@ from rltune.learn.rollouts import roll
 from rltune.learn.train import Trainer
 from rltune.learn.train_settings import TrainSettings
 from rltune.model.feature_sets import get_recipe
-from rltune.model.learned_model import Model, parse_model, read_model, save_model
+from rltune.model.learned_model import Model
+from rltune.model.model_file import parse_model, read_model, save_model
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,16 @@ import torch
 from learn.small_training import jobs, trained, trainer
 
 from rltune.errors import InputError
-from rltune.learn.checkpoint import read_checkpoint, save_checkpoint
+from rltune.learn.checkpoint import read_checkpoint, save_checkpoint, trace_hash
 from rltune.learn.objective import Objective
 from rltune.learn.ppo import PpoSettings
-from rltune.learn.train import fingerprint
 from rltune.learn.train_settings import TrainSettings
 from rltune.learn.window_worker import Held, Judge
-from rltune.model.learned_model import read_model, save_model
+from rltune.model.card import Card, Lessons
+from rltune.model.fingerprint import shared
+from rltune.model.model_file import read_model, save_model
 from rltune.parallel import Threads
+from rltune.trace import synthesise
 
 HERE = Path(__file__).parent
 
@@ -193,6 +196,37 @@ def test_a_model_can_be_trained_further(tmp_path, small):
         trainer(init=read_model(path), features="naive")
 
 
+def test_a_model_that_was_trained_further_was_taught_by_both_histories(small):
+    """Also if the second training is resumed; of a first model that does not tell, it is said."""
+    far = synthesise("pai", 400)
+    elsewhere = Lessons.of([("far away", far.window(0, 300))], [("far away", far.window(300, 50))])
+    begun = replace(small.best_model(), card=Card(lessons=elsewhere, unknown=""))
+    told = trained(init=begun, epochs=1).best_model().card
+    assert [span.jobs for span in told.lessons.spans] == [300, 50, 480, 60]
+    assert shared(told.lessons.taught, far).jobs == 300
+    assert shared(told.lessons.taught, jobs()).jobs == 480
+    assert shared(told.lessons.chose, jobs()).jobs == 60
+    assert told.unknown == ""
+    silent = trained(init=replace(begun, card=Card()), epochs=1).best_model().card
+    assert "began with a model, and its file does not say" in silent.unknown
+    assert silent.lessons == small.best_model().card.lessons
+
+
+def test_a_resumed_training_knows_what_it_began_with(tmp_path, small):
+    """Though the model is not named again; a checkpoint of an earlier version does not say."""
+    first = trained(init=replace(small.best_model(), card=Card(unknown="it is lost")), epochs=1)
+    first.save(tmp_path / "c")
+    again = trainer(epochs=1)
+    again.scaling = first.scaling  # the part of the beginning that a checkpoint is checked against
+    again.resume(tmp_path / "c")
+    assert again.card().unknown == "it began with a model, and it is lost"
+    state = read_checkpoint(tmp_path / "c")
+    del state["begun_with"]
+    save_checkpoint(tmp_path / "c", state)
+    again.resume(tmp_path / "c")
+    assert "checkpoint does not name it" in again.card().unknown
+
+
 def test_a_broken_bound_raises_its_price_and_a_kept_one_lowers_it():
     """So the training finds out by itself how dear the bound must be."""
     broken, kept = (trained(epochs=1, objective=Objective.parse("wait", bound)) for bound in ("1", "90d"))
@@ -259,20 +293,21 @@ def test_settings_that_cannot_be_are_refused(wrong):
         TrainSettings(**wrong)
 
 
-def test_a_fingerprint_tells_traces_apart():
+def test_a_checkpoint_tells_traces_apart():
     """One job's run time is enough."""
     trace = jobs()
     other = trace.duration_s.copy()
     other[3] += 1
-    assert fingerprint(trace) == fingerprint(jobs())
-    assert fingerprint(trace.with_columns(duration_s=other)) != fingerprint(trace)
+    assert trace_hash(trace) == trace_hash(jobs())
+    assert trace_hash(trace.with_columns(duration_s=other)) != trace_hash(trace)
 
 
 def test_the_card_says_where_a_model_comes_from(small):
     """Part of the trace, estimator, seed, what it was held to, and how it did."""
     card = small.card()
-    assert card["trained_on_jobs"] == [0, 480]
-    assert card["estimators"] == "history"
-    assert card["seed"] == 0
-    assert card["held_out"]["cost_over_base"] == small.progress.best.score
-    assert card["trace_sha256"] == fingerprint(jobs())
+    assert card.estimators == ("history",)
+    assert card.settings["seed"] == 0
+    assert card.held_out.cost_over_base == small.progress.best.score
+    assert card.lessons == Lessons.of([("", jobs().window(0, 480))], [("", jobs().window(480, 60))])
+    assert [(span.role, span.jobs) for span in card.lessons.spans] == [("taught", 480), ("chose", 60)]
+    assert card.unknown == ""

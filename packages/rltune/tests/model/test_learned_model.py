@@ -9,13 +9,15 @@ import pytest
 from learn.looking import a_model
 
 from rltune.errors import InputError
+from rltune.model.card import Card
 from rltune.model.feature_sets import FEATURES, RECIPES, get_recipe
-from rltune.model.learned_model import VERSION, Model, _hash, n_weights, parse_model, read_model, save_model
+from rltune.model.learned_model import Model, json_hash, n_weights
+from rltune.model.model_file import VERSION, parse_model, read_model, save_model
 
 
 def written(tmp_path, **changes):
     """Save a model; give its file and what was saved."""
-    model = a_model("sampled", base="f1", drift="whole", card={"trace": "philly", "seed": 7}, **changes)
+    model = a_model("sampled", base="f1", drift="whole", card=Card(trace="philly", settings={"seed": 7}), **changes)
     path = tmp_path / "a.rltune"
     save_model(model, path)
     return path, model
@@ -24,8 +26,8 @@ def written(tmp_path, **changes):
 def rewritten(path, **entries):
     """Change entries of a model's file and let its hash match again, as a later version's writer would."""
     body = {**json.loads(path.read_text()), **entries}
-    body.pop("sha256")
-    return json.dumps({**body, "sha256": _hash(body)})
+    body.pop("file_sha256")
+    return json.dumps({**body, "file_sha256": json_hash(body)})
 
 
 def same(a: Model, b: Model) -> bool:
@@ -37,7 +39,7 @@ def same(a: Model, b: Model) -> bool:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_model_is_read_as_it_was_saved(tmp_path, recipe):
     """Weights to the bit, and everything else."""
-    model = a_model(recipe, card={"trace": "philly"})
+    model = a_model(recipe, card=Card(trace="philly"))
     save_model(model, tmp_path / "m.rltune")
     assert same(read_model(tmp_path / "m.rltune"), model)
 
@@ -91,7 +93,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
         read_model(path)
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, 99, "2", None])
+@pytest.mark.parametrize("version", [VERSION + 1, 99, 0, "2", None])
 def test_a_newer_file_is_refused_though_it_is_whole(tmp_path, version):
     """A version that this one does not know is said, not guessed at."""
     path, _ = written(tmp_path)

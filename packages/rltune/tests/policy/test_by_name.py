@@ -7,7 +7,8 @@ from learn.looking import a_model
 
 from rltune.errors import InputError
 from rltune.estimate import NAMES
-from rltune.model.learned_model import save_model
+from rltune.model.card import Card
+from rltune.model.model_file import save_model
 from rltune.policy import Policy, get_policy, policy_table
 from rltune.policy import by_name as registry
 from rltune.policy.base import Networked
@@ -58,11 +59,11 @@ def test_a_shipped_model_is_taken_by_its_name_and_one_is_the_default(shipped):
     """`learned` is the mixed one."""
     shipped.mkdir()
     for seed, name in enumerate(("mixed", "philly")):
-        save_model(a_model("sampled", seed=seed, card={"name": name}), shipped / f"{name}.rltune")
+        save_model(a_model("sampled", seed=seed, card=Card(trace=name)), shipped / f"{name}.rltune")
     assert registry.shipped_models() == ("mixed", "philly")
     assert registry.model_names() == ("learned", "learned:mixed", "learned:philly")
-    assert get_policy("learned").model.card == {"name": "mixed"}
-    assert get_policy("learned:philly").model.card == {"name": "philly"}
+    assert get_policy("learned").model.card.trace == "mixed"
+    assert get_policy("learned:philly").model.card.trace == "philly"
     assert (get_policy("learned").name, get_policy("learned:philly").name) == ("learned", "learned:philly")
 
 

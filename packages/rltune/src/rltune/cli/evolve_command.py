@@ -27,7 +27,8 @@ from rltune.cli.train_command import (
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
-    from rltune import Cluster, Jobs
+    from rltune import Cluster
+    from rltune.cli.trace_argument import Workload
     from rltune.learn.evolve import Evolved, Plan
 
 EXAMPLES = examples(
@@ -122,31 +123,26 @@ def evolve(
         evolve=EvolveSettings(generations, tried, windows, seed=seed, threads=threads),
     )
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    sources = [(load_workload(trace, format, on), on), *map(_further, also or [])]
     compile_core()
     with bar("evolving") as tell:
         found = evolve_policy(
-            [(work.jobs, on), *map(_further, also or [])],
+            [(source.jobs, where) for source, where in sources],
             plan,
             lambda news: tell(news.generation, generations, f"held-out {news.validation:.3f}"),
+            [source.name for source, _ in sources],
         )
-    _write(found, plan, out, {"trace": work.name, "cluster": named(on, cluster)})
+    _write(found, out, named(on, cluster))
     _tell(found, plan, out)
 
 
-def _write(found: "Evolved", plan: "Plan", out: Path, source: dict[str, str]) -> None:
+def _write(found: "Evolved", out: Path, cluster: str) -> None:
     """Write the model, with what made it."""
-    from rltune.model.learned_model import save_model
+    from rltune.model.model_file import save_model
     from rltune.version import __version__
 
     command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["evolve"] else "rltune evolve"
-    held_out = {
-        "windows": plan.held_windows,
-        "cost_over_base": found.best.validation,
-        "generation": found.best.generation,
-    }
-    card = {"made_by": f"rltune {__version__}", "command": command, **source, "held_out": held_out}
-    save_model(found.model.with_card(**card), out)
+    save_model(found.model.with_card(made_by=f"rltune {__version__}", command=command, cluster=cluster), out)
 
 
 def _tell(found: "Evolved", plan: "Plan", out: Path) -> None:
@@ -157,7 +153,7 @@ def _tell(found: "Evolved", plan: "Plan", out: Path) -> None:
     )
 
 
-def _further(spec: str) -> tuple["Jobs", "Cluster"]:
+def _further(spec: str) -> tuple["Workload", "Cluster"]:
     """Read `TRACE@CLUSTER`."""
     from rltune import Cluster
 
@@ -165,4 +161,4 @@ def _further(spec: str) -> tuple["Jobs", "Cluster"]:
     if not at or not trace or not cluster:
         raise InputError(f"--also {spec!r} is not understood; write TRACE@CLUSTER")
     on = Cluster.load(cluster)
-    return load_workload(trace, None, on).jobs, on
+    return load_workload(trace, None, on), on

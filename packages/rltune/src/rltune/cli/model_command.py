@@ -9,6 +9,7 @@ from rltune.cli import options
 from rltune.cli.console import show, show_json, show_line
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
+from rltune.cli.trace_argument import load_workload
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,18 +28,26 @@ def show_model(model: ModelFile, json: options.Json = False) -> None:
     """Show a model: its card, its network, and the range of each input in training."""
     found = _read(model)
     if json:
-        show_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card})
+        show_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card.to_dict()})
         return
-    for name, value in (*_facts(found), *_flat(found.card)):
-        show_line(f"{name}: {value}")
+    for name, value in (*_facts(found), *found.card.entries()):
+        show_line(f"{name.replace('_', ' ')}: {value}")
     show(_table(found))
 
 
-@app.command(epilog=examples("rltune model check mine.rltune"))
-def check(model: ModelFile) -> None:
+@app.command(epilog=examples("rltune model check mine.rltune", "rltune model check learned:philly history.txt"))
+def check(
+    model: ModelFile,
+    trace: Annotated[
+        str | None,
+        typer.Argument(help=f"Say which of these jobs taught it: {options.TRACE}.", metavar="[TRACE]"),
+    ] = None,
+    format: options.Format = None,  # noqa: A002  the option's name
+) -> None:
     """Make sure that a file is a model, undamaged, and one that this version can use.
 
-    A sample of its answers is computed, which tells numbers that no network should have.
+    A sample of its answers is computed, which tells numbers that no network should have. With a trace, it is said
+    whether jobs of it taught the model, so that it cannot be judged on them.
     """
     from rltune.model.probe import require_sound
 
@@ -46,11 +55,23 @@ def check(model: ModelFile) -> None:
     require_sound(found, model)
     show_line(f"{model}: is a model of {len(found.weights):,} weights over {', '.join(found.recipe.inputs)}")
     show_line(f"sha256 {found.sha256}")
+    if trace is not None:
+        _tell_overlap(found, model, trace, format)
+
+
+def _tell_overlap(model: "Model", name: str, trace: str, format_name: str | None) -> None:
+    from rltune.policy.learned import Learned
+    from rltune.trials.leak import Exam, leaks
+
+    work = load_workload(trace, format_name)
+    none = f"none of the {len(work.jobs):,} jobs of {trace} taught or chose it, as far as its card can tell"
+    for line in leaks([Learned(model, name)], [Exam(work.jobs, f"of {trace}")]) or (none,):
+        show_line(line)
 
 
 def _read(spec: str) -> "Model":
     """Read a file, or a model that ships with the package by its name."""
-    from rltune.model.learned_model import read_model
+    from rltune.model.model_file import read_model
     from rltune.policy.by_name import LEARNED, get_policy
     from rltune.policy.learned import Learned
 
@@ -75,15 +96,6 @@ _DRIFT = {
     "job": "a job is placed by the base policy",
     "whole": "the base policy orders the queue",
 }
-
-
-def _flat(card: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return a card's entries, those of an entry in an entry with both names."""
-    for name, value in card.items():
-        inner = value.items() if isinstance(value, dict) else [("", value)]
-        for key, given in inner:
-            text = ", ".join(map(str, given)) if isinstance(given, list) else given
-            yield f"{name} {key}".strip().replace("_", " "), text
 
 
 def _ranges(model: "Model") -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
+from dataclasses import replace
 from typing import Any
 
 from rltune.cli import options
@@ -45,6 +46,7 @@ def simulate(
     from rltune.engine.run import run_pipeline
     from rltune.estimate import get_estimator
     from rltune.evaluation import Comparison
+    from rltune.trials.leak import Exam, leaks
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     pipeline = Pipeline.parse(policy, backfill, placement, guard=guard, search=search, **how)
@@ -52,6 +54,7 @@ def simulate(
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
+    work = replace(work, notes=(*work.notes, *leaks([pipeline.policy], [Exam(work.jobs)])))
     compile_core([pipeline])
     with bar("simulating") as tell:
         schedule = run_pipeline(work.jobs, on, pipeline, guess, lambda done, total: tell(done, total, "jobs"))

@@ -20,6 +20,7 @@ from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.learn.train import Trainer
+    from rltune.model.learned_model import Model
 
 EXAMPLES = examples(
     "rltune train history.txt -c my.toml -o mine.rltune",
@@ -191,7 +192,7 @@ def train(
     from rltune import Cluster
     from rltune.learn.checkpoint import SUFFIX, read_checkpoint
     from rltune.learn.train import Trainer
-    from rltune.model.learned_model import read_model
+    from rltune.model.model_file import read_model
 
     checkpoint = out.with_name(f"{out.name}{SUFFIX}")
     if resume:
@@ -202,16 +203,27 @@ def train(
     _compile()
     with _place(threads, ray) as spread:
         with spinner("looking for windows where jobs queue"):
-            trainer = Trainer(work.jobs, on, settings, begun, spread, threads)
+            trainer = Trainer(work.jobs, on, settings, begun, spread, threads, work.name)
+        if begun:
+            _warn(begun, str(init), trainer)
         make_room(checkpoint)
         if resume:
             trainer.resume(checkpoint)
         done = _run(trainer, checkpoint, tensorboard)
-    _write(trainer, out, {"trace": work.name, "cluster": named(on, cluster)})
+    _write(trainer, out, named(on, cluster))
     _tell(trainer, out)
     if not done:
         say(f"rltune: interrupted after {trainer.progress.epoch} epochs; --resume goes on from there")
         raise typer.Exit(INTERRUPTED)
+
+
+def _warn(begun: "Model", name: str, trainer: "Trainer") -> None:
+    """Say if the model to begin with has seen the jobs that the best network is chosen on."""
+    from rltune.policy.learned import Learned
+    from rltune.trials.leak import Exam, leaks
+
+    for note in leaks([Learned(begun, name)], [Exam.of_part(trainer.jobs, trainer.parts.validation)]):
+        say(note)
 
 
 def _run(trainer: "Trainer", checkpoint: Path, tensorboard: Path | None) -> bool:
@@ -235,13 +247,12 @@ def _run(trainer: "Trainer", checkpoint: Path, tensorboard: Path | None) -> bool
     return True
 
 
-def _write(trainer: "Trainer", out: Path, where: dict[str, Any]) -> None:
-    from rltune.model.learned_model import save_model
+def _write(trainer: "Trainer", out: Path, cluster: str) -> None:
+    from rltune.model.model_file import save_model
     from rltune.version import __version__
 
     command = " ".join(["rltune", *sys.argv[1:]]) if sys.argv[1:2] == ["train"] else "rltune train"
-    told = {"made_by": f"rltune {__version__}", "command": command, **trainer.card(), **where}
-    save_model(trainer.best_model().with_card(**told), out)
+    save_model(trainer.best_model().with_card(made_by=f"rltune {__version__}", command=command, cluster=cluster), out)
 
 
 def _tell(trainer: "Trainer", out: Path) -> None:

@@ -23,6 +23,7 @@ from rltune.metrics import Bound, lower_bound, summarise
 from rltune.parallel import spread_over
 from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s
+from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import metric_of
 from rltune.trials.pipelines import contenders_of, line_up
 from rltune.trials.trial import Trial, in_order
@@ -108,8 +109,18 @@ def compare(
         resamples=resamples,
         seed=seed,
         about=str(windows) if windows else "whole trace, from an idle cluster",
-        notes=(*notes, *_warm_notes(learners, chosen)),
+        notes=(*leaks([p.policy for p in lined_up], [_exam(ordered, chosen)]), *notes, *_warm_notes(learners, chosen)),
     )
+
+
+def _exam(jobs: Jobs, windows: tuple[Window, ...]) -> Exam:
+    """Return the jobs that count in some window."""
+    counts = np.zeros(len(jobs), dtype=bool)
+    for window in windows:
+        rows = slice(window.first, window.first + window.count)
+        begin, end = window.interval_s or (-np.inf, np.inf)
+        counts[rows] |= (jobs.submit_s[rows] >= begin) & (jobs.submit_s[rows] < end)
+    return Exam(jobs.take(np.flatnonzero(counts)))
 
 
 def require_warm(pipelines: Sequence[Pipeline], estimator: Any, windows: Spec) -> tuple[str, ...]:

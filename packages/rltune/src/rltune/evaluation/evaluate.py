@@ -17,7 +17,7 @@ from rltune.inputs import require_inputs
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
-from rltune.trials.leak import leaks
+from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import MEASURED
 from rltune.trials.outcome import Outcome
 from rltune.trials.parts import Part, split
@@ -115,7 +115,8 @@ def evaluate(
     test = run_part(trial, parts.test, every, work, progress)
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
-    warnings = leaks(contenders, ordered, looked_at)
+    exams = [Exam.of_part(ordered, part, chooses=part is parts.validation) for part in looked_at]
+    warnings = leaks([c.policy for c in contenders], exams)
     if cycle_s:
         warnings += (f"Policies are asked every {cycle_s:g} s, multifactor too.",)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)

@@ -18,7 +18,7 @@ from rltune.parallel import Here, Spread
 from rltune.text import html_of, text_of
 from rltune.trials.groups import Groups
 from rltune.trials.intervals import Interval
-from rltune.trials.leak import leaks
+from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import MEASURED, metric_of, relative_gap
 from rltune.trials.parts import split
 from rltune.trials.pipelines import line_up, unique
@@ -147,7 +147,8 @@ def transfer(
         )
         cells += _on_one_trace(trial, ground.name, models, holdout, every, metric, spread or Here(), progress)
         judged = line_up(models, [backfill], [placement], **settings)
-        warnings += (f"{ground.name}: {told}" for told in leaks(judged, jobs, [split(len(jobs), holdout).test]))
+        exam = Exam.of_part(jobs, split(len(jobs), holdout).test)
+        warnings += (f"{ground.name}: {told}" for told in leaks([p.policy for p in judged], [exam]))
     return Transfer(tuple(cells), metric, str(estimator), backfill, contended_s, tuple(warnings))
 
 

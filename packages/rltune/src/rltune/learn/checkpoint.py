@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from rltune.errors import InputError
+from rltune.jobs import Jobs
 
 VERSION = 2  # raised, too, when the same settings come to give other weights
 SUFFIX = ".checkpoint"
@@ -43,6 +46,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("version") != VERSION:
         raise InputError(f"{path} is no checkpoint that this version can resume; start without --resume")
     return state
+
+
+def trace_hash(jobs: Jobs) -> str:
+    """Return a hash of all that a training takes from a trace, job by job in their order."""
+    made = hashlib.sha256()
+    for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes):
+        made.update(np.ascontiguousarray(column).tobytes())
+    return made.hexdigest()
 
 
 def require_same(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:

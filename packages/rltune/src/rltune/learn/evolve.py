@@ -15,6 +15,8 @@ from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
 from rltune.learn.input_scaling import Queues, Scaling
 from rltune.learn.replayed_windows import Stage, mean_slowdown, mean_wait
 from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.learn.what_taught import with_lessons
+from rltune.model.card import Card, HeldOut
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
 from rltune.parallel import Here
@@ -81,14 +83,26 @@ class Evolved:
     @property
     def best(self) -> Told:
         """Return the validation that the model was kept for."""
-        return min(self.told, key=lambda news: news.validation)
+        return best_of(self.told)
+
+
+def best_of(told: Sequence[Told]) -> Told:
+    """Return the validation that was best."""
+    return min(told, key=lambda news: news.validation)
 
 
 def evolve_policy(
-    sources: Sequence[tuple[Jobs, Cluster]], plan: Plan, tell: Callable[[Told], None] = lambda _: None
+    sources: Sequence[tuple[Jobs, Cluster]],
+    plan: Plan,
+    tell: Callable[[Told], None] = lambda _: None,
+    names: Sequence[str] = (),
 ) -> Evolved:
-    """Evolve on the first part of traces, choose by the next part of each; the last is not looked at."""
-    cut = [_cut(jobs.sorted(), cluster, plan) for jobs, cluster in sources]
+    """Evolve on the first part of traces, choose by the next part of each; the last is not looked at.
+
+    `names` are those of the traces, for the model's card.
+    """
+    ordered = [(jobs.sorted(), cluster) for jobs, cluster in sources]
+    cut = [_cut(jobs, cluster, plan) for jobs, cluster in ordered]
     training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
     recipe = get_recipe(plan.features)
     norm = Scaling.of(Queues.under_base(held, recipe, plan.base)).norm
@@ -107,7 +121,21 @@ def evolve_policy(
     found = evolve(
         weights, matrix, start, _staged(training, model, cost), _staged(held, model, cost), plan.evolve, cost, note
     )
-    return Evolved(replace(model, weights=found), tuple(told))
+    called = [*names, *[""] * (len(ordered) - len(names))]
+    card = _card(plan, [(name, jobs) for name, (jobs, _) in zip(called, ordered, strict=True)], told)
+    return Evolved(replace(model, weights=found, card=card), tuple(told))
+
+
+def _card(plan: Plan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:
+    """Say where the model comes from, for its file."""
+    best = best_of(told)
+    card = Card(
+        trace="; ".join(filter(None, (name for name, _ in traces))),
+        estimators=plan.estimators,
+        held_out=HeldOut(plan.held_windows, plan.size, best.validation, generation=best.generation),
+        settings={"objective": plan.objective, "backfill": plan.backfill, "holdout": plan.holdout},
+    )
+    return with_lessons(card, traces, plan.holdout)
 
 
 def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:

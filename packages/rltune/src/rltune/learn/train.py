@@ -19,16 +19,18 @@ from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoint
+from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoint, trace_hash
 from rltune.learn.input_scaling import Queues, Scaling, verdicts
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.train_settings import TrainSettings
 from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.learn.what_taught import with_lessons
 from rltune.learn.window_worker import Held, Judge, Rolled, Roller
+from rltune.model.card import Card, HeldOut
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
 from rltune.parallel import Here, Spread
-from rltune.trials.parts import split
+from rltune.trials.parts import Split, split
 from rltune.trials.warm_start import Knowledge
 
 # What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
@@ -64,8 +66,10 @@ class Trainer:
         init: Model | None = None,
         spread: Spread | None = None,
         threads: int = 1,
+        trace: str = "",
     ) -> None:
         self.settings, self.spread, self.threads = settings, spread or Here(), threads
+        self.trace, self._begun_with = trace, init.card if init else None
         self.jobs, self.cluster = jobs.sorted(), cluster
         self.progress = Progress()
         self._known = Knowledge(self.jobs, settings.seed)
@@ -87,20 +91,27 @@ class Trainer:
                 yield self.progress
 
     @property
+    def parts(self) -> Split:
+        """Return the parts of the trace: what teaches, what chooses, and what is left alone."""
+        return split(len(self.jobs), self.settings.holdout)
+
+    @property
     def stale(self) -> bool:
         """Return whether the held-out score has not improved for as long as patience lasts."""
         waited = self.progress.epoch - self.progress.best_epoch
         return 0 < self.settings.patience * self.settings.held_every <= waited
 
     def best_model(self) -> Model:
-        """Return the network that did best on the held-out windows."""
-        return self._model(self.progress.best_weights)
+        """Return the network that did best on the held-out windows, with its card."""
+        return replace(self._model(self.progress.best_weights), card=self.card())
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
         state = {**vars(self.progress), "best": None if self.progress.best is None else asdict(self.progress.best)}
         state["best_weights"] = torch.from_numpy(self.progress.best_weights)
-        save_checkpoint(path, {"identity": self.identity(), "progress": state, "networks": self.ppo.state_dict()})
+        begun_with = self._begun_with.to_dict() if self._begun_with else None
+        rest = {"networks": self.ppo.state_dict(), "begun_with": begun_with}
+        save_checkpoint(path, {"identity": self.identity(), "progress": state, **rest})
 
     def resume(self, path: Path) -> None:
         """Go on where a checkpoint was written; the weights will be those of a training that was never broken off."""
@@ -111,38 +122,38 @@ class Trainer:
         state["best"] = Held(**state["best"]) if state["best"] else None
         state["best_weights"] = state["best_weights"].numpy()
         self.progress = Progress(**state)
+        # earlier versions did not note it: that training may have begun with a model of any origin
+        begun_with = found.get("begun_with", {"unknown": "its checkpoint does not name it"})
+        self._begun_with = Card.from_dict(begun_with) if begun_with is not None else None
 
     def identity(self) -> dict[str, Any]:
         """Return what a training must share with a checkpoint to go on from it."""
         start = hashlib.sha256(self.scaling.norm.tobytes()).hexdigest()[:16]
-        trace = {"trace": fingerprint(self.jobs), "cluster": _spelled_out(self.cluster), "scaling": start}
+        trace = {"trace": trace_hash(self.jobs), "cluster": _spelled_out(self.cluster), "scaling": start}
         return {**trace, **self.settings.identity()}
 
-    def card(self) -> dict[str, Any]:
+    def card(self) -> Card:
         """Say where the model comes from, for its file."""
         s, at = self.settings, self.progress
         assert at.best is not None
-        training = self._windows.part
-        return {
-            "trace_sha256": fingerprint(self.jobs),
-            "trained_on_jobs": [training.first, training.end],
-            "trained_on_s": [float(self.jobs.submit_s[i]) for i in (training.first, training.end - 1)],
-            "cluster": self.cluster.name or f"{self.cluster.gpu_count} GPUs",
-            **{name: value for name, value in s.identity().items() if name not in {"features", "base"}},
-            "epochs": at.epoch,
-            "best_epoch": at.best_epoch,
-            "held_out": {
-                "windows": len(self.held),
-                "jobs_each": len(self.held[0].jobs),
-                "cost_over_base": at.best.score,
-                "p99_excess": at.best.excess,
+        elsewhere = {"features", "base", "estimators"}  # in the model itself, or in the card
+        made = Card(
+            trace=self.trace,
+            cluster=self.cluster.name or f"{self.cluster.gpu_count} GPUs",
+            estimators=s.estimators,
+            held_out=HeldOut(len(self.held), len(self.held[0].jobs), at.best.score, at.best.excess),
+            settings={
+                **{name: value for name, value in s.identity().items() if name not in elsewhere},
+                "epochs": at.epoch,
+                "best_epoch": at.best_epoch,
             },
-        }
+        )
+        return with_lessons(made, [(self.trace, self.jobs)], s.holdout, self._begun_with)
 
     def _cut(self) -> tuple[Windows, list[Window]]:
         """Cut the trace by time: windows to train on, and held-out ones. The last part is not looked at."""
         s = self.settings
-        parts = split(len(self.jobs), s.holdout)
+        parts = self.parts
         guesses = tuple(get_estimator(name) for name in s.estimators)
         pipeline = Pipeline.parse(s.base, s.backfill, head=s.head, view=s.view, seed=s.seed)
         training = Windows(
@@ -243,14 +254,6 @@ def _summed(rolled: list[Rolled]) -> dict[str, float]:
 def _spelled_out(cluster: Cluster) -> str:
     """Write every field: what a cluster prints of itself leaves some out."""
     return f"Cluster({', '.join(f'{name}={value!r}' for name, value in vars(cluster).items())})"
-
-
-def fingerprint(jobs: Jobs) -> str:
-    """Return a hash of what a trace asks of a scheduler."""
-    made = hashlib.sha256()
-    for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes):
-        made.update(np.ascontiguousarray(column).tobytes())
-    return made.hexdigest()
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""A learned policy in one small file: weights, inputs, normalisation and a card that says where it comes from."""
+"""A learned policy as one value: weights, inputs, normalisation and a card that says where it comes from."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
+import html
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,9 @@ from rltune.errors import InputError, unknown
 from rltune.kernel.build.prepare import Net
 from rltune.kernel.score import features as core
 from rltune.kernel.score.rules import F1, FCFS, MULTIFACTOR, SAF, SJF, SRF, UNICEP, WFP3
-from rltune.model.feature_sets import KNOWN, Recipe
+from rltune.model.card import Card
+from rltune.model.feature_sets import Recipe
 
-FORMAT = "rltune-model"
-VERSION = 1
-SUFFIX = ".rltune"
 BASES = {
     "fcfs": FCFS,
     "sjf": SJF,
@@ -40,7 +38,7 @@ OWN_DOING = ("refusals", "accept")  # inputs that a model makes itself: no range
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """An actor and all that is needed to use it."""
 
@@ -50,7 +48,7 @@ class Model:
     norm: Floats  # [input, 4]: shift, scale, and the range seen in training
     base: str = "saf"
     drift: str = "job"
-    card: dict[str, Any] = field(default_factory=dict)
+    card: Card = field(default_factory=Card)
 
     def __post_init__(self) -> None:
         if len(self.weights) != n_weights(len(self.recipe.inputs), self.hidden):
@@ -90,12 +88,47 @@ class Model:
 
     @property
     def sha256(self) -> str:
-        """Return the hash that names this very model."""
-        return _hash(_body(self))
+        """Return the hash of all that decides, which names this model whatever its card says."""
+        return json_hash(self.deciding())
+
+    def deciding(self) -> dict[str, Any]:
+        """Return all that decides the order of jobs, as plain values that a file can hold."""
+        return {
+            "kind": self.recipe.kind,
+            "recipe": self.recipe.name,
+            "inputs": list(self.recipe.inputs),
+            "hidden": list(self.hidden),
+            "activation": "relu",
+            "norm": [[float(f"{v:.9g}") for v in row] for row in self.norm.tolist()],
+            "base": self.base,
+            "drift": self.drift,
+            "weights": base64.b64encode(self.weights.astype("<f4").tobytes()).decode(),
+        }
 
     def with_card(self, **entries: Any) -> Model:
-        """Add to the card."""
-        return replace(self, card={**self.card, **entries})
+        """Replace entries of the card."""
+        return replace(self, card=replace(self.card, **entries))
+
+    def __repr__(self) -> str:
+        return "\n".join(["Model", *(f"  {name}: {value}" for name, value in self._told())])
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self._told())
+        return f"<table><caption>Model</caption>{''.join(rows)}</table>"
+
+    def _told(self) -> Iterator[tuple[str, str]]:
+        """Say in a few lines what it sees, what it is, and where it comes from."""
+        card = self.card
+        yield "inputs", ", ".join(self.recipe.inputs)
+        yield "layers", " x ".join(map(str, self.sizes))
+        yield "base policy", self.base
+        yield "taught by", card.taught_by
+        if card.estimators:
+            yield "estimates", ", ".join(card.estimators)
+        if card.held_out and card.held_out.cost_over_base is not None:
+            over = f" on {card.held_out.windows} windows" if card.held_out.windows else ""
+            yield "held out", f"{card.held_out.cost_over_base:.3f} of {self.base}'s cost{over}"
+        yield "sha256", self.sha256
 
 
 def n_weights(inputs: int, hidden: tuple[int, int]) -> int:
@@ -104,77 +137,6 @@ def n_weights(inputs: int, hidden: tuple[int, int]) -> int:
     return sum((a + 1) * b for a, b in pairwise(sizes))
 
 
-def save_model(model: Model, path: str | Path) -> None:
-    """Write a model; a file that is there is replaced only when the new one is whole."""
-    body = _body(model)
-    text = json.dumps({**body, "sha256": _hash(body)}, indent=1)
-    beside = Path(f"{path}.part")
-    try:
-        beside.write_text(text + "\n", encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(f"model {path} cannot be written: {error.strerror}") from error
-
-
-def read_model(path: str | Path) -> Model:
-    """Read a model, and refuse what is no model, is damaged or is of a later version."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"model {path} cannot be read: {getattr(error, 'strerror', None) or 'not text'}") from error
-    return parse_model(text, str(path))
-
-
-def parse_model(text: str, name: str) -> Model:
-    """Take a model from its text."""
-    try:
-        body = json.loads(text)
-    except json.JSONDecodeError:
-        body = None
-    if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise InputError(f"{name} is no model of rltune")
-    if not isinstance(body.get("version"), int) or body["version"] > VERSION:
-        raise InputError(f"model {name} is of version {body.get('version')}; this rltune reads up to {VERSION}")
-    if body.pop("sha256", None) != _hash(body):
-        raise InputError(f"model {name} is damaged: its contents do not match its hash")
-    try:
-        return _model(body)
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise InputError(f"model {name} is damaged: {error}") from error
-
-
-def _body(model: Model) -> dict[str, Any]:
-    raw = model.weights.astype("<f4").tobytes()
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": model.recipe.kind,
-        "recipe": model.recipe.name,
-        "inputs": list(model.recipe.inputs),
-        "hidden": list(model.hidden),
-        "activation": "relu",
-        "norm": [[float(f"{v:.9g}") for v in row] for row in model.norm.tolist()],
-        "base": model.base,
-        "drift": model.drift,
-        "card": model.card,
-        "weights": base64.b64encode(raw).decode(),
-    }
-
-
-def _model(body: dict[str, Any]) -> Model:
-    recipe = Recipe(str(body["recipe"]), tuple(body["inputs"]))
-    if not recipe.samples and not set(recipe.inputs) <= set(KNOWN):
-        raise ValueError("it names features that this version does not know")
-    if body.get("kind", recipe.kind) != recipe.kind:
-        raise ValueError(f"it says that it is of kind {body['kind']}, and its inputs that it is {recipe.kind}")
-    recipe.codes()
-    weights = np.frombuffer(base64.b64decode(body["weights"], validate=True), dtype="<f4").astype(np.float64)
-    norm = np.array(body["norm"], dtype=np.float64)
-    if norm.shape != (len(recipe.inputs), 4) or not np.isfinite(weights).all():
-        raise ValueError("its numbers are not as many as it says, or not finite")
-    first, second = (int(n) for n in body["hidden"])
-    return Model(recipe, (first, second), weights, norm, body["base"], body["drift"], body["card"])
-
-
-def _hash(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def json_hash(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of plain values, as JSON with sorted keys and no spaces."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

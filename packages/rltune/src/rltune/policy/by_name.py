@@ -8,7 +8,7 @@ from pathlib import Path
 from rltune.errors import InputError, unknown
 from rltune.estimate import read_history
 from rltune.kernel.score import rules as scores
-from rltune.model.learned_model import SUFFIX, parse_model, read_model
+from rltune.model.model_file import SUFFIX, parse_model, read_model
 from rltune.plugins import POLICIES, short_name
 from rltune.policy.base import Policy, Rule, Score, Scored
 from rltune.policy.learned import Learned

@@ -1,43 +1,63 @@
-"""A model that was trained on the jobs it is tested on proves nothing; its card tells."""
+"""A model that is judged on jobs that taught it, or that chose it, proves nothing: its card tells which did."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from rltune.engine.pipeline import Pipeline
 from rltune.jobs import Jobs
+from rltune.model.card import Card
+from rltune.model.fingerprint import shared
+from rltune.policy.base import Policy
+from rltune.policy.learned import Learned
 from rltune.trials.parts import Part
 
-
-def leaks(pipelines: Iterable[Pipeline], jobs: Jobs, parts: Iterable[Part]) -> tuple[str, ...]:
-    """Name the models that were trained on jobs of these parts of this very trace."""
-    cards = {p.policy_name: card for p in pipelines if (card := _card(p.policy))}
-    if not cards:
-        return ()
-    trace = fingerprint(jobs)
-    same = {name: card for name, card in cards.items() if card.get("trace_sha256") == trace}
-    return tuple(note for part in parts for name, card in same.items() for note in _note(name, card, part))
+JUDGED = "it is judged on"
+ADVICE = "judge it on jobs that came later"
 
 
-def fingerprint(jobs: Jobs) -> str:
-    """Return the hash by which a model's card names its trace; the jobs are in order of submit."""
-    made = hashlib.sha256()
-    for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes):
-        made.update(np.ascontiguousarray(column).tobytes())
-    return made.hexdigest()
+@dataclass(frozen=True)
+class Exam:
+    """Jobs on which models are judged."""
+
+    jobs: Jobs
+    name: str = JUDGED  # after "the 1,024 jobs"
+    chooses: bool = False  # only who is judged later: that a model was chosen on the same jobs before does no harm
+
+    @classmethod
+    def of_part(cls, jobs: Jobs, part: Part, *, chooses: bool = False) -> Exam:
+        """Take the jobs of a part of a trace."""
+        return cls(jobs.window(part.first, len(part)), f"of the {part.name} part", chooses)
 
 
-def _card(policy: Any) -> dict[str, Any]:
-    return getattr(getattr(policy, "model", None), "card", None) or {}
+def leaks(policies: Iterable[Policy], exams: Iterable[Exam]) -> tuple[str, ...]:
+    """Say of which models the jobs they are judged on are not new to them, or are not known to be new.
+
+    Of policies that are no models nothing is said.
+    """
+    cards = dict(filter(None, map(_card, policies)))
+    unknown = (_not_known(name, card) for (name, _), card in cards.items() if card.unknown)
+    found = (note for exam in exams for (name, _), card in cards.items() for note in _notes(name, card, exam))
+    return (*found, *unknown)
 
 
-def _note(name: str, card: dict[str, Any], part: Part) -> Iterator[str]:
-    first, end = card.get("trained_on_jobs", (0, 0))
-    shared = min(end, part.end) - max(first, part.first)
-    if shared > 0:
-        seen = f"{name} was trained on {shared:,} of the {len(part):,} jobs of the {part.name} part"
-        yield f"{seen}, so it has seen what it is judged by: give the --holdout that it was trained with."
+def _card(policy: Policy) -> tuple[tuple[str, str], Card] | None:
+    """Return a model's name, hash and card."""
+    return ((policy.name, policy.model.sha256), policy.model.card) if isinstance(policy, Learned) else None
+
+
+def _not_known(name: str, card: Card) -> str:
+    what = "not all that taught it is known" if card.lessons else "what taught it is not known"
+    return f"{name}: {what} ({card.unknown}), so it may have seen the jobs {JUDGED}."
+
+
+def _notes(name: str, card: Card, exam: Exam) -> Iterator[str]:
+    if card.lessons is None:
+        return
+    taught = shared(card.lessons.taught, exam.jobs)
+    chose = shared(card.lessons.chose, exam.jobs)
+    ways = [f"taught by {taught}"] if taught else []
+    ways += [f"chosen on {chose}"] if chose and not exam.chooses else []
+    if ways:
+        told = f"{name} was {' and '.join(ways)} of the {len(exam.jobs):,} jobs {exam.name}"
+        yield f"{told}, so it has seen what it is judged by: {ADVICE}."

@@ -13,7 +13,7 @@ from rltune.errors import InputError
 from rltune.live.decide.decide import Situation, decide
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import Partition, Reservation
-from rltune.model.learned_model import save_model
+from rltune.model.model_file import save_model
 
 SOME_BY_NAME = "asks for some nodes by name and for others besides, which is left to Slurm"
 

@@ -72,6 +72,14 @@ def test_racks_and_slowdowns(backfill: str, data) -> None:
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @given(data=st.data())
+def test_pools_of_what_still_waits(backfill: str, data) -> None:
+    """Jobs that may use several types join them while they wait, and a start splits the pools alike in both."""
+    case = data.draw(cases(always=("types",), without=TROUBLE))
+    assert_equal(case, **data.draw(settings(backfill=backfill, head="pool")))
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
 def test_wrong_estimates(backfill: str, data) -> None:
     """Jobs that end early and jobs that overrun change what backfilling expects, alike in both."""
     case = data.draw(cases(always=("wrong-estimates", "mixed"), without=(*RULES, *TROUBLE)))

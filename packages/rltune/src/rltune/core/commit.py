@@ -5,12 +5,12 @@ from __future__ import annotations
 from rltune.core.fit import find, picked_speed
 from rltune.core.heap import row_before
 from rltune.core.jit import kernel
-from rltune.core.loop import arrive, complete
+from rltune.core.loop import arrive, complete, skip_rejected
 from rltune.core.queue import close_gaps
 from rltune.core.reserve import shadow_time
-from rltune.core.running import pop_end, start_job
+from rltune.core.running import pop_end, start_in_turn
 from rltune.core.scores import score_queue
-from rltune.core.state import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, SHADOW, WAITING, Options, State, World
+from rltune.core.state import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, SHADOW, STARTS, WAITING, Options, State, World
 
 INF = float("inf")
 
@@ -19,6 +19,7 @@ INF = float("inf")
 def _advance_one(w: World, s: State, o: Options) -> bool:
     """Let one job arrive or one job end, whichever is next; an arrival goes first on a tie."""
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
+    skip_rejected(w, s)
     if s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit <= end:
         s.now[0] = max(s.now[0], w.job[s.n[ARRIVED]].submit)
         arrive(w, s, o, s.n[ARRIVED])
@@ -41,8 +42,15 @@ def _best_row(s: State) -> int:
 
 
 @kernel
+def _start_next(w: World, s: State, job: int) -> None:
+    """Start a job; of equal ends the job that started first is released first."""
+    s.n[STARTS] += 1
+    start_in_turn(w, s, job, s.n[STARTS])
+
+
+@kernel
 def _start(w: World, s: State, job: int) -> None:
-    start_job(w, s, job)
+    _start_next(w, s, job)
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
         if s.queue[row].job == job:
             close_gaps(s, row, row)
@@ -63,7 +71,7 @@ def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> N
             and find(w, s, w.job[job].asks, estimate, o.placement)
             and s.now[0] + estimate / picked_speed(w, s, w.job[job].asks) < shadow
         ):
-            start_job(w, s, job)
+            _start_next(w, s, job)
             first = min(first, row)
             last = max(last, row)
     if last >= 0:

@@ -12,7 +12,7 @@ from rltune.core.heap import heapify, pop_best, row_before
 from rltune.core.inspector import inspected_look
 from rltune.core.jit import kernel
 from rltune.core.limits import start_is_allowed
-from rltune.core.pools import make_pools
+from rltune.core.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.core.queue import close_gaps
 from rltune.core.reserve import shadow_time
 from rltune.core.running import start_job
@@ -65,7 +65,7 @@ def _count_open(w: World, s: State, o: Options) -> int:
 
 @kernel
 def _count_pools(w: World, s: State) -> int:
-    """Count the pools in which jobs wait."""
+    """Count the pools in which jobs wait and none is barred yet."""
     for g in range(len(s.pool)):
         s.pool[g].best_closed = -1
     count = 0
@@ -74,7 +74,7 @@ def _count_pools(w: World, s: State) -> int:
             pool = s.pool[w.mask_group[w.mask[mask].lo]].pool
             if s.pool[pool].best_closed == -1:
                 s.pool[pool].best_closed = -2
-                count += 1
+                count += s.pool[pool].head < 0
     return count
 
 
@@ -88,6 +88,30 @@ def _nothing_left(s: State, o: Options, shape: int, was_open: bool, left: int) -
 
 
 @kernel
+def _ordered_heads(w: World, s: State, o: Options, row: int) -> None:
+    """Make the pools of those that still wait; the head of each is the first that has had its turn before this row."""
+    make_pools(w, s, o.global_head)
+    for i in range(s.n[Q_HEAD], row):
+        if is_barring(w, s, i):
+            bar_pool(s, i)
+
+
+@kernel
+def _scored_heads(w: World, s: State, o: Options, row: int, end: int) -> None:
+    """Do the same where the queue is in order of age: those before this row are told by their scores."""
+    make_pools(w, s, o.global_head)
+    for g in range(len(s.pool)):
+        s.pool[g].best_closed = -1
+    for i in range(s.n[Q_HEAD], end):
+        if row_before(s, i, row) and is_barring(w, s, i):
+            pool = s.demand[s.queue[i].asks].pool
+            best = s.pool[pool].best_closed
+            if best < 0 or row_before(s, i, best):
+                s.pool[pool].best_closed = i
+                s.pool[pool].head = s.queue[i].job
+
+
+@kernel
 def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
     """Go through a queue that is always in order."""
     first = -1
@@ -98,6 +122,8 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
         if behind and not o.explain and _cannot_backfill(s, o, shape, s.queue[row].estimate, pool):
+            if w.has_limits and len(s.pool) > 1:  # should the pool be split, it matters who was passed over
+                s.life[s.queue[row].job].reason = RESOURCES if start_is_allowed(w, s, s.queue[row].job) else LIMITED
             continue
         job = s.queue[row].job
         reason = consider(w, s, o, row)
@@ -108,6 +134,10 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
         if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
+        if reason == NO_REASON and may_split(w, s, o, shape):
+            _ordered_heads(w, s, o, row)
+            pools = _count_pools(w, s)
+            left = pools if o.backfill == NO_BACKFILL else left
         if left == 0 and not o.explain:
             break
     if first >= 0:
@@ -115,10 +145,15 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
 
 
 @kernel
-def _fill_heap(s: State, all_rows: bool, end: int) -> int:
-    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
+def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
+    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool.
+
+    If this is not the first time in the pass, only those come in whose turn is after that of a place.
+    """
     n = 0
     for row in range(s.n[Q_HEAD], end):
+        if after >= 0 and not row_before(s, after, row):
+            continue
         shape = s.queue[row].asks
         if all_rows or s.demand[shape].fails_from > -INF:
             s.heap[n] = row
@@ -142,7 +177,8 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
     """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
     end = queue_end_in_view(s, o.in_view)
     score_queue(w, s, o, end, not o.explain)
-    n = _fill_heap(s, o.explain or w.has_limits or w.has_pauses, end)
+    all_rows = o.explain or w.has_limits or w.has_pauses
+    n = _fill_heap(s, all_rows, end, -1)
     left = pools if o.backfill == NO_BACKFILL else open_shapes
     first = s.n[Q_TAIL]
     last = -1
@@ -161,6 +197,11 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
+        if reason == NO_REASON and not o.relook and may_split(w, s, o, shape):
+            _scored_heads(w, s, o, row, end)
+            pools = _count_pools(w, s)
+            left = pools if o.backfill == NO_BACKFILL else left
+            n = _fill_heap(s, all_rows, end, row)
         if (left == 0 and not o.explain) or (o.relook and last >= 0):
             break
     if o.backfill == SHADOW:

@@ -24,6 +24,7 @@ from rltune.core.state import (
     NODE_DOWN,
     NODE_EVENT,
     NODE_UP,
+    REJECTED,
     RUN_END,
     Options,
     State,
@@ -138,8 +139,16 @@ def _node_event(w: World, s: State, o: Options, event: int) -> None:
 
 
 @kernel
+def skip_rejected(w: World, s: State) -> None:
+    """Pass over jobs that can never run: when they are submitted, nothing happens."""
+    while s.n[ARRIVED] < len(w.job) and s.life[s.n[ARRIVED]].status == REJECTED:
+        s.n[ARRIVED] += 1
+
+
+@kernel
 def advance(w: World, s: State, o: Options) -> bool:
     """Go to the next moment in which something happens, and let it happen; False if nothing is left."""
+    skip_rejected(w, s)
     arrival = w.job[s.n[ARRIVED]].submit if s.n[ARRIVED] < len(w.job) else INF
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
     node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF

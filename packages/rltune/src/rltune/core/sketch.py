@@ -136,7 +136,7 @@ def _draw_run(s: State, drawn: State, i: int, number: int) -> None:
     life.run_at = i
     drawn.run[i].job = number
     drawn.run[i].expected = s.run[i].expected
-    push_end(drawn, number)
+    push_end(drawn, number, number)
 
 
 @kernel

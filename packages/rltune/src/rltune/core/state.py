@@ -57,8 +57,9 @@ SCOPES = 5
     DRIFTED,
     FELL_BACK,
     REFUSALS_N,
+    STARTS,
     N_COUNTERS,
-) = range(20)
+) = range(21)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)
@@ -150,7 +151,7 @@ PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the j
 RACK = _record(free="i8", seen="i8")
 QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
 RUN = _record(expected="f8", job="i8")
-END = _record(time="f8", job="i8")
+END = _record(time="f8", job="i8", turn="i8")  # of equal times the lowest turn is first
 DEMAND = _record(
     fails_from="f8",  # jobs of the shape with this estimate or more are known not to fit
     late_speed="f8",  # and as of this epoch, those that outlast the head's reservation at this speed would delay it

@@ -237,7 +237,7 @@ def cases(draw, without: tuple[str, ...] = (), always: tuple[str, ...] = (), max
 
 @st.composite
 def joined_cases(draw):
-    """Draw a crowd for a few types of node, of which some jobs accept several: what waits joins pools, a start splits."""
+    """Draw a crowd for a few types of node, of which some jobs accept several: starts split pools."""
     made = tuple(NodeGroup(count=draw(st.integers(1, 2)), gpus=4, gpu_type=name) for name in TYPES)
     few = draw(sometimes(st.builds(Limit, scope=st.just("user"), name=st.just("*"), max_running=st.integers(1, 3))))
     n = draw(st.integers(4, 20))

@@ -63,7 +63,7 @@ def may_split(w: World, s: State, o: Options, shape: int) -> bool:
 
 @kernel
 def is_barring(w: World, s: State, row: int) -> bool:
-    """Tell whether a job that has had its turn in this pass bars others: it still waits, and no limit passed it over."""
+    """Tell whether a job that has had its turn in this pass bars others: it waits, and no limit passed it over."""
     job = s.queue[row].job
     return s.life[job].status == WAITING and not (w.has_limits and s.life[job].reason == LIMITED)
 

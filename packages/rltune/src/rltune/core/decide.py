@@ -6,17 +6,19 @@ ends when nothing that waits could still start.
 
 from __future__ import annotations
 
-from rltune.core.conservative import conservative_pass
+import numpy as np
+
+from rltune.core.conservative import conservative_pass, nobody_came, plan_stands, start_due
 from rltune.core.fit import find, picked_speed
 from rltune.core.heap import heapify, pop_best, row_before
 from rltune.core.inspector import inspected_look
-from rltune.core.jit import kernel
+from rltune.core.jit import allocating_kernel, kernel
 from rltune.core.limits import start_is_allowed
 from rltune.core.pools import bar_pool, is_barring, make_pools, may_split
-from rltune.core.queue import close_gaps
+from rltune.core.queue import close_gaps, settle_queue
 from rltune.core.reserve import shadow_time
 from rltune.core.running import start_job
-from rltune.core.scores import INSPECTED, queue_end_in_view, score_queue
+from rltune.core.scores import INSPECTED, LEARNED, queue_end_in_view, score_queue
 from rltune.core.state import (
     ACTIVE_N,
     CONSERVATIVE,
@@ -176,7 +178,8 @@ def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
 def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> bool:
     """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
     end = queue_end_in_view(s, o.in_view)
-    score_queue(w, s, o, end, not o.explain)
+    if end - s.n[Q_HEAD] > 1 or o.explain or o.policy == LEARNED:  # nobody asks for the score of one who waits alone
+        score_queue(w, s, o, end, not o.explain)
     all_rows = o.explain or w.has_limits or w.has_pauses
     n = _fill_heap(s, all_rows, end, -1)
     left = pools if o.backfill == NO_BACKFILL else open_shapes
@@ -236,19 +239,23 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
     return first, last
 
 
-@kernel
+@allocating_kernel
 def _conservative(w: World, s: State, o: Options) -> None:
-    """Order all that is in view, then let every job have its reservation in turn."""
+    """Order all that is in view, then let every job have its reservation in turn, if the last plan does not stand."""
+    stands = plan_stands(w, s) and not o.explain
+    if stands and not o.dynamic and nobody_came(s):
+        start_due(w, s)
+        return
     end = queue_end_in_view(s, o.in_view)
-    n = end - s.n[Q_HEAD]
+    rows = np.arange(s.n[Q_HEAD], end)
     if o.dynamic:
         score_queue(w, s, o, end, False)
-    for i in range(n):
-        s.heap[i] = s.n[Q_HEAD] + i
-        if not o.dynamic:
-            s.queue[s.n[Q_HEAD] + i].score = s.queue[s.n[Q_HEAD] + i].key
-    heapify(s, n)
-    first, last = conservative_pass(w, s, o, n)
+        for i in range(len(rows)):
+            s.heap[i] = rows[i]
+        heapify(s, len(rows))
+        for i in range(len(rows)):
+            rows[i] = pop_best(s, len(rows) - i)
+    first, last = conservative_pass(w, s, o, rows, stands)
     if last >= 0:
         close_gaps(s, first, last)
 
@@ -258,6 +265,7 @@ def decide(w: World, s: State, o: Options) -> None:
     """Make one pass over the waiting jobs as of now."""
     s.n[PASSES] += 1
     s.n[EPOCH] += 1
+    settle_queue(s)
     if s.n[Q_HEAD] == s.n[Q_TAIL]:
         return
     if o.explain:

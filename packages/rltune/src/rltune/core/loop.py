@@ -8,7 +8,7 @@ from rltune.core.history import FOR_ESTIMATE, FOR_RANK, learn, predict
 from rltune.core.index import index_add, index_remove
 from rltune.core.jit import kernel
 from rltune.core.limits import count_submitted, submit_is_allowed
-from rltune.core.queue import enqueue
+from rltune.core.queue import enqueue, settle_queue
 from rltune.core.running import drop_end, pop_end, settle_running, stop_job
 from rltune.core.scores import ask_once_a_cycle, static_score
 from rltune.core.state import (
@@ -168,6 +168,7 @@ def advance(w: World, s: State, o: Options) -> bool:
         s.n[ARRIVED] += 1
     if w.has_limits:
         _release_held(w, s, o)
+    settle_queue(s)
     return True
 
 

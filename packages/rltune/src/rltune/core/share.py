@@ -19,7 +19,10 @@ def usage_now(w: World, s: State, row: int, owner: int) -> float:
     decay = math.log(2.0) / w.factor_par[HALF_LIFE]
     elapsed = s.now[0] - s.owner[row, owner].at
     left = math.exp(-decay * elapsed)
-    return s.owner[row, owner].usage * left + s.owner[row, owner].rate * (1.0 - left) / decay
+    usage = s.owner[row, owner].usage * left
+    if s.owner[row, owner].rate == 0.0:  # of most nothing runs, and a division is saved
+        return usage
+    return usage + s.owner[row, owner].rate * (1.0 - left) / decay
 
 
 @kernel

@@ -26,7 +26,7 @@ from rltune.core.scores import (
     score_queue,
 )
 from rltune.core.sketch import draw_sketch, restore
-from rltune.core.state import ACTIVE_N, I8, Q_HEAD, Q_TAIL, WAITING, Options, Passes, Plans, State, World
+from rltune.core.state import ACTIVE_N, ENTERED, I8, Q_HEAD, Q_TAIL, WAITING, Options, Passes, Plans, State, World
 
 INF = float("inf")
 NEVER_S = 1e12  # counts as the wait of a job that no rollout starts
@@ -136,6 +136,7 @@ def _queue_later(small: World, rolled: State, p: Plans, n: int) -> None:
             row += 1
     rolled.n[Q_HEAD] = 0
     rolled.n[Q_TAIL] = row
+    rolled.n[ENTERED] += 1  # a plan made in another order is to be looked at again
 
 
 @kernel

@@ -32,8 +32,8 @@ from rltune.trace.synthetic import synthesise
 NODES = Cluster.uniform(nodes=36, gpus=8)
 HPC2N, LUBLIN = "HPC2N-2002-2.2-cln.swf.gz", "lublin_256.swf"
 MINUTE_S = 60.0
-# What the pure-Python original takes for the ten windows, in times of the yardstick for as many jobs. Both were timed
-# on one machine: 0.29, 0.33 and 0.17 s, and 0.0127 s.
+# What the pure-Python original takes for the ten windows, in times of the yardstick for as many jobs: 0.29, 0.33 and
+# 0.17 s as reported, over 0.0127 s for the yardstick. The two were timed apart, so these bars are only about right.
 ORIGINAL = {"fcfs": 22.8, "sjf": 26.0, "saf": 13.4}
 
 

@@ -233,3 +233,24 @@ def cases(draw, without: tuple[str, ...] = (), always: tuple[str, ...] = (), max
     cluster = draw(clusters(has))
     jobs = draw(workloads(has, cluster, max_jobs))
     return Case(jobs, cluster, draw(estimates(has, jobs)))
+
+
+@st.composite
+def joined_cases(draw):
+    """Draw a crowd for a few types of node, of which some jobs accept several: starts split pools."""
+    made = tuple(NodeGroup(count=draw(st.integers(1, 2)), gpus=4, gpu_type=name) for name in TYPES)
+    few = draw(sometimes(st.builds(Limit, scope=st.just("user"), name=st.just("*"), max_running=st.integers(1, 3))))
+    n = draw(st.integers(4, 20))
+
+    def column(values):
+        return draw(st.lists(st.sampled_from(values), min_size=n, max_size=n))
+
+    jobs = Jobs.from_arrays(
+        submit_s=sorted(column((0.0, 0.0, 1.0, 3.0))),
+        duration_s=column(LENGTHS),
+        gpus=column((1, 2, 4, 4, 3)),
+        gpu_types=column((["A"], ["B"], ["C"], ["A", "B"], ["B", "C"], None)),
+        user=column((None, *NAMES)),
+    )
+    cluster = Cluster(groups=made, limits=() if few is None else (few,))
+    return Case(jobs, cluster, draw(estimates(draw(st.sampled_from((set(), {"wrong-estimates"}))), jobs)))

@@ -25,8 +25,10 @@ class NodeGroup(BaseModel):
     count: Positive
     gpus: Annotated[int, Field(ge=0)]
     gpu_type: str = ""
-    cpus: Annotated[float, Field(gt=0)] | None = None  # of one node; None = not modelled, unlimited
-    mem_gib: Annotated[float, Field(gt=0)] | None = None
+    cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = (
+        None  # of one node; None = not modelled, unlimited
+    )
+    mem_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     vc: tuple[str, ...] = ()  # VCs or partitions that may use these nodes; none = all; several groups may share one
     rack: str = ""
     nodes_per_rack: Annotated[int, Field(ge=0)] = 0  # 0 = the whole group is one rack
@@ -103,7 +105,7 @@ class _File(BaseModel):
     name: str = ""
     about: str = ""
     group: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
-    speed: dict[str, Annotated[float, Field(gt=0)]] = {}
+    speed: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = {}
     limit: tuple[Limit, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
     outage: tuple[Outage, ...] = ()
@@ -129,6 +131,9 @@ class Cluster:
         strange = set(self.speed) - set(self.gpu_types)
         if strange:
             raise InputError(f"speed is given for GPU types that no group has: {', '.join(sorted(strange))}")
+        for gpu_type, speed in self.speed.items():
+            if not 0 < speed < float("inf"):
+                raise InputError(f"the speed of GPU type {gpu_type} should be above 0 and finite, not {speed}")
         for window in self.maintenance:
             if any(not 0 <= g < len(self.groups) for g in window.groups):
                 raise InputError(f"a maintenance window names group {max(window.groups)}, there are {len(self.groups)}")

@@ -25,3 +25,9 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
     plain = {word.partition("[")[0].casefold(): word for word in known}
     near = get_close_matches(name.casefold(), plain, n=1)
     return f"did you mean {plain[near[0]]}? " if near and plain[near[0]] != name else ""
+
+
+def shown(value: object) -> str:
+    """Return how a message quotes a value: 2 rather than np.int32(2), 'a' rather than np.str_('a')."""
+    item = getattr(value, "item", None)  # of numpy's scalars; this module needs no numpy for it
+    return repr(value if item is None else item())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rltune.errors import InputError
+from rltune.errors import InputError, shown
 from rltune.labels import LABEL_COLUMNS, Labels
 from rltune.text import counted, html_facts, number, seconds
 
@@ -88,7 +88,7 @@ class Jobs:
         """
         submit = _floats("submit_s", submit_s, None)
         n = len(submit)
-        gpu_column = _ints("gpus", gpus, n)
+        gpu_column = _ints("gpus", gpus, n, missing=None)
         after_ptr, after_rows = _dependencies(after, n)
         jobs = cls(
             id=_ids(id, n),
@@ -135,11 +135,18 @@ class Jobs:
         for column in ("cpus", "mem_gib"):
             values = getattr(self, column)
             _require(column, values, np.isnan(values) | ((values >= 0) & np.isfinite(values)), "0 or more")
-        _require("limit_s", self.limit_s, np.isnan(self.limit_s) | (self.limit_s >= 0), "0 s or more")
+        finite = np.isnan(self.limit_s) | ((self.limit_s >= 0) & np.isfinite(self.limit_s))
+        _require("limit_s", self.limit_s, finite, "0 s or more, or left out")
+        told = ~np.isinf(self.recorded_start_s)
+        _require("recorded_start_s", self.recorded_start_s, told, "a finite time in seconds, or left out")
+        _require("array", self.array, self.array >= -1, "-1 (no array) or more")
+        _require("array_limit", self.array_limit, self.array_limit >= 0, "0 (any number) or more")
         unique, first, count = np.unique(self.id, return_index=True, return_counts=True)
         if len(unique) != n:
             twice = int(np.argmax(count > 1))
-            raise InputError(f"job id {unique[twice]!r} is used {count[twice]} times (first in row {first[twice]})")
+            raise InputError(
+                f"job id {shown(unique[twice])} is used {count[twice]} times (first in row {first[twice]})"
+            )
         if len(self.after) and not (self.after.min() >= 0 and self.after.max() < n):
             raise InputError("a job depends on a row that does not exist")
 
@@ -259,11 +266,13 @@ def _floats(column: str, values: ArrayLike | None, n: int | None) -> Floats:
     return np.ascontiguousarray(_broadcast(column, values, n), dtype=np.float64)
 
 
-def _ints(column: str, values: ArrayLike | None, n: int, missing: int = 0) -> Ints:
+def _ints(column: str, values: ArrayLike | None, n: int, missing: int | None = 0) -> Ints:
+    """Make a column of whole numbers; NaN is what is missing, and refused where nothing may be (`missing` None)."""
     if values is None:
         return np.full(n, missing, dtype=np.int32)
     given = np.asarray(_broadcast(column, values, n), dtype=np.float64)
-    given = np.where(np.isnan(given), missing, given)
+    if missing is not None:
+        given = np.where(np.isnan(given), missing, given)
     _require(column, given, (given == np.floor(given)) & (np.abs(given) < 2**31), "a whole number")
     return np.ascontiguousarray(given, dtype=np.int32)
 
@@ -310,10 +319,13 @@ def _dependencies(after: Sequence[Sequence[int]] | None, n: int) -> tuple[NDArra
         raise InputError(f"column after has {len(after)} rows, submit_s has {n}")
     ptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum([len(rows) for rows in after], out=ptr[1:])
+    for row, rows in enumerate(after):
+        if any(not 0 <= i < n or i != int(i) for i in rows):
+            raise InputError(f"column after, row {row}: [{', '.join(map(shown, rows))}] should be rows of this table")
     return ptr, np.array([row for rows in after for row in rows], dtype=np.int32)
 
 
 def _require(column: str, values: NDArray[Any], good: NDArray[np.bool_], wanted: str) -> None:
     if len(values) and not good.all():
         row = int(np.argmin(good))
-        raise InputError(f"column {column}, row {row}: {values[row]!r} should be {wanted}")
+        raise InputError(f"column {column}, row {row}: {shown(values[row])} should be {wanted}")

@@ -5,7 +5,20 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BACKFILLS, FEATURES, HEADS, PLACEMENTS, POLICIES, RULES, SLOW, TROUBLE, Case, cases, guards
+from strategies import (
+    BACKFILLS,
+    FEATURES,
+    HEADS,
+    PLACEMENTS,
+    POLICIES,
+    RULES,
+    SLOW,
+    TROUBLE,
+    Case,
+    cases,
+    guards,
+    joined_cases,
+)
 
 import rltune
 from rltune.engine.guard import Guard
@@ -68,6 +81,13 @@ def test_racks_and_slowdowns(backfill: str, data) -> None:
     """Gangs are kept in racks, and distance and sharing cost the same, in both."""
     case = data.draw(cases(always=("racks", "shapes", "slowdown", "cpus", "memory"), without=(*RULES, *TROUBLE)))
     assert_equal(case, **data.draw(settings(backfill=backfill, placement="hierarchical")))
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
+def test_pools_of_what_still_waits(backfill: str, data) -> None:
+    """Jobs that may use several types join them while they wait, and a start splits the pools alike in both."""
+    assert_equal(data.draw(joined_cases()), **data.draw(settings(backfill=backfill, head="pool", view=0)))
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)

@@ -12,6 +12,7 @@ from rltune.jobs import Jobs
 
 ONE_NODE = Cluster.uniform(nodes=1, gpus=4)
 TWO_NODES = Cluster.uniform(nodes=2, gpus=4)
+TYPES_A_B = Cluster((NodeGroup(count=1, gpus=4, gpu_type="A"), NodeGroup(count=1, gpus=4, gpu_type="B")))
 
 
 def run(cluster: Cluster, rows: list[tuple[float, float, int]], *, columns: dict | None = None, **settings):
@@ -299,17 +300,43 @@ def test_what_a_limit_never_lets_run_is_rejected():
 
 def test_a_blocked_head_blocks_its_own_pool_only():
     """Job 1 waits for type A; job 2 wants B and starts, unless the head is global."""
-    cluster = Cluster((NodeGroup(count=1, gpus=4, gpu_type="A"), NodeGroup(count=1, gpus=4, gpu_type="B")))
     rows, columns = [(0, 10, 4), (1, 5, 4), (2, 5, 4)], {"gpu_types": ["A", "A", "B"]}
-    assert starts(cluster, rows, columns=columns) == [0, 10, 2]
-    assert starts(cluster, rows, columns=columns, head="global") == [0, 10, 10]
+    assert starts(TYPES_A_B, rows, columns=columns) == [0, 10, 2]
+    assert starts(TYPES_A_B, rows, columns=columns, head="global") == [0, 10, 10]
 
 
 def test_a_waiting_job_joins_pools():
     """Job 3 accepts both types, so job 2 is in one pool with the blocked job 1 while job 3 waits."""
-    cluster = Cluster((NodeGroup(count=1, gpus=4, gpu_type="A"), NodeGroup(count=1, gpus=4, gpu_type="B")))
     rows, columns = [(0, 10, 4), (1, 5, 4), (2, 5, 4), (2, 5, 4)], {"gpu_types": ["A", "A", "B", "A|B"]}
-    assert starts(cluster, rows, columns=columns) == [0, 10, 10, 15]
+    assert starts(TYPES_A_B, rows, columns=columns) == [0, 10, 10, 15]
+
+
+def test_what_has_started_joins_no_pools():
+    """Job 0 may use both and starts on A; job 1 waits for A, and job 2 need not wait for anything."""
+    rows, columns = [(0, 10, 4), (0, 5, 4), (0, 5, 4)], {"gpu_types": ["A|B", "A", "B"]}
+    for backfill in ("none", "fit-first", "easy", "conservative", "shadow"):
+        assert starts(TYPES_A_B, rows, columns=columns, backfill=backfill) == [0, 10, 0]
+        assert starts(TYPES_A_B, rows, columns=columns, backfill=backfill, policy="srf") == [0, 10, 0]
+
+
+def test_each_part_of_a_split_pool_has_its_head():
+    """At 2 job 1 waits for A and job 2 for B. Job 3 joins them until it starts; job 4 may not delay job 2 then."""
+    rows = [(0, 10, 3), (1, 5, 4), (2, 5, 4), (2, 5, 1), (2, 9, 2)]
+    columns = {"gpu_types": ["A", "A", "B", "A|B", "B"]}
+    busy = [(0, 8, 1), *rows]
+    types = {"gpu_types": ["B", *columns["gpu_types"]]}
+    assert starts(TYPES_A_B, busy, columns=types, backfill="easy") == [0, 0, 10, 8, 2, 13]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "wfp3", "unicep"])
+@pytest.mark.parametrize("backfill", ["none", "fit-first", "easy", "conservative", "shadow"])
+def test_a_job_that_can_never_run_changes_nothing(policy, backfill):
+    """Its submission is no event: scores that change with time are not looked at for its sake."""
+    rows = [(0, 20, 3), (1, 9, 4), (2, 8, 2), (3, 3, 1), (4, 11, 1)]
+    with_it = [*rows, (15, 5, 99)]
+    assert starts(ONE_NODE, with_it, policy=policy, backfill=backfill)[:5] == starts(
+        ONE_NODE, rows, policy=policy, backfill=backfill
+    )
 
 
 def test_overlapping_partitions_share_nodes():
@@ -368,6 +395,15 @@ def test_commit_fixes_the_shadow_time_when_it_blocks():
     """Job 0 is believed to end at 5 and ends at 20; the shadow stays 5, so job 2, which comes at 6, never passes."""
     rows = [(0, 20, 3), (1, 5, 4), (6, 1, 1)]
     assert starts(ONE_NODE, rows, backfill="shadow", commit=True, estimate_s=[5, 5, 1]) == [0, 20, 25]
+
+
+def test_commit_releases_first_who_started_first():
+    """Jobs 2 and 3 end at 11, the younger, larger 3 having started first. Then 6 and 8 fit before 2 is released."""
+    at_once = [(0, 1, 4), (0, 1, 4)]
+    rows = [*at_once, (0.5, 9, 1), (0.5, 9, 2), (0.5, 50, 1), (0.5, 60, 4), (3, 5, 1), (3, 5, 2), (3, 5, 1)]
+    believed = [1, 1, 30, 20, 50, 60, 5, 5, 5]
+    settings = {"policy": "sjf", "backfill": "shadow", "commit": True}
+    assert starts(ONE_NODE, rows, estimate_s=believed, **settings) == [0, 1, 2, 2, 2, 52, 11, 16, 11]
 
 
 # scores

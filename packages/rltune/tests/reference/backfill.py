@@ -30,28 +30,41 @@ def run_pass(m: Machine) -> None:
 
 
 def _behind_heads(m: Machine) -> None:
-    pool_of_group = pools(m)
-    heads: dict[int, Head] = {}
-    others: list[Job] = []  # those that the shadow rule tries in order of submit
+    had_turn: list[Job] = []  # in order, without those that a limit passed over
     for job in m.in_order(m.in_view(m.waiting)):
-        pool = pool_of_group[m.groups_of(job)[0]]
         if not m.may_run(job):
             continue
-        if pool in heads:
-            if m.settings.backfill == "shadow":
-                others.append(job)
-            else:
-                _try_behind(m, job, heads[pool])
-        elif chunks := m.place_now(job):
-            m.start(job, chunks)
-        else:
-            heads[pool] = Head(job, _time_for_head(m, job, {g for g, p in pool_of_group.items() if p == pool}))
-    for job in sorted(others, key=age):
-        _try_in_shadow(m, job, heads[pool_of_group[m.groups_of(job)[0]]])
+        head = _head_of(m, job, had_turn)
+        if head is None:
+            if chunks := m.place_now(job):
+                m.start(job, chunks)
+        elif m.settings.backfill != "shadow":
+            _try_behind(m, job, head)
+        had_turn.append(job)
+    if m.settings.backfill == "shadow":
+        _shadow_round(m, had_turn)
+
+
+def _shadow_round(m: Machine, had_turn: list[Job]) -> None:
+    """Try the others in order of submit, in the pools as they are when all heads are known."""
+    heads = {job.index: _head_of(m, job, had_turn) for job in had_turn if job in m.waiting}
+    for job in sorted((job for job in had_turn if job.index in heads), key=age):
+        if heads[job.index].job != job:
+            _try_in_shadow(m, job, heads[job.index])
+
+
+def _head_of(m: Machine, job: Job, had_turn: list[Job]) -> Head | None:
+    """Return the first job that has had its turn and still waits in the pool of this one."""
+    pool_of_group = pools(m)
+    pool = pool_of_group[m.groups_of(job)[0]]
+    for other in had_turn:
+        if other in m.waiting and pool_of_group[m.groups_of(other)[0]] == pool:
+            return Head(other, _time_for_head(m, other, {g for g, p in pool_of_group.items() if p == pool}))
+    return None
 
 
 def pools(m: Machine) -> dict[int, int]:
-    """Give every group the lowest group that it is joined to, through whichever waiting jobs."""
+    """Return every group the lowest group that it is joined to, through whichever jobs still wait."""
     pool = {g: g for g in range(len(m.groups))}
     if m.settings.head == "global":
         return dict.fromkeys(pool, 0)
@@ -177,7 +190,7 @@ def _still_free(m: Machine, job: Job, t: float, chunk: Chunk, free_of: Callable[
 
 
 def _held_until(m: Machine, run: Run) -> float:
-    """Give when a job is expected to end; one that has started in this pass holds its nodes for a second at least."""
+    """Return when a job is expected to end; one that has started in this pass holds its nodes for a second at least."""
     return m.until.get(run.job.index, m.expected_end(run))
 
 

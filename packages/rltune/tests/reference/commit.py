@@ -56,7 +56,7 @@ def _queue_next(m: Machine) -> None:
 
 
 def _release_next(m: Machine) -> None:
-    run = min(m.running, key=lambda r: (r.end, *age(r.job)))
+    run = min(m.running, key=lambda r: r.end)  # of equals the first: they are in order of start
     m.running.remove(run)
     m.ended[run.job.index] = run
     m.now = max(m.now, run.end)

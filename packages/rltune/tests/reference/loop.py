@@ -8,6 +8,7 @@ from reference.machine import Machine, age, is_down
 
 
 def run_events(m: Machine) -> None:
+    _reject(m)
     while (t := _next_time(m)) < math.inf:
         if m.settings.cycle:
             m.ask(t)
@@ -17,6 +18,14 @@ def run_events(m: Machine) -> None:
         _arrive(m)
         _release(m)
         run_pass(m)
+
+
+def _reject(m: Machine) -> None:
+    """Leave out what can never run, and what depends on it: nobody else notices."""
+    m.rejected = {job.index for job in m.to_come if not (m.can_ever_fit(job) and m.limits_can_allow(job))}
+    while hopeless := {j.index for j in m.to_come if j.index not in m.rejected and m.rejected & set(j.after)}:
+        m.rejected |= hopeless
+    m.to_come = [job for job in m.to_come if job.index not in m.rejected]
 
 
 def _next_time(m: Machine) -> float:
@@ -50,20 +59,12 @@ def _stop_on_down_nodes(m: Machine) -> None:
 
 
 def _arrive(m: Machine) -> None:
-    arrived = [job for job in m.to_come if job.submit <= m.now]
+    m.held += [job for job in m.to_come if job.submit <= m.now]
     m.to_come = [job for job in m.to_come if job.submit > m.now]
-    for job in arrived:
-        if m.can_ever_fit(job) and m.limits_can_allow(job):
-            m.held.append(job)
-        else:
-            m.rejected.add(job.index)
 
 
 def _release(m: Machine) -> None:
     """Let held jobs wait, the oldest first, if what they depend on has ended and their limits allow it."""
-    while hopeless := [job for job in m.held if m.rejected & set(job.after)]:
-        m.rejected |= {job.index for job in hopeless}
-        m.held = [job for job in m.held if job not in hopeless]
     for job in sorted(m.held, key=age):
         if _dependencies_ended(m, job) and m.may_wait(job):
             m.held.remove(job)

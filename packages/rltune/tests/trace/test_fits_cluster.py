@@ -8,7 +8,7 @@ from rltune.cluster import Cluster, NodeGroup
 from rltune.errors import InputError
 from rltune.trace import load
 from rltune.trace.describe import describe
-from rltune.trace.fits_cluster import require_fit
+from rltune.trace.fits_cluster import require_fit, require_no_cycle
 
 CLUSTER = Cluster(
     (
@@ -73,3 +73,27 @@ def test_a_description(tmp_path):
     assert about.vcs == {"a": pytest.approx(2 / 3), "b": pytest.approx(1 / 3)}
     assert about.users == 0
     assert about.to_dict()["largest_job"] == 3
+
+
+def with_dependencies(tmp_path: Path, *after: str):
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["submit_s,duration_s,gpus,after", *(f"{i},1,1,{rows}" for i, rows in enumerate(after))]))
+    return load(path)
+
+
+def test_dependencies_that_end(tmp_path):
+    """Several ways to one job are no cycle."""
+    require_no_cycle(with_dependencies(tmp_path, "1;2", "3", "3", "", "0;1;2;3"))
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (("", "1"), "line 3, column after: a cycle of dependencies: job 1 waits for 1"),
+        (("3", "0", "1", "2"), "line 2, column after: a cycle of dependencies: job 0 waits for 3 waits for 2"),
+        (("", "2", "3", "2;0"), "line 4, column after: a cycle of dependencies: job 2 waits for 3 waits for 2"),
+    ],
+)
+def test_a_cycle_of_dependencies_is_named(tmp_path, after, said):
+    with pytest.raises(InputError, match=said):
+        require_no_cycle(with_dependencies(tmp_path, *after))

@@ -63,15 +63,15 @@ def check(
 ) -> None:
     """Return what was repaired or dropped, and why.
 
-    With a cluster, a trace with a job that the empty cluster cannot hold is refused.
+    Refused are a cycle of dependencies and, with a cluster, a job that the empty cluster cannot hold.
     """
     from rltune.cluster import Cluster
+    from rltune.trace.fits_cluster import require_fit, require_no_cycle
 
     fits = Cluster.load(cluster) if cluster else None
     found = read(trace, format)
+    require_no_cycle(found)
     if fits is not None:
-        from rltune.trace.fits_cluster import require_fit
-
         require_fit(found, fits)
     if json:
         show_json(found.quality.to_dict())

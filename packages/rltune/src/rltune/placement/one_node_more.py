@@ -10,7 +10,7 @@ import numpy as np
 from rltune.kernel.backfill.easy import reservation, reserve
 from rltune.kernel.backfill.job_turn import consider, keeps_place
 from rltune.kernel.fit.allocate import find, give_nodes_back, picked_speed, take_nodes
-from rltune.kernel.fit.pools import make_pools
+from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.fit.ways import breaks_no_idle_node, wider_fits
 from rltune.kernel.jit import allocating_kernel, kernel
@@ -132,6 +132,15 @@ def _turn(w: World, s: State, o: Options, row: int, refused_at: I8, refused_from
     return 0
 
 
+@kernel
+def _heads_of_parts(w: World, s: State, o: Options, rows: I8) -> None:
+    """Make the pools of those that still wait; the head of each is the first that has had its turn."""
+    make_pools(w, s, o.global_head)
+    for row in rows:
+        if is_barring(w, s, row):
+            bar_pool(s, row)
+
+
 @allocating_kernel
 def turns_with_cuts(w: World, s: State, o: Options, rows: I8) -> int:
     """Give the jobs in these places of the queue their turn, in this order; return how many started cut."""
@@ -142,12 +151,14 @@ def turns_with_cuts(w: World, s: State, o: Options, rows: I8) -> int:
     cut = 0
     first = len(s.queue)
     last = -1
-    for row in rows:
+    for i, row in enumerate(rows):
         came_to = _turn(w, s, o, row, refused_at, refused_from)
         cut += came_to == 2
         if came_to > 0:
             first = min(first, row)
             last = max(last, row)
+            if may_split(w, s, o, s.queue[row].asks):
+                _heads_of_parts(w, s, o, rows[:i])
     if last >= 0:
         close_gaps(s, first, last)
     return cut

@@ -10,8 +10,13 @@ from rltune.jobs import TYPE_SEPARATOR
 from rltune.trace.trace_file import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rltune.cluster import Cluster, NodeGroup
+    from rltune.jobs import Jobs
     from rltune.trace.read_result import Trace
+
+_SHOWN = 5  # jobs of a cycle that a message names
 
 
 def require_fit(trace: Trace, cluster: Cluster) -> None:
@@ -34,6 +39,39 @@ def require_fit(trace: Trace, cluster: Cluster) -> None:
         more = f" (and {bad.sum() - 1:,} more of {len(jobs):,} jobs do not fit)" if bad.sum() > 1 else ""
         source = Source(trace.quality.path, b"")
         raise source.error(f"job {jobs.id[row]} {problem}{more}", int(trace.lines[row]), column)
+
+
+def require_no_cycle(trace: Trace) -> None:
+    """Raise InputError, naming file, line and column, if some job waits for itself by way of others."""
+    cycle = _cycle(trace.jobs)
+    if cycle:
+        ids = [str(trace.jobs.id[row]) for row in cycle]
+        way = " waits for ".join([*ids[:_SHOWN], *(["..."] if len(ids) > _SHOWN else []), ids[0]])
+        source = Source(trace.quality.path, b"")
+        raise source.error(f"a cycle of dependencies: job {way}", int(trace.lines[cycle[0]]), "after")
+
+
+def _cycle(jobs: Jobs) -> list[int]:
+    """Return the rows of some cycle, each waiting for the next; nothing if there is none."""
+    waits_for = {row: jobs.depends_on(row).tolist() for row in np.flatnonzero(np.diff(jobs.after_ptr)).tolist()}
+    done: set[int] = set()
+    for first in waits_for:
+        path: dict[int, Iterator[int]] = {}  # from here down to the job in hand, with what is left to look at of each
+        row = first
+        while row not in done:
+            nexts = path.setdefault(row, iter(waits_for.get(row, ())))
+            after = next(nexts, None)
+            if after is None:
+                done.add(path.popitem()[0])
+                if not path:
+                    break
+                row = next(reversed(path))
+            elif after in path:
+                rows = list(path)
+                return rows[rows.index(after) :]
+            elif after not in done:
+                row = after
+    return []
 
 
 def _problem(trace: Trace, cluster: Cluster, row: int) -> tuple[str, str] | None:

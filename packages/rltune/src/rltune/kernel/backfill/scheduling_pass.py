@@ -6,15 +6,17 @@ ends when nothing that waits could still start.
 
 from __future__ import annotations
 
-from rltune.kernel.backfill.conservative import conservative_pass
+import numpy as np
+
+from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, plan_stands, start_due
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay
 from rltune.kernel.fit.allocate import find, picked_speed
-from rltune.kernel.fit.pools import make_pools
+from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
-from rltune.kernel.jit import kernel
-from rltune.kernel.score.rules import INSPECTED, queue_end_in_view, score_queue
+from rltune.kernel.jit import allocating_kernel, kernel
+from rltune.kernel.score.rules import INSPECTED, LEARNED, queue_end_in_view, score_queue
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
     CONSERVATIVE,
@@ -35,7 +37,7 @@ from rltune.kernel.state.arrays import (
     World,
 )
 from rltune.kernel.state.limits import start_is_allowed
-from rltune.kernel.state.queue import close_gaps
+from rltune.kernel.state.queue import close_gaps, settle_queue
 from rltune.kernel.state.score_heap import heapify, pop_best, row_before
 
 INF = float("inf")
@@ -65,7 +67,7 @@ def _count_open(w: World, s: State, o: Options) -> int:
 
 @kernel
 def _count_pools(w: World, s: State) -> int:
-    """Count the pools in which jobs wait."""
+    """Count the pools in which jobs wait and none is barred yet."""
     for g in range(len(s.pool)):
         s.pool[g].best_closed = -1
     count = 0
@@ -74,7 +76,7 @@ def _count_pools(w: World, s: State) -> int:
             pool = s.pool[w.mask_group[w.mask[mask].lo]].pool
             if s.pool[pool].best_closed == -1:
                 s.pool[pool].best_closed = -2
-                count += 1
+                count += s.pool[pool].head < 0
     return count
 
 
@@ -88,6 +90,30 @@ def _nothing_left(s: State, o: Options, shape: int, was_open: bool, left: int) -
 
 
 @kernel
+def _ordered_heads(w: World, s: State, o: Options, row: int) -> None:
+    """Make the pools of those that still wait; the head of each is the first that has had its turn before this row."""
+    make_pools(w, s, o.global_head)
+    for i in range(s.n[Q_HEAD], row):
+        if is_barring(w, s, i):
+            bar_pool(s, i)
+
+
+@kernel
+def _scored_heads(w: World, s: State, o: Options, row: int, end: int) -> None:
+    """Do the same where the queue is in order of age: those before this row are told by their scores."""
+    make_pools(w, s, o.global_head)
+    for g in range(len(s.pool)):
+        s.pool[g].best_closed = -1
+    for i in range(s.n[Q_HEAD], end):
+        if row_before(s, i, row) and is_barring(w, s, i):
+            pool = s.demand[s.queue[i].asks].pool
+            best = s.pool[pool].best_closed
+            if best < 0 or row_before(s, i, best):
+                s.pool[pool].best_closed = i
+                s.pool[pool].head = s.queue[i].job
+
+
+@kernel
 def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
     """Go through a queue that is always in order."""
     first = -1
@@ -98,6 +124,8 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
         if behind and not o.explain and _cannot_backfill(s, o, shape, s.queue[row].estimate, pool):
+            if w.has_limits and len(s.pool) > 1:  # should the pool be split, it matters who was passed over
+                s.life[s.queue[row].job].reason = RESOURCES if start_is_allowed(w, s, s.queue[row].job) else LIMITED
             continue
         job = s.queue[row].job
         reason = consider(w, s, o, row)
@@ -108,6 +136,10 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
         if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
+        if reason == NO_REASON and may_split(w, s, o, shape):
+            _ordered_heads(w, s, o, row)
+            pools = _count_pools(w, s)
+            left = pools if o.backfill == NO_BACKFILL else left
         if left == 0 and not o.explain:
             break
     if first >= 0:
@@ -115,10 +147,15 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
 
 
 @kernel
-def _fill_heap(s: State, all_rows: bool, end: int) -> int:
-    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool."""
+def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
+    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool.
+
+    If this is not the first time in the pass, only those come in whose turn is after that of a place.
+    """
     n = 0
     for row in range(s.n[Q_HEAD], end):
+        if after >= 0 and not row_before(s, after, row):
+            continue
         shape = s.queue[row].asks
         if all_rows or s.demand[shape].fails_from > -INF:
             s.heap[n] = row
@@ -141,8 +178,10 @@ def _fill_heap(s: State, all_rows: bool, end: int) -> int:
 def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> bool:
     """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
     end = queue_end_in_view(s, o.in_view)
-    score_queue(w, s, o, end, not o.explain)
-    n = _fill_heap(s, o.explain or w.has_limits or w.has_pauses, end)
+    if end - s.n[Q_HEAD] > 1 or o.explain or o.policy == LEARNED:  # nobody asks for the score of one who waits alone
+        score_queue(w, s, o, end, not o.explain)
+    all_rows = o.explain or w.has_limits or w.has_pauses
+    n = _fill_heap(s, all_rows, end, -1)
     left = pools if o.backfill == NO_BACKFILL else open_shapes
     first = s.n[Q_TAIL]
     last = -1
@@ -161,6 +200,11 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
+        if reason == NO_REASON and not o.relook and may_split(w, s, o, shape):
+            _scored_heads(w, s, o, row, end)
+            pools = _count_pools(w, s)
+            left = pools if o.backfill == NO_BACKFILL else left
+            n = _fill_heap(s, all_rows, end, row)
         if (left == 0 and not o.explain) or (o.relook and last >= 0):
             break
     if o.backfill == SHADOW:
@@ -195,19 +239,23 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
     return first, last
 
 
-@kernel
+@allocating_kernel
 def _conservative(w: World, s: State, o: Options) -> None:
-    """Order all that is in view, then let every job have its reservation in turn."""
+    """Order all that is in view, then let every job have its reservation in turn, if the last plan does not stand."""
+    stands = plan_stands(w, s) and not o.explain
+    if stands and not o.dynamic and nobody_came(s):
+        start_due(w, s)
+        return
     end = queue_end_in_view(s, o.in_view)
-    n = end - s.n[Q_HEAD]
+    rows = np.arange(s.n[Q_HEAD], end)
     if o.dynamic:
         score_queue(w, s, o, end, False)
-    for i in range(n):
-        s.heap[i] = s.n[Q_HEAD] + i
-        if not o.dynamic:
-            s.queue[s.n[Q_HEAD] + i].score = s.queue[s.n[Q_HEAD] + i].key
-    heapify(s, n)
-    first, last = conservative_pass(w, s, o, n)
+        for i in range(len(rows)):
+            s.heap[i] = rows[i]
+        heapify(s, len(rows))
+        for i in range(len(rows)):
+            rows[i] = pop_best(s, len(rows) - i)
+    first, last = conservative_pass(w, s, o, rows, stands)
     if last >= 0:
         close_gaps(s, first, last)
 
@@ -217,6 +265,7 @@ def decide(w: World, s: State, o: Options) -> None:
     """Make one pass over the waiting jobs as of now."""
     s.n[PASSES] += 1
     s.n[EPOCH] += 1
+    settle_queue(s)
     if s.n[Q_HEAD] == s.n[Q_TAIL]:
         return
     if o.explain:

@@ -49,6 +49,7 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
+from rltune.kernel.state.fair_share import FAVOR_SMALL, W_PARTITION, W_QOS, W_SIZE
 from rltune.labels import Labels
 
 
@@ -321,7 +322,13 @@ def _make_world(
     job["gpus"] = jobs.gpus
     job["rank_n"] = np.maximum(jobs.gpus, 1)
     job["prior"] = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # the user's limit, or an hour
-    job["partition_factor"], job["qos_factor"] = factors.of_job.T
+    weight = factors.parameters
+    size = job["rank_n"] / float(max(cluster.gpu_count, 1))
+    job["weighted_size"] = weight[W_SIZE] * (1.0 - size if weight[FAVOR_SMALL] else size)
+    job["weighted_partition"], job["weighted_qos"] = (
+        weight[W_PARTITION] * factors.of_job.T[0],
+        weight[W_QOS] * factors.of_job.T[1],
+    )
     job["chunk_at"] = chunk_at
     job["chunk_end"] = chunk_at + chunks
     job["child_at"], job["child_end"] = child_ptr[:-1], child_ptr[1:]
@@ -369,6 +376,7 @@ def _make_state(
     n = len(w.job)
     groups = len(w.group)
     owner = _table(OWNER, 2, max(len(factors.user_share), len(factors.account_share)))
+    owner["fair_at"] = np.nan
     owner["share"][0, : len(factors.user_share)] = factors.user_share
     owner["share"][1, : len(factors.account_share)] = factors.account_share
     state = State(
@@ -381,6 +389,8 @@ def _make_state(
         level=np.zeros(int((w.group.gpus + 1).sum()), dtype=np.int64),
         queue=_table(QUEUE, n + 1),
         heap=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
+        plan=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
+        due=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
         run=_table(RUN, 2 * (n + 1)),
         end=_table(END, n + 1),
         held=np.zeros(n + 1 if w.has_limits else 1, dtype=np.int64),

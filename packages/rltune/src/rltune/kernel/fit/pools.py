@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import ACTIVE_N, DISTURBED, State, World
+from rltune.kernel.state.arrays import ACTIVE_N, DISTURBED, LIMITED, WAITING, Options, State, World
 
 
 @kernel
@@ -51,3 +51,26 @@ def _join_groups(w: World, s: State) -> None:
                 first = low
     for g in range(len(w.group)):
         s.pool[g].pool = _root(s, g)
+
+
+@kernel
+def may_split(w: World, s: State, o: Options, shape: int) -> bool:
+    """Return whether pools may be others now that a job of this shape has started: nobody joins its groups any more."""
+    mask = w.shape[shape].mask
+    several = w.mask[mask].hi - w.mask[mask].lo > 1
+    return several and not o.global_head and s.mask_waiting[mask] == 0 and s.n[ACTIVE_N] > 0
+
+
+@kernel
+def is_barring(w: World, s: State, row: int) -> bool:
+    """Return whether a job that has had its turn in this pass bars others: it waits, and no limit passed it over."""
+    job = s.queue[row].job
+    return s.life[job].status == WAITING and not (w.has_limits and s.life[job].reason == LIMITED)
+
+
+@kernel
+def bar_pool(s: State, row: int) -> None:
+    """Let a job that waits be the head of its pool, if that has none yet."""
+    pool = s.demand[s.queue[row].asks].pool
+    if s.pool[pool].head < 0:
+        s.pool[pool].head = s.queue[row].job

@@ -12,22 +12,24 @@ from rltune.kernel.state.queue import leave_queue
 
 @kernel
 def _earlier(s: State, a: int, b: int) -> bool:
-    return s.end[a].time < s.end[b].time or (s.end[a].time == s.end[b].time and s.end[a].job < s.end[b].job)
+    return s.end[a].time < s.end[b].time or (s.end[a].time == s.end[b].time and s.end[a].turn < s.end[b].turn)
 
 
 @kernel
 def _swap(s: State, a: int, b: int) -> None:
     s.end[a].time, s.end[b].time = s.end[b].time, s.end[a].time
     s.end[a].job, s.end[b].job = s.end[b].job, s.end[a].job
+    s.end[a].turn, s.end[b].turn = s.end[b].turn, s.end[a].turn
 
 
 @kernel
-def push_end(s: State, job: int) -> None:
-    """Enter a running job into the heap by its end."""
+def push_end(s: State, job: int, turn: int) -> None:
+    """Enter a running job into the heap by its end; of equal ends the lowest turn comes first."""
     i = s.n[HEAP_N]
     s.n[HEAP_N] += 1
     s.end[i].time = s.life[job].end
     s.end[i].job = job
+    s.end[i].turn = turn
     while i > 0 and _earlier(s, i, (i - 1) // 2):
         _swap(s, i, (i - 1) // 2)
         i = (i - 1) // 2
@@ -164,7 +166,13 @@ def settle_running(s: State) -> None:
 
 @kernel
 def start_job(w: World, s: State, job: int) -> None:
-    """Start a waiting job now on the nodes in s.pick."""
+    """Start a waiting job now on the nodes in s.pick; of equal ends the older job's will be first."""
+    start_in_turn(w, s, job, job)
+
+
+@kernel
+def start_in_turn(w: World, s: State, job: int, turn: int) -> None:
+    """Start a waiting job now on the nodes in s.pick; of equal ends the lowest turn's will be first."""
     speed = picked_speed(w, s, s.life[job].form)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
@@ -175,7 +183,7 @@ def start_job(w: World, s: State, job: int) -> None:
     s.life[job].speed = speed
     s.life[job].start = now
     s.life[job].end = now + w.job[job].duration / speed
-    push_end(s, job)
+    push_end(s, job, turn)
     _enter(s, job, now + s.life[job].estimate / speed)
     if w.has_limits:
         count_running(w, s, job, 1)

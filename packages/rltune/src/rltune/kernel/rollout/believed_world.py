@@ -20,6 +20,7 @@ from rltune.kernel.state.arrays import (
     HELD_N,
     NODE_EVENT,
     NODE_WAKE,
+    PLAN_MARK,
     Q_HEAD,
     Q_TAIL,
     RUN_END,
@@ -38,7 +39,9 @@ def make_sketch(world: World, state: State, jobs: int, chunks: int) -> tuple[Wor
     """Make room for so many jobs in so many chunks: a world, the state as it is drawn, and one to roll forward."""
     wakes = world.event[world.event.kind == NODE_WAKE]
     small = world._replace(job=_room(world.job, jobs), counters=_room(world.counters, jobs), event=wakes)
-    by_job = {name: _room(getattr(state, name), jobs + 1) for name in ("life", "queue", "heap", "end", "held")}
+    by_job = {
+        name: _room(getattr(state, name), jobs + 1) for name in ("life", "queue", "heap", "plan", "due", "end", "held")
+    }
     by_job |= {"at": _room(state.at, chunks), "run": _room(state.run, 2 * (jobs + 1)), "seen": _room(state.seen, 1)}
     drawn, rolled = (
         State(**{name: by_job[name].copy() if name in by_job else part.copy() for name, part in _parts(state)})
@@ -96,6 +99,7 @@ def draw_sketch(w: World, s: State, small: World, drawn: State) -> None:
     drawn.n[RUN_END] = drawn.n[RUN_SORTED] = s.n[RUNNING_N]
     drawn.n[ARRIVED] = len(small.job)
     drawn.n[HELD_N] = 0
+    drawn.n[PLAN_MARK] = 0  # jobs have other numbers here
     drawn.n[NODE_EVENT] = 0
     while drawn.n[NODE_EVENT] < len(small.event) and small.event[drawn.n[NODE_EVENT]].time <= s.now[0]:
         drawn.n[NODE_EVENT] += 1
@@ -136,7 +140,7 @@ def _draw_run(s: State, drawn: State, i: int, number: int) -> None:
     life.run_at = i
     drawn.run[i].job = number
     drawn.run[i].expected = s.run[i].expected
-    push_end(drawn, number)
+    push_end(drawn, number, number)
 
 
 @kernel

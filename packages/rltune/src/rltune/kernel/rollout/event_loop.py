@@ -21,6 +21,7 @@ from rltune.kernel.state.arrays import (
     NODE_DOWN,
     NODE_EVENT,
     NODE_UP,
+    REJECTED,
     RUN_END,
     Options,
     State,
@@ -28,7 +29,7 @@ from rltune.kernel.state.arrays import (
 )
 from rltune.kernel.state.limits import count_submitted, submit_is_allowed
 from rltune.kernel.state.online_means import FOR_ESTIMATE, FOR_RANK, learn, predict
-from rltune.kernel.state.queue import enqueue
+from rltune.kernel.state.queue import enqueue, settle_queue
 
 INF = float("inf")
 
@@ -138,8 +139,16 @@ def _node_event(w: World, s: State, o: Options, event: int) -> None:
 
 
 @kernel
+def skip_rejected(w: World, s: State) -> None:
+    """Pass over jobs that can never run: when they are submitted, nothing happens."""
+    while s.n[ARRIVED] < len(w.job) and s.life[s.n[ARRIVED]].status == REJECTED:
+        s.n[ARRIVED] += 1
+
+
+@kernel
 def advance(w: World, s: State, o: Options) -> bool:
     """Go to the next moment in which something happens, and let it happen; False if nothing is left."""
+    skip_rejected(w, s)
     arrival = w.job[s.n[ARRIVED]].submit if s.n[ARRIVED] < len(w.job) else INF
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
     node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF
@@ -159,6 +168,7 @@ def advance(w: World, s: State, o: Options) -> bool:
         s.n[ARRIVED] += 1
     if w.has_limits:
         _release_held(w, s, o)
+    settle_queue(s)
     return True
 
 

@@ -26,7 +26,19 @@ from rltune.kernel.score.rules import (
     score_queue,
 )
 from rltune.kernel.score.slowdown import bounded_slowdown
-from rltune.kernel.state.arrays import ACTIVE_N, I8, Q_HEAD, Q_TAIL, WAITING, Options, Passes, Plans, State, World
+from rltune.kernel.state.arrays import (
+    ACTIVE_N,
+    ENTERED,
+    I8,
+    Q_HEAD,
+    Q_TAIL,
+    WAITING,
+    Options,
+    Passes,
+    Plans,
+    State,
+    World,
+)
 from rltune.kernel.state.random_draw import gumbel, uniform
 
 INF = float("inf")
@@ -137,6 +149,7 @@ def _queue_later(small: World, rolled: State, p: Plans, n: int) -> None:
             row += 1
     rolled.n[Q_HEAD] = 0
     rolled.n[Q_TAIL] = row
+    rolled.n[ENTERED] += 1  # a plan made in another order is to be looked at again
 
 
 @kernel

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.fit.allocate import find, picked_speed
-from rltune.kernel.fit.running import pop_end, start_job
+from rltune.kernel.fit.running import pop_end, start_in_turn
 from rltune.kernel.jit import kernel
-from rltune.kernel.rollout.event_loop import arrive, complete
+from rltune.kernel.rollout.event_loop import arrive, complete, skip_rejected
 from rltune.kernel.score.rules import score_queue
-from rltune.kernel.state.arrays import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, SHADOW, WAITING, Options, State, World
+from rltune.kernel.state.arrays import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, RUNNING_N, SHADOW, STARTS, Options, State, World
 from rltune.kernel.state.queue import close_gaps
 from rltune.kernel.state.score_heap import row_before
 
@@ -19,6 +19,7 @@ INF = float("inf")
 def _advance_one(w: World, s: State, o: Options) -> bool:
     """Let one job arrive or one job end, whichever is next; an arrival goes first on a tie."""
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
+    skip_rejected(w, s)
     if s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit <= end:
         s.now[0] = max(s.now[0], w.job[s.n[ARRIVED]].submit)
         arrive(w, s, o, s.n[ARRIVED])
@@ -41,8 +42,15 @@ def _best_row(s: State) -> int:
 
 
 @kernel
+def _start_next(w: World, s: State, job: int) -> None:
+    """Start a job; of equal ends the job that started first is released first."""
+    s.n[STARTS] += 1
+    start_in_turn(w, s, job, s.n[STARTS])
+
+
+@kernel
 def _start(w: World, s: State, job: int) -> None:
-    start_job(w, s, job)
+    _start_next(w, s, job)
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
         if s.queue[row].job == job:
             close_gaps(s, row, row)
@@ -50,38 +58,76 @@ def _start(w: World, s: State, job: int) -> None:
 
 
 @kernel
-def _backfill(w: World, s: State, o: Options, selected: int, shadow: float) -> None:
-    """Start, oldest first, what fits and is expected to end before the shadow time."""
+def _free_gpus(s: State) -> int:
+    free = 0
+    for node in range(len(s.node)):
+        free += s.node[node].gpu
+    return free
+
+
+@kernel
+def _starts_in_shadow(w: World, s: State, o: Options, job: int, shadow: float) -> bool:
+    """Start a job if it fits and is expected to end before the shadow time."""
+    estimate = s.life[job].estimate
+    shape = w.job[job].asks
+    if not find(w, s, shape, estimate, o.placement) or s.now[0] + estimate / picked_speed(w, s, shape) >= shadow:
+        return False
+    _start_next(w, s, job)
+    return True
+
+
+@kernel
+def _backfill(w: World, s: State, o: Options, selected: int, shadow: float, from_row: int) -> None:
+    """Start, oldest first from a row on, what fits and is expected to end before the shadow time."""
+    free = _free_gpus(s)
+    top_speed = _top_speed(w)
     first = s.n[Q_TAIL]
     last = -1
-    for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
+    for row in range(from_row, s.n[Q_TAIL]):
         job = s.queue[row].job
-        estimate = s.life[job].estimate
-        if (
-            job != selected
-            and s.life[job].status == WAITING
-            and find(w, s, w.job[job].asks, estimate, o.placement)
-            and s.now[0] + estimate / picked_speed(w, s, w.job[job].asks) < shadow
-        ):
-            start_job(w, s, job)
+        too_late = s.now[0] + s.queue[row].estimate / top_speed >= shadow
+        if too_late or w.job[job].gpus > free or job == selected:
+            continue
+        if _starts_in_shadow(w, s, o, job, shadow):
+            free -= w.job[job].gpus
             first = min(first, row)
-            last = max(last, row)
+            last = row
     if last >= 0:
         close_gaps(s, first, last)
 
 
 @kernel
+def _top_speed(w: World) -> float:
+    """Return a speed that no job exceeds."""
+    speed = 0.0
+    for g in range(len(w.group)):
+        speed = max(speed, w.group[g].speed)
+    return speed
+
+
+@kernel
 def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
     """Stay with the selected job until it fits; False if it never does."""
-    if not find(w, s, w.job[job].asks, s.life[job].estimate, o.placement):
+    if not _fits(w, s, o, job):
         shadow = shadow_time(w, s, job, 0)
-        while not find(w, s, w.job[job].asks, s.life[job].estimate, o.placement):
+        released = True
+        while True:
             if o.backfill == SHADOW:
-                _backfill(w, s, o, job, shadow)
+                # As time goes by less can end before the shadow: unless a job was released, only newcomers can start.
+                _backfill(w, s, o, job, shadow, s.n[Q_HEAD] if released else s.n[Q_TAIL] - 1)
+            running = s.n[RUNNING_N]
             if not _advance_one(w, s, o):
                 return False
+            released = s.n[RUNNING_N] < running
+            if released and _fits(w, s, o, job):
+                break
     _start(w, s, job)
     return True
+
+
+@kernel
+def _fits(w: World, s: State, o: Options, job: int) -> bool:
+    return find(w, s, w.job[job].asks, s.life[job].estimate, o.placement)
 
 
 @kernel

@@ -10,14 +10,10 @@ from rltune.kernel.score.network import fill_inputs, logit
 from rltune.kernel.score.overtaking import guard_queue
 from rltune.kernel.state.arrays import DRIFTED, FELL_BACK, FIT_FIRST, Q_HEAD, Q_TAIL, Options, State, World
 from rltune.kernel.state.fair_share import (
-    FAVOR_SMALL,
     MAX_AGE,
     TIME_SCALE,
     W_AGE,
     W_FAIR,
-    W_PARTITION,
-    W_QOS,
-    W_SIZE,
     W_TIME,
     fair_share,
     usage_now,
@@ -69,28 +65,22 @@ def unicep_score(wait: float, rank: float, n: float) -> float:
 def multifactor_score(w: World, s: State, job: int, used: float) -> float:
     """Return minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
     p = w.factor_par
-    age = min(1.0, (s.now[0] - w.job[job].submit) / p[MAX_AGE])
-    size = w.job[job].rank_n / w.total_gpus
-    if p[FAVOR_SMALL] != 0.0:
-        size = 1.0 - size
-    short = 1.0 - min(1.0, s.life[job].rank / p[TIME_SCALE])
+    own = w.job[job]
+    age = min(1.0, (s.now[0] - own.submit) / p[MAX_AGE])
     fair = fair_share(w, s, job, used) if p[W_FAIR] != 0.0 else 0.0
-    return -(
-        p[W_AGE] * age
-        + p[W_FAIR] * fair
-        + p[W_SIZE] * size
-        + p[W_PARTITION] * w.job[job].partition_factor
-        + p[W_QOS] * w.job[job].qos_factor
-        + p[W_TIME] * short
-    )
+    score = p[W_AGE] * age + p[W_FAIR] * fair + own.weighted_size + own.weighted_partition + own.weighted_qos
+    if p[W_TIME] != 0.0:
+        score += p[W_TIME] * (1.0 - min(1.0, s.life[job].rank / p[TIME_SCALE]))
+    return -score
 
 
 @kernel
 def all_usage(w: World, s: State) -> float:
-    """Sum the decayed usage of all users as of now."""
+    """Sum the decayed usage of all users as of now; of many there is none."""
     total = 0.0
     for owner in range(s.owner.shape[1]):
-        total += usage_now(w, s, 0, owner)
+        if s.owner[0, owner].usage != 0.0 or s.owner[0, owner].rate != 0.0:
+            total += usage_now(w, s, 0, owner)
     return total
 
 

@@ -57,8 +57,16 @@ SCOPES = 5
     DRIFTED,
     FELL_BACK,
     REFUSALS_N,
+    STARTS,
+    NEWCOMERS,
+    ENTERED,
+    PLAN_N,
+    PLAN_MARK,
+    PLAN_ENTERED,
+    DUE_AT,
+    DUE_N,
     N_COUNTERS,
-) = range(20)
+) = range(28)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)
@@ -73,8 +81,9 @@ JOB = _record(
     duration="f8",  # read only when a job starts
     rank_n="f8",  # GPUs, 1 for a job without
     prior="f8",  # estimate before any history
-    partition_factor="f8",  # factors of the multifactor rule
-    qos_factor="f8",
+    weighted_size="f8",  # terms of the multifactor rule that do not change: factor times weight
+    weighted_partition="f8",
+    weighted_qos="f8",
     chunk_at="i8",  # where its chunks are kept in State.at
     chunk_end="i8",
     child_at="i8",  # who waits for it, in World.child
@@ -150,7 +159,7 @@ PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the j
 RACK = _record(free="i8", seen="i8")
 QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
 RUN = _record(expected="f8", job="i8")
-END = _record(time="f8", job="i8")
+END = _record(time="f8", job="i8", turn="i8")  # of equal times the lowest turn is first
 DEMAND = _record(
     fails_from="f8",  # jobs of the shape with this estimate or more are known not to fit
     late_speed="f8",  # and as of this epoch, those that outlast the head's reservation at this speed would delay it
@@ -178,7 +187,7 @@ POOL = _record(  # by group; a pool is named by its first group
     small_spare="f8",  # GPUs that would then be left
 )
 SEEN = _record(n="f8", total="f8")
-OWNER = _record(share="f8", usage="f8", rate="f8", at="f8")
+OWNER = _record(share="f8", usage="f8", rate="f8", at="f8", fair="f8", fair_at="f8")  # fair share as of that time
 
 
 class Options(NamedTuple):
@@ -239,6 +248,8 @@ class State(NamedTuple):
     level: I8
     queue: Records  # waiting jobs, from n[Q_HEAD] to n[Q_TAIL]
     heap: I8  # scratch: places in the queue, best first
+    plan: I8  # by conservative backfilling: jobs in the order of the last pass, see conservative.py
+    due: I8  # and in the order of their reservations' times
     run: Records  # running jobs by expected end, in order after settle_running
     end: Records  # a heap of them by true end
     held: I8  # held by a limit on submitted jobs, oldest first

@@ -19,7 +19,10 @@ def usage_now(w: World, s: State, row: int, owner: int) -> float:
     decay = math.log(2.0) / w.factor_par[HALF_LIFE]
     elapsed = s.now[0] - s.owner[row, owner].at
     left = math.exp(-decay * elapsed)
-    return s.owner[row, owner].usage * left + s.owner[row, owner].rate * (1.0 - left) / decay
+    usage = s.owner[row, owner].usage * left
+    if s.owner[row, owner].rate == 0.0:  # of most nothing runs, and a division is saved
+        return usage
+    return usage + s.owner[row, owner].rate * (1.0 - left) / decay
 
 
 @kernel
@@ -43,14 +46,24 @@ def usage_changes(w: World, s: State, job: int, sign: float) -> None:
 
 @kernel
 def fair_share(w: World, s: State, job: int, used: float) -> float:
-    """Return Slurm's classic factor 2^(-(effective usage / share) / dampening); 1 for a job that is nobody's.
+    """Return the factor of a job's user, computed once a moment; 1 for a job of nobody."""
+    user = w.job[job].user
+    if user < 0 or used <= 0.0:
+        return 1.0
+    if s.owner[0, user].fair_at != s.now[0]:
+        s.owner[0, user].fair = _fair_share(w, s, job, used)
+        s.owner[0, user].fair_at = s.now[0]
+    return s.owner[0, user].fair
+
+
+@kernel
+def _fair_share(w: World, s: State, job: int, used: float) -> float:
+    """Return Slurm's classic factor 2^(-(effective usage / share) / dampening).
 
     The effective usage of a user within an account is its own, plus its share of what the rest of its account used:
     U = u + (A - u) s, with u and A normalised by all usage (SchedMD, 'Classic Fairshare Algorithm').
     """
     user = w.job[job].user
-    if user < 0 or used <= 0.0:
-        return 1.0
     own = usage_now(w, s, 0, user) / used
     share = s.owner[0, user].share
     account = w.job[job].account

@@ -22,7 +22,7 @@ from rltune.engine.pipeline import Pipeline
 from rltune.estimate import get_estimator
 from rltune.learn.train import Trainer
 from rltune.learn.train_settings import TrainSettings
-from rltune.learn.training_windows import Window
+from rltune.learn.training_windows import TrainingWindow
 from rltune.learn.window_worker import Held, Judged, Rolled
 from rltune.model.feature_sets import get_recipe
 from rltune.trials.intervals import over_time, ratio
@@ -149,7 +149,9 @@ def mean_waits(of, trainer, starts):
     """Run the test windows under a trained network, estimates warm, as `rltune evaluate` has them."""
     jobs, known, guess = of.jobs.sorted(), Knowledge(of.jobs.sorted(), 0), get_estimator(of.estimator)
     windows = [
-        Window(first, jobs.window(first, of.size), of.cluster, known.estimator(guess, first, of.size), Pipeline())
+        TrainingWindow(
+            first, jobs.window(first, of.size), of.cluster, known.estimator(guess, first, of.size), Pipeline()
+        )
         for first in starts
     ]
     times = [game.times for game in play(windows, trainer.actor, trainer.eyes)]

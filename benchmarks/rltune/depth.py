@@ -23,10 +23,9 @@ from speed import machine
 from yardstick import fcfs
 
 from rltune import Cluster, read_trace
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
-from rltune.policy import get_policy
-from rltune.schedule import Settings
 from rltune.trace.synthetic import synthesise
 
 NODES = Cluster.uniform(nodes=36, gpus=8)
@@ -112,10 +111,10 @@ def commit(traces):
     trace = read_trace(traces / LUBLIN)
     cluster = Cluster.uniform(nodes=1, gpus=256)
     windows = [trace.window(first, 1024) for first in STARTS]
-    settings = Settings(backfill="shadow", head="global", commit=True)
 
     def once(policy):
-        ready = [Machine.of(w, cluster, get_policy(policy), get_estimator("oracle"), settings) for w in windows]
+        pipeline = Pipeline.parse(policy, "shadow", head="global", commit=True)
+        ready = [Machine.of(w, cluster, pipeline, get_estimator("oracle")) for w in windows]
         return timed(lambda: [window.run() for window in ready])
 
     def all_yardsticks():

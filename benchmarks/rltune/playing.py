@@ -10,7 +10,7 @@ from rltune.kernel.rollout.stepwise import observe, to_next_choice
 from rltune.kernel.state import arrays as core
 from rltune.learn.objective import Times
 from rltune.learn.ppo import Choices
-from rltune.learn.training_windows import Window, times_of
+from rltune.learn.training_windows import TrainingWindow, times_of
 from rltune.learn.window_worker import Trajectory
 from rltune.model.feature_sets import critic_codes
 from rltune.model.learned_model import Model, n_weights
@@ -31,7 +31,7 @@ class Seen:
 class Game:
     """A window on its way, with the choices made so far; `Seen` is dropped if nobody is to learn from it."""
 
-    window: Window
+    window: TrainingWindow
     policy: Learned
     keeps: bool
     seen: list[Seen] = field(default_factory=list)

@@ -24,7 +24,7 @@ from rltune.lab.experiment.fine_tuning_jobs import make_jobs
 from rltune.lab.experiment.tuned_multifactor import BACKFILL_S
 from rltune.learn import evolve as evolving
 from rltune.learn.cma_es import EvolveSettings
-from rltune.learn.evolve import Plan, evolve_policy
+from rltune.learn.evolve import EvolvePlan, evolve_policy
 from rltune.learn.replayed_windows import mean_wait
 from rltune.live.control_settings import ControlSettings
 from rltune.model.model_file import save_model
@@ -32,7 +32,7 @@ from rltune.model.model_file import save_model
 SEED = 1000  # the experiment's own seeds begin at 1
 JOBS, LOAD = 41_000, 1.2
 TRACE = f"the workload of `rltune slurm experiment`, seed {SEED}, {JOBS:,} jobs"
-PLAN = Plan(
+PLAN = EvolvePlan(
     estimators=("user",),
     backfill="conservative",
     cycle_s=ControlSettings().cycle_s,

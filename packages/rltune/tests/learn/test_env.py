@@ -16,13 +16,13 @@ from rltune.learn.env import ID, ILLEGAL, WindowEnv, windows_of
 from rltune.learn.input_scaling import Scaling
 from rltune.learn.objective import Objective
 from rltune.learn.rollouts import roll
-from rltune.learn.training_windows import Window
+from rltune.learn.training_windows import TrainingWindow
 
 UNBOUNDED = "ignore:.*A Box observation space m.* value is .*infinity"  # logarithms of times have no natural bound
 
 
 def window(jobs=BUSY, cluster=SMALL, **settings):
-    return Window(0, jobs, cluster, get_estimator("oracle"), Pipeline.parse(**settings))
+    return TrainingWindow(0, jobs, cluster, get_estimator("oracle"), Pipeline.parse(**settings))
 
 
 def shifted(by: int):

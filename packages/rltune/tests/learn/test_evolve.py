@@ -10,13 +10,13 @@ from rltune import Cluster, Jobs
 from rltune.errors import InputError
 from rltune.kernel.build.prepare import copy_state
 from rltune.learn.cma_es import Cma, EvolveSettings, two_scores
-from rltune.learn.evolve import Plan, evolve_policy
+from rltune.learn.evolve import EvolvePlan, evolve_policy
 from rltune.learn.replayed_windows import Stage, costs, mean_wait
 from rltune.model.feature_sets import get_recipe
 from rltune.trace import synthesise
 
 SMALL = Cluster.uniform(4, 8)
-PLAN = Plan(
+PLAN = EvolvePlan(
     estimators=("oracle",),
     pool=4,
     size=128,
@@ -136,4 +136,4 @@ def test_what_cannot_be_evolved_is_refused() -> None:
         ({"hidden": (8, 6), "bends": 4}, "with 4 bends needs layers of 7 units"),
     ):
         with pytest.raises(InputError, match=said):
-            Plan(**wrong)  # type: ignore[arg-type]
+            EvolvePlan(**wrong)  # type: ignore[arg-type]

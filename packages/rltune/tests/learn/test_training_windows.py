@@ -9,7 +9,7 @@ from rltune.engine.run import simulate
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.parallel import Here, Threads
 from rltune.policy import get_policy
 from rltune.trials.parts import Part
@@ -42,7 +42,7 @@ def windows(**changes) -> Windows:
     return Windows(**given)
 
 
-def drawn(made: Windows, count: int = 12, key: tuple[int, ...] = (0, 1), spread=None) -> list[Window]:
+def drawn(made: Windows, count: int = 12, key: tuple[int, ...] = (0, 1), spread=None) -> list[TrainingWindow]:
     """Draw windows."""
     return made.draw(count, key, Knowledge(JOBS, 0), spread or Here())
 
@@ -182,6 +182,6 @@ def test_a_variation_that_cannot_be_is_refused(wrong):
 
 def test_a_window_without_a_base_result_says_so():
     """Rewards cannot be made of nothing."""
-    window = Window(0, JOBS.window(0, 5), SMALL, get_estimator("oracle"), Pipeline())
+    window = TrainingWindow(0, JOBS.window(0, 5), SMALL, get_estimator("oracle"), Pipeline())
     with pytest.raises(ValueError, match="has not run"):
         _ = window.under_base

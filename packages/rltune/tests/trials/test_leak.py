@@ -14,7 +14,7 @@ from rltune.evaluation.evaluation_tables import honesty
 from rltune.evaluation.transfer import Ground, transfer
 from rltune.evaluation.transfer_tables import notes
 from rltune.learn.cma_es import EvolveSettings
-from rltune.learn.evolve import Plan, evolve_policy
+from rltune.learn.evolve import EvolvePlan, evolve_policy
 from rltune.model.card import Card, Lessons
 from rltune.model.model_file import save_model
 from rltune.policy.learned import Learned
@@ -69,7 +69,7 @@ def evolved():
     cluster = Cluster.uniform(4, 8)
     history = synthesise("philly", 2000, seed=1, load=1.5, cluster=cluster)
     steps = EvolveSettings(generations=1, tried=4, windows=2, every=1, threads=1)
-    plan = Plan(estimators=("oracle",), pool=4, size=128, held_windows=1, contended_s=1.0, evolve=steps)
+    plan = EvolvePlan(estimators=("oracle",), pool=4, size=128, held_windows=1, contended_s=1.0, evolve=steps)
     return evolve_policy([(history, cluster)], plan, names=["mine.csv"]).model, history
 
 

@@ -29,7 +29,7 @@ from rltune.errors import InputError
 if TYPE_CHECKING:
     from rltune import Cluster
     from rltune.cli.trace_argument import Workload
-    from rltune.learn.evolve import Evolved, Plan
+    from rltune.learn.evolve import Evolved, EvolvePlan
 
 EXAMPLES = examples(
     "rltune evolve history.txt -c my.toml -o mine.rltune",
@@ -101,10 +101,10 @@ def evolve(
     require_free([out], force=force, inputs=[trace, cluster])
     from rltune import Cluster
     from rltune.learn.cma_es import EvolveSettings
-    from rltune.learn.evolve import Plan, evolve_policy
+    from rltune.learn.evolve import EvolvePlan, evolve_policy
     from rltune.learn.training_windows import Variation
 
-    plan = Plan(
+    plan = EvolvePlan(
         base=base,
         objective=objective,
         estimators=tuple(split(estimator)),
@@ -145,7 +145,7 @@ def _write(found: "Evolved", out: Path, cluster: str) -> None:
     save_model(found.model.with_card(made_by=f"rltune {__version__}", command=command, cluster=cluster), out)
 
 
-def _tell(found: "Evolved", plan: "Plan", out: Path) -> None:
+def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     show_line(f"{out}: best of {found.told[-1].generation} generations is {found.best.generation}")
     show_line(
         f"{plan.objective} on held-out windows of {plan.size:,} jobs: {found.best.validation:.3f} of {plan.base}'s "

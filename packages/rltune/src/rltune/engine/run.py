@@ -241,7 +241,12 @@ class Machine:
         n = self.state.n
         if not isinstance(self.pipeline.policy, Networked):
             return {}
-        drift = {"scores_outside_training": int(n[core.DRIFTED]), "looks_by_base_policy": int(n[core.FELL_BACK])}
+        drift = {
+            "model_scores": int(n[core.SCORED]),
+            "scores_outside_training": int(n[core.DRIFTED]),
+            "model_looks": int(n[core.LOOKED]),
+            "looks_by_base_policy": int(n[core.FELL_BACK]),
+        }
         inspects = self.pipeline.policy.code == INSPECTED
         return {**drift, "refusals": int(n[core.REFUSALS_N])} if inspects else drift
 

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from rltune.metrics.formats import most_common, number, percent, seconds
+from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
 from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import Metric, metric_of
@@ -118,14 +118,11 @@ def honesty(comparison: Comparison) -> list[str]:
 
 def _drift(comparison: Comparison) -> list[str]:
     """Warn of models that met what they were not trained on."""
-    lost: Counter[str] = Counter()
+    works: dict[str, Counter[str]] = {}
     for run in comparison.runs:
-        lost[run.schedule.settings.policy] += run.schedule.work.get("scores_outside_training", 0)
-    return [
-        f"{policy} scored jobs unlike those of its training {times:,} times; its base policy stood in."
-        for policy, times in lost.items()
-        if times
-    ]
+        counted = {name: run.schedule.work.get(name, 0) for name in DRIFT}
+        works.setdefault(run.schedule.settings.policy, Counter()).update(counted)
+    return [f"{told}." for policy, work in works.items() if (told := drift_of(policy, work))]
 
 
 def interval(value: Interval, write: Callable[[float], str], *, sign: bool = False) -> str:

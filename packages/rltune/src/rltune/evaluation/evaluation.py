@@ -9,6 +9,7 @@ import numpy as np
 
 from rltune.evaluation.choose import KINDS, Choice
 from rltune.evaluation.results import Results
+from rltune.metrics.formats import DRIFT
 from rltune.text import html_of
 from rltune.trials.groups import Groups
 from rltune.trials.measures import MEASURED, metric_of
@@ -154,7 +155,7 @@ def _part(results: Results) -> dict[str, Any]:
         "pipelines": [
             {
                 "label": p.label,
-                "scores_outside_training": results.drifted[i],
+                **{name: results.drift[i][name] for name in DRIFT},
                 **{metric: results.mean(i, metric) for metric in MEASURED},
             }
             for i, p in enumerate(results.pipelines)

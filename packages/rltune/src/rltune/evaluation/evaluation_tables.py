@@ -10,7 +10,7 @@ from rich.text import Text
 from rltune.evaluation.comparison_tables import best_first, interval, ratio
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
-from rltune.metrics.formats import number, percent, seconds
+from rltune.metrics.formats import drift_of, number, percent, seconds
 from rltune.text import columns, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import MEASURED, metric_of
@@ -157,9 +157,7 @@ def honesty(evaluation: Evaluation) -> list[str]:
     if evaluation.estimator.startswith("noisy"):
         said.append("A job has one error, whatever window it is in.")
     said += (
-        f"{label} scored jobs unlike those of its training {times:,} times; its base policy stood in."
-        for label, times in zip(evaluation.labels, test.drifted, strict=True)
-        if times
+        f"{told}." for label, work in zip(evaluation.labels, test.drift, strict=True) if (told := drift_of(label, work))
     )
     if test.rejected:
         said.append(f"{test.rejected:,} jobs of the windows can never run and are in no mean.")

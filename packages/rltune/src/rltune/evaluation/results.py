@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ class Results:
     values: Floats  # [pipeline, window, measure]
     by_group: tuple[Floats, ...]  # per grouping [pipeline, window, group, (jobs, sum of waits)]
     rejected: int  # jobs that never ran, over the windows of the first pipeline
-    drifted: tuple[int, ...]  # per pipeline, times that its model scored a job unlike those of its training
+    drift: tuple[Counter[str], ...]  # per pipeline, what its model was asked, and how much lay outside its training
     uneven: int  # windows in which not all pipelines ran the same number of jobs
     confidence: float = 0.95
     resamples: int = 5000
@@ -68,7 +69,7 @@ class Results:
             values=np.array([[o.measures for o in made] for made in by_pipeline]),
             by_group=tuple(np.array([[o.by_group[g] for o in made] for made in by_pipeline]) for g in groupings),
             rejected=sum(made[0].rejected for _, made in kept),
-            drifted=tuple(sum(o.drifted for o in made) for made in by_pipeline),
+            drift=tuple(sum((o.drift for o in made), Counter()) for made in by_pipeline),
             uneven=sum(len({o.rejected for o in made}) > 1 for _, made in kept),
             seed=seed,
         )

@@ -1,6 +1,6 @@
 """A window as a Gymnasium environment, over the same core: an action is which of the waiting jobs is next.
 
-    env = gymnasium.make("rltune/Window-v0", windows=windows_of(jobs, cluster))
+    env = gymnasium.make("rltune/TrainingWindow-v0", windows=windows_of(jobs, cluster))
 
 The choices are those of a rollout (kernel/backfill/candidates.py): only where several jobs may be next and something
 could start. The
@@ -29,13 +29,13 @@ from rltune.kernel.rollout.stepwise import observe, to_next_choice
 from rltune.kernel.state import arrays as core
 from rltune.learn.input_scaling import Scaling, measure
 from rltune.learn.objective import Objective, Times
-from rltune.learn.training_windows import Window, times_of
+from rltune.learn.training_windows import TrainingWindow, times_of
 from rltune.model.feature_sets import Recipe, critic_codes, get_recipe
 from rltune.model.learned_model import Model, n_weights
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
 
-ID = "rltune/Window-v0"
+ID = "rltune/TrainingWindow-v0"
 BACKFILLS = ("none", "fit-first", "easy")
 ILLEGAL = -1.0  # the reward of a job that cannot be next; no gap is worse
 MEASURED = 8  # windows that the scaling is measured on, if none is given
@@ -84,7 +84,7 @@ class WindowEnv(gymnasium.Env[Observation, SupportsInt]):
 
     def __init__(
         self,
-        windows: Sequence[Window],
+        windows: Sequence[TrainingWindow],
         features: str = "sampled",
         base: str = "saf",
         objective: str | Objective = "wait",
@@ -138,7 +138,7 @@ class WindowEnv(gymnasium.Env[Observation, SupportsInt]):
         """Return which actions are legal now, as agents ask that know masks."""
         return np.asarray(self._seen["mask"], dtype=np.bool_)
 
-    def _prepared(self, window: Window) -> Machine:
+    def _prepared(self, window: TrainingWindow) -> Machine:
         machine = window.machine(self._policy)
         return replace(machine, options=machine.options._replace(in_view=self._eye.view))
 
@@ -160,17 +160,17 @@ def windows_of(
     estimator: str = "history",
     backfill: str = "none",
     head: str = "pool",
-) -> list[Window]:
+) -> list[TrainingWindow]:
     """Cut a trace into windows one after the other, each from an idle cluster; what is left at the end is left out."""
     if size > len(jobs):
         raise InputError(f"a window of {size:,} jobs does not fit a trace of {len(jobs):,}")
     ordered, guess = jobs.sorted(), get_estimator(estimator)
     pipeline = Pipeline.parse(backfill=backfill, head=head)
     starts = range(0, len(jobs) - size + 1, size)
-    return [Window(first, ordered.window(first, size), cluster, guess, pipeline) for first in starts]
+    return [TrainingWindow(first, ordered.window(first, size), cluster, guess, pipeline) for first in starts]
 
 
-def _check(windows: Sequence[Window], view: int) -> None:
+def _check(windows: Sequence[TrainingWindow], view: int) -> None:
     if not windows:
         raise InputError("an environment needs at least one window")
     if view < 2:

@@ -14,7 +14,7 @@ from rltune.estimate import get_estimator
 from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
 from rltune.learn.input_scaling import Queues, Scaling
 from rltune.learn.replayed_windows import Stage, mean_slowdown, mean_wait
-from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.learn.what_taught import with_lessons
 from rltune.model.card import Card, HeldOut
 from rltune.model.feature_sets import get_recipe
@@ -38,7 +38,7 @@ START = {"job_size": -1.0, "gpus": -0.7, "requested_time": -0.5}
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvolvePlan:
     """What is evolved, and on what."""
 
     base: str = "saf"
@@ -93,7 +93,7 @@ def best_of(told: Sequence[Told]) -> Told:
 
 def evolve_policy(
     sources: Sequence[tuple[Jobs, Cluster]],
-    plan: Plan,
+    plan: EvolvePlan,
     tell: Callable[[Told], None] = lambda _: None,
     names: Sequence[str] = (),
 ) -> Evolved:
@@ -126,7 +126,7 @@ def evolve_policy(
     return Evolved(replace(model, weights=found, card=card), tuple(told))
 
 
-def _card(plan: Plan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:
+def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:
     """Say where the model comes from, for its file."""
     best = best_of(told)
     card = Card(
@@ -138,7 +138,7 @@ def _card(plan: Plan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) 
     return with_lessons(card, traces, plan.holdout)
 
 
-def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[Window]]:
+def _cut(jobs: Jobs, cluster: Cluster, plan: EvolvePlan) -> tuple[list[TrainingWindow], list[TrainingWindow]]:
     parts = split(len(jobs), plan.holdout)
     known = Knowledge(jobs, plan.evolve.seed)
     pipeline = Pipeline.parse(
@@ -165,7 +165,9 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: Plan) -> tuple[list[Window], list[W
     return training.draw(plan.pool, (plan.evolve.seed,), known, Here()), held
 
 
-def _staged(windows: list[Window], model: Model, cost: Callable[[Machine], float]) -> tuple[list[Stage], Floats]:
+def _staged(
+    windows: list[TrainingWindow], model: Model, cost: Callable[[Machine], float]
+) -> tuple[list[Stage], Floats]:
     """Make windows ready to be run again and again, with what the base policy costs in each."""
     stages, base = [], []
     for window in windows:

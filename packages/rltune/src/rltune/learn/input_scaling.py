@@ -15,7 +15,7 @@ from rltune.kernel.score.features import feature, look_around
 from rltune.kernel.score.network import fill_inputs
 from rltune.kernel.score.rules import score_queue
 from rltune.kernel.state import arrays as core
-from rltune.learn.training_windows import Window
+from rltune.learn.training_windows import TrainingWindow
 from rltune.model.feature_sets import Recipe, critic_codes
 from rltune.model.learned_model import BASES, Model, n_weights
 from rltune.policy.learned import Learned
@@ -36,7 +36,7 @@ class Queues:
     taken: Ints  # [queue]
 
     @classmethod
-    def under_base(cls, windows: Sequence[Window], recipe: Recipe, base: str) -> Queues:
+    def under_base(cls, windows: Sequence[TrainingWindow], recipe: Recipe, base: str) -> Queues:
         """Run windows under the base policy and look at every fifth queue of two jobs or more."""
         model = _blank(recipe, base)
         rows, critic, taken = zip(*(seen for window in windows for seen in _look(window, model)), strict=True)
@@ -69,7 +69,7 @@ class Scaling:
         return (rows - self.norm[:, 0]) * self.norm[:, 1]
 
 
-def measure(windows: Sequence[Window], recipe: Recipe, base: str) -> Scaling:
+def measure(windows: Sequence[TrainingWindow], recipe: Recipe, base: str) -> Scaling:
     """Measure the inputs on some windows under the base policy."""
     return Scaling.of(Queues.under_base(windows, recipe, base))
 
@@ -86,7 +86,7 @@ def _blank(recipe: Recipe, base: str) -> Model:
     return Model(recipe, (1, 1), np.zeros(n_weights(inputs, (1, 1))), plain, base)
 
 
-def _look(window: Window, model: Model) -> Iterator[tuple[Floats, Floats, int]]:
+def _look(window: TrainingWindow, model: Model) -> Iterator[tuple[Floats, Floats, int]]:
     """Run a window under the model's base policy; look at the queue now and then, before anything starts."""
     machine = window.machine(Learned(model))
     options = machine.options._replace(policy=BASES[model.base], relook=False)

@@ -23,7 +23,7 @@ from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoi
 from rltune.learn.input_scaling import Queues, Scaling, verdicts
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.train_settings import TrainSettings
-from rltune.learn.training_windows import Variation, Window, Windows
+from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.learn.what_taught import with_lessons
 from rltune.learn.window_worker import Held, Judge, Rolled, Roller
 from rltune.model.card import Card, HeldOut
@@ -75,7 +75,7 @@ class Trainer:
         self._known = Knowledge(self.jobs, settings.seed)
         self._windows, self.held = self._cut()
         self.scaling, self.actor, self.ppo = self._begin(init)
-        self._drawn: dict[int, list[Window]] = {}
+        self._drawn: dict[int, list[TrainingWindow]] = {}
 
     def epochs(self) -> Iterator[Progress]:
         """Train until all epochs are done or the held-out score has not improved for long; yield after each."""
@@ -150,7 +150,7 @@ class Trainer:
         )
         return with_lessons(made, [(self.trace, self.jobs)], s.holdout, self._begun_with)
 
-    def _cut(self) -> tuple[Windows, list[Window]]:
+    def _cut(self) -> tuple[Windows, list[TrainingWindow]]:
         """Cut the trace by time: windows to train on, and held-out ones. The last part is not looked at."""
         s = self.settings
         parts = self.parts
@@ -226,7 +226,7 @@ class Trainer:
         roller = Roller(self._model(self.actor.to_flat()), s.objective, s.reward == "dense", self.progress.price)
         return self.spread.map(roller, list(zip(windows, seeds, strict=True)))
 
-    def _batch(self, number: int) -> list[Window]:
+    def _batch(self, number: int) -> list[TrainingWindow]:
         """Draw the windows of an epoch, once: after so many epochs they come again, with other choices."""
         if number not in self._drawn:
             key = (self.settings.seed, _DRAW, number)

@@ -28,7 +28,7 @@ _ROUNDS = 25  # of drawing as many candidates as windows are wanted, before it i
 
 
 @dataclass(frozen=True)
-class Window:
+class TrainingWindow:
     """Jobs on a cluster that start from idle, what is known of their run times, and what the base policy made of it."""
 
     first: int  # row of the trace
@@ -99,12 +99,12 @@ class Looker:
 
     contended_s: float
 
-    def among(self, windows: list[Window], spread: Spread) -> list[Window]:
+    def among(self, windows: list[TrainingWindow], spread: Spread) -> list[TrainingWindow]:
         """Keep the windows in which jobs queue, with what the base policy made of them."""
         times = spread.map(self, windows)
         return [replace(window, base=t) for window, t in zip(windows, times, strict=True) if t is not None]
 
-    def __call__(self, window: Window) -> Times | None:
+    def __call__(self, window: TrainingWindow) -> Times | None:
         """Return what the base policy made of the window."""
         return window.times() if is_contended(fcfs_wait_s(window.jobs, window.cluster), self.contended_s) else None
 
@@ -129,12 +129,12 @@ class Windows:
         """Return the rows at which a window may start."""
         return self.part.starts(self.size, 1)
 
-    def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[Window]:
+    def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Draw contended windows; the same key gives the same windows."""
         rng = np.random.default_rng(list(key))
         look = Looker(self.contended_s)
         busy = self._surveyed(known, spread) if self.survey else None
-        found: list[Window] = []
+        found: list[TrainingWindow] = []
         for _ in range(_ROUNDS):
             places = self.places
             firsts = rng.integers(places.start, places.stop, count) if busy is None else rng.choice(busy, count)
@@ -159,7 +159,7 @@ class Windows:
             self._busy.append(places[near] if near.any() else places)
         return self._busy[0]
 
-    def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[Window]:
+    def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue."""
         places = self.places
         tried = np.unique(np.linspace(places.start, places.stop - 1, 4 * count).round().astype(np.int64))
@@ -171,20 +171,20 @@ class Windows:
                 return [found[i] for i in chosen]
         raise InputError(f"in no window of {self.size:,} jobs of the {self.part.name} part does a job wait under FCFS")
 
-    def _plain(self, first: int, turn: int, known: Knowledge) -> Window:
+    def _plain(self, first: int, turn: int, known: Knowledge) -> TrainingWindow:
         return self._window(first, self.estimators[turn % len(self.estimators)], known)
 
-    def _varied(self, first: int, known: Knowledge, rng: np.random.Generator) -> Window:
+    def _varied(self, first: int, known: Knowledge, rng: np.random.Generator) -> TrainingWindow:
         guess = self.estimators[int(rng.integers(len(self.estimators)))]
         window = self._window(first, guess, known)
         jobs = self.variation.of_jobs(window.jobs, rng)
         return replace(window, jobs=jobs, cluster=self.variation.of_cluster(self.cluster, rng))
 
-    def _window(self, first: int, guess: Estimator, known: Knowledge) -> Window:
+    def _window(self, first: int, guess: Estimator, known: Knowledge) -> TrainingWindow:
         estimator = known.estimator(guess, first, self.size)
         base = known.policy(self.pipeline.policy, first, self.size)
         jobs = _light(self.jobs.window(first, self.size))
-        return Window(first, jobs, self.cluster, estimator, replace(self.pipeline, policy=base))
+        return TrainingWindow(first, jobs, self.cluster, estimator, replace(self.pipeline, policy=base))
 
     def _too_few(self, found: int, tried: int) -> str:
         return (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rltune.learn.objective import Objective, Times
 from rltune.learn.rollouts import Episode, roll
-from rltune.learn.training_windows import Window
+from rltune.learn.training_windows import TrainingWindow
 from rltune.model.learned_model import Model
 from rltune.policy.learned import Learned
 
@@ -53,7 +53,7 @@ class Roller:
     dense: bool
     price: float  # of what exceeds the bound on the p99 wait
 
-    def __call__(self, item: tuple[Window, int]) -> Rolled:
+    def __call__(self, item: tuple[TrainingWindow, int]) -> Rolled:
         """Run a window; the seed decides what is drawn."""
         window, seed = item
         episode = roll(window.machine(Learned(self.model)), seed)
@@ -92,7 +92,7 @@ class Judge:
     model: Model
     objective: Objective
 
-    def __call__(self, window: Window) -> Judged:
+    def __call__(self, window: TrainingWindow) -> Judged:
         """Run a held-out window."""
         ours, base = window.times(Learned(self.model)), window.under_base
         costs = self.objective.costs

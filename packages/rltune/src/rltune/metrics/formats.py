@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -74,16 +75,24 @@ def _caption(summary: Summary) -> str:
 
 def model_lines(work: Mapping[str, Any]) -> list[str]:
     """Warn where a model was asked about what it was not trained on, and say what an inspector refused."""
-    lines = []
-    outside, looks = work.get("scores_outside_training", 0), work.get("looks_by_base_policy", 0)
-    if outside:
-        lines.append(
-            f"warning: jobs unlike those of the model's training were scored {outside:,} times, and its base policy "
-            f"ordered the queue {looks:,} times instead"
-        )
+    drift = drift_of("the model", Counter(work))
+    lines = [f"warning: {drift}"] if drift else []
     if "refusals" in work:
         lines.append(f"inspector: refused {work['refusals']:,} times what its base policy had chosen")
     return lines
+
+
+DRIFT = ("model_scores", "scores_outside_training", "model_looks", "looks_by_base_policy")
+
+
+def drift_of(model: str, work: Counter[str]) -> str:
+    """Say how much of what a model was asked lay outside its training, as shares; "" if nothing did."""
+    outside, scores = work["scores_outside_training"], work["model_scores"]
+    if not outside:
+        return ""
+    fallen, looks = work["looks_by_base_policy"], work["model_looks"]
+    of_scores = f"{percent(outside / scores)} of {scores:,} scores asked of {model} were of jobs unlike its training"
+    return f"{of_scores}; its base policy ordered the queue in {percent(fallen / looks)} of {looks:,} looks"
 
 
 def _placer_lines(summary: Summary) -> list[str]:

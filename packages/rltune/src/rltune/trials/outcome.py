@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rltune.metrics.formats import DRIFT
 from rltune.trials.measures import measures_of
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ class Outcome:
     measures: Floats  # in the order of MEASURED
     by_group: tuple[Floats, ...]  # per grouping [group, (jobs, sum of waits)]
     rejected: int  # jobs that never ran
-    drifted: int = 0  # times that a model scored a job unlike those of its training
+    drift: Counter[str] = field(default_factory=Counter)  # what the model was asked, and how much lay outside
 
     @classmethod
     def of(cls, schedule: Schedule, first: int, groupings: tuple[Groups, ...]) -> Outcome:
@@ -30,5 +32,5 @@ class Outcome:
         ran = np.flatnonzero(schedule.ran)
         wait = schedule.wait_s[ran]
         by_group = tuple(groups.sums(first + ran, wait) for groups in groupings)
-        drifted = int(schedule.work.get("scores_outside_training", 0))
-        return cls(measures_of(schedule), by_group, len(schedule.jobs) - len(ran), drifted)
+        drift = Counter({name: schedule.work.get(name, 0) for name in DRIFT})
+        return cls(measures_of(schedule), by_group, len(schedule.jobs) - len(ran), drift)

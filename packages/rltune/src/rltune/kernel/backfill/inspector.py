@@ -13,7 +13,19 @@ from rltune.kernel.score.features import INPUTS
 from rltune.kernel.score.network import fill_inputs, logit
 from rltune.kernel.score.overtaking import guard_queue, is_first_class
 from rltune.kernel.score.rules import score_by_base
-from rltune.kernel.state.arrays import DRIFTED, F8, PASSES, REFUSALS_N, REFUSED, RUNNING_N, Options, State, World
+from rltune.kernel.state.arrays import (
+    DRIFTED,
+    F8,
+    LOOKED,
+    PASSES,
+    REFUSALS_N,
+    REFUSED,
+    RUNNING_N,
+    SCORED,
+    Options,
+    State,
+    World,
+)
 from rltune.kernel.state.limits import start_is_allowed
 
 MOST_REFUSALS = 72  # of one job, as in the paper
@@ -52,6 +64,8 @@ def fill_refuse(w: World, x: F8) -> None:
 def _refuses(w: World, s: State, row: int) -> bool:
     """Ask the network; of a job unlike those of training it has nothing to say."""
     x = s.hidden[2]
+    s.n[LOOKED] += 1
+    s.n[SCORED] += 1
     if not fill_accept(w, s, row, x):
         s.n[DRIFTED] += 1
         return False

@@ -8,7 +8,18 @@ from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.kernel.score.network import fill_inputs, logit
 from rltune.kernel.score.overtaking import guard_queue
-from rltune.kernel.state.arrays import DRIFTED, FELL_BACK, FIT_FIRST, Q_HEAD, Q_TAIL, Options, State, World
+from rltune.kernel.state.arrays import (
+    DRIFTED,
+    FELL_BACK,
+    FIT_FIRST,
+    LOOKED,
+    Q_HEAD,
+    Q_TAIL,
+    SCORED,
+    Options,
+    State,
+    World,
+)
 from rltune.kernel.state.fair_share import (
     MAX_AGE,
     TIME_SCALE,
@@ -110,6 +121,7 @@ def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bo
     """Score the queue by the learned network; jobs unlike those of training by its base policy."""
     look_around(w, s, o, last)
     outside = 0
+    s.n[LOOKED] += 1
     for i in range(s.n[Q_HEAD], last):
         if only_fitting and s.asked[s.queue[i].asks][A_CAN] == 0.0:
             s.queue[i].score = float("inf")
@@ -117,6 +129,7 @@ def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bo
         inside = fill_inputs(w, s, i, s.hidden[2])
         s.queue[i].score = -logit(w, s, s.hidden[2]) if inside else float("nan")
         outside += not inside
+        s.n[SCORED] += 1
     if outside > 0:
         s.n[DRIFTED] += outside
         _fall_back(w, s, last, outside)

@@ -4,6 +4,15 @@ Most are arrays of records: what belongs together lies together. Integers are in
 Jobs are in order of (submit, given index), so a smaller job number always means an older job.
 A *shape* is what a job asks, without when: jobs of one shape fit or do not fit together. A *mask* is a set of
 eligible groups.
+
+Units, wherever one of these words stands in a record or is a kernel's argument:
+
+    submit duration estimate start end time planned expected grace now    seconds (float64)
+    cpu                                                                   thousandths of a CPU; -1 = the GPU share
+    mem                                                                   MiB; -1 = the GPU share
+    gpu gpus                                                              whole GPUs
+    speed                                                                 factor on run times' inverse, 1 = as recorded
+    usage                                                                 GPU-seconds, decayed
 """
 
 from __future__ import annotations
@@ -55,6 +64,8 @@ SCOPES = 5
     RUN_END,
     DISTURBED,
     DRIFTED,
+    SCORED,
+    LOOKED,
     FELL_BACK,
     REFUSALS_N,
     STARTS,
@@ -66,7 +77,7 @@ SCOPES = 5
     DUE_AT,
     DUE_N,
     N_COUNTERS,
-) = range(28)
+) = range(30)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)

@@ -1,5 +1,27 @@
 """Errors that are a user's to mend: one sentence, exit code 2, no traceback."""
 
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Something given from outside is wrong; the message says what, where and what would be right."""
+
+
+def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *, more: str = "") -> InputError:
+    """Make the error for a word that is not known: the nearest known word, if one is near, and all there are.
+
+    `known` may hold forms such as `noisy[:sigma]`. The purpose is said after the name ("no metric 'x' to evaluate by"),
+    `more` after the known words.
+    """
+    words = tuple(known)
+    wrong = f"no {what} {name!r} {purpose}".rstrip()
+    there = f"there are: {', '.join(words)}" if words else "there is none"
+    return InputError(f"{wrong}; {_nearest(str(name), words)}{there}{more}")
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches  # here: a command's help needs none of it
+
+    plain = {word.partition("[")[0].casefold(): word for word in known}
+    near = get_close_matches(name.casefold(), plain, n=1)
+    return f"did you mean {plain[near[0]]}? " if near and plain[near[0]] != name else ""

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli import options
-from rltune.cli.console import show, show_json, show_line
+from rltune.cli.command import Command
+from rltune.cli.console import show, show_line
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,19 +24,22 @@ ModelFile = Annotated[
 ]
 
 
-@app.command("show", epilog=examples("rltune model show mine.rltune", "rltune model show learned:philly"))
-def show_model(model: ModelFile, json: options.Json = False) -> None:
+@app.command("show", cls=Command, epilog=examples("rltune model show mine.rltune", "rltune model show learned:philly"))
+def show_model(model: ModelFile, json: options.JsonOrFile = None, force: options.Force = False) -> None:
     """Show a model: its card, its network, and the range of each input in training."""
+    outputs = Outputs(json)
+    outputs.require_free(force=force, inputs=[model])
     found = _read(model)
-    if json:
-        show_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card})
+    outputs.write_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card})
+    if outputs.only_json:
         return
     for name, value in (*_facts(found), *_flat(found.card)):
         show_line(f"{name}: {value}")
     show(_table(found))
+    outputs.name_files()
 
 
-@app.command(epilog=examples("rltune model check mine.rltune"))
+@app.command(cls=Command, epilog=examples("rltune model check mine.rltune"))
 def check(model: ModelFile) -> None:
     """Make sure that a file is a model, undamaged, and one that this version can use.
 

@@ -25,7 +25,7 @@ from rltune.trials.contention import fcfs_wait_s
 from rltune.trials.measures import metric_of
 from rltune.trials.pipelines import contenders_of, line_up
 from rltune.trials.trial import Trial, in_order
-from rltune.trials.windows import Spec, Window, WindowSpec, choose_windows
+from rltune.trials.windows import SlidingSpec, Spec, Window, WindowSpec, choose_windows
 
 Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
 
@@ -57,7 +57,8 @@ def compare(
 ) -> Comparison:
     """Run each policy with each backfilling and placement on the same windows, and pair the results by window.
 
-    `windows` is None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
+    `windows` is None for the whole trace, a `Steady` for the whole with a warm-up left out, a `WindowSpec` or a
+    `SlidingSpec`.
     With `warm` estimators and policies that learn start each window from the jobs before it that had ended, all alike.
     The baseline is a pipeline's label or a policy's name, the first pipeline if not told. With several workers
     policies and estimators given as objects must be picklable; the results do not depend on the number of workers.
@@ -88,7 +89,7 @@ def compare(
 
 def require_warm(pipelines: Sequence[Pipeline], estimator: Any, windows: Spec) -> tuple[str, ...]:
     """Name what can start warm; refuse a warm start where there can be none."""
-    if not isinstance(windows, WindowSpec):
+    if not isinstance(windows, WindowSpec | SlidingSpec):
         raise InputError("a warm start needs jobs before those that are run: give windows such as 20x1024")
     guess = get_estimator(estimator)
     names = [f"estimator {guess.name}"] if learns(guess) else []

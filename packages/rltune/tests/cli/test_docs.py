@@ -8,6 +8,7 @@ import pytest
 from typer.main import get_command
 
 from rltune.cli import app
+from rltune.cli.old_spellings import OLD
 
 ROOT = Path(__file__).parents[4]
 PAGES = [
@@ -56,7 +57,9 @@ def test_every_command_and_option_stands_in_the_reference():
 
 
 def options_of(command) -> set[str]:
-    own = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
+    """Name the options of a command and of those under it, old spellings too."""
+    own = set(OLD.get(command.name, ()))
+    own |= {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
     return own.union(*(options_of(c) for c in getattr(command, "commands", {}).values()))
 
 

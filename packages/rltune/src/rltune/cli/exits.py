@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -67,8 +68,8 @@ def _one_sentence() -> Iterator[None]:
 
 def _usage(error: Any) -> str:
     """Say what was wrong with the words, and where their meaning is told."""
-    near = sorted(getattr(error, "possibilities", None) or ())
+    near = get_close_matches(getattr(error, "option_name", ""), getattr(error, "possibilities", None) or (), n=1)
     text = " ".join((error.message if near else error.format_message()).split()).rstrip(".")
-    meant = f"; did you mean {' or '.join(near)}?" if near else "" if text.endswith("?") else "."
+    meant = f"; did you mean {near[0]}?" if near else "" if text.endswith("?") else "."
     more = f" See {error.ctx.command_path} --help" if error.ctx else ""
     return f"{text[:1].lower()}{text[1:]}{meant}{more}"

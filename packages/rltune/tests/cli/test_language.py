@@ -2,6 +2,8 @@
 
 import json
 from collections import defaultdict
+from types import NoneType
+from typing import get_args, get_type_hints
 
 import pytest
 from typer.main import get_command
@@ -52,6 +54,14 @@ def test_whatever_runs_jobs_takes_a_trace_and_a_cluster(name):
     assert ["-c", "--cluster"] in [sorted(p.opts, key=len) for p in options(command) if p.required]
 
 
+def kind_of(command, option) -> frozenset[type]:
+    """Find what the function behind a command gets for an option, whether it may be left out or given again."""
+    hint = get_type_hints(command.callback)[option.name]
+    return frozenset(get_args(hint) or (hint,)) - {NoneType, list[str]} | (
+        {str} if list[str] in get_args(hint) else set()
+    )
+
+
 def test_an_option_has_one_meaning_everywhere():
     """The same short form and the same kind of value under the same name."""
     kinds = defaultdict(set)
@@ -59,7 +69,7 @@ def test_an_option_has_one_meaning_everywhere():
         for option in options(command):
             long = next(name for name in option.opts if name.startswith("--"))
             short = tuple(name for name in option.opts if not name.startswith("--"))
-            kinds[long].add((short, type(option.type).__name__.removesuffix("Range"), option.is_flag))
+            kinds[long].add((short, kind_of(command, option), option.is_flag))
     several = {name: found for name, found in kinds.items() if len(found) > 1}
     assert several == {}
 
@@ -130,6 +140,8 @@ def test_help_fits_the_terminal(rltune, monkeypatch, path, width):
         ("train", "a -w 40 --size 64 --contended 9", "a --windows 40x64:contended=9"),
         ("train", "a --contended 9 --threads 2", "a --workers 2 --windows 100x256:contended=9"),
         ("train", "a --rate 0.1 --hidden 8x8", "a --set ppo.actor_rate=0.1 --set hidden=8x8"),
+        ("convert", "--format csv a.csv b.csv -f", "--format csv a.csv --out b.csv -f"),
+        ("synth", "philly --jobs 9 -f b.csv", "philly --jobs 9 -f --out b.csv"),
         ("evolve", "a --windows 15 --tried 9", "a --set evolve.tried=9 --windows 15x1024"),
     ],
 )
@@ -143,6 +155,7 @@ def test_an_old_spelling_is_understood_and_said(command, old, new):
 def test_words_in_the_new_spelling_are_left_alone(command):
     words = ["a.csv", "-c", "c.toml", "--workers", "2", "--windows", "20x64:contended=60"]
     assert modern(command, words) == (words, "")
+    assert modern("convert", ["a.csv", "-o", "b.csv", "--force"])[1] == ""
     assert modern(command, ["--", "--trace", "x"]) == (["--", "--trace", "x"], "")
     assert modern(command, ["a.csv", "--trace"])[0] == ["a.csv", "--trace"]
 

@@ -58,6 +58,8 @@ OLD: dict[str, dict[str, str]] = {
         "--tried": "set evolve.tried",
     },
 }
+WROTE_SECOND = ("convert", "synth", "anonymise")  # these named the file to write as a second argument
+_FLAGS = ("--force", "-f", "--help", "--")
 # What --windows is if it is not given, for those that are told only a part of it.
 USUAL_WINDOWS = {"evaluate": "1024", "transfer": "1024", "train": "100x256", "evolve": "14x1024"}
 
@@ -102,6 +104,8 @@ def modern(command: str, args: Sequence[str]) -> tuple[list[str], str]:
         else:
             made.take(option, value, known[option])
     _fold_windows(made, windows, USUAL_WINDOWS.get(command, ""))
+    if command in WROTE_SECOND:
+        _name_out(made)
     told = f"write {', '.join(made.said)}; the old spelling ends with the next release" if made.said else ""
     return made.front + made.kept, told
 
@@ -146,3 +150,12 @@ def _fold_windows(made: _Rewritten, windows: str | None, usual: str) -> None:
         windows = new
     if windows is not None:
         made.kept.extend([WINDOWS, windows])
+
+
+def _name_out(made: _Rewritten) -> None:
+    """Put --out before the file to write, where it stood as a second argument."""
+    takes_value = [word.startswith("-") and "=" not in word and word not in _FLAGS for word in made.kept]
+    bare = [i for i, word in enumerate(made.kept) if not word.startswith("-") and not (i > 0 and takes_value[i - 1])]
+    if len(bare) > 1:
+        made.said.append(f"--out {made.kept[bare[1]]} for {made.kept[bare[1]]}")
+        made.kept.insert(bare[1], "--out")

@@ -92,7 +92,7 @@ def check(
     outputs.name_files()
 
 
-@app.command(cls=Command, epilog=examples("rltune trace convert history.txt history.parquet"))
+@app.command(cls=Command, epilog=examples("rltune trace convert history.txt -o history.parquet"))
 def convert(
     trace: options.TraceFile,
     out: options.OutTrace,
@@ -113,8 +113,8 @@ def convert(
 @app.command(
     cls=Command,
     epilog=examples(
-        "rltune trace synth philly made.parquet --jobs 100000 --cluster philly-slice",
-        "rltune trace synth helios made.csv.gz --days 7 --seed 1",
+        "rltune trace synth philly -o made.parquet --jobs 100000 --cluster philly-slice",
+        "rltune trace synth helios -o made.csv.gz --days 7 --seed 1",
     ),
 )
 def synth(
@@ -164,9 +164,9 @@ def synth(
 @app.command(
     cls=Command,
     epilog=examples(
-        "rltune trace anonymise history.txt shared.csv.gz",
-        "rltune trace anonymise history.txt shared.csv.gz --keep vc",
-        "RLTUNE_SALT=$(cat secret) rltune trace anonymise history.txt shared.csv.gz",
+        "rltune trace anonymise history.txt -o shared.csv.gz",
+        "rltune trace anonymise history.txt -o shared.csv.gz --keep vc",
+        "RLTUNE_SALT=$(cat secret) rltune trace anonymise history.txt -o shared.csv.gz",
     ),
 )
 def anonymise(
@@ -210,9 +210,7 @@ def anonymise(
 )
 def import_slurm(
     begin: Annotated[str, typer.Option("--from", help="The first day, or time: 2026-01-31, 2026-01-31T12:00.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")
-    ],
+    out: options.OutTrace,
     end: Annotated[str, typer.Option("--to", help="Until when; that time is not part of it.")] = "now",
     slice: Annotated[  # noqa: A002  the option's name
         str, typer.Option(help="How much is asked for at once: 1d, 6h, 30m.", metavar="TIME")

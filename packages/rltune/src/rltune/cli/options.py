@@ -294,7 +294,8 @@ Ray = Annotated[
 ]
 Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
-OutTrace = Annotated[
+OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
+TraceOut = Annotated[
     Path, typer.Option("--out", "-o", help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")
 ]
 ModelOut = Annotated[Path, typer.Option("--out", "-o", help="The model to write.", metavar="FILE.rltune")]

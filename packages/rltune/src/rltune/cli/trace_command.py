@@ -95,7 +95,7 @@ def check(
 @app.command(cls=Command, epilog=examples("rltune trace convert history.txt -o history.parquet"))
 def convert(
     trace: options.TraceFile,
-    out: options.OutTrace,
+    out: options.TraceOut,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -119,7 +119,7 @@ def convert(
 )
 def synth(
     kind: Annotated[str, typer.Argument(help="philly, helios or pai.", metavar="KIND", autocompletion=complete.kinds)],
-    out: options.OutTrace,
+    out: options.TraceOut,
     jobs: Annotated[int, typer.Option(help="How many jobs.", metavar="N", min=1, max=MOST_JOBS)] = 10_000,
     seed: options.Seed = 0,
     load: Annotated[
@@ -171,7 +171,7 @@ def synth(
 )
 def anonymise(
     trace: options.TraceFile,
-    out: options.OutTrace,
+    out: options.TraceOut,
     keep: Annotated[
         list[str] | None,
         typer.Option(
@@ -210,7 +210,7 @@ def anonymise(
 )
 def import_slurm(
     begin: Annotated[str, typer.Option("--from", help="The first day, or time: 2026-01-31, 2026-01-31T12:00.")],
-    out: options.OutTrace,
+    out: options.TraceOut,
     end: Annotated[str, typer.Option("--to", help="Until when; that time is not part of it.")] = "now",
     slice: Annotated[  # noqa: A002  the option's name
         str, typer.Option(help="How much is asked for at once: 1d, 6h, 30m.", metavar="TIME")

@@ -10,7 +10,9 @@ from typer.main import get_command
 
 from rltune.cli import app
 from rltune.cli.command import ADVANCED
+from rltune.cli.evolve_command import evolve_plan
 from rltune.cli.old_spellings import OLD, USUAL_WINDOWS, modern
+from rltune.learn.train_settings import TrainSettings
 
 TRACE_AND_CLUSTER = ("simulate", "compare", "evaluate", "transfer", "train", "evolve")
 OTHERS = {"control", "journal", "slurm"}  # a running cluster has no trace and no windows
@@ -105,6 +107,20 @@ def test_no_old_spelling_is_an_option_of_its_command():
     for name, old in OLD.items():
         shown = {word for p in COMMANDS[(name,)].params for word in p.opts}
         assert shown & old.keys() == set()
+
+
+def test_defaults_in_the_help_are_those_of_the_settings():
+    """Options of train and evolve have none of their own, so that a settings file can be heard."""
+    trained, evolved = TrainSettings(), evolve_plan({}, {}, None, workers=1)
+    cases = {"train": (trained, trained), "evolve": (evolved, evolved.evolve)}
+    for name, (settings, steps) in cases.items():
+        shown = {p.name: p.show_default for p in options(COMMANDS[(name,)]) if isinstance(p.show_default, str)}
+        windows = f"{steps.windows}x{settings.size}:contended={settings.contended_s:g}"
+        assert shown.pop("windows") == windows
+        assert shown.pop("estimator") == ",".join(settings.estimators)
+        assert shown.pop("seed") == str(steps.seed)
+        for option, told in shown.items():
+            assert told == str(getattr(settings if hasattr(settings, option) else steps, option))
 
 
 def test_what_few_need_comes_last_in_the_help(rltune):

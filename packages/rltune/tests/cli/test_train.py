@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from learn.small_training import jobs
 
 from rltune.cli.training_curve import BARS, sparkline
 from rltune.model.learned_model import read_model
@@ -17,24 +16,6 @@ from rltune.model.learned_model import read_model
 WINDOWS = ("--windows", "4x40:contended=10")
 QUICK = {"pool": 8, "held_windows": 2, "held_size": 40, "held_every": 1, "hidden": "8x8", "imitate": 1, "ppo.passes": 1}
 SETTINGS = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
-
-
-@pytest.fixture(scope="module")
-def history(tmp_path_factory):
-    """Jobs that queue on two nodes of four GPUs."""
-    path = tmp_path_factory.mktemp("history") / "history.csv"
-    trace = jobs()
-    rows = zip(trace.submit_s, trace.duration_s, trace.gpus, trace.user.to_list(), strict=True)
-    lines = [f"{s!r},{d!r},{g},{u}" for s, d, g, u in ((float(s), float(d), int(g), u) for s, d, g, u in rows)]
-    path.write_text("\n".join(["submit_s,duration_s,gpus,user", *lines]))
-    return path
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cluster") / "two.toml"
-    path.write_text('name = "two"\n[[group]]\ncount = 2\ngpus = 4\n')
-    return path
 
 
 @pytest.fixture

@@ -149,16 +149,16 @@ def test_help_fits_the_terminal(rltune, monkeypatch, path, width):
         ("compare", "--trace=a.csv -c c --policies saf", "a.csv -c c --policy saf"),
         ("compare", "-ta.csv -c c", "a.csv -c c"),
         ("evaluate", "a -c c --windows 256 --every 8 --contended 60", "a -c c --windows 256:every=8:contended=60"),
-        ("evaluate", "a -c c --every 256 -j2", "a -c c --workers 2 --windows 1024:every=256"),
-        ("evaluate", "a -c c -w 256 --jobs 2", "a -c c --workers 2 --windows 256"),
+        ("evaluate", "a -c c --every 256 -j2", "--windows 1024:every=256 a -c c --workers 2"),
+        ("evaluate", "a -c c -w 256 --jobs 2", "a -c c -w 256 --workers 2"),
         ("transfer", "--models m --traces a,b --clusters c", "a b --policy m --cluster c"),
         ("transfer", "-m m --traces synth:a,jobs=5,b -c c", "synth:a,jobs=5 b --policy m -c c"),
         ("train", "a -w 40 --size 64 --contended 9", "a --windows 40x64:contended=9"),
-        ("train", "a --contended 9 --threads 2", "a --workers 2 --windows 100x256:contended=9"),
+        ("train", "a --contended 9 --threads 2", "--windows 100x256:contended=9 a --workers 2"),
         ("train", "a --rate 0.1 --hidden 8x8", "a --set ppo.actor_rate=0.1 --set hidden=8x8"),
         ("convert", "--format csv a.csv b.csv -f", "--format csv a.csv --out b.csv -f"),
         ("synth", "philly --jobs 9 -f b.csv", "philly --jobs 9 -f --out b.csv"),
-        ("evolve", "a --windows 15 --tried 9", "a --set evolve.tried=9 --windows 15x1024"),
+        ("evolve", "a --windows 15 --tried 9", "a --windows 15x1024 --set evolve.tried=9"),
     ],
 )
 def test_an_old_spelling_is_understood_and_said(command, old, new):
@@ -169,7 +169,7 @@ def test_an_old_spelling_is_understood_and_said(command, old, new):
 
 @pytest.mark.parametrize("command", [*USUAL_WINDOWS, "simulate", "compare"])
 def test_words_in_the_new_spelling_are_left_alone(command):
-    words = ["a.csv", "-c", "c.toml", "--workers", "2", "--windows", "20x64:contended=60"]
+    words = ["-w", "20x64:contended=60", "-c", "c.toml", "--workers", "2", "--", "a.csv"]
     assert modern(command, words) == (words, "")
     assert modern("convert", ["a.csv", "-o", "b.csv", "--force"])[1] == ""
     assert modern(command, ["--", "--trace", "x"]) == (["--", "--trace", "x"], "")

@@ -107,6 +107,8 @@ def test_usage_errors_are_one_sentence_too(rltune, words):
         (("compare", *ON, "--polcy", "saf"), "--policy"),
         (("evaluate", *ON, "--slect"), "--select"),
         (("--verson",), "--version"),
+        (("simulate", *ON, "-b", "esay"), "easy"),
+        (("compare", *ON, "-p", "saf,sjf", "-b", "easy", "--baseline", "saf+easy"), "saf + easy"),
         (("simulate", "synth:philly,job=5", "-c", "{cluster}"), "jobs"),
     ],
 )

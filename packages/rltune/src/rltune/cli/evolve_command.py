@@ -94,7 +94,7 @@ def evolve(
     --init` can go on from the model.
     """
     where = cluster_for_each(trace, cluster)
-    require_free([out], force=force, inputs=[*trace, *where])
+    require_free([out], force=force, inputs=[*trace, *where, *filter(None, [settings])])
     given: Values = {"base": base, "objective": objective, "backfill": backfill, "features": features}
     given["estimators"] = split(estimator) if estimator is not None else None
     steps: Values = {"generations": generations, "seed": seed}

@@ -71,6 +71,8 @@ class _Rewritten:
     front: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     parts: dict[str, str] = field(default_factory=dict)  # of --windows
+    windows: str = ""
+    windows_at: slice = field(default_factory=lambda: slice(0, 0))  # where they stand in `kept`
     said: list[str] = field(default_factory=list)
 
     def take(self, option: str, value: str, new: str) -> None:
@@ -92,18 +94,15 @@ class _Rewritten:
 def modern(command: str, args: Sequence[str]) -> tuple[list[str], str]:
     """Rewrite a command's words as they are written now, and say what was changed; nothing if nothing was."""
     made = _Rewritten()
-    windows: str | None = None
-    known = (
-        {**OLD.get(command, {}), WINDOWS: WINDOWS, "-w": WINDOWS} if command in USUAL_WINDOWS else OLD.get(command, {})
-    )
+    known = {**OLD.get(command, {}), **({WINDOWS: WINDOWS, "-w": WINDOWS} if command in USUAL_WINDOWS else {})}
     for option, value, words in _options(args, known):
-        if option is None:
-            made.kept.extend(words)
-        elif known[option] == WINDOWS:
-            windows = value
-        else:
+        if option is not None and known[option] != WINDOWS:
             made.take(option, value, known[option])
-    _fold_windows(made, windows, USUAL_WINDOWS.get(command, ""))
+            continue
+        if option is not None:
+            made.windows, made.windows_at = value, slice(len(made.kept), len(made.kept) + len(words))
+        made.kept.extend(words)
+    _fold_windows(made, USUAL_WINDOWS.get(command, ""))
     if command in WROTE_SECOND:
         _name_out(made)
     told = f"write {', '.join(made.said)}; the old spelling ends with the next release" if made.said else ""
@@ -134,22 +133,21 @@ def _option(words: Sequence[str], known: Iterable[str]) -> tuple[str | None, str
     return None, "", 1
 
 
-def _fold_windows(made: _Rewritten, windows: str | None, usual: str) -> None:
+def _fold_windows(made: _Rewritten, usual: str) -> None:
     """Put --size, --every and --contended, which stood by themselves, into --windows."""
     counted = "x" in usual
-    if windows is not None and counted and windows.isdigit():
-        made.parts["count"], windows = windows, None
-    if made.parts:
-        form, _, rest = (windows or usual).partition(":")
-        if counted:
-            count, _, size = form.partition("x")
-            form = f"{made.parts.pop('count', count)}x{made.parts.pop('size', size)}"
-        more = [rest] if rest else []
-        new = ":".join([form, *more, *(f"{name}={value}" for name, value in made.parts.items())])
-        made.said.append(f"{WINDOWS} {new} for its parts one by one")
-        windows = new
-    if windows is not None:
-        made.kept.extend([WINDOWS, windows])
+    windows = made.windows or usual
+    if counted and made.windows.isdigit():
+        made.parts["count"], windows = made.windows, usual
+    if not made.parts:
+        return
+    form, *rest = windows.split(":")
+    if counted:
+        count, _, size = form.partition("x")
+        form = f"{made.parts.pop('count', count)}x{made.parts.pop('size', size)}"
+    new = ":".join([form, *rest, *(f"{name}={value}" for name, value in made.parts.items())])
+    made.kept[made.windows_at] = [WINDOWS, new]
+    made.said.append(f"{WINDOWS} {new} for its parts one by one")
 
 
 def _name_out(made: _Rewritten) -> None:

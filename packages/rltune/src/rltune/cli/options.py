@@ -211,8 +211,7 @@ HeldOutWindows = Annotated[
     typer.Option(
         "--windows",
         "-w",
-        help=f"Windows of the test part: 1024:every=64, of 1024 jobs from every 64th job on; {_CONTENDED}, "
-        "contended=0 all.",
+        help=f"Windows of the test part: 1024:every=64, of 1024 jobs from every 64th job on; {_CONTENDED}.",
         metavar="WINDOWS",
         autocompletion=complete.windows,
     ),

@@ -118,7 +118,7 @@ def train(
     epoch a checkpoint is written beside the model, so that Ctrl-C or a crash costs one epoch at most.
     """
     _require_torch()
-    require_free([out], force=force or resume, inputs=[trace, cluster])
+    require_free([out], force=force or resume, inputs=[trace, cluster, *filter(None, [settings])])
     given: Values = {"base": base, "objective": objective, "p99": p99, "backfill": backfill, "features": features}
     given |= {"epochs": epochs, "seed": seed, "estimators": split(estimator) if estimator is not None else None}
     chosen = train_settings(read_settings(settings, set_ or ()), given, windows)

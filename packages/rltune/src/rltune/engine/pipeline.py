@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from rltune.engine.guard import Guard, get_guard
 from rltune.engine.search import Search, get_search
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.kernel.score.rules import INSPECTED
 from rltune.kernel.state import arrays as core
 from rltune.placement.placers import BEST_FIT, Placement, get_placement
@@ -48,7 +48,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         for what, value, choices in (("backfill", self.backfill, tuple(BACKFILLS)), ("head", self.head, HEADS)):
             if value not in choices:
-                raise InputError(f"no {what} {value!r}; there are: {', '.join(choices)}")
+                raise unknown(what, value, choices)
         if not 0 <= self.cycle_s < float("inf"):
             raise InputError(f"a cycle should last some seconds, or 0 to ask in every pass, not {self.cycle_s:g}")
         if self.view < 0:

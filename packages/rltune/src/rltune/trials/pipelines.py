@@ -10,7 +10,7 @@ from typing import Any
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import Search
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.schedule import Settings
 
 
@@ -103,4 +103,4 @@ def find_pipeline(contenders: Sequence[Contender] | Sequence[Pipeline], name: st
         return labels.index(name)
     if name in policies:
         return policies.index(name)
-    raise InputError(f"no pipeline {name!r} to compare with; there are: {', '.join(labels)}")
+    raise unknown("pipeline", name, labels, "to compare with")

@@ -118,6 +118,11 @@ def test_a_word_that_is_nearly_right_gets_a_did_you_mean(rltune, words, meant, t
     assert f"did you mean {meant}?" in said.err.replace("Did", "did")
 
 
+def test_a_word_that_is_far_from_all_gets_none(rltune):
+    said = rltune("train", "--hiden", "8x8")
+    assert said.err == "rltune: no such option: --hiden. See rltune train --help\n"
+
+
 def test_a_file_that_cannot_be_written_is_told_before_the_work(rltune, trace, cluster, tmp_path):
     import os
 

@@ -18,6 +18,7 @@ COMMANDS, HISTORY, JUDGE, LEARN, RUN = SECTIONS = (
     "Learn a policy",
     "Run a cluster",
 )
+NEAR = 0.7  # of options, which all begin with two dashes and so are alike to begin with
 MISUSE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 # Wrong options and arguments. Typer ships its own copy of click and gives this class no public name.
@@ -68,8 +69,9 @@ def _one_sentence() -> Iterator[None]:
 
 def _usage(error: Any) -> str:
     """Say what was wrong with the words, and where their meaning is told."""
-    near = get_close_matches(getattr(error, "option_name", ""), getattr(error, "possibilities", None) or (), n=1)
-    text = " ".join((error.message if near else error.format_message()).split()).rstrip(".")
+    offered = getattr(error, "possibilities", None) or ()
+    near = get_close_matches(getattr(error, "option_name", ""), offered, n=1, cutoff=NEAR)
+    text = " ".join((error.message if offered else error.format_message()).split()).rstrip(".")
     meant = f"; did you mean {near[0]}?" if near else "" if text.endswith("?") else "."
     more = f" See {error.ctx.command_path} --help" if error.ctx else ""
     return f"{text[:1].lower()}{text[1:]}{meant}{more}"

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from rltune.jobs import Jobs
     from rltune.metrics.utilisation import Span
 
-COUNTED_FORMS = "20x1024, 20x1024:random or 20x1024:contended=600"
 SLIDING_FORMS = "1024, 1024:every=64 or 1024:every=64:contended=600"
-FORMS = f"{COUNTED_FORMS}, {SLIDING_FORMS}, whole, steady or steady:0.3"
+FORMS = f"whole, steady:0.3, 20x1024, 20x1024:random, 20x1024:contended=600, {SLIDING_FORMS}"
 LOOKED_AT = 8  # candidates per window wanted, when only contended ones are
 CAVEAT = "Contended windows are not typical of the trace: its idle times are left out."
 EVERY = 64  # jobs from the start of one sliding window to that of the next, unless told

@@ -1,6 +1,6 @@
 """A policy of your own in one file: small jobs first, but nobody waits for ever.
 
-    rltune compare --trace history.csv --cluster cluster.toml --policies fcfs,saf,my_policy.py:small_but_patient
+    rltune compare history.csv --cluster cluster.toml --policy fcfs,saf,my_policy.py:small_but_patient
 
 A policy is a function. It is shown the waiting jobs (`rltune.policy.QueueView`: columns, one row a job, oldest first)
 and gives one number a job: the lowest runs first. It is asked anew whenever a job comes or goes.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from learn.small_training import jobs
 from typer.testing import CliRunner
 
 from rltune.cli import app
@@ -43,4 +44,22 @@ def trace(tmp_path) -> Path:
 def cluster(tmp_path) -> Path:
     path = tmp_path / "two.toml"
     path.write_text('name = "two"\n[[group]]\ncount = 1\ngpus = 2\n')
+    return path
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory):
+    """Jobs that queue on two nodes of four GPUs."""
+    path = tmp_path_factory.mktemp("history") / "history.csv"
+    trace = jobs()
+    rows = zip(trace.submit_s, trace.duration_s, trace.gpus, trace.user.to_list(), strict=True)
+    lines = [f"{s!r},{d!r},{g},{u}" for s, d, g, u in ((float(s), float(d), int(g), u) for s, d, g, u in rows)]
+    path.write_text("\n".join(["submit_s,duration_s,gpus,user", *lines]))
+    return path
+
+
+@pytest.fixture(scope="session")
+def two(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cluster") / "two.toml"
+    path.write_text('name = "two"\n[[group]]\ncount = 2\ngpus = 4\n')
     return path

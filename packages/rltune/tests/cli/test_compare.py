@@ -8,7 +8,7 @@ TWO = ("-p", "fcfs,sjf", "-b", "none,easy")
 
 @pytest.fixture
 def synthetic():
-    return ("compare", "-t", "synth:philly,jobs=600,load=1.2", "-c", "philly-slice", *TWO)
+    return ("compare", "synth:philly,jobs=600,load=1.2", "-c", "philly-slice", *TWO)
 
 
 def test_the_table_names_every_pipeline_and_the_baseline(rltune, synthetic):
@@ -26,9 +26,9 @@ def test_json_alone_on_stdout(rltune, synthetic):
     assert told["complete"] is True
 
 
-@pytest.mark.parametrize("windows", ["whole", "steady:0.3", "3x100:random", "3x100:contended=1"])
+@pytest.mark.parametrize("windows", ["whole", "steady:0.3", "3x100:random", "3x100:contended=1", "100:every=200"])
 def test_every_form_of_windows(rltune, windows):
-    words = ("-t", "synth:philly,jobs=600,load=2", "-c", "slurm-five", "-p", "fcfs", "-b", "none")
+    words = ("synth:philly,jobs=600,load=2", "-c", "slurm-five", "-p", "fcfs", "-b", "none")
     assert rltune("compare", *words, "--windows", windows, "--json").code == 0
 
 
@@ -43,8 +43,8 @@ def test_a_warm_start_is_said_and_needs_windows(rltune, synthetic):
 
 def test_files_and_details(rltune, trace, cluster, tmp_path):
     files = [tmp_path / name for name in ("jobs.parquet", "page.html", "r.json")]
-    words = ("--jobs", files[0], "--report", files[1], "--json", files[2], "--details")
-    said = rltune("compare", "-t", trace, "-c", cluster, *TWO, *words)
+    words = ("--jobs-file", files[0], "--report", files[1], "--json", files[2], "--details")
+    said = rltune("compare", trace, "-c", cluster, *TWO, *words)
     assert said.code == 0
     assert "wait, large jobs" in said.out
     assert pl.read_parquet(files[0]).height == 4 * 3
@@ -53,7 +53,7 @@ def test_files_and_details(rltune, trace, cluster, tmp_path):
 
 
 def test_a_comparison_in_which_nobody_waits_says_so(rltune, trace):
-    words = ("compare", "-t", trace, "-c", "philly", *TWO, "--json")
+    words = ("compare", trace, "-c", "philly", *TWO, "--json")
     assert "No job waited" in json.loads(rltune(*words).out)["notes"][0]
 
 
@@ -63,9 +63,9 @@ def test_results_do_not_depend_on_workers(rltune, synthetic):
 
 
 def test_an_interrupt_shows_what_is_there_and_ends_with_130(rltune, trace, cluster, monkeypatch):
-    from rltune.trials import runs
+    from rltune.evaluation.compare import Bench
 
-    made = runs.Bench.run
+    made = Bench.run
     left = [1]
 
     def interrupted(self, task):
@@ -74,11 +74,11 @@ def test_an_interrupt_shows_what_is_there_and_ends_with_130(rltune, trace, clust
         left.pop()
         return made(self, task)
 
-    monkeypatch.setattr(runs.Bench, "run", interrupted)
-    said = rltune("compare", "-t", trace, "-c", cluster, *TWO, "--json")
+    monkeypatch.setattr(Bench, "run", interrupted)
+    said = rltune("compare", trace, "-c", cluster, *TWO, "--json")
     assert said.code == 130
     assert json.loads(said.out)["complete"] is False
     assert said.err.endswith("rltune: interrupted after 1 of 4 runs; only those count\n")
-    nothing = rltune("compare", "-t", trace, "-c", cluster, *TWO)
+    nothing = rltune("compare", trace, "-c", cluster, *TWO)
     assert (nothing.code, nothing.out) == (130, "")
     assert nothing.err.endswith("rltune: interrupted\n")

@@ -6,7 +6,7 @@ from learn.looking import a_model
 from rltune.model.model_file import save_model
 
 ON = ("synth:philly,jobs=1500,load=2", "-c", "slurm-five")
-SMALL = ("--windows", 60, "--every", 20, "--contended", 30, "--holdout", 0.3)
+SMALL = ("--windows", "60:every=20:contended=30", "--holdout", 0.3)
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def test_further_pipelines_are_named_one_by_one(evaluation):
     assert evaluation("--pipeline", "saf + soon").code != 0
 
 
+def test_pipelines_alone_are_all_that_is_run(rltune):
+    """Without --policy the usual ones are not taken; FCFS stands beside, as always."""
+    told = json.loads(rltune("evaluate", *ON, "--pipeline", "saf + easy", *SMALL, "--json").out)
+    assert [s["pipeline"] for s in told["test"]["standings"]] == ["fcfs", "saf + easy"]
+
+
 def test_a_guard_and_a_search_go_around_every_policy(evaluation):
     """And are in the names."""
     told = json.loads(evaluation("--guard", "2h", "--search", 4, "--json").out)
@@ -66,7 +72,7 @@ def test_a_guard_and_a_search_go_around_every_policy(evaluation):
 
 def test_results_do_not_depend_on_processes(evaluation):
     """Bit by bit."""
-    assert evaluation("--json").out == evaluation("--json", "--jobs", 2).out
+    assert evaluation("--json").out == evaluation("--json", "--workers", 2).out
 
 
 def test_files_are_written_and_named(evaluation, tmp_path):
@@ -80,9 +86,9 @@ def test_files_are_written_and_named(evaluation, tmp_path):
 
 
 def test_the_matrix_of_models_and_traces(rltune):
-    """Two of each; a comma within a synthetic trace does not end it."""
-    traces = "synth:philly,jobs=1500,load=2,synth:helios,jobs=1500,load=2"
-    words = ("--models", "saf,srf", "--traces", traces, "--clusters", "slurm-five", "--rules", "fcfs,sjf", *SMALL)
+    """Two of each, on one cluster."""
+    traces = ("synth:philly,jobs=1500,load=2", "synth:helios,jobs=1500,load=2")
+    words = (*traces, "-p", "saf,srf", "-c", "slurm-five", "--rules", "fcfs,sjf", *SMALL)
     said = rltune("transfer", *words)
     assert said.code == 0
     assert "synthetic helios, 1,500 jobs" in said.out
@@ -128,5 +134,5 @@ def test_a_model_is_named_by_its_file_and_set_against_the_rules(rltune, tmp_path
     said = rltune("evaluate", *ON, "-p", f"saf,{tmp_path / 'mine.rltune'}", "-b", "none,easy", *SMALL, "--select")
     assert "mine / saf" in said.out
     assert "learned, with any backfilling" in said.out
-    words = ("--models", tmp_path / "mine.rltune", "--traces", ON[0], "--clusters", ON[2], "--rules", "saf", *SMALL)
+    words = (*ON, "-p", tmp_path / "mine.rltune", "--rules", "saf", *SMALL)
     assert "to srf" in rltune("transfer", *words).out

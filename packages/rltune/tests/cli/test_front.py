@@ -1,6 +1,7 @@
 """What a user meets first: help, quickly, with examples; completion; and a word when the core must be compiled."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from typer.main import get_command
 from rltune.cli import app
 from rltune.cli import compile_notice as compiling
 from rltune.cli import completion as complete
-from rltune.cli.exits import with_json_value
+from rltune.cli.command import with_json_value
 from rltune.engine.pipeline import BACKFILLS, HEADS
 from rltune.estimate import NAMES
 from rltune.placement.placers import NAMES as PLACEMENTS
@@ -26,6 +27,10 @@ COMMANDS = [
     ("evaluate",),
     ("transfer",),
     ("policies",),
+    ("train",),
+    ("evolve",),
+    ("model", "show"),
+    ("model", "check"),
 ]
 
 
@@ -58,7 +63,17 @@ def test_every_command_has_help_with_an_example(rltune, words):
     assert f"rltune {' '.join(words)}" in said.out.partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("words", [(), ("trace",), ("cluster",)], ids=str)
+def test_the_name_alone_is_a_short_start(rltune):
+    """Three commands to try, each of which exists, and where there is more."""
+    said = rltune()
+    assert (said.code, said.err) == (0, "")
+    tried = re.findall(r"^  rltune (\w+)", said.out, flags=re.MULTILINE)
+    assert len(tried) == 3
+    assert set(tried) <= get_command(app).commands.keys()
+    assert "rltune --help" in said.out
+
+
+@pytest.mark.parametrize("words", [("trace",), ("cluster",), ("model",)], ids=str)
 def test_a_noun_alone_shows_its_verbs(rltune, words):
     assert "Commands:" in rltune(*words).out + rltune(*words).err
 
@@ -111,7 +126,7 @@ def test_the_shell_gets_completions():
 def test_json_may_stand_alone_or_name_a_file():
     assert with_json_value(["--json"]) == ["--json", "-"]
     assert with_json_value(["--json", "--force"]) == ["--json", "-", "--force"]
-    assert with_json_value(["--json", "a.json", "-t", "x"]) == ["--json", "a.json", "-t", "x"]
+    assert with_json_value(["--json", "a.json", "-p", "x"]) == ["--json", "a.json", "-p", "x"]
     assert with_json_value(["--json", "-"]) == ["--json", "-"]
 
 
@@ -141,7 +156,9 @@ def test_compiling_is_announced_once_and_done(monkeypatch, capsys):
     done = []
     monkeypatch.setattr(compiling, "is_compiled", lambda *_: False)
     monkeypatch.setattr(compiling, "_simulate_one_job", lambda **how: done.append(how))
-    compiling.compile_core(commit=False, own_policy=True)
+    from rltune.engine.pipeline import Pipeline
+
+    compiling.compile_core([Pipeline.parse(lambda queue: queue.submit_s)])
     assert capsys.readouterr().err == compiling.NOTICE + "\n"
     assert done == [{"commit": False}, {"own_policy": True}]
 

@@ -2,20 +2,32 @@
 
 import pytest
 
-ON = ("-t", "{trace}", "-c", "{cluster}")
+ON = ("{trace}", "-c", "{cluster}")
 MISTAKES = {
     "no such file": ("trace", "info", "none.csv"),
     "a folder": ("trace", "check", "{folder}"),
     "an empty file": ("trace", "check", "{empty}"),
     "no trace": ("trace", "info", "{cluster}"),
     "unknown format": ("trace", "info", "{trace}", "--format", "xml"),
-    "unknown suffix": ("trace", "convert", "{trace}", "{folder}/out.txt"),
-    "out is a folder": ("trace", "convert", "{trace}", "{folder}/d.csv"),
-    "folder is a file": ("trace", "convert", "{trace}", "{trace}/out.csv"),
-    "unknown kind": ("trace", "synth", "borg", "{folder}/out.csv"),
-    "load without cluster": ("trace", "synth", "philly", "{folder}/out.csv", "--load", "0.9"),
-    "load and days": ("trace", "synth", "philly", "{folder}/out.csv", "--load", "1", "--days", "1", "-c", "philly"),
-    "unknown column": ("trace", "anonymise", "{trace}", "{folder}/out.csv", "--keep", "submit_s"),
+    "unknown suffix": ("trace", "convert", "{trace}", "-o", "{folder}/out.txt"),
+    "out is a folder": ("trace", "convert", "{trace}", "-o", "{folder}/d.csv"),
+    "folder is a file": ("trace", "convert", "{trace}", "-o", "{trace}/out.csv"),
+    "unknown kind": ("trace", "synth", "borg", "-o", "{folder}/out.csv"),
+    "load without cluster": ("trace", "synth", "philly", "-o", "{folder}/out.csv", "--load", "0.9"),
+    "load and days": (
+        "trace",
+        "synth",
+        "philly",
+        "-o",
+        "{folder}/out.csv",
+        "--load",
+        "1",
+        "--days",
+        "1",
+        "-c",
+        "philly",
+    ),
+    "unknown column": ("trace", "anonymise", "{trace}", "-o", "{folder}/out.csv", "--keep", "submit_s"),
     "unknown cluster": ("cluster", "show", "nowhere"),
     "broken toml": ("cluster", "check", "{trace}"),
     "no such cluster file": ("cluster", "check", "none.toml"),
@@ -28,15 +40,20 @@ MISTAKES = {
     "unknown head": ("simulate", *ON, "--head", "user"),
     "commit with easy": ("simulate", *ON, "--commit", "-b", "easy"),
     "no limits to believe": ("simulate", *ON, "--estimator", "user"),
-    "unknown synthetic": ("simulate", "-t", "synth:borg", "-c", "{cluster}"),
-    "unknown parameter": ("simulate", "-t", "synth:philly,speed=2", "-c", "{cluster}"),
-    "text in a number": ("simulate", "-t", "synth:philly,jobs=many", "-c", "{cluster}"),
-    "negative seed": ("simulate", "-t", "synth:philly,seed=-1", "-c", "{cluster}"),
-    "too many jobs": ("simulate", "-t", "synth:philly,jobs=999999999999", "-c", "{cluster}"),
-    "negative load": ("simulate", "-t", "synth:philly,load=-1", "-c", "{cluster}"),
+    "unknown synthetic": ("simulate", "synth:borg", "-c", "{cluster}"),
+    "unknown parameter": ("simulate", "synth:philly,speed=2", "-c", "{cluster}"),
+    "text in a number": ("simulate", "synth:philly,jobs=many", "-c", "{cluster}"),
+    "negative seed": ("simulate", "synth:philly,seed=-1", "-c", "{cluster}"),
+    "too many jobs": ("simulate", "synth:philly,jobs=999999999999", "-c", "{cluster}"),
+    "negative load": ("simulate", "synth:philly,load=-1", "-c", "{cluster}"),
     "report over the trace": ("simulate", *ON, "--report", "{trace}", "--force"),
     "report is a folder": ("simulate", *ON, "--report", "{folder}"),
     "windows not understood": ("compare", *ON, "-w", "many"),
+    "windows of a part that is drawn": ("evaluate", *ON, "-w", "20x64"),
+    "pipeline not understood": ("compare", *ON, "--pipeline", "saf + soon"),
+    "a pipeline and its parts": ("simulate", *ON, "--pipeline", "saf + easy", "-b", "none"),
+    "a pipeline and a guard beside it": ("simulate", *ON, "--pipeline", "saf + easy", "--guard", "24h"),
+    "clusters for other traces": ("transfer", "{trace}", "-c", "philly,philly-slice", "-p", "saf"),
     "window too large": ("compare", *ON, "-w", "2x100"),
     "unknown metric": ("compare", *ON, "--metric", "joy"),
     "unknown baseline": ("compare", *ON, "--baseline", "srf"),
@@ -74,10 +91,36 @@ def test_a_mistake_is_one_sentence(rltune, words, trace, cluster, tmp_path):
     "words",
     [("fly",), ("simulate",), ("simulate", "--speed"), ("trace", "synth", "philly"), ("compare", *ON, "--workers", 0)],
 )
-def test_usage_errors_end_with_2(rltune, words):
+def test_usage_errors_are_one_sentence_too(rltune, words):
     said = rltune(*words)
     assert (said.code, said.out) == (2, "")
-    assert "Usage: rltune" in said.err
+    assert len(said.err.splitlines()) == 1
+    assert said.err.startswith("rltune: ")
+    assert said.err.endswith(" --help\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("comapre",), "'compare'"),
+        (("trace", "chek"), "'check'"),
+        (("compare", *ON, "--polcy", "saf"), "--policy"),
+        (("evaluate", *ON, "--slect"), "--select"),
+        (("--verson",), "--version"),
+        (("simulate", *ON, "-b", "esay"), "easy"),
+        (("compare", *ON, "-p", "saf,sjf", "-b", "easy", "--baseline", "saf+easy"), "saf + easy"),
+        (("simulate", "synth:philly,job=5", "-c", "{cluster}"), "jobs"),
+    ],
+)
+def test_a_word_that_is_nearly_right_gets_a_did_you_mean(rltune, words, meant, trace, cluster):
+    said = rltune(*(str(word).format(trace=trace, cluster=cluster) for word in words))
+    assert said.code == 2
+    assert f"did you mean {meant}?" in said.err.replace("Did", "did")
+
+
+def test_a_word_that_is_far_from_all_gets_none(rltune):
+    said = rltune("train", "--hiden", "8x8")
+    assert said.err == "rltune: no such option: --hiden. See rltune train --help\n"
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_work(rltune, trace, cluster, tmp_path):
@@ -87,7 +130,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(rltune, trace, cl
         pytest.skip("root may write anywhere")
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    said = rltune("simulate", "-t", trace, "-c", cluster, "--report", locked / "r.html")
+    said = rltune("simulate", trace, "-c", cluster, "--report", locked / "r.html")
     assert said.code == 2
     assert "cannot be written" in said.err
 

@@ -9,33 +9,13 @@ import time
 
 import numpy as np
 import pytest
-from learn.small_training import jobs
 
 from rltune.cli.training_curve import BARS, sparkline
 from rltune.model.model_file import read_model
 
-QUICK = (
-    *("--epochs", 2, "--windows", 4, "--size", 40, "--pool", 8, "--contended", 10, "--held-windows", 2),
-    *("--held-size", 40, "--held-every", 1, "--passes", 1, "--hidden", "8x8", "--imitate", 1),
-)
-
-
-@pytest.fixture(scope="module")
-def history(tmp_path_factory):
-    """Jobs that queue on two nodes of four GPUs."""
-    path = tmp_path_factory.mktemp("history") / "history.csv"
-    trace = jobs()
-    rows = zip(trace.submit_s, trace.duration_s, trace.gpus, trace.user.to_list(), strict=True)
-    lines = [f"{s!r},{d!r},{g},{u}" for s, d, g, u in ((float(s), float(d), int(g), u) for s, d, g, u in rows)]
-    path.write_text("\n".join(["submit_s,duration_s,gpus,user", *lines]))
-    return path
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cluster") / "two.toml"
-    path.write_text('name = "two"\n[[group]]\ncount = 2\ngpus = 4\n')
-    return path
+WINDOWS = ("--windows", "4x40:contended=10")
+QUICK = {"pool": 8, "held_windows": 2, "held_size": 40, "held_every": 1, "hidden": "8x8", "imitate": 1, "ppo.passes": 1}
+SETTINGS = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
 
 
 @pytest.fixture
@@ -43,7 +23,7 @@ def learn(rltune, history, two, tmp_path):
     """Train for two short epochs, with these options too."""
 
     def run(*words: object, out="made.rltune"):
-        return rltune("train", history, "-c", two, "-o", tmp_path / out, *QUICK, *words)
+        return rltune("train", history, "-c", two, "-o", tmp_path / out, "--epochs", 2, *WINDOWS, *SETTINGS, *words)
 
     return run
 
@@ -121,13 +101,23 @@ def test_a_model_can_be_the_beginning(learn, tmp_path):
         (("--objective", "speed"), "no objective 'speed'"),
         (("--p99", "soon"), "1.5x"),
         (("--base", "best"), "no base policy"),
-        (("--reward", "never"), "no reward 'never'"),
+        (("--set", "reward=never"), "no reward 'never'"),
         (("--backfill", "conservative"), "no backfill to train under"),
         (("--features", "nothing"), "no features 'nothing'"),
-        (("--hidden", "32"), "two widths"),
+        (("--set", "hidden=32x"), "two widths"),
         (("--estimator", "guess"), "no estimator 'guess'"),
-        (("--vary-cluster", "1.5"), "can be varied"),
-        (("--contended", "1e9"), "--contended"),
+        (("--set", "variation.cluster=1.5"), "can be varied"),
+        (("--windows", "4x40:contended=1e9"), "lower contended="),
+        (("--windows", "whole"), "100x256"),
+        (("--set", "hiden=8x8"), "did you mean hidden?"),
+        (("--set", "ppo.entrpy=1"), "did you mean ppo.entropy?"),
+        (("--set", "p9=1x"), "did you mean p99?"),
+        (("--set", "epochs"), "write KEY=VALUE"),
+        (("--set", "imitate=some"), "setting imitate should be something like 10"),
+        (("--set", "imitate=-1"), "setting imitate should be 0 or more"),
+        (("--set", "ppo.clip=inf"), "setting ppo.clip should be"),
+        (("--set", "ppo=3"), "setting ppo should be a table"),
+        (("--settings", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("--resume",), "no checkpoint"),
         (("--init", "nowhere.rltune"), "cannot be read"),
     ],
@@ -139,6 +129,29 @@ def test_a_mistake_is_one_sentence(learn, words, sentence):
     assert sentence in said.err
     assert said.out == ""
     assert len(said.err.strip().splitlines()) == 1
+
+
+def test_a_settings_file_says_what_options_do_not(learn, tmp_path):
+    """Options win over --set, and that over the file."""
+    file = tmp_path / "train.toml"
+    file.write_text('seed = 3\nbase = "sjf"\nestimators = ["oracle"]\n[ppo]\nentropy = 0.01\n')
+    assert learn("--settings", file, "--set", "base=fcfs", "--seed", 5).code == 0
+    model = read_model(tmp_path / "made.rltune")
+    assert (model.base, model.card["seed"], model.card["ppo entropy"]) == ("fcfs", 5, 0.01)
+    file.write_text("epochs = [")
+    assert "is no TOML" in learn("--settings", file, out="other.rltune").err
+
+
+def test_the_settings_that_are_printed_are_those_that_are_usual(rltune, tmp_path):
+    """So the file may be given as it is."""
+    from rltune.cli.settings_file import read_settings
+    from rltune.cli.train_command import train_settings
+    from rltune.learn.train_settings import TrainSettings
+
+    said = rltune("train", "--print-settings")
+    assert said.code == 0
+    (tmp_path / "train.toml").write_text(said.out)
+    assert train_settings(read_settings(tmp_path / "train.toml"), {}, None) == TrainSettings()
 
 
 def test_without_torch_it_says_how_to_install_it(learn, monkeypatch):
@@ -156,7 +169,7 @@ def test_without_torch_it_says_how_to_install_it(learn, monkeypatch):
 def test_ctrl_c_writes_the_best_model_so_far_and_can_be_resumed(history, two, tmp_path):
     """With exit code 130, and a word on how to go on."""
     out = tmp_path / "made.rltune"
-    words = ["train", history, "-c", two, "-o", out, *QUICK, "--epochs", 5000, "--patience", 0]
+    words = ["train", history, "-c", two, "-o", out, "--epochs", 5000, *WINDOWS, *SETTINGS, "--set", "patience=0"]
     command = [sys.executable, "-c", "from rltune.cli import main; main()", *map(str, words)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ

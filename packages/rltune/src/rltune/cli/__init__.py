@@ -17,33 +17,50 @@ from rltune.cli import slurm_command as slurm
 from rltune.cli import trace_command as trace
 from rltune.cli import train_command as train
 from rltune.cli import transfer_command as transfer
-from rltune.cli.exits import JsonMayNameAFile, Mannered
+from rltune.cli.command import Command
+from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered
 from rltune.cli.options import examples
+
+START = """\
+rltune replays the history of a GPU cluster under any scheduling policy, and says which one makes jobs wait least.
+
+Try:
+  rltune compare synth:philly --cluster philly-slice    the usual policies on a made-up history: no file is needed
+  rltune trace check history.txt                        your own history (sacct, SWF, csv, ...): what is in it?
+  rltune policies                                       who may run next, and how to bring your own
+
+All commands: rltune --help. One of them: rltune compare --help."""
 
 app = typer.Typer(
     cls=Mannered,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
     epilog=examples(
-        "rltune compare --trace synth:philly --cluster philly-slice",
+        "rltune compare synth:philly --cluster philly-slice",
         "rltune trace check history.txt",
         "rltune compare --help",
     ),
 )
-app.add_typer(trace.app, name="trace")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(slurm.app, name="slurm")
-app.command(cls=JsonMayNameAFile, epilog=simulate.EXAMPLES)(simulate.simulate)
-app.command(cls=JsonMayNameAFile, epilog=compare.EXAMPLES)(compare.compare)
-app.command(cls=JsonMayNameAFile, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command(cls=JsonMayNameAFile, epilog=transfer.EXAMPLES)(transfer.transfer)
-app.command(epilog=train.EXAMPLES)(train.train)
-app.command(epilog=evolve.EXAMPLES)(evolve.evolve)
-app.add_typer(model.app, name="model")
-app.command(epilog=policies.EXAMPLES)(policies.policies)
-app.command(epilog=control.EXAMPLES)(control.control)
-app.add_typer(journal.app, name="journal")
+app.add_typer(trace.app, name="trace", rich_help_panel=HISTORY)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=HISTORY)
+app.command(cls=Command, epilog=simulate.EXAMPLES, rich_help_panel=JUDGE)(simulate.simulate)
+app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare.compare)
+app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)
+app.command(cls=Command, epilog=transfer.EXAMPLES, rich_help_panel=JUDGE)(transfer.transfer)
+app.command(cls=Command, epilog=policies.EXAMPLES, rich_help_panel=JUDGE)(policies.policies)
+app.command(cls=Command, epilog=train.EXAMPLES, rich_help_panel=LEARN)(train.train)
+app.command(cls=Command, epilog=evolve.EXAMPLES, rich_help_panel=LEARN)(evolve.evolve)
+app.add_typer(model.app, name="model", rich_help_panel=LEARN)
+app.command(
+    cls=Command,
+    epilog=control.EXAMPLES,
+    rich_help_panel=RUN,
+    short_help="Watch a running Slurm, advise it or drive it.",
+)(control.control)
+app.add_typer(journal.app, name="journal", rich_help_panel=RUN)
+app.add_typer(slurm.app, name="slurm", rich_help_panel=RUN)
 
 
 def _version(wanted: bool) -> None:
@@ -56,11 +73,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    ctx: typer.Context,
+    version: Annotated[  # noqa: ARG001  acts when it is read
         bool, typer.Option("--version", help="Tell the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Replay a GPU cluster's history under any scheduling policy, and compare honestly."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(START)
 
 
 def main() -> None:

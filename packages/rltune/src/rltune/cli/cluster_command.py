@@ -8,6 +8,7 @@ import typer
 
 from rltune.cli import completion as complete
 from rltune.cli import options
+from rltune.cli.command import Command
 from rltune.cli.console import count, require_free, show, show_line, write_text
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Look at clusters: presets, and TOML files of your own.")
 
 
-@app.command("show", epilog=examples("rltune cluster show", "rltune cluster show philly-slice"))
+@app.command("show", cls=Command, epilog=examples("rltune cluster show", "rltune cluster show philly-slice"))
 def show_cluster(
     cluster: Annotated[
         str | None,
@@ -42,17 +43,17 @@ def show_cluster(
         show_line(line)
 
 
-@app.command(epilog=examples("rltune cluster check my.toml"))
+@app.command(cls=Command, epilog=examples("rltune cluster check my.toml"))
 def check(
-    file: Annotated[Path, typer.Argument(help="The TOML file of a cluster.", metavar="FILE")],
+    cluster: Annotated[Path, typer.Argument(help="The TOML file of a cluster.", metavar="CLUSTER")],
 ) -> None:
     """Check a cluster's TOML file."""
     from rltune.cluster import Cluster
 
-    show_line(f"{file}: is a cluster of {_totals(Cluster.from_toml(file))}")
+    show_line(f"{cluster}: is a cluster of {_totals(Cluster.from_toml(cluster))}")
 
 
-@app.command("import-slurm", epilog=examples("rltune cluster import-slurm -o ours.toml"))
+@app.command("import-slurm", cls=Command, epilog=examples("rltune cluster import-slurm -o ours.toml"))
 def import_slurm(
     out: Annotated[Path, typer.Option("--out", "-o", help="The TOML file to write.", metavar="FILE.toml")],
     force: options.Force = False,

@@ -74,7 +74,8 @@ def kinds(incomplete: str) -> list[str]:
 
 def windows(incomplete: str) -> list[str]:
     """Complete common ways to cut a trace."""
-    return _beginning(incomplete, ("whole", "steady:0.2", "20x1024", "20x1024:random", "20x1024:contended=600"))
+    counted = ("20x1024", "20x1024:random", "20x1024:contended=600")
+    return _beginning(incomplete, ("whole", "steady:0.2", *counted, "1024:every=64", "1024:every=64:contended=600"))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

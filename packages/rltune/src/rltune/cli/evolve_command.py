@@ -1,29 +1,22 @@
 """`rltune evolve`: find a policy by evolution, without torch."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rltune.cli import options
+from rltune.cli.command import ADVANCED
 from rltune.cli.compile_notice import compile_core
-from rltune.cli.console import require_free, show_line
-from rltune.cli.named_pipeline import named, split
+from rltune.cli.console import require_free, say, show_line
 from rltune.cli.options import examples
+from rltune.cli.outputs import cluster_line
+from rltune.cli.parsing import cluster_for_each, drawn_windows, split
 from rltune.cli.progress_bar import bar
+from rltune.cli.settings_file import Values, as_toml, merged, read_settings, with_values
 from rltune.cli.trace_argument import load_workload
-from rltune.cli.train_command import (
-    Base,
-    Contended,
-    Estimators,
-    Hidden,
-    Out,
-    TraceToLearn,
-    VaryCluster,
-    VaryLoad,
-    _widths,
-)
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,106 +27,110 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "rltune evolve history.txt -c my.toml -o mine.rltune",
     "rltune evolve history.txt -c my.toml --backfill easy --objective slowdown -o mine.rltune",
+    "rltune evolve a.csv b.csv -c a.toml,b.toml --workers 2 -o both.rltune",
+    "rltune evolve --print-settings > evolve.toml",
 )
+ABOUT_SETTINGS = "# Settings of `rltune evolve --settings FILE`; docs/reference/training.md says what each does."
 
-Goal = Annotated[str, typer.Option(help="What to improve: wait or slowdown.", metavar="NAME")]
-Backfill = Annotated[
-    str,
-    typer.Option("--backfill", "-b", help="Under which the policy is to work: none, fit-first, easy.", metavar="NAME"),
+
+def _print_settings(wanted: bool) -> None:
+    if wanted:
+        for line in (ABOUT_SETTINGS, *as_toml(_usual())):
+            show_line(line)
+        raise typer.Exit
+
+
+Goal = Annotated[
+    str | None, typer.Option(help="What to improve: wait or slowdown.", metavar="NAME", show_default="wait")
 ]
 Features = Annotated[
-    str, typer.Option(help="What the network sees: wide, ahead, all, paper-17, or names joined by +.", metavar="NAME")
-]
-Bends = Annotated[
-    int, typer.Option(help="Bends of the score: with them the queue can change what counts.", min=0, metavar="N")
-]
-Generations = Annotated[int, typer.Option(help="Steps.", min=0, metavar="N")]
-Tried = Annotated[int, typer.Option(help="Candidates of a generation.", min=4, metavar="N")]
-PerGeneration = Annotated[
-    int, typer.Option("--windows", "-w", help="Windows that a generation is tried on.", min=1, metavar="N")
-]
-Pool = Annotated[int, typer.Option(help="Different windows in all.", min=1, metavar="N")]
-Size = Annotated[int, typer.Option(help="Jobs in a window.", min=2, metavar="JOBS")]
-HeldWindows = Annotated[int, typer.Option(help="Held-out windows that the best is chosen on.", min=1, metavar="N")]
-Also = Annotated[
-    list[str] | None,
+    str | None,
     typer.Option(
-        help="Learn from a further trace on its own cluster, too; may be given again.", metavar="TRACE@CLUSTER"
+        help="What the network sees: wide, ahead, all, paper-17, or names joined by +.",
+        metavar="NAME",
+        show_default="wide",
     ),
 ]
-Threads = Annotated[int, typer.Option(help="Threads; the results do not depend on it.", min=1, max=1024, metavar="N")]
+Generations = Annotated[int | None, typer.Option(help="Steps.", min=0, metavar="N", show_default="40")]
+PrintSettings = Annotated[
+    bool,
+    typer.Option(
+        "--print-settings",
+        help="Print all settings with their usual values, as a file for --settings, and end.",
+        callback=_print_settings,
+        is_eager=True,
+        rich_help_panel=ADVANCED,
+    ),
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(help="A further trace, as it was named before.", metavar="TRACE@CLUSTER", hidden=True),
+]
 
 
 def evolve(
-    trace: TraceToLearn,
-    cluster: options.Cluster,
-    out: Out,
-    base: Base = "saf",
-    objective: Goal = "wait",
-    estimator: Estimators = "history",
-    backfill: Backfill = "none",
-    head: options.Head = "pool",
-    cycle: options.Cycle = 0.0,
-    guard: options.Guard = "off",
-    features: Features = "wide",
-    hidden: Hidden = "8x6",
-    bends: Bends = 0,
-    generations: Generations = 40,
-    tried: Tried = 14,
-    windows: PerGeneration = 14,
-    pool: Pool = 120,
-    size: Size = 1024,
-    held_windows: HeldWindows = 20,
-    contended: Contended = 600.0,
-    vary_load: VaryLoad = 1.0,
-    vary_cluster: VaryCluster = 0.0,
-    seed: options.Seed = 0,
-    also: Also = None,
-    threads: Threads = 1,
-    format: options.Format = None,  # noqa: A002
+    trace: options.Traces,
+    cluster: options.Clusters,
+    out: options.ModelOut,
+    base: options.Base = None,
+    objective: Goal = None,
+    backfill: options.TrainedBackfill = None,
+    estimator: options.Estimators = None,
+    features: Features = None,
+    windows: options.EvolveWindows = None,
+    generations: Generations = None,
+    seed: options.LearnSeed = None,
+    workers: options.Workers = 1,
+    settings: options.SettingsFile = None,
     force: options.Force = False,
+    set_: options.Set = None,
+    print_settings: PrintSettings = False,  # noqa: ARG001  acts when it is read
+    format: options.Format = None,  # noqa: A002
+    also: Also = None,
 ) -> None:
     """Find a policy by evolution of a network, under any backfilling. Needs no torch.
 
     The last tenth of the jobs is left for `rltune evaluate`; the tenth before it chooses the best. `rltune train
     --init` can go on from the model.
     """
-    require_free([out], force=force, inputs=[trace, cluster])
-    from rltune import Cluster
-    from rltune.learn.cma_es import EvolveSettings
-    from rltune.learn.evolve import EvolvePlan, evolve_policy
-    from rltune.learn.training_windows import Variation
+    where = cluster_for_each(trace, cluster)
+    require_free([out], force=force, inputs=[*trace, *where, *filter(None, [settings])])
+    given: Values = {"base": base, "objective": objective, "backfill": backfill, "features": features}
+    given["estimators"] = split(estimator) if estimator is not None else None
+    steps: Values = {"generations": generations, "seed": seed}
+    plan = evolve_plan(read_settings(settings, set_ or ()), {**given, "evolve": steps}, windows, workers)
+    from rltune.learn.evolve import evolve_policy
 
-    plan = EvolvePlan(
-        base=base,
-        objective=objective,
-        estimators=tuple(split(estimator)),
-        backfill=backfill,
-        head=head,
-        cycle_s=cycle,
-        guard=guard,
-        features=features,
-        hidden=_widths(hidden),
-        bends=bends,
-        pool=pool,
-        size=size,
-        held_windows=held_windows,
-        contended_s=contended,
-        variation=Variation(vary_load, vary_cluster),
-        evolve=EvolveSettings(generations, tried, windows, seed=seed, threads=threads),
-    )
-    on = Cluster.load(cluster)
-    sources = [(load_workload(trace, format, on), on), *map(_further, also or [])]
+    sources = [_source(*pair, format) for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))]
     compile_core()
     with bar("evolving") as tell:
         found = evolve_policy(
-            [(source.jobs, where) for source, where in sources],
+            [(work.jobs, on) for work, on in sources],
             plan,
-            lambda news: tell(news.generation, generations, f"held-out {news.validation:.3f}"),
-            [source.name for source, _ in sources],
+            lambda news: tell(news.generation, plan.evolve.generations, f"held-out {news.validation:.3f}"),
+            [work.name for work, _ in sources],
         )
-    _write(found, out, named(on, cluster))
+    _write(found, out, cluster_line(sources[0][1], where[0]))
     _tell(found, plan, out)
+
+
+def evolve_plan(below: Values, options_given: Values, windows: str | None, workers: int) -> "EvolvePlan":
+    """Make the plan: the usual one, over it a file's settings, over them what options say."""
+    usual = _usual()
+    values = merged(below, options_given)
+    cut = drawn_windows(windows, values.get("contended_s", usual.contended_s))
+    if cut is not None:
+        drawn: Values = {"size": cut.size, "contended_s": cut.min_wait_s, "evolve": {"windows": cut.count}}
+        values = merged(values, drawn)
+    plan = with_values(usual, values)
+    return replace(plan, evolve=replace(plan.evolve, threads=workers))
+
+
+def _usual() -> "EvolvePlan":
+    from rltune.learn.cma_es import EvolveSettings
+    from rltune.learn.evolve import EvolvePlan
+
+    return EvolvePlan(evolve=EvolveSettings(windows=14))
 
 
 def _write(found: "Evolved", out: Path, cluster: str) -> None:
@@ -153,12 +150,17 @@ def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     )
 
 
-def _further(spec: str) -> tuple["Workload", "Cluster"]:
-    """Read `TRACE@CLUSTER`."""
+def _source(trace: str, cluster: str, format_name: str | None) -> "tuple[Workload, Cluster]":
     from rltune import Cluster
 
+    on = Cluster.load(cluster)
+    return load_workload(trace, format_name, on), on
+
+
+def _further(spec: str) -> tuple[str, str]:
+    """Read `TRACE@CLUSTER`, as further traces were named before."""
+    say("rltune: write 'evolve A B -c C,D' for 'evolve A -c C --also B@D'; --also ends with the next release")
     trace, at, cluster = spec.rpartition("@")
     if not at or not trace or not cluster:
         raise InputError(f"--also {spec!r} is not understood; write TRACE@CLUSTER")
-    on = Cluster.load(cluster)
-    return load_workload(trace, None, on), on
+    return trace, cluster

@@ -1,49 +1,77 @@
 """How commands end: a user's mistake is one sentence and exit code 2, an interrupt is 130, neither is a traceback."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
+from rltune.cli.command import write_sections
 from rltune.errors import InputError
 
+COMMANDS, HISTORY, JUDGE, LEARN, RUN = SECTIONS = (
+    "Commands",
+    "History and cluster",
+    "Compare policies",
+    "Learn a policy",
+    "Run a cluster",
+)
+NEAR = 0.7  # of options, which all begin with two dashes and so are alike to begin with
 MISUSE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-TO_STDOUT = "-"
+# Wrong options and arguments. Typer ships its own copy of click and gives this class no public name.
+UsageError: Any = typer.BadParameter.__base__
 
 
 class Mannered(TyperGroup):
     """A group of commands that ends as this module says."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the words before the command's name."""
+        with _one_sentence():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        from rltune.cli.console import say
-
-        try:
+        with _one_sentence():
             return super().invoke(ctx)
-        except InputError as error:
-            say(f"rltune: {' '.join(str(error).split())}")
-            raise typer.Exit(MISUSE) from None
-        except KeyboardInterrupt:
-            say("rltune: interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  as click calls it
+        """List the commands in sections."""
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        for name, command in self.commands.items():
+            title = getattr(command, "rich_help_panel", None) or COMMANDS
+            sections[title].append((name, command.get_short_help_str(limit)))
+        write_sections(formatter, sections)
 
 
-class JsonMayNameAFile(TyperCommand):
-    """A command whose --json stands alone, to print, or before a file, to write."""
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    from rltune.cli.console import say
 
-    def parse_args(self, ctx: Any, args: Sequence[str]) -> list[str]:
-        """Return a lone --json the value that stands for stdout."""
-        return super().parse_args(ctx, with_json_value(args))
+    try:
+        yield
+    except InputError as error:
+        say(f"rltune: {' '.join(str(error).split())}")
+        raise typer.Exit(MISUSE) from None
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a noun alone shows its verbs
+            raise
+        say(f"rltune: {_usage(error)}")
+        raise typer.Exit(MISUSE) from None
+    except KeyboardInterrupt:
+        say("rltune: interrupted")
+        raise typer.Exit(INTERRUPTED) from None
 
 
-def with_json_value(args: Sequence[str]) -> list[str]:
-    """Put `-` behind a --json that is followed by an option or by nothing."""
-    filled: list[str] = []
-    for i, arg in enumerate(args):
-        filled.append(arg)
-        follows = args[i + 1] if i + 1 < len(args) else "--"
-        if arg == "--json" and follows.startswith("-") and follows != TO_STDOUT:
-            filled.append(TO_STDOUT)
-    return filled
+def _usage(error: Any) -> str:
+    """Say what was wrong with the words, and where their meaning is told."""
+    offered = getattr(error, "possibilities", None) or ()
+    near = get_close_matches(getattr(error, "option_name", ""), offered, n=1, cutoff=NEAR)
+    text = " ".join((error.message if offered else error.format_message()).split()).rstrip(".")
+    meant = f"; did you mean {near[0]}?" if near else "" if text.endswith("?") else "."
+    more = f" See {error.ctx.command_path} --help" if error.ctx else ""
+    return f"{text[:1].lower()}{text[1:]}{meant}{more}"

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli import options
-from rltune.cli.console import show, show_json, show_line
+from rltune.cli.command import Command
+from rltune.cli.console import show, show_line
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
 from rltune.cli.trace_argument import load_workload
 
 if TYPE_CHECKING:
@@ -23,19 +25,24 @@ ModelFile = Annotated[
 ]
 
 
-@app.command("show", epilog=examples("rltune model show mine.rltune", "rltune model show learned:philly"))
-def show_model(model: ModelFile, json: options.Json = False) -> None:
+@app.command("show", cls=Command, epilog=examples("rltune model show mine.rltune", "rltune model show learned:philly"))
+def show_model(model: ModelFile, json: options.JsonOrFile = None, force: options.Force = False) -> None:
     """Show a model: its card, its network, and the range of each input in training."""
+    outputs = Outputs(json)
+    outputs.require_free(force=force, inputs=[model])
     found = _read(model)
-    if json:
-        show_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card.to_dict()})
+    outputs.write_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card.to_dict()})
+    if outputs.only_json:
         return
     for name, value in (*_facts(found), *found.card.entries()):
         show_line(f"{name.replace('_', ' ')}: {value}")
     show(_table(found))
+    outputs.name_files()
 
 
-@app.command(epilog=examples("rltune model check mine.rltune", "rltune model check learned:philly history.txt"))
+@app.command(
+    cls=Command, epilog=examples("rltune model check mine.rltune", "rltune model check learned:philly history.txt")
+)
 def check(
     model: ModelFile,
     trace: Annotated[

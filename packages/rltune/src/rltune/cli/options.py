@@ -1,26 +1,42 @@
-"""Options that several commands share; each text is its --help."""
+"""The words of the command line, once for all commands; each text is its --help. The rules: docs/reference/cli.md."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rltune.cli import completion as complete
+from rltune.cli.command import ADVANCED
 
 TRACE = "a file, or a synthetic trace: synth:philly, synth:helios or synth:pai, such as synth:philly,jobs=5000,load=0.9"
 
-Trace = Annotated[str, typer.Option("--trace", "-t", help=f"The history: {TRACE}.", metavar="TRACE")]
-TraceFile = Annotated[str, typer.Argument(help="The trace to read.", metavar="TRACE")]
+Trace = Annotated[str, typer.Argument(help=f"The history: {TRACE}.", metavar="TRACE")]
+Traces = Annotated[list[str], typer.Argument(help=f"The histories. Each is {TRACE}.", metavar="TRACE")]
+TraceFile = Annotated[str, typer.Argument(help="The history: a file.", metavar="TRACE")]
 Format = Annotated[
     str | None,
     typer.Option(
-        help="The trace's format; found by content if not named.", metavar="FORMAT", autocompletion=complete.formats
+        "--format",
+        help="The trace's format; found by content if not named.",
+        metavar="FORMAT",
+        autocompletion=complete.formats,
+        rich_help_panel=ADVANCED,
     ),
 ]
 Cluster = Annotated[
     str,
     typer.Option(
         "--cluster", "-c", help="A preset's name, or a TOML file.", metavar="CLUSTER", autocompletion=complete.presets
+    ),
+]
+Clusters = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        "-c",
+        help="A preset's name, or a TOML file; of several traces one for each, with commas, or one for all.",
+        metavar="LIST",
+        autocompletion=complete.presets,
     ),
 ]
 Estimator = Annotated[
@@ -38,10 +54,17 @@ Head = Annotated[
         help="What a job that does not fit blocks: its pool, or everything (global).",
         metavar="HEAD",
         autocompletion=complete.heads,
+        rich_help_panel=ADVANCED,
     ),
 ]
 View = Annotated[
-    int, typer.Option(help="Show the policy only so many of the oldest waiting jobs; 0 = all.", min=0, metavar="N")
+    int,
+    typer.Option(
+        help="Show the policy only so many of the oldest waiting jobs; 0 = all.",
+        min=0,
+        metavar="N",
+        rich_help_panel=ADVANCED,
+    ),
 ]
 Cycle = Annotated[
     float,
@@ -49,6 +72,7 @@ Cycle = Annotated[
         help="Ask the policy only so often, as a controller does; who has come since is last. 0 = in every pass.",
         min=0,
         metavar="SECONDS",
+        rich_help_panel=ADVANCED,
     ),
 ]
 Guard = Annotated[
@@ -65,48 +89,61 @@ Search = Annotated[
         help="Before each pass try so many orders of the queue by rolling them forward: 16, or 16:slowdown for bounded "
         "slowdown in place of wait; off.",
         metavar="N",
+        rich_help_panel=ADVANCED,
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", min=0, metavar="N")]
-Commit = Annotated[bool, typer.Option("--commit", help="Run RLScheduler's machine, to check its published table.")]
+Commit = Annotated[
+    bool,
+    typer.Option("--commit", help="Run RLScheduler's machine, to check its published table.", rich_help_panel=ADVANCED),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 JsonOrFile = Annotated[
     str | None,
     typer.Option("--json", help="Print JSON instead of the table; with a FILE, write it there.", metavar="[FILE]"),
 ]
 JobsFile = Annotated[
-    Path | None, typer.Option("--jobs", help="Write when and where every job ran, as parquet.", metavar="FILE.parquet")
+    Path | None,
+    typer.Option("--jobs-file", help="Write when and where every job ran, as parquet.", metavar="FILE.parquet"),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Write one self-contained HTML page.", metavar="FILE.html")
 ]
+_WHO = "names of `rltune policies`, model files (mine.rltune), or path.py:function"
 Policy = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--policy",
         "-p",
-        help="Who runs next: a name of `rltune policies`, or path.py:function.",
+        help="Who runs next: a name of `rltune policies`, a model file (mine.rltune), or path.py:function.",
         metavar="NAME",
+        show_default="learned",
         autocompletion=complete.policies,
     ),
 ]
-Policies = Annotated[
-    str,
-    typer.Option(
-        "--policies",
+
+
+def policies(usual: str) -> Any:
+    """Make the option for a list of policies; of these if none is named."""
+    return typer.Option(
+        "--policy",
         "-p",
-        help="Who runs next, a list with commas: names of `rltune policies`, or path.py:function.",
+        help=f"Who runs next, a list with commas: {_WHO}.",
         metavar="LIST",
+        show_default=usual,
         autocompletion=complete.policies,
-    ),
-]
+    )
+
+
+_BACKFILLS = "none, fit-first, easy, conservative, shadow"
 Backfill = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--backfill",
         "-b",
-        help="Who may overtake: none, fit-first, easy, conservative, shadow.",
+        help=f"Who may overtake: {_BACKFILLS}.",
         metavar="NAME",
+        show_default="none",
         autocompletion=complete.backfills,
     ),
 ]
@@ -115,16 +152,19 @@ Backfills = Annotated[
     typer.Option(
         "--backfill",
         "-b",
-        help="Who may overtake, a list of: none, fit-first, easy, conservative, shadow.",
+        help=f"Who may overtake, a list of: {_BACKFILLS}.",
         metavar="LIST",
         autocompletion=complete.backfills,
     ),
 ]
+_PLACEMENTS = "best-fit, first-fit, spread, hierarchical, milp[:K], auto"
 Placement = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="On which nodes: best-fit, first-fit, spread, hierarchical, milp[:K], auto.",
+        "--placement",
+        help=f"On which nodes: {_PLACEMENTS}.",
         metavar="NAME",
+        show_default="best-fit",
         autocompletion=complete.placements,
     ),
 ]
@@ -132,26 +172,80 @@ Placements = Annotated[
     str,
     typer.Option(
         "--placement",
-        help="On which nodes, a list of: best-fit, first-fit, spread, hierarchical, milp[:K], auto.",
+        help=f"On which nodes, a list of: {_PLACEMENTS}.",
         metavar="LIST",
         autocompletion=complete.placements,
     ),
 ]
+Pipeline = Annotated[
+    str | None,
+    typer.Option(
+        "--pipeline",
+        help="All three in one, as tables name it: 'saf + easy, milp:8'.",
+        metavar="PIPELINE",
+    ),
+]
+Pipelines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pipeline",
+        help="A pipeline as tables name it: 'learned + easy, milp:8'. May be given again. With --policy it "
+        "is one more, without it there are no others.",
+        metavar="PIPELINE",
+    ),
+]
+_CONTENDED = "contended=600 keeps those where FCFS without backfilling waits over 600 s on average"
 Windows = Annotated[
     str,
     typer.Option(
         "--windows",
         "-w",
-        help="Which parts are run: whole; 20x1024 (windows x jobs), evenly spaced; 20x1024:random; "
-        "20x1024:contended=600, where FCFS waits over 600 s; steady:0.3, the first 30 % of the time not measured.",
+        help="Which parts are run: whole; 20x1024 (windows x jobs), evenly spaced, or 20x1024:random; 1024:every=64, "
+        f"windows that start at every 64th job; {_CONTENDED}; steady:0.3, all but the first 30 % of the time measured.",
         metavar="WINDOWS",
         autocompletion=complete.windows,
+    ),
+]
+HeldOutWindows = Annotated[
+    str,
+    typer.Option(
+        "--windows",
+        "-w",
+        help=f"Windows of the test part: 1024:every=64, of 1024 jobs from every 64th job on; {_CONTENDED}.",
+        metavar="WINDOWS",
+        autocompletion=complete.windows,
+    ),
+]
+
+
+def _drawn_windows(usual: str) -> Any:
+    return typer.Option(
+        "--windows",
+        "-w",
+        help=f"Windows that each step learns from, as windows x jobs; {_CONTENDED}.",
+        metavar="WINDOWS",
+        show_default=usual,
+        autocompletion=complete.windows,
+    )
+
+
+TrainWindows = Annotated[str | None, _drawn_windows("100x256:contended=600")]
+EvolveWindows = Annotated[str | None, _drawn_windows("14x1024:contended=600")]
+Holdout = Annotated[
+    float,
+    typer.Option(
+        "--holdout",
+        help="The share of the jobs, the last ones, that makes the test part.",
+        metavar="SHARE",
+        rich_help_panel=ADVANCED,
     ),
 ]
 Warm = Annotated[
     bool,
     typer.Option(
-        "--warm", help="Let estimators and policies that learn begin each window with what had ended before it."
+        "--warm",
+        help="Let estimators and policies that learn begin each window with what had ended before it.",
+        rich_help_panel=ADVANCED,
     ),
 ]
 Baseline = Annotated[
@@ -169,10 +263,92 @@ Metric = Annotated[
         autocompletion=complete.metrics,
     ),
 ]
-Workers = Annotated[int, typer.Option(help="Processes; the results do not depend on it.", min=1, max=1024, metavar="N")]
+HeldOutMetric = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        help="Chosen and compared by what: wait, jct, slowdown, wait-p99, utilisation.",
+        metavar="NAME",
+        autocompletion=complete.metrics,
+    ),
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        help="How many processes or threads work; the results do not depend on it.",
+        min=1,
+        max=1024,
+        metavar="N",
+    ),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Spread the windows over the Ray cluster at this address, or `auto` (extra [ray]).",
+        metavar="ADDRESS",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
 OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
+TraceOut = Annotated[
+    Path, typer.Option("--out", "-o", help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")
+]
+ModelOut = Annotated[Path, typer.Option("--out", "-o", help="The model to write.", metavar="FILE.rltune")]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        "--base",
+        help="The rule to beat, and to fall back to: fcfs, sjf, saf, f1, wfp3, unicep, qssf, multifactor.",
+        metavar="NAME",
+        show_default="saf",
+        autocompletion=complete.policies,
+    ),
+]
+Estimators = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator",
+        help="What is known of run times; of several, with commas, every window draws one.",
+        metavar="LIST",
+        show_default="history",
+        autocompletion=complete.estimators,
+    ),
+]
+TrainedBackfill = Annotated[
+    str | None,
+    typer.Option(
+        "--backfill",
+        "-b",
+        help="Who may overtake where the policy is to work: none, fit-first or easy.",
+        metavar="NAME",
+        show_default="none",
+        autocompletion=complete.backfills,
+    ),
+]
+LearnSeed = Annotated[
+    int | None, typer.Option("--seed", help="Same seed, same result.", min=0, metavar="N", show_default="0")
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        help="All that has no option, as TOML; `--print-settings` writes one. Options given here win.",
+        metavar="FILE.toml",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="One setting of that file, such as hidden=64x32. May be given again.",
+        metavar="KEY=VALUE",
+        rich_help_panel=ADVANCED,
+    ),
+]
 
 
 def examples(*lines: str) -> str:

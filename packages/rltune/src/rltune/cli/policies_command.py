@@ -3,7 +3,7 @@
 from rltune.cli.console import show, show_line
 from rltune.cli.options import examples
 
-EXAMPLES = examples("rltune policies", "rltune simulate -t synth:philly -c philly-slice -p mine.py:score")
+EXAMPLES = examples("rltune policies", "rltune simulate synth:philly -c philly-slice -p mine.py:score")
 
 
 def policies() -> None:

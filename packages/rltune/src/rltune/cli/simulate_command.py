@@ -1,69 +1,79 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rltune.cli import options
+from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show, show_line
-from rltune.cli.named_pipeline import Outputs, named, with_notes
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs, cluster_line, with_notes
 from rltune.cli.progress_bar import bar, spinner
-from rltune.cli.trace_argument import load_workload
+from rltune.cli.trace_argument import Workload, load_workload
+
+if TYPE_CHECKING:
+    from rltune.evaluation import Comparison
 
 EXAMPLES = examples(
-    "rltune simulate -t synth:philly -c philly-slice -p saf -b easy",
-    "rltune simulate -t history.txt -c my.toml -p mine.py:score --report out/mine.html",
-    "rltune simulate -t history.txt -c my.toml -p wfp3 --estimator user --json",
+    "rltune simulate synth:philly -c philly-slice -p saf -b easy",
+    "rltune simulate history.txt -c my.toml --pipeline 'saf + easy, milp:8'",
+    "rltune simulate history.txt -c my.toml -p mine.py:score --report out/mine.html",
+    "rltune simulate history.txt -c my.toml -p wfp3 --estimator user --json",
 )
+USUAL = "learned"
 
 
 def simulate(
     trace: options.Trace,
     cluster: options.Cluster,
-    policy: options.Policy = "learned",
-    backfill: options.Backfill = "none",
-    placement: options.Placement = "best-fit",
+    policy: options.Policy = None,
+    backfill: options.Backfill = None,
+    placement: options.Placement = None,
+    pipeline: options.Pipeline = None,
     estimator: options.Estimator = "history",
+    guard: options.Guard = "off",
+    seed: options.Seed = 0,
+    json: options.JsonOrFile = None,
+    jobs_file: options.JobsFile = None,
+    report: options.ReportFile = None,
+    force: options.Force = False,
     head: options.Head = "pool",
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
-    guard: options.Guard = "off",
     search: options.Search = "off",
     commit: options.Commit = False,
-    seed: options.Seed = 0,
     format: options.Format = None,  # noqa: A002
-    json: options.JsonOrFile = None,
-    jobs: options.JobsFile = None,
-    report: options.ReportFile = None,
-    force: options.Force = False,
 ) -> None:
     """Replay a history under one policy, and sum it up."""
-    outputs = Outputs(json, jobs, report)
+    outputs = Outputs(json, jobs_file, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
     from rltune import Cluster
-    from rltune.engine.pipeline import Pipeline
     from rltune.engine.run import run_pipeline
     from rltune.estimate import get_estimator
     from rltune.evaluation import Comparison
     from rltune.trials.leak import Exam, leaks
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
-    pipeline = Pipeline.parse(policy, backfill, placement, guard=guard, search=search, **how)
+    parts = (policy, backfill, placement, pipeline, USUAL)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
-    work = replace(work, notes=(*work.notes, *leaks([pipeline.policy], [Exam(work.jobs)])))
-    compile_core([pipeline])
+    work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
+    compile_core([planned])
     with bar("simulating") as tell:
-        schedule = run_pipeline(work.jobs, on, pipeline, guess, lambda done, total: tell(done, total, "jobs"))
+        schedule = run_pipeline(work.jobs, on, planned, guess, lambda done, total: tell(done, total, "jobs"))
     with spinner("summing up"):
         made = with_notes(Comparison.of_schedules([schedule]), work)
+    _write(made, outputs, work, cluster_line(on, cluster))
+
+
+def _write(made: "Comparison", outputs: Outputs, work: Workload, cluster: str) -> None:
     summary = made.runs[0].summary
     if not outputs.only_json:
-        show_line(f"{work.name} on {named(on, cluster)}")
+        show_line(f"{work.name} on {cluster}")
         show(summary)
         for note in work.notes:
             show_line(note)
-    outputs.write(made, work, named(on, cluster), {**summary.to_dict(), "notes": list(work.notes)})
+    outputs.write(made, work, cluster, {**summary.to_dict(), "notes": list(work.notes)})

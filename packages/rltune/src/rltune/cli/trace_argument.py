@@ -1,4 +1,4 @@
-"""The `--trace` of a command: a file, or a synthetic trace such as `synth:philly,jobs=5000,load=0.9`."""
+"""The TRACE of a command: a file, or a synthetic trace such as `synth:philly,jobs=5000,load=0.9`."""
 
 import re
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.console import count
+from rltune.cli.parsing import SYNTH
 from rltune.cli.progress_bar import spinner
 from rltune.errors import InputError, unknown
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from rltune.jobs import Jobs
     from rltune.trace import Trace
 
-SYNTH = "synth:"
 LOAD = 0.9  # of a synthetic trace on the command's cluster, unless told
 MOST_JOBS = 100_000_000
 _PARAMETERS: dict[str, Callable[[str], float]] = {"jobs": int, "seed": int, "load": float, "days": float}

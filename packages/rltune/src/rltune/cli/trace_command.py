@@ -8,10 +8,12 @@ import typer
 
 from rltune.cli import completion as complete
 from rltune.cli import options
-from rltune.cli.console import make_room, require_free, say, show, show_json, show_line
+from rltune.cli.command import Command
+from rltune.cli.console import make_room, require_free, say, show, show_line
 from rltune.cli.exits import Mannered
-from rltune.cli.named_pipeline import split
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
+from rltune.cli.parsing import split
 from rltune.cli.progress_bar import bar, spinner
 from rltune.cli.trace_argument import LOAD, MOST_JOBS, load_workload, read
 from rltune.errors import InputError
@@ -23,32 +25,36 @@ app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Read, check, convert
 SALT = "RLTUNE_SALT"
 
 
-@app.command(epilog=examples("rltune trace info history.txt", "rltune trace info synth:helios --json"))
+@app.command(cls=Command, epilog=examples("rltune trace info history.txt", "rltune trace info synth:helios --json"))
 def info(
-    trace: Annotated[str, typer.Argument(help=f"The history: {options.TRACE}.", metavar="TRACE")],
+    trace: options.Trace,
+    json: options.JsonOrFile = None,
+    force: options.Force = False,
     format: options.Format = None,  # noqa: A002  the option's name
-    json: options.Json = False,
 ) -> None:
     """Sum a trace up: sizes, run times, arrivals, users."""
+    outputs = Outputs(json)
+    outputs.require_free(force=force, inputs=[trace])
     work = load_workload(trace, format)
     from rltune.trace.describe import describe
 
     told = describe(work.jobs)
-    if json:
-        show_json({"trace": work.name, **told.to_dict(), "notes": list(work.notes)})
+    outputs.write_json({"trace": work.name, **told.to_dict(), "notes": list(work.notes)})
+    if outputs.only_json:
         return
     show_line(work.name)
     show(told)
     for note in work.notes:
         show_line(note)
+    outputs.name_files()
 
 
 @app.command(
-    epilog=examples("rltune trace check history.txt", "rltune trace check history.txt --cluster my.toml --json")
+    cls=Command,
+    epilog=examples("rltune trace check history.txt", "rltune trace check history.txt --cluster my.toml --json"),
 )
 def check(
     trace: options.TraceFile,
-    format: options.Format = None,  # noqa: A002
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -59,34 +65,39 @@ def check(
             autocompletion=complete.presets,
         ),
     ] = None,
-    json: options.Json = False,
+    json: options.JsonOrFile = None,
+    force: options.Force = False,
+    format: options.Format = None,  # noqa: A002
 ) -> None:
-    """Return what was repaired or dropped, and why.
+    """Say what was repaired or dropped, and why.
 
     Refused are a cycle of dependencies and, with a cluster, a job that the empty cluster cannot hold.
     """
     from rltune.cluster import Cluster
     from rltune.trace.fits_cluster import require_fit, require_no_cycle
 
+    outputs = Outputs(json)
+    outputs.require_free(force=force, inputs=[trace, *([cluster] if cluster else [])])
     fits = Cluster.load(cluster) if cluster else None
     found = read(trace, format)
     require_no_cycle(found)
     if fits is not None:
         require_fit(found, fits)
-    if json:
-        show_json(found.quality.to_dict())
+    outputs.write_json(found.quality.to_dict())
+    if outputs.only_json:
         return
     show(found.quality)
     if fits is not None:
         show_line(f"every job fits {cluster}")
+    outputs.name_files()
 
 
-@app.command(epilog=examples("rltune trace convert history.txt history.parquet"))
+@app.command(cls=Command, epilog=examples("rltune trace convert history.txt -o history.parquet"))
 def convert(
     trace: options.TraceFile,
-    out: options.OutTrace,
-    format: options.Format = None,  # noqa: A002
+    out: options.TraceOut,
     force: options.Force = False,
+    format: options.Format = None,  # noqa: A002
 ) -> None:
     """Write a trace as csv or parquet, quick to read.
 
@@ -100,14 +111,15 @@ def convert(
 
 
 @app.command(
+    cls=Command,
     epilog=examples(
-        "rltune trace synth philly made.parquet --jobs 100000 --cluster philly-slice",
-        "rltune trace synth helios made.csv.gz --days 7 --seed 1",
-    )
+        "rltune trace synth philly -o made.parquet --jobs 100000 --cluster philly-slice",
+        "rltune trace synth helios -o made.csv.gz --days 7 --seed 1",
+    ),
 )
 def synth(
     kind: Annotated[str, typer.Argument(help="philly, helios or pai.", metavar="KIND", autocompletion=complete.kinds)],
-    out: options.OutTrace,
+    out: options.TraceOut,
     jobs: Annotated[int, typer.Option(help="How many jobs.", metavar="N", min=1, max=MOST_JOBS)] = 10_000,
     seed: options.Seed = 0,
     load: Annotated[
@@ -131,7 +143,10 @@ def synth(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Make a trace like Philly, Helios or PAI: same seed, same trace."""
+    """Make a trace like Philly, Helios or PAI.
+
+    Same seed, same trace.
+    """
     _require_trace_name(out)
     require_free([out], force=force)
     from rltune.cluster import Cluster
@@ -147,23 +162,24 @@ def synth(
 
 
 @app.command(
+    cls=Command,
     epilog=examples(
-        "rltune trace anonymise history.txt shared.csv.gz",
-        "rltune trace anonymise history.txt shared.csv.gz --keep vc",
-        "RLTUNE_SALT=$(cat secret) rltune trace anonymise history.txt shared.csv.gz",
-    )
+        "rltune trace anonymise history.txt -o shared.csv.gz",
+        "rltune trace anonymise history.txt -o shared.csv.gz --keep vc",
+        "RLTUNE_SALT=$(cat secret) rltune trace anonymise history.txt -o shared.csv.gz",
+    ),
 )
 def anonymise(
     trace: options.TraceFile,
-    out: options.OutTrace,
+    out: options.TraceOut,
     keep: Annotated[
         list[str] | None,
         typer.Option(
             help="Leave a column as it is: vc, qos, user, account, name or id. May be given again.", metavar="COLUMN"
         ),
     ] = None,
-    format: options.Format = None,  # noqa: A002
     force: options.Force = False,
+    format: options.Format = None,  # noqa: A002
 ) -> None:
     """Put pseudonyms for names, so that it can be shared.
 
@@ -186,6 +202,7 @@ def anonymise(
 
 @app.command(
     "import-slurm",
+    cls=Command,
     epilog=examples(
         "rltune trace import-slurm --from 2026-01-01 -o history.parquet",
         "rltune trace import-slurm --from 2026-01-01 --to 2026-04-01 --slice 6h -o history.csv.gz",
@@ -193,19 +210,18 @@ def anonymise(
 )
 def import_slurm(
     begin: Annotated[str, typer.Option("--from", help="The first day, or time: 2026-01-31, 2026-01-31T12:00.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")
-    ],
+    out: options.TraceOut,
     end: Annotated[str, typer.Option("--to", help="Until when; that time is not part of it.")] = "now",
     slice: Annotated[  # noqa: A002  the option's name
         str, typer.Option(help="How much is asked for at once: 1d, 6h, 30m.", metavar="TIME")
     ] = "1d",
     force: options.Force = False,
 ) -> None:
-    """Fetch the jobs that ended in a span of time from this Slurm's accounting, by sacct.
+    """Fetch a history from this Slurm's accounting, by sacct.
 
-    slurmdbd is asked for one slice at a time, and rests as long as each took. After an interruption the same command
-    goes on where it was; until it is done, what was fetched lies in OUT.parts.
+    It holds the jobs that ended in a span of time. slurmdbd is asked for one slice at a time, and rests as long as each
+    took. After an interruption the same command goes on where it was; until it is done, what was fetched lies in
+    OUT.parts.
     """
     from rltune import trace
     from rltune.cli import dates as when

@@ -7,44 +7,30 @@ import typer
 from rltune.cli import completion as complete
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
-from rltune.cli.console import show_json, show_line, show_table, write_json
-from rltune.cli.evaluate_command import RULES, Contended, Every, Holdout, Measure, Processes, RayAddress, Size
-from rltune.cli.named_pipeline import Outputs, named, split
+from rltune.cli.console import show_line, show_table
+from rltune.cli.evaluate_command import RULES, WINDOWS, held_out, require_known
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs, cluster_line
+from rltune.cli.parsing import cluster_for_each, split
 from rltune.cli.progress_bar import bar
 from rltune.cli.trace_argument import load_workload
-from rltune.errors import InputError
 
 if TYPE_CHECKING:
-    from rltune.evaluation.transfer import Ground
+    from rltune.evaluation.transfer import Ground, Transfer
 
 EXAMPLES = examples(
-    "rltune transfer --models a.rltune,b.rltune --traces a.csv,b.csv --clusters a.toml,b.toml",
-    "rltune transfer --models saf,f1 --traces synth:philly,synth:helios --clusters philly-slice,helios-slice -b easy",
+    "rltune transfer a.csv b.csv -c a.toml,b.toml -p a.rltune,b.rltune",
+    "rltune transfer synth:philly synth:helios -c philly-slice,helios-slice -p saf,f1 -b easy",
 )
 
-Models = Annotated[
+Judged = Annotated[
     str,
     typer.Option(
-        "--models",
-        "-m",
-        help="The models, a list with commas: model files, or names of `rltune policies`.",
+        "--policy",
+        "-p",
+        help="Who is judged, a list with commas: model files (mine.rltune), or names of `rltune policies`.",
         metavar="LIST",
         autocompletion=complete.policies,
-    ),
-]
-Traces = Annotated[
-    str,
-    typer.Option("--traces", "-t", help=f"The histories, a list with commas. Each is {options.TRACE}.", metavar="LIST"),
-]
-Clusters = Annotated[
-    str,
-    typer.Option(
-        "--clusters",
-        "-c",
-        help="A cluster for each trace, in their order, or one for all: presets or TOML files.",
-        metavar="LIST",
-        autocompletion=complete.presets,
     ),
 ]
 Rules = Annotated[
@@ -58,74 +44,59 @@ Rules = Annotated[
 
 
 def transfer(
-    models: Models,
-    traces: Traces,
-    clusters: Clusters,
+    trace: options.Traces,
+    cluster: options.Clusters,
+    policy: Judged,
+    backfill: options.Backfill = None,
+    placement: options.Placement = None,
     rules: Rules = RULES,
-    backfill: options.Backfill = "none",
-    placement: options.Placement = "best-fit",
+    windows: options.HeldOutWindows = WINDOWS,
     estimator: options.Estimator = "history",
-    holdout: Holdout = 0.1,
-    windows: Size = 1024,
-    every: Every = 64,
-    contended: Contended = 600.0,
-    metric: Measure = "wait",
-    head: options.Head = "pool",
-    view: options.View = 0,
+    metric: options.HeldOutMetric = "wait",
     seed: options.Seed = 0,
-    jobs: Processes = 1,
-    ray: RayAddress = None,
-    format: options.Format = None,  # noqa: A002
+    workers: options.Workers = 1,
     json: options.JsonOrFile = None,
     force: options.Force = False,
+    holdout: options.Holdout = 0.1,
+    head: options.Head = "pool",
+    view: options.View = 0,
+    ray: options.Ray = None,
+    format: options.Format = None,  # noqa: A002
 ) -> None:
     """Run each model on the held-out part of each history.
 
     Shown are the gap to the model's base policy, as it was trained for, and the ratio to the best rule of each history.
     """
-    names, known = split(models), split(rules)
-    outputs = Outputs(json, None, None)
-    outputs.require_free(force=force, inputs=[])
-    from rltune.estimate import get_estimator
-    from rltune.evaluation.evaluate import require_measured
+    names, known = split(policy), split(rules)
+    outputs = Outputs(json)
+    outputs.require_free(force=force, inputs=[*trace, *split(cluster)])
+    require_known([estimator], metric)
     from rltune.evaluation.transfer import transfer as run
     from rltune.parallel import spread_over
     from rltune.trials.pipelines import line_up
 
-    require_measured(metric)
-    get_estimator(estimator)
-    pipelines = line_up([*names, *known], [backfill], [placement], head=head, view=view)
-    grounds, told = _grounds(traces_of(traces), split(clusters), format)
+    under = (backfill or "none", placement or "best-fit")
+    pipelines = line_up([*names, *known], *([part] for part in under), head=head, view=view)
+    how: dict[str, Any] = {"holdout": holdout, "metric": metric, "head": head, "view": view, "seed": seed}
+    how |= held_out(windows)
+    grounds, told = _grounds(trace, cluster_for_each(trace, cluster), format)
     compile_core(pipelines)
-    how: dict[str, Any] = {"holdout": holdout, "size": windows, "every": every, "contended_s": contended}
-    how |= {"metric": metric, "head": head, "view": view, "seed": seed}
-    with spread_over(jobs, ray) as spread, bar("evaluating") as tell:
-        made = run(names, grounds, known, backfill, placement, estimator, spread=spread, progress=tell, **how)
+    with spread_over(workers, ray) as spread, bar("evaluating") as tell:
+        made = run(names, grounds, known, *under, estimator, spread=spread, progress=tell, **how)
+    _write(made, outputs, told)
+
+
+def _write(made: "Transfer", outputs: Outputs, told: list[str]) -> None:
     from rltune.evaluation.transfer_tables import matrix, notes
     from rltune.version import __version__
 
-    content = {"rltune": __version__, **made.to_dict(), "notes": [*told, *notes(made)]}
-    if outputs.json_file is not None:
-        write_json(content, outputs.json_file)
+    outputs.write_json({"rltune": __version__, **made.to_dict(), "notes": [*told, *notes(made)]})
     if outputs.only_json:
-        show_json(content)
         return
     for line in told:
         show_line(line)
     show_table(matrix(made))
-    if outputs.json_file is not None:
-        show_line(f"JSON: {outputs.json_file}")
-
-
-def traces_of(text: str) -> list[str]:
-    """Take a list of traces apart; a comma within `synth:philly,jobs=5000` does not end it."""
-    listed: list[str] = []
-    for part in split(text):
-        if listed and listed[-1].startswith("synth:") and "=" in part and ":" not in part:
-            listed[-1] += f",{part}"
-        else:
-            listed.append(part)
-    return listed
+    outputs.name_files()
 
 
 def _grounds(traces: list[str], clusters: list[str], format_name: str | None) -> tuple[list["Ground"], list[str]]:
@@ -133,15 +104,11 @@ def _grounds(traces: list[str], clusters: list[str], format_name: str | None) ->
     from rltune.cluster import Cluster
     from rltune.evaluation.transfer import Ground
 
-    if len(clusters) not in {1, len(traces)}:
-        raise InputError(
-            f"{len(traces)} traces and {len(clusters)} clusters: give one cluster for each, or one for all"
-        )
     grounds, told = [], []
-    for trace, name in zip(traces, clusters * (len(traces) // len(clusters)), strict=True):
+    for trace, name in zip(traces, clusters, strict=True):
         on = Cluster.load(name)
         work = load_workload(trace, format_name, on)
         short = trace.rpartition("/")[2]
         grounds.append(Ground(short, work.jobs, on))
-        told += [f"{short}: {work.name} on {named(on, name)}", *(f"{short}: {note}" for note in work.notes)]
+        told += [f"{short}: {work.name} on {cluster_line(on, name)}", *(f"{short}: {note}" for note in work.notes)]
     return grounds, told

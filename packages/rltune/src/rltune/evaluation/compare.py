@@ -27,7 +27,7 @@ from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import metric_of
 from rltune.trials.pipelines import contenders_of, line_up
 from rltune.trials.trial import Trial, in_order
-from rltune.trials.windows import Spec, Window, WindowSpec, choose_windows
+from rltune.trials.windows import SlidingSpec, Spec, Window, WindowSpec, choose_windows
 
 Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
 
@@ -65,7 +65,8 @@ def compare(
         policies: Who runs next: names, files such as `mine.py:score`, functions or objects.
         backfills: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
         placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
-        windows: None for the whole trace, a `Steady` for the whole with a warm-up left out, or a `WindowSpec`.
+        windows: None for the whole trace, a `Steady` for the whole with a warm-up left out, a `WindowSpec` or a
+            `SlidingSpec`.
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
         baseline: The contender that the others are compared with: its label or its policy; the first if not told.
         metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`.
@@ -125,7 +126,7 @@ def _exam(jobs: Jobs, windows: tuple[Window, ...]) -> Exam:
 
 def require_warm(pipelines: Sequence[Pipeline], estimator: Any, windows: Spec) -> tuple[str, ...]:
     """Name what can start warm; refuse a warm start where there can be none."""
-    if not isinstance(windows, WindowSpec):
+    if not isinstance(windows, WindowSpec | SlidingSpec):
         raise InputError("a warm start needs jobs before those that are run: give windows such as 20x1024")
     guess = get_estimator(estimator)
     names = [f"estimator {guess.name}"] if learns(guess) else []

@@ -189,7 +189,7 @@ class Windows:
     def _too_few(self, found: int, tried: int) -> str:
         return (
             f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part make FCFS wait "
-            f"{self.contended_s:g} s on average; give a lower --contended, larger windows or a smaller cluster"
+            f"{self.contended_s:g} s on average; lower contended= of --windows, enlarge windows or shrink the cluster"
         )
 
 

@@ -1,4 +1,7 @@
-"""Which parts of a trace are run: windows from an idle cluster, the whole, or the whole with a warm-up left out."""
+"""Which parts of a trace are run: windows from an idle cluster, the whole, or the whole with a warm-up left out.
+
+The words for them are read here, for every command: docs/reference/cli.md has the grammar.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from rltune.errors import InputError
 from rltune.trials.contention import is_contended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from rltune.jobs import Jobs
     from rltune.metrics.utilisation import Span
 
-FORMS = "20x1024, 20x1024:random, 20x1024:contended=600, whole, steady or steady:0.3"
+SLIDING_FORMS = "1024, 1024:every=64 or 1024:every=64:contended=600"
+FORMS = f"whole, steady:0.3, 20x1024, 20x1024:random, 20x1024:contended=600, {SLIDING_FORMS}"
 LOOKED_AT = 8  # candidates per window wanted, when only contended ones are
+CAVEAT = "Contended windows are not typical of the trace: its idle times are left out."
+EVERY = 64  # jobs from the start of one sliding window to that of the next, unless told
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,25 @@ class WindowSpec:
 
 
 @dataclass(frozen=True)
+class SlidingSpec:
+    """Windows of `size` jobs, one from every `every`th job on, each from an idle cluster; they may overlap."""
+
+    size: int
+    every: int = EVERY
+    min_wait_s: float = 0.0  # as for `WindowSpec`
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.every < 1:
+            raise InputError(
+                f"windows of {self.size} jobs at every {self.every} jobs cannot be; give at least 1 of each"
+            )
+
+    def __str__(self) -> str:
+        kept = f" where FCFS waits over {self.min_wait_s:g} s" if self.min_wait_s else ""
+        return f"windows of {self.size:,} jobs, one every {self.every:,} jobs{kept}, each from an idle cluster"
+
+
+@dataclass(frozen=True)
 class Steady:
     """The whole trace is run; a share of its time at the beginning and at the end is not measured."""
 
@@ -68,29 +93,66 @@ class Steady:
         return f"whole trace, measured after the first {self.warmup:.0%} of its time{end}"
 
 
-Spec = WindowSpec | Steady | None
+Spec = WindowSpec | SlidingSpec | Steady | None
 
 
-def parse_windows(text: str, seed: int = 0) -> Spec:
-    """Read a specification such as `20x1024`; None is the whole trace."""
+def parse_windows(text: str, seed: int = 0, *, min_wait_s: float = 0.0) -> Spec:
+    """Read a specification such as `20x1024`; None is the whole trace.
+
+    `min_wait_s` holds where the text does not say which windows are contended.
+    """
     form, *options = text.strip().lower().split(":")
     if form == "whole" and not options:
         return None
     if form == "steady" and len(options) <= 1:
         return Steady(_number(options[0], text)) if options else Steady()
+    if re.fullmatch(r"\d+", form):
+        return _sliding_spec(int(form), options, text, min_wait_s)
     size = re.fullmatch(r"(\d+)x(\d+)", form)
     if not size:
         raise InputError(f"windows {text!r} are not understood; write {FORMS}")
-    choice: Literal["even", "random"] = "even"
-    min_wait_s = 0.0
+    return _counted_spec(int(size[1]), int(size[2]), options, text, WindowSpec(1, 1, "even", min_wait_s, seed))
+
+
+def parse_sliding(text: str, *, min_wait_s: float = 0.0) -> SlidingSpec:
+    """Read windows that start at every so-manyth job, as held-out parts are cut."""
+    spec = parse_windows(text, min_wait_s=min_wait_s)
+    if not isinstance(spec, SlidingSpec):
+        raise InputError(f"windows {text!r}: held-out windows start at every so-manyth job; write {SLIDING_FORMS}")
+    return spec
+
+
+def parse_counted(text: str, *, min_wait_s: float = 0.0) -> WindowSpec:
+    """Read a number of windows and their size, as a training draws them."""
+    spec = parse_windows(text, min_wait_s=min_wait_s)
+    if not isinstance(spec, WindowSpec) or spec.choice != "even":
+        raise InputError(f"windows {text!r}: say how many are drawn, and of how many jobs: 100x256:contended=600")
+    return spec
+
+
+def _sliding_spec(size: int, options: Sequence[str], text: str, min_wait_s: float) -> SlidingSpec:
+    given = _values(options, text, ("every", "contended"))
+    every = given.get("every", float(EVERY))
+    if not every.is_integer():
+        raise InputError(f"windows {text!r}: every {every:g} jobs cannot be; give a whole number")
+    return SlidingSpec(size, int(every), given.get("contended", min_wait_s))
+
+
+def _counted_spec(count: int, size: int, options: Sequence[str], text: str, default: WindowSpec) -> WindowSpec:
+    choice: Literal["even", "random"] = "random" if "random" in options else "even"
+    given = _values([o for o in options if o not in {"even", "random"}], text, ("contended",))
+    return WindowSpec(count, size, choice, given.get("contended", default.min_wait_s), default.seed)
+
+
+def _values(options: Sequence[str], text: str, known: tuple[str, ...]) -> dict[str, float]:
+    """Read `every=64` and the like."""
+    values: dict[str, float] = {}
     for option in options:
-        if option in {"even", "random"}:
-            choice = "random" if option == "random" else "even"
-        elif option.startswith("contended="):
-            min_wait_s = _number(option.removeprefix("contended="), text)
-        else:
+        name, _, value = option.partition("=")
+        if name not in known:
             raise InputError(f"windows {text!r}: option {option!r} is unknown; write {FORMS}")
-    return WindowSpec(int(size[1]), int(size[2]), choice, min_wait_s, seed)
+        values[name] = _number(value, text)
+    return values
 
 
 def choose_windows(
@@ -105,6 +167,8 @@ def choose_windows(
         return (_steady(jobs, spec),), ()
     if spec.size > len(jobs):
         raise InputError(f"a window of {spec.size:,} jobs does not fit a trace of {len(jobs):,}")
+    if isinstance(spec, SlidingSpec):
+        return _sliding(jobs, spec, fcfs_wait_s)
     if spec.min_wait_s > 0:
         return _contended(jobs, spec, fcfs_wait_s)
     starts = _starts(len(jobs) - spec.size + 1, spec)
@@ -128,12 +192,25 @@ def _starts(places: int, spec: WindowSpec) -> NDArray[np.int64]:
 
 
 def _overlap_note(starts: NDArray[np.int64], spec: WindowSpec) -> tuple[str, ...]:
-    notes = []
-    if len(starts) < spec.count:
-        notes.append(f"Only {len(starts)} different windows exist; {spec.count} were asked for.")
-    if len(starts) > 1 and int(np.diff(starts).min()) < spec.size:
-        notes.append("Windows overlap, so they are not independent and the intervals are too narrow.")
-    return tuple(notes)
+    few = f"Only {len(starts)} different windows exist; {spec.count} were asked for."
+    return (*((few,) if len(starts) < spec.count else ()), *_overlap(starts, spec.size))
+
+
+def _overlap(starts: NDArray[np.int64], size: int) -> tuple[str, ...]:
+    if len(starts) < 2 or int(np.diff(starts).min()) >= size:
+        return ()
+    return ("Windows overlap, so they are not independent and the intervals are too narrow.",)
+
+
+def _sliding(
+    jobs: Jobs, spec: SlidingSpec, fcfs_wait_s: Callable[[Window], float]
+) -> tuple[tuple[Window, ...], tuple[str, ...]]:
+    looked = np.arange(0, len(jobs) - spec.size + 1, spec.every)
+    if spec.min_wait_s <= 0:
+        return tuple(Window(int(s), spec.size) for s in looked), _overlap(looked, spec.size)
+    good = _only_contended(looked, spec.size, spec.min_wait_s, fcfs_wait_s)
+    note = f"{len(good)} of {len(looked)} windows looked at were contended and are used."
+    return tuple(Window(int(s), spec.size) for s in good), (note, CAVEAT, *_overlap(good, spec.size))
 
 
 def _contended(
@@ -141,20 +218,30 @@ def _contended(
 ) -> tuple[tuple[Window, ...], tuple[str, ...]]:
     apart = np.arange(0, len(jobs) - spec.size + 1, spec.size)
     looked = apart[_starts(len(apart), WindowSpec(spec.count * LOOKED_AT, 1))]
-    waits = np.array([fcfs_wait_s(Window(int(s), spec.size)) for s in looked])
-    good = looked[[is_contended(wait, spec.min_wait_s) for wait in waits]]
-    if not len(good):
-        most = f"the most contended waits {waits.max():g} s"
-        raise InputError(f"no window of {spec.size:,} jobs makes FCFS wait {spec.min_wait_s:g} s; {most}")
+    good = _only_contended(looked, spec.size, spec.min_wait_s, fcfs_wait_s)
     chosen = good[_starts(len(good), spec)]
     few = f"; {spec.count} were asked for" if len(chosen) < spec.count else ""
     note = f"{len(good)} of {len(looked)} windows looked at were contended, {len(chosen)} are used{few}."
-    caveat = "Contended windows are not typical of the trace: its idle times are left out."
-    return tuple(Window(int(s), spec.size) for s in chosen), (note, caveat)
+    return tuple(Window(int(s), spec.size) for s in chosen), (note, CAVEAT)
+
+
+def _only_contended(
+    starts: NDArray[np.int64], size: int, min_wait_s: float, fcfs_wait_s: Callable[[Window], float]
+) -> NDArray[np.int64]:
+    """Keep the starts of windows in which FCFS waits long; refuse if there is none."""
+    waits = np.array([fcfs_wait_s(Window(int(s), size)) for s in starts])
+    good = starts[[is_contended(wait, min_wait_s) for wait in waits]]
+    if not len(good):
+        most = f"the most contended waits {waits.max():g} s"
+        raise InputError(f"no window of {size:,} jobs makes FCFS wait {min_wait_s:g} s; {most}")
+    return good
 
 
 def _number(text: str, whole: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise InputError(f"windows {whole!r}: {text!r} is not a number; write {FORMS}") from None
+        value = float("nan")
+    if not 0 <= value < float("inf"):
+        raise InputError(f"windows {whole!r}: {text!r} should be a number of 0 or more; write {FORMS}")
+    return value

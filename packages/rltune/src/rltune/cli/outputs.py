@@ -1,12 +1,12 @@
-"""What `simulate` and `compare` share: names checked before work begins, and results written in every form."""
+"""Where a command's results go: JSON, parquet and a page beside the terminal."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rltune.cli.command import TO_STDOUT
 from rltune.cli.console import count, make_room, require_free, show_json, show_line, write_json
-from rltune.cli.exits import TO_STDOUT
 from rltune.cli.progress_bar import spinner
 from rltune.errors import InputError
 
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 NOBODY_WAITED = "No job waited: the cluster is larger than the load, so nothing can be told apart."
 
 
-def split(names: str) -> list[str]:
-    """Take a list with commas apart."""
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
 @dataclass(frozen=True)
 class Outputs:
     """Where results go beside the terminal."""
 
-    json: str | None
-    jobs: Path | None
-    report: Path | None
+    json: str | None = None
+    jobs_file: Path | None = None
+    report: Path | None = None
 
     @property
     def json_file(self) -> Path | None:
@@ -41,25 +36,31 @@ class Outputs:
         """Return whether stdout belongs to JSON."""
         return self.json == TO_STDOUT
 
-    def require_free(self, *, force: bool, inputs: Iterable[str | Path]) -> None:
+    def require_free(self, *, force: bool = False, inputs: Iterable[str | Path] = ()) -> None:
         """Make sure that all files may be written."""
-        require_free([self.json_file, self.jobs, self.report], force=force, inputs=inputs)
+        require_free([self.json_file, self.jobs_file, self.report], force=force, inputs=inputs)
+
+    def write_json(self, content: Mapping[str, Any]) -> None:
+        """Write JSON into its file, or print it, or neither."""
+        if self.json_file is not None:
+            write_json(content, self.json_file)
+        if self.only_json:
+            show_json(content)
+
+    def name_files(self) -> None:
+        """Say which files were written, unless stdout belongs to JSON."""
+        for what, path in (("JSON", self.json_file), ("all jobs", self.jobs_file), ("report", self.report)):
+            if path is not None and not self.only_json:
+                show_line(f"{what}: {path}")
 
     def write(self, comparison: "Comparison", work: "Workload", cluster: str, content: Mapping[str, Any]) -> None:
         """Write the files asked for, and JSON; then name them."""
-        told = {"rltune": _version(), "trace": work.name, "cluster": cluster, **content}
-        if self.json_file is not None:
-            write_json(told, self.json_file)
-        if self.jobs is not None:
-            _write_jobs(comparison, self.jobs)
+        self.write_json({"rltune": _version(), "trace": work.name, "cluster": cluster, **content})
+        if self.jobs_file is not None:
+            _write_jobs(comparison, self.jobs_file)
         if self.report is not None:
             _write_report(comparison, self.report, work.name)
-        if self.only_json:
-            show_json(told)
-            return
-        for what, path in (("JSON", self.json_file), ("all jobs", self.jobs), ("report", self.report)):
-            if path is not None:
-                show_line(f"{what}: {path}")
+        self.name_files()
 
 
 def with_notes(comparison: "Comparison", work: "Workload") -> "Comparison":
@@ -69,7 +70,7 @@ def with_notes(comparison: "Comparison", work: "Workload") -> "Comparison":
     return replace(comparison, notes=(*work.notes, *nothing, *comparison.notes))
 
 
-def named(cluster: "Cluster", given: str) -> str:
+def cluster_line(cluster: "Cluster", given: str) -> str:
     """Name a cluster in one line."""
     return f"{cluster.name or given} ({count(cluster.node_count, 'nodes')}, {count(cluster.gpu_count, 'GPUs')})"
 

@@ -1,0 +1,89 @@
+"""`rltune evolve`, as a user runs it."""
+
+import pytest
+from typer.main import get_command
+
+from rltune.cli import app
+from rltune.cli.evolve_command import evolve_plan
+from rltune.cli.old_spellings import modern
+from rltune.cli.settings_file import read_settings
+from rltune.learn.cma_es import EvolveSettings
+from rltune.learn.evolve import Plan
+from rltune.model.learned_model import read_model
+
+SMALL = ("--generations", 2, "-w", "2x40:contended=10", "--set", "pool=4", "--set", "held_windows=2")
+
+
+@pytest.fixture
+def find(rltune, history, two, tmp_path):
+    """Evolve for two short generations, with these options too."""
+
+    def run(*words: object):
+        return rltune("evolve", history, "-c", two, "-o", tmp_path / "made.rltune", *SMALL, *words)
+
+    return run
+
+
+def plan_of(words: str) -> Plan:
+    """Read a command's words as the program does, in whatever spelling, and make the plan of them."""
+    command = get_command(app).commands["evolve"]
+    given = command.make_context("evolve", words.split()).params
+    steps = {"generations": given["generations"], "seed": given["seed"]}
+    below = read_settings(given["settings"], given["set_"] or ())
+    return evolve_plan(below, {"features": given["features"], "evolve": steps}, given["windows"], given["workers"])
+
+
+def test_a_model_is_written_and_told(find, tmp_path):
+    """With the base that a file of settings names, unless an option names another."""
+    (tmp_path / "evolve.toml").write_text('base = "sjf"\n[evolve]\ntried = 5\n')
+    said = find("--settings", tmp_path / "evolve.toml")
+    assert said.code == 0
+    assert "best of 2 generations" in said.out
+    assert read_model(tmp_path / "made.rltune").base == "sjf"
+    assert find("--settings", tmp_path / "evolve.toml", "--base", "fcfs", "--force").code == 0
+    assert read_model(tmp_path / "made.rltune").base == "fcfs"
+
+
+def test_several_traces_each_have_their_cluster(rltune, history, two, tmp_path):
+    """As many clusters as traces, or one for all; the old --also still works and says so."""
+    out = tmp_path / "made.rltune"
+    assert rltune("evolve", history, history, "-c", f"{two},{two}", "-o", out, *SMALL).code == 0
+    both = read_model(out).weights.tolist()
+    old = rltune("evolve", history, "-c", two, "--also", f"{history}@{two}", "-o", out, "--force", *SMALL)
+    assert "--also ends with the next release" in old.err
+    assert read_model(out).weights.tolist() == both
+    refused = rltune("evolve", history, "-c", f"{two},{two}", "-o", out, "--force", *SMALL)
+    assert (refused.code, "1 traces and 2 clusters" in refused.err) == (2, True)
+
+
+def test_the_settings_that_are_printed_are_those_that_are_usual(rltune, tmp_path):
+    (tmp_path / "evolve.toml").write_text(rltune("evolve", "--print-settings").out)
+    usual = evolve_plan({}, {}, None, workers=1)
+    assert evolve_plan(read_settings(tmp_path / "evolve.toml"), {}, None, workers=1) == usual
+    assert usual == Plan(evolve=EvolveSettings(windows=14, threads=1))
+
+
+def test_the_commands_on_the_cards_of_shipped_models_mean_what_they_meant():
+    """They are written in the old spelling."""
+    card = "a.csv -c c -o m --features ahead --size 512 --pool 200 --generations 30 --windows 15 --bends 2 --tried 9"
+    steps = EvolveSettings(generations=30, tried=9, windows=15, threads=1)
+    meant = Plan(features="ahead", size=512, pool=200, bends=2, hidden=(8, 6), evolve=steps)
+    assert plan_of(card) == meant
+    assert modern("evolve", card.split())[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--set", "evolve.tryed=5"), "did you mean evolve.tried?"),
+        (("--set", "evolve.threads=5"), "no setting 'evolve.threads'"),
+        (("--set", "evolve.tried=3"), "4 or more"),
+        (("--set", "hidden=2x2"), "needs layers of 3 units"),
+        (("--set", "commit=1"), "setting commit should be"),
+        (("--also", "x"), "write TRACE@CLUSTER"),
+    ],
+)
+def test_a_mistake_is_one_sentence(find, words, sentence):
+    said = find(*words)
+    assert (said.code, said.out) == (2, "")
+    assert sentence in said.err.splitlines()[-1]

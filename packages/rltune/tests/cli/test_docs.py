@@ -68,7 +68,7 @@ def test_what_is_shown_first_is_in_the_new_spelling():
 
 
 def test_every_setting_stands_in_the_reference():
-    from rltune.learn.evolve import Plan
+    from rltune.learn.evolve import EvolvePlan
     from rltune.learn.train_settings import TrainSettings
 
     text = (ROOT / "docs/reference/training.md").read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def test_every_setting_stands_in_the_reference():
     keys = re.compile(r"`([a-z0-9_.]+)`")
     assert {*setting_keys(TrainSettings()), "p99"} <= {*keys.findall(training)}
     shared = {"base", "objective", "estimators", "backfill", "features"}  # options, in cli.md
-    assert {*setting_keys(Plan())} <= {*keys.findall(evolution)} | shared
+    assert {*setting_keys(EvolvePlan())} <= {*keys.findall(evolution)} | shared
 
 
 def setting_keys(settings, table: str = "") -> list[str]:

@@ -8,7 +8,7 @@ from rltune.cli.evolve_command import evolve_plan
 from rltune.cli.old_spellings import modern
 from rltune.cli.settings_file import read_settings
 from rltune.learn.cma_es import EvolveSettings
-from rltune.learn.evolve import Plan
+from rltune.learn.evolve import EvolvePlan
 from rltune.model.learned_model import read_model
 
 SMALL = ("--generations", 2, "-w", "2x40:contended=10", "--set", "pool=4", "--set", "held_windows=2")
@@ -24,7 +24,7 @@ def find(rltune, history, two, tmp_path):
     return run
 
 
-def plan_of(words: str) -> Plan:
+def plan_of(words: str) -> EvolvePlan:
     """Read a command's words as the program does, in whatever spelling, and make the plan of them."""
     command = get_command(app).commands["evolve"]
     given = command.make_context("evolve", words.split()).params
@@ -60,14 +60,14 @@ def test_the_settings_that_are_printed_are_those_that_are_usual(rltune, tmp_path
     (tmp_path / "evolve.toml").write_text(rltune("evolve", "--print-settings").out)
     usual = evolve_plan({}, {}, None, workers=1)
     assert evolve_plan(read_settings(tmp_path / "evolve.toml"), {}, None, workers=1) == usual
-    assert usual == Plan(evolve=EvolveSettings(windows=14, threads=1))
+    assert usual == EvolvePlan(evolve=EvolveSettings(windows=14, threads=1))
 
 
 def test_the_commands_on_the_cards_of_shipped_models_mean_what_they_meant():
     """They are written in the old spelling."""
     card = "a.csv -c c -o m --features ahead --size 512 --pool 200 --generations 30 --windows 15 --bends 2 --tried 9"
     steps = EvolveSettings(generations=30, tried=9, windows=15, threads=1)
-    meant = Plan(features="ahead", size=512, pool=200, bends=2, hidden=(8, 6), evolve=steps)
+    meant = EvolvePlan(features="ahead", size=512, pool=200, bends=2, hidden=(8, 6), evolve=steps)
     assert plan_of(card) == meant
     assert modern("evolve", card.split())[1]
 

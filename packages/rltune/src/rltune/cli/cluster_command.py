@@ -12,7 +12,7 @@ from rltune.cli.command import Command
 from rltune.cli.console import count, require_free, show, show_line, write_text
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
-from rltune.cli.progress_bar import spinner
+from rltune.cli.terminal_progress import spinner
 from rltune.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rltune.cli.console import say, show, show_line, show_table
 from rltune.cli.exits import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
-from rltune.cli.progress_bar import bar
+from rltune.cli.terminal_progress import bar
 from rltune.cli.trace_argument import Workload, load_workload
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.console import say
-from rltune.cli.progress_bar import spinner
+from rltune.cli.terminal_progress import spinner
 
 if TYPE_CHECKING:
     from rltune.engine.pipeline import Pipeline

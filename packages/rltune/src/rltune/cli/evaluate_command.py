@@ -13,7 +13,7 @@ from rltune.cli.console import show_line, show_table
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import split
-from rltune.cli.progress_bar import bar, spinner
+from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
 from rltune.errors import InputError
 

@@ -14,8 +14,8 @@ from rltune.cli.console import require_free, say, show_line
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
 from rltune.cli.parsing import cluster_for_each, drawn_windows, split
-from rltune.cli.progress_bar import bar
 from rltune.cli.settings_file import Values, as_toml, merged, read_settings, with_values
+from rltune.cli.terminal_progress import bar
 from rltune.cli.trace_argument import load_workload
 from rltune.errors import InputError
 

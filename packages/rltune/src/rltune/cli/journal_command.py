@@ -10,7 +10,7 @@ from rltune.cli.console import count, make_room, require_free, show, show_json, 
 from rltune.cli.control_command import JOURNAL
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
-from rltune.cli.progress_bar import spinner
+from rltune.cli.terminal_progress import spinner
 from rltune.errors import InputError
 
 DIFFERS = 1

@@ -47,7 +47,7 @@ def check(
     model: ModelFile,
     trace: Annotated[
         str | None,
-        typer.Argument(help=f"Say which of these jobs taught it: {options.TRACE}.", metavar="[TRACE]"),
+        typer.Argument(help=f"Say which of these jobs taught it: {options.TRACE}.", metavar="TRACE"),
     ] = None,
     format: options.Format = None,  # noqa: A002  the option's name
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltune.cli.command import TO_STDOUT
 from rltune.cli.console import count, make_room, require_free, show_json, show_line, write_json
-from rltune.cli.progress_bar import spinner
+from rltune.cli.terminal_progress import spinner
 from rltune.errors import InputError
 
 if TYPE_CHECKING:

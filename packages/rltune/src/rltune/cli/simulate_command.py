@@ -8,7 +8,7 @@ from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show, show_line
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
-from rltune.cli.progress_bar import bar, spinner
+from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rltune.cli import completion as complete
 from rltune.cli.console import make_room, say, show_json, show_line, show_table, write_json
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
-from rltune.cli.progress_bar import bar, spinner
+from rltune.cli.terminal_progress import bar, spinner
 from rltune.errors import InputError
 
 if TYPE_CHECKING:

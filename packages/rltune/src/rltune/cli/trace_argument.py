@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltune.cli.console import count
 from rltune.cli.parsing import SYNTH
-from rltune.cli.progress_bar import spinner
+from rltune.cli.terminal_progress import spinner
 from rltune.errors import InputError, unknown
 
 if TYPE_CHECKING:

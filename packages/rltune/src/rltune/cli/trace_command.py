@@ -14,7 +14,7 @@ from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.parsing import split
-from rltune.cli.progress_bar import bar, spinner
+from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import LOAD, MOST_JOBS, load_workload, read
 from rltune.errors import InputError
 

@@ -12,7 +12,7 @@ from rltune.cli.evaluate_command import RULES, WINDOWS, held_out, require_known
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import cluster_for_each, split
-from rltune.cli.progress_bar import bar
+from rltune.cli.terminal_progress import bar
 from rltune.cli.trace_argument import load_workload
 
 if TYPE_CHECKING:

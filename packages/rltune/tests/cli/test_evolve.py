@@ -9,7 +9,7 @@ from rltune.cli.old_spellings import modern
 from rltune.cli.settings_file import read_settings
 from rltune.learn.cma_es import EvolveSettings
 from rltune.learn.evolve import EvolvePlan
-from rltune.model.learned_model import read_model
+from rltune.model.model_file import read_model
 
 SMALL = ("--generations", 2, "-w", "2x40:contended=10", "--set", "pool=4", "--set", "held_windows=2")
 

@@ -137,7 +137,7 @@ def test_a_settings_file_says_what_options_do_not(learn, tmp_path):
     file.write_text('seed = 3\nbase = "sjf"\nestimators = ["oracle"]\n[ppo]\nentropy = 0.01\n')
     assert learn("--settings", file, "--set", "base=fcfs", "--seed", 5).code == 0
     model = read_model(tmp_path / "made.rltune")
-    assert (model.base, model.card["seed"], model.card["ppo entropy"]) == ("fcfs", 5, 0.01)
+    assert (model.base, model.card.settings["seed"], model.card.settings["ppo entropy"]) == ("fcfs", 5, 0.01)
     file.write_text("epochs = [")
     assert "is no TOML" in learn("--settings", file, out="other.rltune").err
 

@@ -102,7 +102,7 @@ def evaluate(
     )
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
-    trial = HeldOut(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
+    trial = HeldOutTrial(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
     work = spread or Here()
     validation: Results | None = None
     choices: tuple[Choice, ...] = ()
@@ -123,7 +123,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutTrial:
     """Called with the row at which a window starts: what every pipeline made of it, or None if it is not contended."""
 
     trial: Trial
@@ -151,7 +151,7 @@ def beside_fcfs(pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     return unique([fcfs, *pipelines])
 
 
-def run_part(trial: HeldOut, part: Part, every: int, spread: Spread, progress: Progress | None = None) -> Results:
+def run_part(trial: HeldOutTrial, part: Part, every: int, spread: Spread, progress: Progress | None = None) -> Results:
     """Run the windows of one part."""
     starts = part.starts(trial.size, every)
 

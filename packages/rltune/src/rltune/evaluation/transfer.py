@@ -10,7 +10,7 @@ from rltune.cluster import Cluster
 from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.evaluation.choose import KINDS, choose
-from rltune.evaluation.evaluate import HeldOut, beside_fcfs, require_measured, run_part
+from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, require_measured, run_part
 from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
@@ -142,7 +142,7 @@ def transfer(
     for ground in grounds:
         jobs, guess = in_order(ground.jobs, estimator)
         pipelines = beside_fcfs(line_up(rules, [backfill], [placement], **settings))
-        trial = HeldOut(
+        trial = HeldOutTrial(
             Trial(jobs, ground.cluster, guess, seed=seed), pipelines, size, contended_s, (Groups.by_size(jobs),)
         )
         cells += _on_one_trace(trial, ground.name, models, holdout, every, metric, spread or Here(), progress)
@@ -158,7 +158,7 @@ def base_of(policy: Any) -> str:
 
 
 def _on_one_trace(
-    trial: HeldOut,
+    trial: HeldOutTrial,
     trace: str,
     models: Sequence[Any],
     holdout: float,

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rltune.live.control_settings import ControlSettings
+from rltune.live.decide.decide import Known, Situation, decide
+from rltune.live.decide.decision import Decision
+from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.see.backend import BackendError, Change, Kind, Outcome
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
 
@@ -72,6 +75,12 @@ def settings(**sections) -> ControlSettings:
     return ControlSettings.load(
         None, {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, **sections}
     )
+
+
+def decide_by(settings: ControlSettings, situation: Situation, known: Known | None = None) -> Decision:
+    """Decide as a controller with these settings does."""
+    pinned = pin_pipeline(settings.pipeline, settings.safety.guard)
+    return decide(situation, settings, pinned, known or Known())
 
 
 class MemoryCluster:

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
-from live_cases import job, nodes, running, settings, snapshot
+from live_cases import decide_by, job, nodes, running, settings, snapshot
 
 from rltune.live.act.changes import plan, release
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.see.backend import Change, Kind
 from rltune.live.see.holdings import Holdings, Intent
 
@@ -11,7 +11,7 @@ from rltune.live.see.holdings import Holdings, Intent
 def planned(jobs, held=None, on=None, **sections):
     """Decide, then plan."""
     seen, wanted, held = snapshot(jobs, on), settings(**sections), held or Holdings()
-    return plan(seen, decide(Situation(seen, held), wanted), held, wanted)
+    return plan(seen, decide_by(wanted, Situation(seen, held)), held, wanted)
 
 
 def changes(made):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from live_cases import NOW, job, running, settings, snapshot
+from live_cases import NOW, decide_by, job, running, settings, snapshot
 
 from rltune.live.act.state_machine import (
     Adopt,
@@ -19,7 +19,6 @@ from rltune.live.act.state_machine import (
     Make,
     Tell,
 )
-from rltune.live.decide.decide import decide
 from rltune.live.see.backend import Kind, Outcome
 from rltune.live.see.health import Look
 from rltune.live.see.snapshot import Partition
@@ -43,7 +42,7 @@ class Day:
         look = Look(snapshot(jobs, at=NOW + 60 * self.minute + jump_s), 60.0 * self.minute)
         instructions = self.brain.on(Looked(look))
         situation = next(i.situation for i in instructions if isinstance(i, Decide))
-        instructions += self.brain.on(Decided(decide(situation, self.settings), seconds))
+        instructions += self.brain.on(Decided(decide_by(self.settings, situation), seconds))
         for instruction in instructions:
             if isinstance(instruction, Tell):
                 told.append(instruction.kind)

@@ -3,11 +3,11 @@
 from itertools import count
 
 import pytest
-from live_cases import MemoryCluster, job, nodes, running, settings, snapshot
+from live_cases import MemoryCluster, decide_by, job, nodes, running, settings, snapshot
 
 from rltune.engine import search
 from rltune.live.controller import Controller
-from rltune.live.decide.decide import Known, Situation, decide
+from rltune.live.decide.decide import Known, Situation
 from rltune.live.journal.packing import pack_decision
 from rltune.live.journal.provenance import policy_hash
 from rltune.live.journal.replay import replay
@@ -18,7 +18,7 @@ CROWD = (running(100, "n0", 1), *(job(i, 1 + i % 4, 10 + 7 * i % 90) for i in ra
 
 
 def decided(jobs, policy, on, rollouts=0):
-    return decide(Situation(snapshot(jobs, on)), settings(pipeline={"policy": policy}), Known(rollouts=rollouts))
+    return decide_by(settings(pipeline={"policy": policy}), Situation(snapshot(jobs, on)), Known(rollouts=rollouts))
 
 
 def impatient(monkeypatch, tries):

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from live_cases import NOW, job, running, settings, snapshot
+from live_cases import NOW, decide_by, job, running, settings, snapshot
 
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.see.backend import Change, Kind
 from rltune.live.see.holdings import Holdings, Intent
@@ -12,7 +12,7 @@ FULL = (running(100, "n0", 4), running(101, "n1", 4))
 
 def told(chronicle, jobs):
     seen = snapshot(jobs)
-    return {note.job: note.text for note in chronicle.notes(seen, decide(Situation(seen), settings()))}
+    return {note.job: note.text for note in chronicle.notes(seen, decide_by(settings(), Situation(seen)))}
 
 
 def test_a_queue_that_stands_still_fills_no_pages():

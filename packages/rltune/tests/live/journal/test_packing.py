@@ -3,9 +3,9 @@ from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from live_cases import NOW, job, nodes, running, settings, snapshot
+from live_cases import NOW, decide_by, job, nodes, running, settings, snapshot
 
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.journal import packing as pack
 from rltune.live.see.backend import Change, Kind
 from rltune.live.see.holdings import Holdings, Intent
@@ -41,7 +41,7 @@ def test_times_come_back_to_the_last_bit(times):
 
 def test_a_decision_comes_back_and_packs_to_the_same_bytes():
     """Bytes are what a replay compares."""
-    made = decide(Situation(snapshot(QUEUE)), settings())
+    made = decide_by(settings(), Situation(snapshot(QUEUE)))
     data = pack.pack_decision(made)
     assert told(pack.unpack_decision(data)) == told(made)
     assert pack.pack_decision(pack.unpack_decision(data)) == data

@@ -1,0 +1,1 @@
+"""From jobs and a cluster to the arrays of a run."""

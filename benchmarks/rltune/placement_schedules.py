@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import Cluster, Slowdown
-from rltune.engine.run import simulate
+from rltune.engine.simulate import simulate
 from rltune.evaluation.compare import line_up
 from rltune.jobs import Jobs
 from rltune.metrics import summarise

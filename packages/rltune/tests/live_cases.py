@@ -1,8 +1,9 @@
 """Small clusters for the tests of live/: snapshots by hand, and a cluster in memory that keeps Backend's promises."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.decide import Known, Situation, decide
@@ -10,6 +11,7 @@ from rltune.live.decide.decision import Decision
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.see.backend import BackendError, Change, Kind, Outcome
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
+from rltune.live.settings_file import load_settings
 
 NOW = 1_700_000_000.0
 
@@ -72,15 +74,23 @@ def snapshot(
 def settings(**sections) -> ControlSettings:
     """Act on partition gpu by smallest area first, unless told otherwise."""
     pipeline = {"policy": "saf", **sections.pop("pipeline", {})}
-    return ControlSettings.load(
-        None, {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, **sections}
-    )
+    return load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, **sections})
 
 
-def decide_by(settings: ControlSettings, situation: Situation, known: Known | None = None) -> Decision:
+def decide_by(
+    settings: ControlSettings,
+    situation: Situation,
+    known: Known | None = None,
+    timer: Callable[[], float] = lambda: 0.0,
+) -> Decision:
     """Decide as a controller with these settings does."""
-    pinned = pin_pipeline(settings.pipeline, settings.safety.guard)
-    return decide(situation, settings, pinned, known or Known())
+    return decide(situation, settings, pin_pipeline(settings), known or Known(), timer)
+
+
+def impatient(tries: int) -> Callable[[], float]:
+    """Make a timer that runs out after so many looks at it."""
+    ticks = count()
+    return lambda: 0.0 if next(ticks) <= tries else 1e9
 
 
 class MemoryCluster:
@@ -93,18 +103,18 @@ class MemoryCluster:
         self.refuse: dict[int, str] = {}  # job: why
         self.broken: str = ""
 
-    def ping(self) -> None:
+    def _answer(self) -> None:
         if self.broken:
             raise BackendError(self.broken)
 
     def observe(self) -> Snapshot:
         self.calls.update(("squeue", "sinfo", "scontrol", "sprio"))
-        self.ping()
+        self._answer()
         return self.now
 
     def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
         self.calls["scontrol"] += 1
-        self.ping()
+        self._answer()
         self.batches.append(tuple(changes))
         return tuple(self._make(change) for change in changes)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
-    from rltune.engine.run import simulate
+    from rltune.engine.simulate import simulate
     from rltune.errors import InputError
     from rltune.jobs import Jobs
     from rltune.schedule import Schedule
@@ -26,7 +26,7 @@ _HOME = {
     "Jobs": "rltune.jobs",
     "Schedule": "rltune.schedule",
     "read_trace": "rltune.trace",
-    "simulate": "rltune.engine.run",
+    "simulate": "rltune.engine.simulate",
 }
 
 

@@ -5,6 +5,7 @@ from importlib import resources
 import pytest
 
 from rltune.live.control_settings import ControlSettings, Scope
+from rltune.live.settings_file import load_settings
 
 FOLDER = resources.files("rltune.deploy")
 
@@ -13,7 +14,7 @@ def test_the_settings_shipped_are_the_defaults(tmp_path):
     """Whoever copies the file and reads its comments is told the truth; only the scope is an example."""
     file = tmp_path / "control.toml"
     file.write_text((FOLDER / "control.toml").read_text())
-    shipped = ControlSettings.load(file)
+    shipped = load_settings(file)
     assert shipped.model_copy(update={"scope": Scope()}) == ControlSettings()
     named = {section: set(table) for section, table in shipped.model_dump().items() if isinstance(table, dict)}
     left_out = {"pipeline": {"head", "view", "seed"}}

@@ -1,12 +1,13 @@
 import pytest
 
 from rltune.errors import InputError
-from rltune.live.control_settings import Channel, ControlSettings, Mode
+from rltune.live.control_settings import Channel, Mode
+from rltune.live.settings_file import load_settings
 
 
 def test_it_is_dry_by_default():
     """Without a word it only watches, by SiteFactor, with everything bounded."""
-    plain = ControlSettings.load(None)
+    plain = load_settings(None)
     assert plain.mode is Mode.SHADOW
     assert plain.numbers.channel is Channel.SITE_FACTOR
     assert plain.limits.changes_per_cycle > 0
@@ -15,14 +16,14 @@ def test_it_is_dry_by_default():
 def test_to_act_one_must_say_for_whom():
     """Nobody is touched who was not named."""
     with pytest.raises(InputError, match="to act, name whose jobs may be touched"):
-        ControlSettings.load(None, {"mode": "act"})
+        load_settings(None, {"mode": "act"})
 
 
 def test_the_command_line_wins_over_the_file(tmp_path):
     """What is not given on the command line stays as in the file."""
     file = tmp_path / "control.toml"
     file.write_text('mode = "advise"\n[pipeline]\npolicy = "wfp3"\nbackfill = "none"\n')
-    got = ControlSettings.load(file, {"mode": None, "pipeline": {"policy": "sjf", "backfill": None}})
+    got = load_settings(file, {"mode": None, "pipeline": {"policy": "sjf", "backfill": None}})
     assert (got.mode, got.pipeline.policy, got.pipeline.backfill) == (Mode.ADVISE, "sjf", "none")
 
 
@@ -42,6 +43,6 @@ def test_a_mistake_is_told_in_one_sentence(tmp_path, text, problem):
     file = tmp_path / "control.toml"
     file.write_text(text)
     with pytest.raises(InputError, match=problem) as caught:
-        ControlSettings.load(file)
+        load_settings(file)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value).strip()

@@ -6,8 +6,8 @@ from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
 
 from rltune.errors import InputError
 from rltune.live.controller import Controller
-from rltune.live.journal.replay import replay
 from rltune.live.journal.store import Journal
+from rltune.live.replay import replay
 from rltune.live.see.backend import Kind
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))

@@ -14,12 +14,12 @@ from live_cases import settings
 from rltune.errors import InputError
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
-from rltune.live.control_settings import ControlSettings
 from rltune.live.controller import Controller
-from rltune.live.journal.replay import replay
 from rltune.live.journal.store import Journal
 from rltune.live.journal.story import story
+from rltune.live.replay import replay
 from rltune.live.see.backend import Kind
+from rltune.live.settings_file import load_settings
 from rltune.live.single_instance import only_one
 
 CHANGEABLE = ("priority", "site_factor", "priority_by_hand", "nice", "held", "excluded_nodes", "required_nodes")
@@ -83,7 +83,7 @@ def test_the_default_policy_acts_and_is_replayed(testbed, tmp_path):
     """A shipped model orders the queue, a second look writes next to nothing, and both decisions come out the same."""
     fill(testbed, *range(10, 60, 5))
     journal = Journal.create(tmp_path / "j.db")
-    act = ControlSettings.load(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
+    act = load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
     acting = Controller(testbed.backend(), journal, act, SystemClock())
     assert act.pipeline.policy == "learned"
     assert acting.cycle().changes >= 9

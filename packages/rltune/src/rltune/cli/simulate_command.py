@@ -1,5 +1,6 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
+from time import perf_counter
 from typing import Any
 
 from rltune.cli import options
@@ -41,20 +42,21 @@ def simulate(
     outputs = Outputs(json, jobs, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
     from rltune import Cluster
-    from rltune.engine.pipeline import Pipeline
+    from rltune.engine.parse_pipeline import parse_pipeline
     from rltune.engine.run import run_pipeline
     from rltune.estimate import get_estimator
     from rltune.evaluation import Comparison
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
-    pipeline = Pipeline.parse(policy, backfill, placement, guard=guard, search=search, **how)
+    pipeline = parse_pipeline(policy, backfill, placement, guard=guard, search=search, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on)
     compile_core([pipeline])
     with bar("simulating") as tell:
-        schedule = run_pipeline(work.jobs, on, pipeline, guess, lambda done, total: tell(done, total, "jobs"))
+        told = lambda done, total: tell(done, total, "jobs")  # noqa: E731  shorter than a function
+        schedule = run_pipeline(work.jobs, on, pipeline, guess, told, perf_counter)
     with spinner("summing up"):
         made = with_notes(Comparison.of_schedules([schedule]), work)
     summary = made.runs[0].summary

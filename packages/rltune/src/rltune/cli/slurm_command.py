@@ -166,7 +166,7 @@ def experiment(
     from rltune.lab.experiment.experiment_plan import ALONE, Arm, Plan
     from rltune.lab.experiment.one_run import control_settings
     from rltune.lab.experiment.perform import perform
-    from rltune.live.pinned_pipeline import require_understood
+    from rltune.live.pinned_pipeline import pin_pipeline
 
     further = [Arm(_label(name), name, placement) for name in policy or []]
     arms = (Arm(ALONE), Arm("saf", "saf"), *further)
@@ -174,7 +174,7 @@ def experiment(
         arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer, band
     )
     for arm in arms[1:]:
-        require_understood(control_settings(plan, arm))
+        pin_pipeline(control_settings(plan, arm))  # what cannot be decided by is refused before hours are spent
     with bar("jobs ended") as tell:
         perform(plan, out, tell, workers)
     _show_result(plan, out)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from real_slurm import require_slurm
 
-from rltune.engine.run import simulate
+from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.lab.experiment import fine_tuning_jobs as workload
 from rltune.lab.experiment import one_run as running

@@ -17,8 +17,7 @@ def seen(minutes, priorities, gpus=8):
 
 
 def gained(jobs, **pipeline):
-    pinned = pin_pipeline(settings(pipeline=pipeline).pipeline)
-    return estimate_gain(jobs, snapshot([], nodes(4, 4)), pinned, pipeline.get("estimator", "user"))
+    return estimate_gain(jobs, snapshot([], nodes(4, 4)), pin_pipeline(settings(pipeline=pipeline)))
 
 
 def test_the_same_order_gains_nothing():

@@ -6,7 +6,7 @@ from rltune.live.see.backend import Change, Kind
 from rltune.live.see.health import Look, drifted, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
 
-HEALTH = settings().health
+HEALTH = settings().advanced.health
 
 
 def look(after_s, jobs=(), on=None, jump_s=0.0):

@@ -114,7 +114,7 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
     else:
         testbed.stop("slurmctld", sign)
     try:
-        for ask in (slurm.ping, slurm.observe, lambda: slurm.apply([Change(1, Kind.PRIORITY, 5)])):
+        for ask in (slurm.observe, lambda: slurm.apply([Change(1, Kind.PRIORITY, 5)])):
             began = time.monotonic()
             with pytest.raises(UnreachableError, match=r"does not answer|did not answer in"):
                 ask()
@@ -129,8 +129,6 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
 def test_without_slurm_the_command_is_named():
     """Not a traceback."""
     slurm = Slurm(environment={"PATH": "/nowhere"})
-    with pytest.raises(BackendError, match="scontrol could not be started: No such file"):
-        slurm.ping()
     with pytest.raises(BackendError, match="scontrol could not be started: No such file"):
         slurm.observe()
 

@@ -17,10 +17,12 @@ from rltune.lab.experiment.submit import Submitter
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings import ControlSettings
-from rltune.live.controller import Controller, CycleReport
+from rltune.live.controller import Controller
+from rltune.live.cycle_report import CycleReport
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.settings_file import load_settings
 from rltune.live.slurm.hostlist import expand
 
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted
@@ -151,12 +153,12 @@ class Driver:
 
 
 def _rehearse(settings: ControlSettings) -> None:
-    rehearse(settings, pin_pipeline(settings.pipeline, settings.safety.guard))
+    rehearse(settings, pin_pipeline(settings))
 
 
 def control_settings(plan: Plan, arm: Arm) -> ControlSettings:
     """Return the controller's settings: real seconds are longer on a fast clock, so that it may jump further."""
-    return ControlSettings.load(
+    return load_settings(
         None,
         {
             "mode": "act",
@@ -165,8 +167,10 @@ def control_settings(plan: Plan, arm: Arm) -> ControlSettings:
             "pipeline": {"policy": arm.policy, "placement": arm.placement, "estimator": plan.estimator},
             "scope": {"partitions": ("*",)},
             "numbers": {"channel": plan.channel, "band": plan.band},
-            "gain": {"every_s": _NEVER_S},  # both ways are run here, so that nothing need be estimated
-            "health": {"max_clock_jump_s": 30.0 + 5.0 * plan.factor},
+            "advanced": {
+                "gain": {"every_s": _NEVER_S},  # both ways are run here, so that nothing need be estimated
+                "health": {"max_clock_jump_s": 30.0 + 5.0 * plan.factor},
+            },
         },
     )
 

@@ -28,7 +28,7 @@ def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: C
     wishes = {w.job: _wish(w, snapshot, holdings, settings) for w in decision.waiting}
     undoing = list(_undoing(snapshot, decision, holdings, wishes))
     doing = list(_doing(snapshot, decision, holdings, wishes))
-    room = settings.limits.changes_per_cycle
+    room = settings.advanced.limits.changes_per_cycle
     return Plan((*undoing, *doing[:room]), max(0, len(doing) - room))
 
 

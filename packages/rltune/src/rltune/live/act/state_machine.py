@@ -145,7 +145,7 @@ class Brain:
                 return self._stop(verdict)
 
     def _looked(self, look: Look) -> list[Instruction]:
-        health = self.settings.health
+        health = self.settings.advanced.health
         wrong = list(problems(self.last, look, health))
         told: list[Instruction] = []
         if not wrong:
@@ -164,13 +164,13 @@ class Brain:
         self._failures += 1
         self._good = 0
         told: list[Instruction] = [Tell("unreachable", error)]
-        if self._failures == self.settings.health.max_failures:
+        if self._failures == self.settings.advanced.health.max_failures:
             told += self._trip(f"{self._failures} looks in a row failed: {error}", elapsed_s)
         return told
 
     def _decided(self, decision: Decision, seconds: float) -> list[Instruction]:
         assert self.last is not None, "nothing is decided before the first look"
-        wrong = list(too_slow(seconds, self.settings.health))
+        wrong = list(too_slow(seconds, self.settings.advanced.health))
         told = self._trip(wrong[0], self.last.elapsed_s) if wrong else []
         return told + self._changes(self.last.snapshot, decision)
 
@@ -230,13 +230,13 @@ class Brain:
         self._trips.append(elapsed_s)
         while self._trips[0] < elapsed_s - _DAY_S:
             self._trips.popleft()
-        if len(self._trips) >= self.settings.health.max_trips:
+        if len(self._trips) >= self.settings.advanced.health.max_trips:
             return self._stop(f"{len(self._trips)} times in a day: {reason}")
         return [Tell("health", f"{reason}; not acting, and giving back what was changed")]
 
     def _recover(self) -> list[Instruction]:
         self._good += 1
-        if not self.tripped or self._good < self.settings.health.recover_cycles:
+        if not self.tripped or self._good < self.settings.advanced.health.recover_cycles:
             return []
         self.tripped = ""
         return [Tell("health", f"all is well again for {self._good} looks")]

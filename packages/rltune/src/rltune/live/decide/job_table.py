@@ -44,7 +44,8 @@ def pose(snapshot: Snapshot, layout: Layout, waiting: Sequence[LiveJob], estimat
     """Make the table."""
     pieces = _pieces(snapshot, layout)
     most = layout.cluster.node_count * max(1, *(g.gpus for g in layout.cluster.groups))
-    tasks = [job for job in waiting for _ in range(tasks_that_may_start(job, snapshot, most))]
+    by_id = sorted(waiting, key=lambda job: job.id)  # of equal scores and submit times the core takes the first row
+    tasks = [job for job in by_id for _ in range(tasks_that_may_start(job, snapshot, most))]
     rows = [_piece_row(p) for p in pieces] + [_task_row(job, layout) for job in tasks]
     estimate = [_piece_estimate(p, estimates) for p in pieces] + [estimates[job.id] for job in tasks]
     submit = np.array([row["submit_s"] for row in rows])

@@ -19,11 +19,19 @@ from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 
 SCHEMA = 1
 _BUSY_S = 10.0
+# A table that journals of earlier versions lack.
+_POLICY_SOURCE = (
+    "CREATE TABLE IF NOT EXISTS policy_source (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID"
+)
+_DROP_UNUSED_SOURCES = (
+    "DELETE FROM policy_source WHERE sha256 NOT IN (SELECT policy FROM run WHERE id = (SELECT max(id) FROM run) "
+    "OR id IN (SELECT run FROM cycle))"
+)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One start of a controller."""
+    """One start or reload of a controller."""
 
     at_s: float
     version: str
@@ -79,6 +87,7 @@ class Journal:
                 db.executescript("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;")
                 script = (resources.files("rltune.live.journal") / "schema.sql").read_text(encoding="utf-8")
                 db.executescript(f"BEGIN; {script} PRAGMA user_version={SCHEMA}; COMMIT;")
+            db.execute(_POLICY_SOURCE)
             db.execute("PRAGMA synchronous=FULL")
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: cannot be the journal: {error}") from None
@@ -117,10 +126,23 @@ class Journal:
             raise
         self._db.execute("COMMIT")
 
-    def begin_run(self, run: Run) -> int:
-        """Note that a controller started."""
+    def begin_run(self, run: Run, policy_text: str = "") -> int:
+        """Note that a controller started or was reloaded, and what its policy's file holds."""
         values = (run.at_s, run.version, run.code, run.policy, run.settings)
-        return self._insert("INSERT INTO run (at_s, version, code, policy, settings) VALUES (?, ?, ?, ?, ?)", values)
+        with self.at_once():
+            if policy_text:
+                source = "INSERT OR IGNORE INTO policy_source (sha256, text) VALUES (?, ?)"
+                self._db.execute(source, (run.policy, policy_text))
+            into = "INSERT INTO run (at_s, version, code, policy, settings) VALUES (?, ?, ?, ?, ?)"
+            return self._insert(into, values)
+
+    def policy_text(self, sha256: str) -> str | None:
+        """Return what the file of a policy held, by its hash; None if the journal does not know."""
+        try:
+            rows = self.rows("SELECT text FROM policy_source WHERE sha256 = ?", sha256)
+        except sqlite3.OperationalError:  # a journal that only earlier versions have written to
+            return None
+        return rows[0][0] if rows else None
 
     def add_cycle(self, cycle: Cycle) -> int:
         """Keep a cycle."""
@@ -266,6 +288,7 @@ class Journal:
                 self._db.execute(f"DELETE FROM change WHERE {old}", (last, held))  # noqa: S608
                 self._db.execute("DELETE FROM closed WHERE job NOT IN (SELECT job FROM change)")
                 self._db.execute("DELETE FROM event WHERE at_s < ?", (before_s,))
+                self._db.execute(_DROP_UNUSED_SOURCES)
             self._db.executescript("PRAGMA incremental_vacuum")  # execute() would give back one page
             self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return doomed

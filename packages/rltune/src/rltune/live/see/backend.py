@@ -71,10 +71,6 @@ class Backend(Protocol):
         """Count the client processes started so far, by command: squeue, sinfo, scontrol, sprio."""
         ...
 
-    def ping(self) -> None:
-        """Return if the scheduler answers, raise UnreachableError if not."""
-        ...
-
     def observe(self) -> Snapshot:
         """Read queue, nodes, partitions and reservations."""
         ...

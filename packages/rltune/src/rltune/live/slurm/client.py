@@ -39,12 +39,6 @@ class Slurm:
     timeout_s: float = 20.0  # for one command
     calls: Counter[str] = field(default_factory=Counter)
 
-    def ping(self) -> None:
-        """Return if slurmctld answers: in milliseconds, where other commands would try for 9 s."""
-        said = self._run(("scontrol", "ping"), may_fail=True)
-        if " is UP" not in said:
-            raise UnreachableError("slurmctld does not answer")
-
     def observe(self) -> Snapshot:
         """Read everything, by four processes: scontrol, squeue, sprio, and sinfo or scontrol for the nodes."""
         told = self._ask_scontrol(_SETTINGS)

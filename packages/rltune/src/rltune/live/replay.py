@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import ROLLOUTS
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
+from rltune.live.decide.pinned import Pinned
 from rltune.live.journal.packing import (
     pack_decision,
     unpack_decision,
@@ -18,9 +18,10 @@ from rltune.live.journal.packing import (
     unpack_holdings,
     unpack_snapshot,
 )
-from rltune.live.journal.provenance import policy_hash, run_of
 from rltune.live.journal.store import Cycle, Journal, Run
-from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.pinned_pipeline import pin_policy
+from rltune.live.provenance import run_of
+from rltune.placement.solver_work import GIVEN_UP
 
 
 @dataclass(frozen=True)
@@ -45,29 +46,41 @@ def replay(journal: Journal, number: int) -> Replay:
     cycle = journal.cycle(number)
     run = journal.run(cycle.run)
     settings = ControlSettings.model_validate_json(run.settings)
-    pipeline = pin_pipeline(settings.pipeline, settings.safety.guard)
-    _require_policy(settings, pipeline, run)
+    pinned = _pinned(journal, run, settings)
     situation = Situation(unpack_snapshot(cycle.snapshot), unpack_holdings(cycle.holdings))
     recorded = unpack_decision(cycle.decision)
-    tried = int(recorded.work.get(ROLLOUTS, 0))
-    known = Known(_history(journal, cycle, settings), unpack_estimates(cycle.estimates), tried)
-    made = decide(situation, settings, pipeline, known)
+    known = Known(
+        history=_history(journal, cycle, settings),
+        estimates=unpack_estimates(cycle.estimates),
+        rollouts=int(recorded.work.get(ROLLOUTS, 0)),
+        given_up=tuple(recorded.work.get(GIVEN_UP, ())),
+    )
+    made = decide(situation, settings, pinned, known)
     same = pack_decision(made) == cycle.decision
-    return Replay(cycle.id, same, recorded, made, _differences(run, settings, pipeline))
+    return Replay(cycle.id, same, recorded, made, _differences(run, settings, pinned))
 
 
 def _history(journal: Journal, cycle: Cycle, settings: ControlSettings) -> Jobs | None:
-    return journal.history(settings.journal.history_jobs, until=cycle.history) if cycle.history else None
+    most = settings.advanced.journal.history_jobs
+    return journal.history(most, until=cycle.history) if cycle.history else None
 
 
-def _require_policy(settings: ControlSettings, pipeline: Pipeline, run: Run) -> None:
-    spec = settings.pipeline.policy
-    if run.policy and policy_hash(spec, pipeline) != run.policy:
-        raise InputError(f"policy {spec}: is not the one of then (sha256 {run.policy[:12]}...)")
+def _pinned(journal: Journal, run: Run, settings: ControlSettings) -> Pinned:
+    """Take the policy as it was: by the journal's copy of its file, or by the file if it is still the same."""
+    if not run.policy:
+        return pin_policy(settings)
+    needed = f"policy {settings.pipeline.policy}: the one of then has sha256 {run.policy}"
+    try:
+        pinned = pin_policy(settings, journal.policy_text(run.policy))
+    except InputError as error:
+        raise InputError(f"{needed}; {error}") from None
+    if pinned.sha256 != run.policy:
+        raise InputError(f"{needed}, and it is another one now ({pinned.sha256[:12]}...)")
+    return pinned
 
 
-def _differences(run: Run, settings: ControlSettings, pipeline: Pipeline) -> tuple[str, ...]:
-    now = run_of(settings, pipeline, 0.0)
+def _differences(run: Run, settings: ControlSettings, pinned: Pinned) -> tuple[str, ...]:
+    now = run_of(settings, pinned, 0.0)
     notes = []
     if run.version != now.version:
         notes.append(f"recorded by rltune {run.version}, replayed by {now.version}")

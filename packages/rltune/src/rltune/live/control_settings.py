@@ -232,7 +232,8 @@ class ControlSettings(BaseModel):
     @classmethod
     def _as_written_before(cls, table: Any) -> Any:
         """Take what older files and journals have beside the rest to where it is now."""
-        return _with_advanced_apart(table) if isinstance(table, dict) else table
+        of_tables = isinstance(table, dict) and isinstance(table.get("advanced", {}), dict)
+        return _with_advanced_apart(table) if of_tables else table
 
     @model_validator(mode="after")
     def _acts_for_somebody(self) -> ControlSettings:

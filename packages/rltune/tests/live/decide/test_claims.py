@@ -76,6 +76,19 @@ def test_it_is_first_of_its_tier_only():
     assert d.by_job[4].number is None
 
 
+def test_it_is_protected_behind_a_higher_tier_too():
+    """Without EASY whatever fits starts: not if it would delay an owed job that waits, whoever came before that one."""
+    sla, small = job(3, 1, 10, partitions=("sla",)), job(2, 1, 600)
+    queue = [running(100, "n0", 2), sla, old(1), small]
+    plain, guarded = (
+        decided(queue, guard, nodes(4), pipeline={"backfill": "fit-first"}) for guard in ("off", "24h:4x")
+    )
+    assert [w.job for w in plain.starts] == [3, 2]
+    assert [w.job for w in guarded.starts] == [3]
+    assert order(guarded) == [3, 1, 2]
+    assert guarded.by_job[2].reason == "would delay job 1"
+
+
 def test_jobs_of_an_sla_come_before_all_of_ours():
     """By age, before owed ones too."""
     queue = [*FULL, old(1), job(2), job(3, 4, 900, qos="gold"), job(4, 1, 5, qos="gold")]

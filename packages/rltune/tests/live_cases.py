@@ -9,7 +9,7 @@ from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.see.backend import BackendError, Change, Kind, Outcome
+from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
 from rltune.live.settings_file import load_settings
 
@@ -112,7 +112,7 @@ class MemoryCluster:
         self._answer()
         return self.now
 
-    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         self.calls["scontrol"] += 1
         self._answer()
         self.batches.append(tuple(changes))
@@ -121,14 +121,14 @@ class MemoryCluster:
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         return tuple(f"{c.job} {c.kind} {c.value or ','.join(c.nodes)}" for c in changes)
 
-    def _make(self, change: Change) -> Outcome:
+    def _make(self, change: Change) -> ChangeOutcome:
         if change.job in self.refuse:
-            return Outcome(change, self.refuse[change.job])
+            return ChangeOutcome(change, self.refuse[change.job])
         one = self.now.job_by_id.get(change.job)
         if one is None:
-            return Outcome(change, "Invalid job id specified")
+            return ChangeOutcome(change, "Invalid job id specified")
         self.now = replace(self.now, jobs=tuple(_changed(j, change) if j is one else j for j in self.now.jobs))
-        return Outcome(change)
+        return ChangeOutcome(change)
 
     def edit(self, job_id: int, **values) -> None:
         """Change a job from outside."""
@@ -141,14 +141,14 @@ class MemoryCluster:
 
 def _changed(one: LiveJob, change: Change) -> LiveJob:
     match change.kind:
-        case Kind.SITE_FACTOR:
+        case ChangeKind.SITE_FACTOR:
             priority = max(1, one.priority - (one.site_factor or 0) + change.value)
             return replace(one, site_factor=change.value, priority=priority)
-        case Kind.PRIORITY:
+        case ChangeKind.PRIORITY:
             return replace(one, priority=change.value, priority_by_hand=True)
-        case Kind.RELEASE:
+        case ChangeKind.RELEASE:
             return replace(one, priority=20_000, priority_by_hand=False)
-        case Kind.EXCLUDE_NODES:
+        case ChangeKind.EXCLUDE_NODES:
             return replace(one, excluded_nodes=change.nodes)
-        case Kind.REQUIRE_NODES:
+        case ChangeKind.REQUIRE_NODES:
             return replace(one, required_nodes=change.nodes)

@@ -6,8 +6,8 @@ from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
 
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
-from rltune.live.replay import replay
-from rltune.live.see.backend import Kind
+from rltune.live.replay_cycle import replay
+from rltune.live.see.backend import ChangeKind
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))
 QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10), job(3, 2, 30))
@@ -386,4 +386,4 @@ def test_jobs_are_led_to_nodes_for_one_cycle(rig):
     assert r.jobs()[1].excluded_nodes == ("n1",)
     r.cycle()
     assert r.jobs()[1].excluded_nodes == ()
-    assert {c.kind for c in r.cluster.batches[-1]} == {Kind.EXCLUDE_NODES}
+    assert {c.kind for c in r.cluster.batches[-1]} == {ChangeKind.EXCLUDE_NODES}

@@ -46,7 +46,7 @@ def replay(
 ) -> None:
     """Make recorded decisions again; exit code 1 if one comes out otherwise."""
     from rltune.live.journal.store import Journal
-    from rltune.live.replay import replay as again
+    from rltune.live.replay_cycle import replay as again
 
     store = Journal.read(journal)
     until = store.cycle(cycle).id

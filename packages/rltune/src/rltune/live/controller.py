@@ -33,7 +33,7 @@ from rltune.live.gain_watch import GainWatch
 from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
-from rltune.live.journal.store import Cycle, Journal
+from rltune.live.journal.store import CycleRecord, Journal
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
@@ -199,7 +199,7 @@ class Controller:
         """Keep the decision and all that it came from, before anything is done."""
         snapshot, now = situation.snapshot, self.clock.now_s()
         report.waiting, report.starts = len(decision.waiting), len(decision.starts)
-        cycle = Cycle(
+        cycle = CycleRecord(
             run=self._run,
             at_s=now,
             taken_s=snapshot.taken_s,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rltune.live.act.state_machine import Brain, Made, Tell
+from rltune.live.act.state_machine import Brain, ChangesMade, Tell
 from rltune.live.clock import Clock
 from rltune.live.cycle_report import CycleReport
 from rltune.live.journal.store import Journal
 from rltune.live.prometheus import Metrics
-from rltune.live.see.backend import Backend, BackendError, Outcome
+from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
 from rltune.live.see.holdings import Intent
 
 Say = Callable[[str], None]
@@ -31,13 +31,13 @@ class Hands:
         """Note changes, make them, and note what became of them."""
         with self.journal.at_once():
             ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
-        outcomes: tuple[Outcome, ...] | None
+        outcomes: tuple[ChangeOutcome, ...] | None
         try:
             outcomes = self.backend.apply([intent.change for intent in intents])
         except BackendError as error:
             outcomes = None
             self.tell(Tell("unreachable", f"changes may or may not have been made: {error}"), report)
-        self.brain.on(Made(intents, outcomes))
+        self.brain.on(ChangesMade(intents, outcomes))
         if outcomes is not None:
             with self.journal.at_once():
                 errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
@@ -62,7 +62,7 @@ class Hands:
         self.metrics.event(tell.kind)
         self.say(f"{tell.kind}: {tell.text}")
 
-    def _count(self, outcomes: Sequence[Outcome], report: CycleReport) -> None:
+    def _count(self, outcomes: Sequence[ChangeOutcome], report: CycleReport) -> None:
         for outcome in outcomes:
             report.changes += outcome.done
             report.refused += not outcome.done

@@ -6,9 +6,9 @@ from rltune import __version__
 from rltune.kernel.state.handles import SOURCE_HASH
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.pinned import Pinned
-from rltune.live.journal.store import Run
+from rltune.live.journal.store import ControllerRun
 
 
-def run_of(settings: ControlSettings, pinned: Pinned, at_s: float) -> Run:
+def run_of(settings: ControlSettings, pinned: Pinned, at_s: float) -> ControllerRun:
     """Describe a start or a reload of the controller."""
-    return Run(at_s, __version__, SOURCE_HASH, pinned.sha256, settings.model_dump_json())
+    return ControllerRun(at_s, __version__, SOURCE_HASH, pinned.sha256, settings.model_dump_json())

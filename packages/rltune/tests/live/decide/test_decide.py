@@ -172,15 +172,15 @@ def test_what_can_never_fit_is_said_to_be_too_large():
 
 def test_our_own_changes_do_not_change_the_decision():
     """A snapshot with our SiteFactors and exclusions in it is decided on as if they were not there."""
-    from rltune.live.see.backend import Change, Kind
+    from rltune.live.see.backend import Change, ChangeKind
     from rltune.live.see.holdings import Intent
 
     plain = [job(1, 2, 60), job(2, 1, 10)]
     changed = [replace(plain[0], priority=17_000, site_factor=-3000, excluded_nodes=("n0",)), plain[1]]
     held = Holdings.after(
         [
-            Intent(Change(1, Kind.SITE_FACTOR, value=-3000), plain[0].submit_s, 0),
-            Intent(Change(1, Kind.EXCLUDE_NODES, nodes=("n0",)), plain[0].submit_s, ()),
+            Intent(Change(1, ChangeKind.SITE_FACTOR, value=-3000), plain[0].submit_s, 0),
+            Intent(Change(1, ChangeKind.EXCLUDE_NODES, nodes=("n0",)), plain[0].submit_s, ()),
         ]
     )
     first = decide_by(settings(), Situation(snapshot(plain)))

@@ -9,7 +9,7 @@ from rltune.live.decide.decide import Known, Situation
 from rltune.live.journal.packing import pack_decision
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.replay import replay
+from rltune.live.replay_cycle import replay
 
 BLOCKED = (job(1, 3, 100), job(2, 2, 5), job(3, 2, 5))  # in order of age the first keeps both others out
 CROWD = (running(100, "n0", 1), *(job(i, 1 + i % 4, 10 + 7 * i % 90) for i in range(1, 20)))

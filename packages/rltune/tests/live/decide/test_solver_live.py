@@ -7,7 +7,7 @@ from rltune.live.controller import Controller
 from rltune.live.decide.decide import Known, Situation
 from rltune.live.journal.packing import pack_decision
 from rltune.live.journal.store import Journal
-from rltune.live.replay import replay
+from rltune.live.replay_cycle import replay
 from rltune.placement.solver_work import GIVEN_UP
 
 # Best fit gives the first job the only CPUs for the second.

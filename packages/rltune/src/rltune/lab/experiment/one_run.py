@@ -11,8 +11,8 @@ from pathlib import Path
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
-from rltune.lab.experiment.experiment_plan import Arm, Plan
-from rltune.lab.experiment.run_record import Cycles, Ran, Record
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
+from rltune.lab.experiment.run_record import Cycles, Ran, RunRecord
 from rltune.lab.experiment.submit import Submitter
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
@@ -33,7 +33,7 @@ _FIELDS = "JobIDRaw,Submit,Start,End,State,NodeList"
 Told = Callable[[int], None]  # jobs ended so far
 
 
-def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: None) -> Record:
+def run(plan: ExperimentPlan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: None) -> RunRecord:
     """Run an arm on the jobs of a seed; the controller's journal stays in the folder."""
     jobs = plan.workload(seed)
     if arm.policy:
@@ -51,7 +51,7 @@ def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: No
         ran = _results(bed, submitter.ids, jobs)
         release = bed.run("scontrol", "--version").split()[-1]
     note.unlink()
-    return Record(arm, seed, ran, cycles, time.monotonic() - began, release)
+    return RunRecord(arm, seed, ran, cycles, time.monotonic() - began, release)
 
 
 def _place(note: Path) -> Path:
@@ -66,9 +66,9 @@ def _place(note: Path) -> Path:
     return folder
 
 
-def _drive(plan: Plan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path, told: Told) -> Cycles:
+def _drive(plan: ExperimentPlan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path, told: Told) -> Cycles:
     """Watch until all jobs have ended, and let the controller work if the arm has one."""
-    watch = Watch(bed, submitter, told)
+    watch = RunWatch(bed, submitter, told)
     if not arm.policy:
         while not watch.over():
             time.sleep(1.0)
@@ -83,7 +83,7 @@ def _drive(plan: Plan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path,
 
 
 @dataclass
-class Watch:
+class RunWatch:
     """Tells when all is over, and when nothing moves any more."""
 
     bed: Testbed
@@ -117,7 +117,7 @@ class Driver:
     reports: list[CycleReport] = field(default_factory=list)
 
     @classmethod
-    def of(cls, plan: Plan, arm: Arm, bed: Testbed, stem: Path) -> Driver:
+    def of(cls, plan: ExperimentPlan, arm: Arm, bed: Testbed, stem: Path) -> Driver:
         """Make a controller that acts on all jobs of the testbed."""
         clock = SystemClock(float(bed.factor), *bed.clock_at)
         journal_file = stem.with_name(stem.name + ".journal.db")
@@ -156,7 +156,7 @@ def _rehearse(settings: ControlSettings) -> None:
     rehearse(settings, pin_pipeline(settings))
 
 
-def control_settings(plan: Plan, arm: Arm) -> ControlSettings:
+def control_settings(plan: ExperimentPlan, arm: Arm) -> ControlSettings:
     """Return the controller's settings: real seconds are longer on a fast clock, so that it may jump further."""
     return load_settings(
         None,

@@ -19,9 +19,9 @@ from rltune.engine.run import run_pipeline
 from rltune.estimate import get_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
-from rltune.lab.experiment.experiment_plan import Arm, Plan
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.one_run import control_settings
-from rltune.lab.experiment.run_record import Record, as_schedule
+from rltune.lab.experiment.run_record import RunRecord, as_schedule
 from rltune.live.pinned_pipeline import pin_policy
 from rltune.schedule import Schedule
 
@@ -45,7 +45,7 @@ class Prediction:
         return self.wait_s / self.real_wait_s - 1 if self.real_wait_s > 0 else np.nan
 
 
-def predict(record: Record, plan: Plan) -> Prediction:
+def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
     """Simulate a run, and set it beside what was."""
     real = as_schedule(record, plan)
     rng = np.random.default_rng(record.seed)
@@ -61,7 +61,7 @@ def predict(record: Record, plan: Plan) -> Prediction:
     )
 
 
-def _simulated(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> list[Schedule]:
+def _simulated(jobs: Jobs, late_s: Floats, record: RunRecord, plan: ExperimentPlan) -> list[Schedule]:
     """Run the jobs once for every draw of how long GPUs stay idle."""
     arm = record.arm
     pipeline = _driven(arm, plan) if arm.policy else _slurm_alone(arm)
@@ -74,7 +74,7 @@ def _slurm_alone(arm: Arm) -> Pipeline:
     return parse_pipeline(multifactor.as_policy(), BACKFILL, arm.placement)
 
 
-def _driven(arm: Arm, plan: Plan) -> Pipeline:
+def _driven(arm: Arm, plan: ExperimentPlan) -> Pipeline:
     """Return the pipeline as the controller has it, under its guard; a search has all the time it needs here."""
     settings = control_settings(plan, arm)
     pinned = pin_policy(settings).pipeline

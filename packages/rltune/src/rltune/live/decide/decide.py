@@ -14,13 +14,13 @@ from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.claims import QueueOrder
 from rltune.live.decide.decision import Decision, Waiting
-from rltune.live.decide.engine_pass import Budget, CorePass, Result, taught
+from rltune.live.decide.engine_pass import Budget, CorePass, JobResult, taught
 from rltune.live.decide.job_table import pose
 from rltune.live.decide.node_layout import lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.ranking import Field, Ranking
 from rltune.live.decide.run_times import estimate
-from rltune.live.decide.scope import Standing, standing
+from rltune.live.decide.scope import JobStanding, standing
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import LiveJob, Snapshot
 from rltune.live.see.untouched import untouched
@@ -99,11 +99,11 @@ def _budget(settings: ControlSettings, known: Known, timer: Callable[[], float])
 class _Told:
     """What is known of every job after the pass."""
 
-    judged: Mapping[int, Standing]
+    judged: Mapping[int, JobStanding]
     estimates: Mapping[int, float]
     queue: QueueOrder
     ranking: Ranking
-    results: Mapping[int, Result]
+    results: Mapping[int, JobResult]
 
     def in_order(self, pending: Mapping[int, LiveJob]) -> tuple[Waiting, ...]:
         slurm = {job: rank for rank, job in enumerate(self.ranking.slurm)}
@@ -136,7 +136,7 @@ class _Told:
         return Waiting(job=job, reason=reason, kept=judged.kept, estimate_s=self.estimates[job])
 
 
-def _left(snapshot: Snapshot, judged: Mapping[int, Standing], estimates: Mapping[int, float]) -> tuple[Waiting, ...]:
+def _left(snapshot: Snapshot, judged: Mapping[int, JobStanding], estimates: Mapping[int, float]) -> tuple[Waiting, ...]:
     """Return the reasons of jobs none of which competes."""
     return tuple(
         Waiting(

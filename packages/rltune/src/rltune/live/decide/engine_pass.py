@@ -27,7 +27,7 @@ from rltune.kernel.state.queue import enqueue
 from rltune.kernel.state.score_heap import fill_order
 from rltune.live.decide.claims import Claims, QueueOrder
 from rltune.live.decide.job_table import Problem
-from rltune.live.decide.node_layout import Layout
+from rltune.live.decide.node_layout import NodeLayout
 from rltune.live.see.snapshot import LiveJob
 from rltune.policy.base import Networked, Policy, Scored
 
@@ -99,7 +99,7 @@ class CorePass:
     def __init__(
         self,
         problem: Problem,
-        layout: Layout,
+        layout: NodeLayout,
         pipeline: Pipeline,
         now_s: float,
         budget: Budget = _UNLIMITED,
@@ -204,10 +204,10 @@ class CorePass:
         maker.make_pass()
         m.work.update(_without_clock(maker.to_dict()))
 
-    def results(self) -> dict[int, Result]:
+    def results(self) -> dict[int, JobResult]:
         """Say of every job what became of it."""
         told = _PassResults(self._m, self._layout.names, dict(self._problem.tasks), self._has_heads)
-        results: dict[int, Result] = {}
+        results: dict[int, JobResult] = {}
         for row, job in self._problem.tasks:
             results[job.id] = told.of(row).joined(results.get(job.id))
         return results
@@ -243,16 +243,16 @@ class _PassResults:
             heads[g] = (int(pool.head[g]), time if np.isfinite(time) else np.nan)
         return heads
 
-    def of(self, row: int) -> Result:
+    def of(self, row: int) -> JobResult:
         """Say what became of one task."""
         if row in self._m.reject_reason:
-            return Result(reason=self._m.reject_reason[row])
+            return JobResult(reason=self._m.reject_reason[row])
         if self._status[row] == core.RUNNING:
-            return Result(tasks=1, nodes=self._nodes(row))
+            return JobResult(tasks=1, nodes=self._nodes(row))
         head, reserved = self._heads.get(self._pool[row], (-1, np.nan))
         if head != row or not np.isnan(self._planned[row]):
             reserved = self._planned[row]
-        return Result(reason=self._why(row, head), reserved_s=reserved)
+        return JobResult(reason=self._why(row, head), reserved_s=reserved)
 
     def _nodes(self, row: int) -> tuple[str, ...]:
         world, state = self._m.world, self._m.state
@@ -275,7 +275,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobResult:
     """What a pass came to for one job."""
 
     reason: str = ""
@@ -283,7 +283,7 @@ class Result:
     nodes: tuple[str, ...] = ()
     reserved_s: float = float("nan")
 
-    def joined(self, other: Result | None) -> Result:
+    def joined(self, other: JobResult | None) -> JobResult:
         """Join the results of tasks of one array: those that start count, with the first one's nodes."""
         if other is None:
             return self

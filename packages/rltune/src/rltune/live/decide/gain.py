@@ -17,7 +17,7 @@ from rltune.engine.search import Search
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Factors, Likeness
 from rltune.kernel.score.rules import SJF
-from rltune.live.decide.node_layout import Layout, lay_out
+from rltune.live.decide.node_layout import NodeLayout, lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.run_times import limit_of
 from rltune.live.see.snapshot import PENDING, LiveJob, Snapshot
@@ -104,13 +104,13 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> Layout:
+def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
     """Lay the nodes out by partition alone."""
     partitions = dict.fromkeys(s.job.partitions for s in seen)
     return lay_out(snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in partitions])
 
 
-def _table(seen: Sequence[Seen], layout: Layout, snapshot: Snapshot) -> Jobs:
+def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
     jobs = [s.job for s in seen]
     return Jobs.from_arrays(
         submit_s=[job.submit_s for job in jobs],

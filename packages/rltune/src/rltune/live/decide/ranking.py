@@ -14,9 +14,9 @@ from functools import cached_property
 
 from rltune.live.control_settings import Channel, ControlSettings
 from rltune.live.decide.claims import Claims
-from rltune.live.decide.priority_numbers import Precision, Runner, assign, ideals, lowest
+from rltune.live.decide.priority_numbers import Precision, RankedJob, assign, ideals, lowest
 from rltune.live.decide.rank_bounds import within_reach
-from rltune.live.see.backend import Kind
+from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
@@ -70,7 +70,7 @@ class Field:
         ideal = self._ideals(first, rest)
         own = {job.id: self._own(job) for job in home}
         order = [job.id for job in first] + self._within_limits(rest, {i: own[i] + ideal[i] for i in ideal})
-        runners = [Runner(job, own[job], self._set_now(self.now[job])) for job in order]
+        runners = [RankedJob(job, own[job], self._set_now(self.now[job])) for job in order]
         given = self._below_sla(jobs, order, own, assign(runners, ideal, self._precision(len(first))))
         return given if self._adds else {job: max(1, value) for job, value in given.items()}
 
@@ -144,7 +144,7 @@ class Field:
     def _set_now(self, job: LiveJob) -> int | None:
         if self._adds:
             return job.site_factor
-        hold = self.holdings.of(job).get(Kind.PRIORITY)
+        hold = self.holdings.of(job).get(ChangeKind.PRIORITY)
         return hold.value if hold and isinstance(hold.value, int) else None
 
     def _by_height(self, job: LiveJob, given: Mapping[int, int]) -> Key:

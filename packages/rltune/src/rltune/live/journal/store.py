@@ -14,7 +14,7 @@ from typing import Any
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.live.journal.ended import COLUMNS, Ended, table
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 
 SCHEMA = 1
@@ -30,7 +30,7 @@ _DROP_UNUSED_SOURCES = (
 
 
 @dataclass(frozen=True)
-class Run:
+class ControllerRun:
     """One start or reload of a controller."""
 
     at_s: float
@@ -42,7 +42,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Cycle:
+class CycleRecord:
     """One cycle as it is kept; the blobs are those of pack.py."""
 
     run: int
@@ -126,7 +126,7 @@ class Journal:
             raise
         self._db.execute("COMMIT")
 
-    def begin_run(self, run: Run, policy_text: str = "") -> int:
+    def begin_run(self, run: ControllerRun, policy_text: str = "") -> int:
         """Note that a controller started or was reloaded, and what its policy's file holds."""
         values = (run.at_s, run.version, run.code, run.policy, run.settings)
         with self.at_once():
@@ -144,9 +144,9 @@ class Journal:
             return None
         return rows[0][0] if rows else None
 
-    def add_cycle(self, cycle: Cycle) -> int:
+    def add_cycle(self, cycle: CycleRecord) -> int:
         """Keep a cycle."""
-        names = [name for name in Cycle.__dataclass_fields__ if name != "id"]
+        names = [name for name in CycleRecord.__dataclass_fields__ if name != "id"]
         places = ", ".join("?" * len(names))
         values = tuple(getattr(cycle, name) for name in names)
         return self._insert(f"INSERT INTO cycle ({', '.join(names)}) VALUES ({places})", values)  # noqa: S608  our names
@@ -232,7 +232,7 @@ class Journal:
         ).fetchall()
         return table(rows)
 
-    def cycle(self, number: int) -> Cycle:
+    def cycle(self, number: int) -> CycleRecord:
         """Return one cycle; 0 or less counts from the last."""
         if number <= 0:
             number += self.last_cycle()
@@ -240,17 +240,17 @@ class Journal:
         if row is None:
             first = self._db.execute("SELECT coalesce(min(id), 0) FROM cycle").fetchone()[0]
             raise InputError(f"{self.path}: holds cycles {first} to {self.last_cycle()}, not {number}")
-        return Cycle(**row)
+        return CycleRecord(**row)
 
     def last_cycle(self) -> int:
         """Return the number of the last cycle."""
         return int(self._db.execute("SELECT coalesce(max(id), 0) FROM cycle").fetchone()[0])
 
-    def run(self, number: int) -> Run:
+    def run(self, number: int) -> ControllerRun:
         """Return one start of a controller."""
         row = self._one("SELECT * FROM run WHERE id = ?", number)
         assert row is not None, "a cycle names its run"
-        return Run(**row)
+        return ControllerRun(**row)
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask the file something."""
@@ -313,7 +313,7 @@ def _connect(path: Path, uri: str) -> sqlite3.Connection:
 
 def _intent(job: int, submit_s: float, kind: str, value: str, before: str, undo: int) -> Intent:
     parsed, was = (_value(json.loads(text)) for text in (value, before))
-    of = Kind(kind)
+    of = ChangeKind(kind)
     change = Change(job, of, nodes=parsed) if of in STEERING else Change(job, of, value=parsed)
     return Intent(change, submit_s, was, bool(undo))
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rltune.live.see.backend import BackendError, Change, Outcome, UnreachableError
+from rltune.live.see.backend import BackendError, Change, ChangeOutcome, UnreachableError
 from rltune.live.see.snapshot import Snapshot
 from rltune.live.slurm import json_records as parse
 from rltune.live.slurm import scontrol_orders as orders
@@ -61,7 +61,7 @@ class Slurm:
             mem_counts="MEMORY" in show.config(told, "SelectTypeParameters").upper(),
         )
 
-    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Make the changes by one process that reads them from its input."""
         if not changes:
             return ()

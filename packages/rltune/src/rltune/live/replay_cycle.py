@@ -18,14 +18,14 @@ from rltune.live.journal.packing import (
     unpack_holdings,
     unpack_snapshot,
 )
-from rltune.live.journal.store import Cycle, Journal, Run
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
 from rltune.live.pinned_pipeline import pin_policy
 from rltune.live.provenance import run_of
 from rltune.placement.solver_work import GIVEN_UP
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayedCycle:
     """What a replay came to."""
 
     cycle: int
@@ -41,7 +41,7 @@ class Replay:
         return tuple(w.job for w in self.made.waiting if repr(was.get(w.job)) != repr(w))
 
 
-def replay(journal: Journal, number: int) -> Replay:
+def replay(journal: Journal, number: int) -> ReplayedCycle:
     """Decide again on what was seen then, by the policy, settings, estimates and history of then."""
     cycle = journal.cycle(number)
     run = journal.run(cycle.run)
@@ -57,15 +57,15 @@ def replay(journal: Journal, number: int) -> Replay:
     )
     made = decide(situation, settings, pinned, known)
     same = pack_decision(made) == cycle.decision
-    return Replay(cycle.id, same, recorded, made, _differences(run, settings, pinned))
+    return ReplayedCycle(cycle.id, same, recorded, made, _differences(run, settings, pinned))
 
 
-def _history(journal: Journal, cycle: Cycle, settings: ControlSettings) -> Jobs | None:
+def _history(journal: Journal, cycle: CycleRecord, settings: ControlSettings) -> Jobs | None:
     most = settings.advanced.journal.history_jobs
     return journal.history(most, until=cycle.history) if cycle.history else None
 
 
-def _pinned(journal: Journal, run: Run, settings: ControlSettings) -> Pinned:
+def _pinned(journal: Journal, run: ControllerRun, settings: ControlSettings) -> Pinned:
     """Take the policy as it was: by the journal's copy of its file, or by the file if it is still the same."""
     if not run.policy:
         return pin_policy(settings)
@@ -79,7 +79,7 @@ def _pinned(journal: Journal, run: Run, settings: ControlSettings) -> Pinned:
     return pinned
 
 
-def _differences(run: Run, settings: ControlSettings, pinned: Pinned) -> tuple[str, ...]:
+def _differences(run: ControllerRun, settings: ControlSettings, pinned: Pinned) -> tuple[str, ...]:
     now = run_of(settings, pinned, 0.0)
     notes = []
     if run.version != now.version:

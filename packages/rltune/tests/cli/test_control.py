@@ -88,7 +88,7 @@ def test_a_term_signal_ends_it_and_frees_all(control, bed):
 
 
 def _by(file, sign):
-    file.write_text(f"def score(queue):\n    return {sign}queue.submit_s\n")
+    file.write_text(f"def score(queue):\n    return {sign}queue.limit_s\n")
     return f"{file}:score"
 
 
@@ -124,14 +124,21 @@ def test_a_hangup_signal_reloads_the_policy(control, rltune, bed, tmp_path):
 
 def _reload_then_stop(bed, file):
     """Replace the policy when it acts, wait until that is noticed, and reload it; then stop when the order turns."""
-    bed.wait_for("changes", lambda: len(set(priorities(bed))) == 3, timeout_s=120)
-    first = priorities(bed)
-    _by(file, "-")
-    time.sleep(2.0)
-    assert priorities(bed) == first
-    os.kill(os.getpid(), signal.SIGHUP)
-    bed.wait_for("the other order", lambda: priorities(bed) == first[::-1], timeout_s=60)
-    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        bed.wait_for("changes", lambda: len(set(priorities(bed))) == 3, timeout_s=120)
+        first = _ranks(bed)
+        _by(file, "-")
+        time.sleep(2.0)
+        assert _ranks(bed) == first
+        os.kill(os.getpid(), signal.SIGHUP)
+        bed.wait_for("the other order", lambda: _ranks(bed) == first[::-1], timeout_s=60)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ranks(bed):
+    now = priorities(bed)
+    return sorted(range(len(now)), key=lambda place: -now[place])
 
 
 def _stop_when_it_acts(bed):

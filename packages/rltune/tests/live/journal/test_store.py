@@ -99,15 +99,15 @@ def test_half_a_transaction_is_none(journal):
 WRITER = """
 import sys
 from pathlib import Path
-from rltune.live.journal.store import Cycle, Journal, Run
-from rltune.live.see.backend import Change, Kind
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
 journal = Journal.create(Path(sys.argv[1]))
-journal.begin_run(Run(0.0, "", "", "", ""))
+journal.begin_run(ControllerRun(0.0, "", "", "", ""))
 for i in range(1, 10**9):
     with journal.at_once():
-        cycle = journal.add_cycle(Cycle(1, 0.0, 0.0, True, 0, 0, 0, 0.0, 0, bytes(9000), b"", b"", b""))
-        journal.intend(cycle, [Intent(Change(i, Kind.SITE_FACTOR, value=i), 0.0, 0)], 0.0)
+        cycle = journal.add_cycle(CycleRecord(1, 0.0, 0.0, True, 0, 0, 0, 0.0, 0, bytes(9000), b"", b"", b""))
+        journal.intend(cycle, [Intent(Change(i, ChangeKind.SITE_FACTOR, value=i), 0.0, 0)], 0.0)
     print(i, flush=True)
 """
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from real_slurm import require_slurm
 
+from rltune.engine.pipeline import Pipeline
 from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.lab.experiment import fine_tuning_jobs as workload
@@ -120,7 +121,7 @@ def test_jobs_that_did_not_end_well_are_told(tmp_path, plan):
 def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     """Without that it is a plain simulation of the recorded run times."""
     made = record_of(plan, SAF, 1)
-    monkeypatch.setattr(predict, "takes_cycles", lambda _: False)
+    monkeypatch.setattr(Pipeline, "takes_cycles", False)
     plain = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
     late = predict.predict(made, plan)
     assert late.wait_s > plain.wait_s.mean()
@@ -136,7 +137,7 @@ def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
 def test_the_prediction_has_the_controllers_guard(plan, monkeypatch):
     """Unless a policy has one of its own; Slurm alone has none."""
     seen = []
-    monkeypatch.setattr(predict, "simulate", lambda *asked, **_: seen.append(asked[2].name) or made)
+    monkeypatch.setattr(predict, "run_pipeline", lambda *asked: seen.append(asked[2].policy_name) or made)
     made = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
     for arm in (ALONE, SAF, Arm("own", "saf+guard:1h")):
         predict.predict(record_of(plan, arm, 1), plan)

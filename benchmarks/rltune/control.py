@@ -24,6 +24,7 @@ from rltune.live.clock import SystemClock
 from rltune.live.controller import Controller
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
+from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.settings_file import load_settings
 from rltune.live.slurm.client import Slurm
 
@@ -218,7 +219,7 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
             "health": {"max_clock_jump_s": 1e9},
         }
         settings = load_settings(None, wanted)
-        rehearse(settings)
+        rehearse(settings, pin_pipeline(settings))
         controller = Controller(slurm, Journal.create(folder / "j.db"), settings, SystemClock(), say=print)
         os.environ["PATH"] = environment["PATH"]
         cycles, calls, cpu = [], [], []

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
 from rltune.cluster import Cluster, NodeGroup, Slowdown
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -19,8 +20,6 @@ from rltune.placement.look_ahead import LookAhead
 from rltune.placement.program import Model
 from rltune.placement.realise import realise
 from rltune.placement.solver_work import Work
-from rltune.policy.by_name import get_policy
-from rltune.schedule import Settings
 from rltune.trace import synthesise
 from rltune.trials.intervals import over_windows, ratio
 
@@ -135,9 +134,9 @@ def _pair(ms: list[float]) -> list[float]:
 
 def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool, extra_rack: float) -> Stopwatch:
     jobs, cluster = full_cluster(nodes, seed=nodes, extra_rack=extra_rack)
-    settings = Settings(placement=f"milp:{k}", backfill="easy")
-    m = Machine.of(jobs, cluster, get_policy("fcfs"), get_estimator("oracle"), settings)
-    ahead = Stopwatch(m.world, m.state, m.w, m.s, m.options, k)
+    pipeline = parse_pipeline("fcfs", "easy", f"milp:{k}")
+    m = Machine.of(jobs, cluster, pipeline, get_estimator("oracle"))
+    ahead = Stopwatch(m.arrays, m.options, k, timer=perf_counter)
     ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128 and others > 0, cvxpy=cvxpy and others > 0)
     while len(ahead.cpu_ms) < solves and advance(m.w, m.s, m.options):
         ahead.make_pass()
@@ -204,11 +203,11 @@ def _solves(runs: list[Run]) -> int:
 
 
 def _one_run(count: int, policy: str, backfill: str, seed: int, how: type[LookAhead], *, always: bool) -> Run:
-    settings = Settings(policy=policy, placement="milp:8", backfill=backfill)
+    pipeline = parse_pipeline(policy, backfill, "milp:8")
     cluster = Cluster.preset("philly-slice")
     jobs = synthesise("philly", count, seed=100 + seed, cluster=cluster, load=0.9)
-    m = Machine.of(jobs, cluster, get_policy(policy), get_estimator("oracle"), settings)
-    ahead = how(m.world, m.state, m.w, m.s, m.options, 8, always=always)
+    m = Machine.of(jobs, cluster, pipeline, get_estimator("oracle"))
+    ahead = how(m.arrays, m.options, 8, always=always, timer=perf_counter)
     while advance(m.w, m.s, m.options):
         ahead.make_pass()
     return Run(ahead.work, m.state.life.start - m.world.job.submit)

@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from rltune.live.clock import SystemClock
-from rltune.live.control_settings import ControlSettings
 from rltune.live.controller import Controller
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
+from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.settings_file import load_settings
 from rltune.live.slurm.client import Slurm
 
 RECORDED = Path(__file__).parents[2] / "packages/rltune/tests/live/slurm/data/22.05"
@@ -217,8 +218,8 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
             "limits": {"changes_per_cycle": 1_000_000},
             "health": {"max_clock_jump_s": 1e9},
         }
-        settings = ControlSettings.load(None, wanted)
-        rehearse(settings)
+        settings = load_settings(None, wanted)
+        rehearse(settings, pin_pipeline(settings))
         controller = Controller(slurm, Journal.create(folder / "j.db"), settings, SystemClock(), say=print)
         os.environ["PATH"] = environment["PATH"]
         cycles, calls, cpu = [], [], []

@@ -23,7 +23,7 @@ from speed import machine
 from yardstick import fcfs
 
 from rltune import Cluster, read_trace
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.trace.synthetic import synthesise
@@ -113,7 +113,7 @@ def commit(traces):
     windows = [trace.window(first, 1024) for first in STARTS]
 
     def once(policy):
-        pipeline = Pipeline.parse(policy, "shadow", head="global", commit=True)
+        pipeline = parse_pipeline(policy, "shadow", head="global", commit=True)
         ready = [Machine.of(w, cluster, pipeline, get_estimator("oracle")) for w in windows]
         return timed(lambda: [window.run() for window in ready])
 

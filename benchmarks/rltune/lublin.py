@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rltune import Cluster, read_trace
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -47,7 +47,7 @@ INPUTS = {
 
 def machine(jobs: Jobs, policy: Policy) -> Machine:
     """Prepare a window in RLScheduler's machine."""
-    pipeline = Pipeline.parse(policy, "shadow", head="global", commit=True)
+    pipeline = parse_pipeline(policy, "shadow", head="global", commit=True)
     return Machine.of(jobs, MACHINE, pipeline, get_estimator("oracle"))
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
 from rltune.cluster import Cluster, NodeGroup, Slowdown
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -134,8 +134,9 @@ def _pair(ms: list[float]) -> list[float]:
 
 def contended_run(nodes: int, k: int, solves: int, others: int, *, cvxpy: bool, extra_rack: float) -> Stopwatch:
     jobs, cluster = full_cluster(nodes, seed=nodes, extra_rack=extra_rack)
-    m = Machine.of(jobs, cluster, Pipeline.parse("fcfs", "easy", f"milp:{k}"), get_estimator("oracle"))
-    ahead = Stopwatch(m.world, m.state, m.w, m.s, m.options, k)
+    pipeline = parse_pipeline("fcfs", "easy", f"milp:{k}")
+    m = Machine.of(jobs, cluster, pipeline, get_estimator("oracle"))
+    ahead = Stopwatch(m.arrays, m.options, k, timer=perf_counter)
     ahead.watch(max(1, solves // max(others, 1)), apart=nodes <= 128 and others > 0, cvxpy=cvxpy and others > 0)
     while len(ahead.cpu_ms) < solves and advance(m.w, m.s, m.options):
         ahead.make_pass()
@@ -202,10 +203,11 @@ def _solves(runs: list[Run]) -> int:
 
 
 def _one_run(count: int, policy: str, backfill: str, seed: int, how: type[LookAhead], *, always: bool) -> Run:
+    pipeline = parse_pipeline(policy, backfill, "milp:8")
     cluster = Cluster.preset("philly-slice")
     jobs = synthesise("philly", count, seed=100 + seed, cluster=cluster, load=0.9)
-    m = Machine.of(jobs, cluster, Pipeline.parse(policy, backfill, "milp:8"), get_estimator("oracle"))
-    ahead = how(m.world, m.state, m.w, m.s, m.options, 8, always=always)
+    m = Machine.of(jobs, cluster, pipeline, get_estimator("oracle"))
+    ahead = how(m.arrays, m.options, 8, always=always, timer=perf_counter)
     while advance(m.w, m.s, m.options):
         ahead.make_pass()
     return Run(ahead.work, m.state.life.start - m.world.job.submit)

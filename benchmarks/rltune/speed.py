@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from yardstick import fcfs
 
 from rltune import Cluster, Jobs
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.trace.synthetic import synthesise
@@ -35,7 +35,7 @@ OTHERS = [
 
 
 def machine(jobs, cluster, policy, backfill, estimator="oracle"):
-    return Machine.of(jobs, cluster, Pipeline.parse(policy, backfill), get_estimator(estimator))
+    return Machine.of(jobs, cluster, parse_pipeline(policy, backfill), get_estimator(estimator))
 
 
 def seconds(jobs, cluster, policy, backfill, repeat=3):

@@ -1,12 +1,17 @@
 """Small clusters for the tests of live/: snapshots by hand, and a cluster in memory that keeps Backend's promises."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 
 from rltune.live.control_settings import ControlSettings
-from rltune.live.see.backend import BackendError, Change, Kind, Outcome
+from rltune.live.decide.decide import Known, Situation, decide
+from rltune.live.decide.decision import Decision
+from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
+from rltune.live.settings_file import load_settings
 
 NOW = 1_700_000_000.0
 
@@ -69,9 +74,23 @@ def snapshot(
 def settings(**sections) -> ControlSettings:
     """Act on partition gpu by smallest area first, unless told otherwise."""
     pipeline = {"policy": "saf", **sections.pop("pipeline", {})}
-    return ControlSettings.load(
-        None, {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, **sections}
-    )
+    return load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}, "pipeline": pipeline, **sections})
+
+
+def decide_by(
+    settings: ControlSettings,
+    situation: Situation,
+    known: Known | None = None,
+    timer: Callable[[], float] = lambda: 0.0,
+) -> Decision:
+    """Decide as a controller with these settings does."""
+    return decide(situation, settings, pin_pipeline(settings), known or Known(), timer)
+
+
+def impatient(tries: int) -> Callable[[], float]:
+    """Make a timer that runs out after so many looks at it."""
+    ticks = count()
+    return lambda: 0.0 if next(ticks) <= tries else 1e9
 
 
 class MemoryCluster:
@@ -84,32 +103,32 @@ class MemoryCluster:
         self.refuse: dict[int, str] = {}  # job: why
         self.broken: str = ""
 
-    def ping(self) -> None:
+    def _answer(self) -> None:
         if self.broken:
             raise BackendError(self.broken)
 
     def observe(self) -> Snapshot:
         self.calls.update(("squeue", "sinfo", "scontrol", "sprio"))
-        self.ping()
+        self._answer()
         return self.now
 
-    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         self.calls["scontrol"] += 1
-        self.ping()
+        self._answer()
         self.batches.append(tuple(changes))
         return tuple(self._make(change) for change in changes)
 
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         return tuple(f"{c.job} {c.kind} {c.value or ','.join(c.nodes)}" for c in changes)
 
-    def _make(self, change: Change) -> Outcome:
+    def _make(self, change: Change) -> ChangeOutcome:
         if change.job in self.refuse:
-            return Outcome(change, self.refuse[change.job])
+            return ChangeOutcome(change, self.refuse[change.job])
         one = self.now.job_by_id.get(change.job)
         if one is None:
-            return Outcome(change, "Invalid job id specified")
+            return ChangeOutcome(change, "Invalid job id specified")
         self.now = replace(self.now, jobs=tuple(_changed(j, change) if j is one else j for j in self.now.jobs))
-        return Outcome(change)
+        return ChangeOutcome(change)
 
     def edit(self, job_id: int, **values) -> None:
         """Change a job from outside."""
@@ -122,14 +141,14 @@ class MemoryCluster:
 
 def _changed(one: LiveJob, change: Change) -> LiveJob:
     match change.kind:
-        case Kind.SITE_FACTOR:
+        case ChangeKind.SITE_FACTOR:
             priority = max(1, one.priority - (one.site_factor or 0) + change.value)
             return replace(one, site_factor=change.value, priority=priority)
-        case Kind.PRIORITY:
+        case ChangeKind.PRIORITY:
             return replace(one, priority=change.value, priority_by_hand=True)
-        case Kind.RELEASE:
+        case ChangeKind.RELEASE:
             return replace(one, priority=20_000, priority_by_hand=False)
-        case Kind.EXCLUDE_NODES:
+        case ChangeKind.EXCLUDE_NODES:
             return replace(one, excluded_nodes=change.nodes)
-        case Kind.REQUIRE_NODES:
+        case ChangeKind.REQUIRE_NODES:
             return replace(one, required_nodes=change.nodes)

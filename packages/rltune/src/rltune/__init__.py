@@ -22,7 +22,7 @@ from rltune.version import __version__ as __version__
 if TYPE_CHECKING:
     from rltune import trace
     from rltune.cluster import Cluster
-    from rltune.engine.run import simulate
+    from rltune.engine.simulate import simulate
     from rltune.errors import InputError
     from rltune.evaluation.compare import compare
     from rltune.evaluation.comparison import Comparison
@@ -59,7 +59,7 @@ _HOME = {
     "compare": "rltune.evaluation",
     "evaluate": "rltune.evaluation",
     "read_trace": "rltune.trace",
-    "simulate": "rltune.engine.run",
+    "simulate": "rltune.engine.simulate",
 }
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 
 import pytest
 from real_slurm import require_slurm, short_folder
@@ -84,6 +85,60 @@ def test_a_term_signal_ends_it_and_frees_all(control, bed):
     assert said.code == 0
     assert "stopped; everything given back" in said.err
     assert priorities(bed) == [1, 1, 1]
+
+
+def _by(file, sign):
+    file.write_text(f"def score(queue):\n    return {sign}queue.limit_s\n")
+    return f"{file}:score"
+
+
+def test_release_needs_no_policy(control, bed, tmp_path):
+    """The file that the settings name is gone: jobs are given back all the same."""
+    policy = _by(tmp_path / "mine.py", "-")
+    config = tmp_path / "control.toml"
+    config.write_text(f'mode = "act"\n[scope]\npartitions = ["gpu"]\n[pipeline]\npolicy = "{policy}"\n')
+    assert control("--config", config, "--once").code == 0
+    assert priorities(bed) != [1, 1, 1]
+    (tmp_path / "mine.py").unlink()
+    assert control("--config", config, "--once").code == 2
+    said = control("--config", config, "--release")
+    assert said.code == 0, said.err
+    assert priorities(bed) == [1, 1, 1]
+
+
+def test_a_hangup_signal_reloads_the_policy(control, rltune, bed, tmp_path):
+    """As `systemctl reload` does: told with the new hash, in effect at once; cycles of before are replayed."""
+    file = tmp_path / "mine.py"
+    policy = _by(file, "")
+    threading.Thread(target=_reload_then_stop, args=(bed, file), daemon=True).start()
+    said = control("--mode", "act", "--partition", "gpu", "--policy", policy, "--cycle", "0.5")
+    assert said.code == 0
+    assert "was replaced on disk; still deciding by sha256" in said.err
+    assert said.err.count(f"reload: policy {policy} was read again: now deciding by sha256") == 1
+    journal = ("--journal", tmp_path / "j.db")
+    cycles = json.loads(rltune("journal", "show", *journal, "--json").out)["cycles"]
+    replayed = rltune("journal", "replay", 0, "--last", cycles, *journal).out.splitlines()
+    assert len(replayed) == cycles
+    assert all("the same, byte for byte" in line for line in replayed)
+
+
+def _reload_then_stop(bed, file):
+    """Replace the policy when it acts, wait until that is noticed, and reload it; then stop when the order turns."""
+    try:
+        bed.wait_for("changes", lambda: len(set(priorities(bed))) == 3, timeout_s=120)
+        first = _ranks(bed)
+        _by(file, "-")
+        time.sleep(2.0)
+        assert _ranks(bed) == first
+        os.kill(os.getpid(), signal.SIGHUP)
+        bed.wait_for("the other order", lambda: _ranks(bed) == first[::-1], timeout_s=60)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ranks(bed):
+    now = priorities(bed)
+    return sorted(range(len(now)), key=lambda place: -now[place])
 
 
 def _stop_when_it_acts(bed):

@@ -12,6 +12,7 @@ from rltune.cli import app
 from rltune.cli import compile_notice as compiling
 from rltune.cli import completion as complete
 from rltune.cli.command import with_json_value
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import BACKFILLS, HEADS
 from rltune.estimate import NAMES
 from rltune.placement.placers import NAMES as PLACEMENTS
@@ -156,9 +157,8 @@ def test_compiling_is_announced_once_and_done(monkeypatch, capsys):
     done = []
     monkeypatch.setattr(compiling, "is_compiled", lambda *_: False)
     monkeypatch.setattr(compiling, "_simulate_one_job", lambda **how: done.append(how))
-    from rltune.engine.pipeline import Pipeline
 
-    compiling.compile_core([Pipeline.parse(lambda queue: queue.submit_s)])
+    compiling.compile_core([parse_pipeline(lambda queue: queue.submit_s)])
     assert capsys.readouterr().err == compiling.NOTICE + "\n"
     assert done == [{"commit": False}, {"own_policy": True}]
 

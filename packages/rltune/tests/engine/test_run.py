@@ -13,7 +13,7 @@ from strategies import BACKFILLS, POLICIES, cases
 import rltune
 from rltune import Cluster, InputError, Jobs
 from rltune.cluster import Limit, NodeGroup, Outage
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given
 from rltune.kernel.backfill.scheduling_pass import decide
@@ -104,7 +104,7 @@ def test_progress_ends_at_all_jobs():
 
 @given(case=cases(), backfill=st.sampled_from(BACKFILLS), policy=st.sampled_from(POLICIES))
 def test_explaining_changes_no_decision_and_gives_every_waiting_job_a_reason(case, backfill, policy):
-    pipeline = Pipeline.parse(policy, backfill)
+    pipeline = parse_pipeline(policy, backfill)
     order = np.argsort(case.jobs.submit_s, kind="stable")
     jobs, estimator = case.jobs.take(order), Given(case.estimate_s[order])
     plain = Machine.of(jobs, case.cluster, pipeline, estimator)

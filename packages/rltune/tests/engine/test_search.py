@@ -13,7 +13,7 @@ from strategies import BACKFILLS, HEADS, PLACEMENTS, POLICIES, TROUBLE, Case, ca
 
 import rltune
 from rltune.cluster import Cluster
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.engine.search import Search, Searcher, get_search
 from rltune.errors import InputError
@@ -92,7 +92,7 @@ def test_a_sketch_rolled_forward_is_what_happens(case, backfill, policy, data):
     m = Machine.of(
         case.jobs.take(np.argsort(case.jobs.submit_s, kind="stable")),
         case.cluster,
-        Pipeline.parse(policy, backfill, view=len(case.jobs)),
+        parse_pipeline(policy, backfill, view=len(case.jobs)),
         get_estimator("oracle"),
     )
     while m.state.n[core.ARRIVED] < len(case.jobs):
@@ -274,7 +274,7 @@ def test_commit_mode_knows_no_search():
 
 def _stopped(jobs: Jobs) -> Machine:
     """Stop in the middle of a run, before a pass in which a search tries several orders and changes something."""
-    m = Machine.of(jobs, SMALL, Pipeline.parse("fcfs", search="64"), get_estimator("oracle"))
+    m = Machine.of(jobs, SMALL, parse_pipeline("fcfs", search="64"), get_estimator("oracle"))
     while advance(m.w, m.s, m.options):
         tried = _looked(m, Search(64))
         if tried.taken and tried.rolled > 4:
@@ -283,20 +283,19 @@ def _stopped(jobs: Jobs) -> Machine:
     raise AssertionError("nothing is ever changed")
 
 
-def _looked(m: Machine, search: Search, rollouts: int = 0) -> Searcher:
-    searcher = Searcher(m.arrays, m.options, search, 0, rollouts)
+def _looked(m: Machine, search: Search, rollouts: int = 0, timer=lambda: 0.0) -> Searcher:
+    searcher = Searcher(m.arrays, m.options, search, 0, rollouts, timer)
     searcher.look()
     return searcher
 
 
 @pytest.mark.parametrize("tries", [0, 3, 1000])
-def test_what_was_tried_in_time_can_be_tried_again_without_a_clock(monkeypatch, tries):
+def test_what_was_tried_in_time_can_be_tried_again_without_a_clock(tries):
     """The number of rollouts is all that a journal must keep; here the clock runs out after so many looks at it."""
     m = _stopped(busy(2))
     possible = _looked(m, Search(64)).rolled
     ticks = count()
-    monkeypatch.setattr("rltune.engine.search.perf_counter", lambda: 0.0 if next(ticks) <= tries else 1e9)
-    timed = _looked(m, Search(64, ms=5.0))
+    timed = _looked(m, Search(64, ms=5.0), timer=lambda: 0.0 if next(ticks) <= tries else 1e9)
     order = m.state.queue.score.copy()
     again = _looked(m, Search(64, ms=5.0), timed.rolled)
     assert again.rolled == timed.rolled == min(1 + tries, possible)

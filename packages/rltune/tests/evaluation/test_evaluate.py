@@ -10,7 +10,7 @@ from learn.looking import a_model
 from rich.console import Console
 
 from rltune import simulate
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.errors import InputError
 from rltune.estimate import History, Oracle
 from rltune.evaluation import evaluate
@@ -249,23 +249,23 @@ def test_json_holds_everything(selected):
 
 def test_a_model_is_told_from_rules_and_own_functions():
     """By what it is, not by its name."""
-    assert Pipeline.parse(NET).learned
-    assert not any(Pipeline.parse(p).learned for p in ("fcfs", lambda queue: queue.submit_s))
+    assert parse_pipeline(NET).learned
+    assert not any(parse_pipeline(p).learned for p in ("fcfs", lambda queue: queue.submit_s))
 
 
 @pytest.mark.parametrize(
     ("pipeline", "alone", "all_there_is"),
     [
-        (Pipeline.parse("saf"), "static", "static"),
-        (Pipeline.parse("saf+guard:24h", "none", "spread"), "static", "static"),
-        (Pipeline.parse("saf", "easy"), None, "static"),
-        (Pipeline.parse("saf+search:8"), None, "learned"),
-        (Pipeline.parse("saf", "none", "milp:8"), None, "learned"),
-        (Pipeline.parse(NET), "learned", "learned"),
-        (Pipeline.parse(NET, "easy"), None, "learned"),
-        (Pipeline.parse(NET, "none", "milp"), None, "learned"),
-        (Pipeline.parse(NET, search=8), None, "learned"),
-        (Pipeline.parse(NET, guard="24h"), "learned", "learned"),
+        (parse_pipeline("saf"), "static", "static"),
+        (parse_pipeline("saf+guard:24h", "none", "spread"), "static", "static"),
+        (parse_pipeline("saf", "easy"), None, "static"),
+        (parse_pipeline("saf+search:8"), None, "learned"),
+        (parse_pipeline("saf", "none", "milp:8"), None, "learned"),
+        (parse_pipeline(NET), "learned", "learned"),
+        (parse_pipeline(NET, "easy"), None, "learned"),
+        (parse_pipeline(NET, "none", "milp"), None, "learned"),
+        (parse_pipeline(NET, search=8), None, "learned"),
+        (parse_pipeline(NET, guard="24h"), "learned", "learned"),
     ],
 )
 def test_a_pipeline_stands_for_one_side_at_most(pipeline, alone, all_there_is):
@@ -277,7 +277,7 @@ def test_a_pipeline_stands_for_one_side_at_most(pipeline, alone, all_there_is):
 @pytest.mark.parametrize("label", ["saf", "saf + easy", "saf, milp:8", "learned:mixed+search:8 + fit-first, milp"])
 def test_a_pipeline_is_read_as_it_is_named(label):
     """So whoever sees one in a table can ask for it."""
-    assert Pipeline.read(label).label == label
+    assert read_pipeline(label).label == label
     assert [p.label for p in line_up(["fcfs"], ["none"], ["best-fit"], [label])] == ["fcfs", label]
 
 
@@ -285,7 +285,7 @@ def test_a_pipeline_is_read_as_it_is_named(label):
 def test_what_is_no_pipeline_is_refused(text):
     """The sentence shows how one is written."""
     with pytest.raises(InputError, match="as in 'saf \\+ easy, milp:8'"):
-        Pipeline.read(text)
+        read_pipeline(text)
 
 
 def test_estimates_are_made_once_a_window_for_all_pipelines(trace, cluster):

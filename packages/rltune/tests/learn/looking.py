@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.kernel.backfill.scheduling_pass import decide
@@ -40,7 +40,7 @@ def a_model(recipe: str = "all", hidden: tuple[int, int] = (6, 4), seed: int = 0
 
 def machine(jobs, cluster, model=None, estimator="oracle", **settings) -> Machine:
     """Prepare a run of a learned policy; jobs are in order of submit time."""
-    pipeline = Pipeline.parse(Learned(model or a_model()), **settings)
+    pipeline = parse_pipeline(Learned(model or a_model()), **settings)
     return Machine.of(jobs, cluster, pipeline, get_estimator(estimator))
 
 

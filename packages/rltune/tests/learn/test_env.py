@@ -8,7 +8,7 @@ from learn.looking import a_model, machine
 from learn.test_rollouts import BUSY, SMALL
 
 from rltune import simulate
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -22,7 +22,7 @@ UNBOUNDED = "ignore:.*A Box observation space m.* value is .*infinity"  # logari
 
 
 def window(jobs=BUSY, cluster=SMALL, **settings):
-    return TrainingWindow(0, jobs, cluster, get_estimator("oracle"), Pipeline.parse(**settings))
+    return TrainingWindow(0, jobs, cluster, get_estimator("oracle"), parse_pipeline(**settings))
 
 
 def shifted(by: int):

@@ -99,7 +99,7 @@ def _logit(flat: np.ndarray, x: np.ndarray, hidden: tuple[int, int]) -> float:
 
 def test_a_stage_can_be_run_again_on_any_number_of_threads() -> None:
     """The same weights cost the same, whoever ran before and beside."""
-    from rltune.engine.pipeline import Pipeline
+    from rltune.engine.parse_pipeline import parse_pipeline
     from rltune.engine.run import Machine
     from rltune.estimate import get_estimator
     from rltune.policy.learned import Learned
@@ -109,7 +109,7 @@ def test_a_stage_can_be_run_again_on_any_number_of_threads() -> None:
     stages = []
     for first in (0, 150, 300):
         window = jobs.window(first, 128)
-        machine = Machine.of(window, cluster, Pipeline.parse(Learned(model)), get_estimator("oracle"))
+        machine = Machine.of(window, cluster, parse_pipeline(Learned(model)), get_estimator("oracle"))
         stages.append(Stage(machine, copy_state(machine.state)))
     tried = [model.weights, -model.weights, model.weights * 0.5]
     alone = costs(stages, tried, mean_wait, threads=1)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from learn.test_training_windows import JOBS, SMALL, drawn, windows
 
-from rltune.engine.pipeline import Pipeline
-from rltune.engine.run import simulate
+from rltune.engine.parse_pipeline import parse_pipeline
+from rltune.engine.simulate import simulate
 from rltune.learn.input_scaling import MARGIN, Queues, Scaling, measure
 from rltune.model.feature_sets import get_recipe
 
@@ -44,7 +44,7 @@ def test_an_input_that_never_changes_is_left_as_it_is():
 def test_the_base_policy_is_followed(base):
     """Looking at the queues changes nothing: the job said to be first is the base policy's, by its own formula."""
     made = Queues.under_base(
-        drawn(windows(pipeline=Pipeline.parse(base)), 2), get_recipe("gpus+requested_time+submit_time"), base
+        drawn(windows(pipeline=parse_pipeline(base)), 2), get_recipe("gpus+requested_time+submit_time"), base
     )
     for lo, hi, taken in zip(made.first[:-1], made.first[1:], made.taken, strict=True):
         gpus, run, wait = np.expm1(made.rows[lo:hi]).T

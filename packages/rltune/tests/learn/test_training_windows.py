@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from rltune.cluster import Cluster
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import Pipeline
-from rltune.engine.run import simulate
+from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -34,7 +35,7 @@ def windows(**changes) -> Windows:
         "cluster": SMALL,
         "part": Part("training", 0, N),
         "size": 20,
-        "pipeline": Pipeline.parse("saf"),
+        "pipeline": parse_pipeline("saf"),
         "estimators": (get_estimator("oracle"),),
         "contended_s": 30.0,
         **changes,
@@ -93,7 +94,7 @@ def test_the_same_key_gives_the_same_windows_on_any_number_of_threads():
 
 def test_a_window_knows_what_the_base_policy_made_of_it():
     """The base result is that of a simulation of the same jobs, made once."""
-    for window in drawn(windows(pipeline=Pipeline.parse("sjf")), 3):
+    for window in drawn(windows(pipeline=parse_pipeline("sjf")), 3):
         again = simulate(window.jobs, SMALL, "sjf", estimator="oracle")
         assert window.under_base.start_s.tolist() == again.start_s.tolist()
 

@@ -7,8 +7,8 @@ import pytest
 from learn.looking import a_model
 from learn.test_training_windows import JOBS, SMALL, drawn, windows
 
-from rltune.engine.pipeline import Pipeline
-from rltune.engine.run import simulate
+from rltune.engine.parse_pipeline import parse_pipeline
+from rltune.engine.simulate import simulate
 from rltune.learn.objective import Objective
 from rltune.learn.window_worker import Held, Judge, Judged, Roller
 from rltune.policy import get_policy
@@ -58,7 +58,7 @@ def test_a_window_is_light_enough_to_be_sent(some):
 @pytest.mark.parametrize("base", ["fcfs", "sjf", "f1", "wfp3", "unicep", "qssf", "multifactor", "saf"])
 def test_with_the_base_policys_own_order_the_gain_is_exactly_0(base):
     """Both pipelines are the same machine, for every base policy."""
-    window = drawn(windows(pipeline=Pipeline.parse(base)), 1)[0]
+    window = drawn(windows(pipeline=parse_pipeline(base)), 1)[0]
     again = window.times(get_policy(base)) if base != "qssf" else window.under_base
     assert Objective.parse("wait+jct+slowdown+utilisation").gap(again, window.under_base) == 0.0
 

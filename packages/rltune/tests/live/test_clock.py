@@ -22,6 +22,18 @@ def test_a_fast_clock():
     assert clock.elapsed_s() - begin >= 6.0
 
 
+def test_waking_ends_one_wait():
+    """A reload must not make all cycles to come follow at once."""
+    clock = SystemClock(60.0)
+    clock.wake()
+    begin = time.monotonic()
+    clock.wait(6000.0)
+    assert time.monotonic() - begin < 30
+    begin = time.monotonic()
+    clock.wait(6.0)
+    assert time.monotonic() - begin >= 0.1
+
+
 def test_a_wait_can_be_ended():
     """By a signal handler, or another thread."""
     clock = SystemClock()

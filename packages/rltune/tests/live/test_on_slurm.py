@@ -14,12 +14,12 @@ from live_cases import settings
 from rltune.errors import InputError
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
-from rltune.live.control_settings import ControlSettings
 from rltune.live.controller import Controller
-from rltune.live.journal.replay import replay
 from rltune.live.journal.store import Journal
 from rltune.live.journal.story import story
-from rltune.live.see.backend import Kind
+from rltune.live.replay_cycle import replay
+from rltune.live.see.backend import ChangeKind
+from rltune.live.settings_file import load_settings
 from rltune.live.single_instance import only_one
 
 CHANGEABLE = ("priority", "site_factor", "priority_by_hand", "nice", "held", "excluded_nodes", "required_nodes")
@@ -83,7 +83,7 @@ def test_the_default_policy_acts_and_is_replayed(testbed, tmp_path):
     """A shipped model orders the queue, a second look writes next to nothing, and both decisions come out the same."""
     fill(testbed, *range(10, 60, 5))
     journal = Journal.create(tmp_path / "j.db")
-    act = ControlSettings.load(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
+    act = load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
     acting = Controller(testbed.backend(), journal, act, SystemClock())
     assert act.pipeline.policy == "learned"
     assert acting.cycle().changes >= 9
@@ -133,7 +133,7 @@ def test_a_job_is_led_to_its_node_and_set_free_again(testbed, tmp_path, steer):
     acting = controller(testbed, tmp_path, _Hasty(testbed, job), steer=steer)
     acting.cycle()
     kinds = {kind for (kind,) in acting.journal.rows("SELECT kind FROM change JOIN outcome ON change = change.id")}
-    assert (Kind.EXCLUDE_NODES if steer == "exclude" else Kind.REQUIRE_NODES) in kinds
+    assert (ChangeKind.EXCLUDE_NODES if steer == "exclude" else ChangeKind.REQUIRE_NODES) in kinds
     testbed.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     testbed.wait_for("a start", lambda: testbed.job(job)["job_state"] == "RUNNING")
     assert testbed.job(job)["nodes"] == "p100-2"

@@ -8,7 +8,7 @@ from snapshots import snapshots
 from strategies import BACKFILLS, POLICIES, cases
 
 from rltune.cluster import Cluster, NodeGroup
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given, Oracle
 from rltune.jobs import Jobs
@@ -36,7 +36,7 @@ def starts_of(machine: Machine, *, always: bool) -> np.ndarray:
 def test_skipping_loses_nothing(case, policy, backfill):
     """A run that never skips the solver gives the same schedule, to the second: only idle solves are skipped."""
     order = np.argsort(case.jobs.submit_s, kind="stable")
-    made = Pipeline.parse(policy, backfill, "milp:4")
+    made = parse_pipeline(policy, backfill, "milp:4")
     jobs, estimate = case.jobs.take(order), Given(case.estimate_s[order])
     skip, never = (starts_of(Machine.of(jobs, case.cluster, made, estimate), always=always) for always in (False, True))
     np.testing.assert_array_equal(skip, never)
@@ -64,7 +64,7 @@ def contended_machine() -> Machine:
         nodes=[1, 1, 1, 1],
     )
     cluster = Cluster((NodeGroup(count=2, gpus=8, cpus=16),))
-    m = Machine.of(jobs, cluster, Pipeline.parse("fcfs", placement="milp:8"), Oracle())
+    m = Machine.of(jobs, cluster, parse_pipeline("fcfs", placement="milp:8"), Oracle())
     advance(m.w, m.s, m.options)
     decide(m.w, m.s, m.options)
     advance(m.w, m.s, m.options)

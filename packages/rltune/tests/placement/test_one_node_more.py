@@ -8,7 +8,7 @@ from strategies import POLICIES, cases
 
 import rltune
 from rltune.cluster import Cluster, NodeGroup, Slowdown
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given
 from rltune.jobs import Jobs
@@ -120,7 +120,7 @@ def test_easy_keeps_its_promise(sizes, lengths, policy):
     n = len(sizes)
     length = np.array(lengths[:n])
     jobs = Jobs.from_arrays(submit_s=np.arange(n) // 3 * 2.0, duration_s=length, gpus=sizes)
-    made = Pipeline.parse(policy, "easy", "milp:4")
+    made = parse_pipeline(policy, "easy", "milp:4")
     m = Machine.of(jobs, Cluster.uniform(nodes=4, gpus=4), made, Given(length))
     ahead = Watched(m.arrays, m.options, 4)
     while advance(m.w, m.s, m.options):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ways_of_job import can_schedule_now, num_ways, ways
 
 from rltune.cluster import Cluster, NodeGroup
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -19,7 +19,7 @@ def machine_with(free: list[int], gpus: int, size: int = 4, per_rack: int = 2) -
     """A machine of alike nodes with these GPUs free, and one waiting job."""
     cluster = Cluster((NodeGroup(count=len(free), gpus=size, nodes_per_rack=per_rack),))
     jobs = Jobs.from_arrays(submit_s=[0.0], duration_s=[10.0], gpus=[gpus])
-    machine = Machine.of(jobs, cluster, Pipeline.parse("fcfs", placement="milp"), get_estimator("oracle"))
+    machine = Machine.of(jobs, cluster, parse_pipeline("fcfs", placement="milp"), get_estimator("oracle"))
     s = machine.state
     s.node.gpu = free
     s.bits[:] = 0
@@ -105,7 +105,7 @@ def test_one_more_node():
 def test_a_user_who_names_nodes_gets_them():
     """A job that says how many nodes it wants is never cut otherwise."""
     jobs = Jobs.from_arrays(submit_s=[0.0, 0.0], duration_s=[10.0, 10.0], gpus=[4, 4], nodes=[1, 0])
-    pipeline = Pipeline.parse("fcfs", placement="milp")
+    pipeline = parse_pipeline("fcfs", placement="milp")
     machine = Machine.of(jobs, Cluster.uniform(3, 4), pipeline, get_estimator("oracle"))
     named, free = machine.world.shape[machine.world.job.asks]
     assert named.wider_lo == named.wider_hi

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rltune.cluster import Cluster
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -15,7 +15,7 @@ from rltune.kernel.state import arrays as core
 
 def machine(jobs: Jobs, cluster: Cluster, policy, estimator="oracle", **settings) -> Machine:
     """Prepare a run of jobs in order of submit time."""
-    return Machine.of(jobs, cluster, Pipeline.parse(policy, **settings), get_estimator(estimator))
+    return Machine.of(jobs, cluster, parse_pipeline(policy, **settings), get_estimator(estimator))
 
 
 def scores_at(time_s: float, jobs: Jobs, cluster: Cluster, policy, estimator="oracle") -> dict[int, float]:

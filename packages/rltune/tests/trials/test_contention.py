@@ -5,7 +5,7 @@ import pytest
 from queueing_trace import cluster, trace
 
 from rltune import simulate
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.estimate import get_estimator
 from rltune.evaluation import WindowSpec, compare, evaluate
 from rltune.learn.training_windows import Windows
@@ -37,7 +37,7 @@ def test_every_command_counts_the_same_windows(trace, cluster, backfill):
     how = {"holdout": 0.1, "size": size, "every": 20, "contended_s": threshold}
     assert list(evaluate(trace, cluster, ["saf"], [backfill], **how).test.starts) == starts
     part = Part("training", 1800, 2000)
-    pipeline = Pipeline.parse("saf", backfill)
+    pipeline = parse_pipeline("saf", backfill)
     windows = Windows(trace, cluster, part, size, pipeline, (get_estimator("oracle"),), threshold)
     for window in windows.draw(20, (1,), Knowledge(trace, 0), Here()):
         assert counts(window.first)

@@ -8,7 +8,7 @@ import pytest
 from learn.looking import a_model
 
 from rltune import Cluster, Jobs, read_trace
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.evaluation import compare, evaluate, parse_windows
 from rltune.evaluation.evaluation_tables import honesty
 from rltune.evaluation.transfer import Ground, transfer
@@ -173,7 +173,7 @@ def test_a_model_is_told_once_however_it_is_used_and_rules_never(trace, tmp_path
     path = tmp_path / "net.rltune"
     save_model(net.model, path)
     named = ["saf", "qssf", str(path), f"{path}+guard:24h", f"{path}+search:4+guard:24h", net]
-    told = leaks([Pipeline.parse(policy).policy for policy in named], [Exam(trace)])
+    told = leaks([parse_pipeline(policy).policy for policy in named], [Exam(trace)])
     assert len(told) == 1
 
 

@@ -94,8 +94,7 @@ def control(
     testbed: _Testbed = None,
 ) -> None:
     """Watch a running Slurm, advise it, or drive it; by default nothing is changed."""
-    from rltune.live.control_settings import ControlSettings
-    from rltune.live.pinned_pipeline import require_understood
+    from rltune.live.settings_file import load_settings
 
     pipeline = {"policy": policy, "backfill": backfill, "placement": placement, "estimator": estimator}
     overrides: dict[str, Any] = {
@@ -107,8 +106,7 @@ def control(
         "numbers": {"channel": channel},
         "safety": {"guard": guard},
     }
-    settings = ControlSettings.load(config, overrides)
-    require_understood(settings)
+    settings = load_settings(config, overrides)
     backend, clock = _cluster(testbed)
     if release:
         _release(backend, clock, settings, journal)
@@ -141,21 +139,24 @@ def _drive(
 ) -> None:
     from rltune.live.controller import Controller
     from rltune.live.journal.store import Journal
+    from rltune.live.pinned_pipeline import pin_pipeline
     from rltune.live.prometheus import Metrics
     from rltune.live.single_instance import only_one
 
+    pinned = pin_pipeline(settings)  # what cannot be decided by is refused before anything is written
     with only_one(_lock_of(journal)):
         _tell_of_compiling()
         store = Journal.create(journal)
         told = Metrics(textfile, port)
         told.write()
-        controller = Controller(backend, store, settings, clock, metrics=told, say=say, advise=_adviser(advice))
+        shown: dict[str, Any] = {"metrics": told, "say": say, "advise": _adviser(advice)}
+        controller = Controller(backend, store, settings, clock, pinned=pinned, **shown)
         say(f"{settings.mode} by {settings.pipeline.policy}, journal {journal}")
         if once:
             report = controller.cycle()
             say(str(report))
         else:
-            with _stopped_by_signals(controller):
+            with _led_by_signals(controller):
                 controller.run()
         told.close()
         store.close()
@@ -164,17 +165,20 @@ def _drive(
 
 
 def _release(backend: "Backend", clock: "Clock", settings: "ControlSettings", journal: Path) -> None:
-    from rltune.live.controller import Controller
+    """Give back what the journal says was changed; no policy is read, so it may be missing."""
+    from rltune.live.act.state_machine import Brain
+    from rltune.live.hands import Hands
     from rltune.live.journal.store import Journal
+    from rltune.live.prometheus import Metrics
     from rltune.live.see.backend import BackendError
     from rltune.live.single_instance import only_one
 
     Journal.read(journal).close()
     with only_one(_lock_of(journal)):
         store = Journal.create(journal)
-        controller = Controller(backend, store, settings, clock, say=say)
+        hands = Hands(backend, store, Brain(settings, store.holdings()), clock, Metrics(), say)
         try:
-            left = controller.release()
+            left = hands.give_back()
         except BackendError as error:
             raise InputError(f"nothing could be given back, {error}; try again when Slurm answers") from None
         finally:
@@ -197,8 +201,8 @@ def _adviser(file: Path | None) -> Callable[[Sequence[str]], None]:
     return advise
 
 
-class _stopped_by_signals:  # noqa: N801  reads as what it does
-    """Let SIGTERM and SIGINT end the controller after the cycle at hand, with everything given back."""
+class _led_by_signals:  # noqa: N801  reads as what it does
+    """Let SIGTERM and SIGINT end the controller after its cycle, all given back; let SIGHUP reload its policy."""
 
     def __init__(self, controller: "Controller") -> None:
         self._controller = controller
@@ -207,6 +211,7 @@ class _stopped_by_signals:  # noqa: N801  reads as what it does
     def __enter__(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, lambda *_: self._controller.stop())
+        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: self._controller.reload())
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():

@@ -45,8 +45,8 @@ def replay(
     journal: _File = JOURNAL,
 ) -> None:
     """Make recorded decisions again; exit code 1 if one comes out otherwise."""
-    from rltune.live.journal.replay import replay as again
     from rltune.live.journal.store import Journal
+    from rltune.live.replay_cycle import replay as again
 
     store = Journal.read(journal)
     until = store.cycle(cycle).id

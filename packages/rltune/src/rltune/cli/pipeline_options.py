@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.parsing import split
+from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,14 +24,12 @@ def one(
     policy: str | None, backfill: str | None, placement: str | None, pipeline: str | None, usual: str, **how: Any
 ) -> "Pipeline":
     """Make the one pipeline that is named, by its parts or as a whole."""
-    from rltune.engine.pipeline import Pipeline
-
     if pipeline is None:
-        return Pipeline.parse(policy or usual, backfill or "none", placement or "best-fit", **how)
+        return parse_pipeline(policy or usual, backfill or "none", placement or "best-fit", **how)
     around = [how.pop(name) for name in ("guard", "search")]
     if any((policy, backfill, placement)) or around != ["off", "off"]:
         raise InputError(
             "--pipeline says all: leave out --policy, --backfill, --placement, --guard and --search, "
             "or write them in it, as in 'saf+guard:24h + easy, milp:8'"
         )
-    return Pipeline.read(pipeline, **how)
+    return read_pipeline(pipeline, **how)

@@ -1,6 +1,7 @@
 """`rltune simulate`: one history, one cluster, one pipeline."""
 
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli import options, pipeline_options
@@ -63,7 +64,8 @@ def simulate(
     work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
     compile_core([planned])
     with bar("simulating") as tell:
-        schedule = run_pipeline(work.jobs, on, planned, guess, lambda done, total: tell(done, total, "jobs"))
+        told = lambda done, total: tell(done, total, "jobs")  # noqa: E731  shorter than a function
+        schedule = run_pipeline(work.jobs, on, planned, guess, told, perf_counter)
     with spinner("summing up"):
         made = with_notes(Comparison.of_schedules([schedule]), work)
     _write(made, outputs, work, cluster_line(on, cluster))

@@ -15,7 +15,7 @@ from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
-    from rltune.lab.experiment.experiment_plan import Plan
+    from rltune.lab.experiment.experiment_plan import ExperimentPlan
     from rltune.lab.testbed import Testbed
 
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Try things on a real Slurm.")
@@ -163,18 +163,18 @@ def experiment(
     takes as long as its jobs, by a clock that is up to 60 times as fast. DIR gets a record a run, result.json,
     report.html and gantt.svg. After an interruption the same command goes on with the runs that are missing.
     """
-    from rltune.lab.experiment.experiment_plan import ALONE, Arm, Plan
+    from rltune.lab.experiment.experiment_plan import ALONE, Arm, ExperimentPlan
     from rltune.lab.experiment.one_run import control_settings
     from rltune.lab.experiment.perform import perform
-    from rltune.live.pinned_pipeline import require_understood
+    from rltune.live.pinned_pipeline import pin_pipeline
 
     further = [Arm(_label(name), name, placement) for name in policy or []]
     arms = (Arm(ALONE), Arm("saf", "saf"), *further)
-    plan = Plan(
+    plan = ExperimentPlan(
         arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer, band
     )
     for arm in arms[1:]:
-        require_understood(control_settings(plan, arm))
+        pin_pipeline(control_settings(plan, arm))  # what cannot be decided by is refused before hours are spent
     with bar("jobs ended") as tell:
         perform(plan, out, tell, workers)
     _show_result(plan, out)
@@ -185,11 +185,11 @@ def _label(policy: str) -> str:
     return re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy)
 
 
-def _show_result(plan: "Plan", folder: Path) -> None:
-    from rltune.lab.experiment.experiment_result import Result
+def _show_result(plan: "ExperimentPlan", folder: Path) -> None:
+    from rltune.lab.experiment.experiment_result import ExperimentResult
     from rltune.report.comparison_page import write_report
 
-    result = Result.of(plan, folder)
+    result = ExperimentResult.of(plan, folder)
     show_table(result.table())
     for note in result.comparison.notes:
         show_line(note)

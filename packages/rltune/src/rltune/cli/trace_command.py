@@ -230,7 +230,7 @@ def import_slurm(
     _require_trace_name(out)
     require_free([out], force=force)
     folder = make_room(out).with_name(f"{out.name}.parts")
-    span = history.Span(when.moment(begin), when.moment(end), when.duration(slice))
+    span = history.AskedSpan(when.moment(begin), when.moment(end), when.duration(slice))
     span = history.begin(folder, span, until_now=end == when.NOW)
     with bar("asking slurmdbd") as tell:
         raw = history.fetch(span, folder, history.Sacct(), tell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rltune.engine.search import Search, Searcher
@@ -25,12 +26,12 @@ class PassMaker:
         *,
         solver_s: float = INF,
         given_up: tuple[int, ...] = (),
+        timer: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._arrays, self._options = arrays, options
-        self._searcher = Searcher(arrays, options, search, seed) if search else None
-        self._ahead = (
-            LookAhead(arrays, options, placer.k, seconds=solver_s, given_up=given_up) if placer.solves else None
-        )
+        self._searcher = Searcher(arrays, options, search, seed, timer=timer) if search else None
+        clock: dict[str, Any] = {"seconds": solver_s, "given_up": given_up, "timer": timer}
+        self._ahead = LookAhead(arrays, options, placer.k, **clock) if placer.solves else None
 
     def make_pass(self) -> None:
         """Search for an order if that is wanted, then decide."""

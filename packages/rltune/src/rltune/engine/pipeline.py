@@ -1,19 +1,17 @@
-"""A pipeline: who is next, who may overtake and where jobs run. It is parsed once; whatever runs takes the objects."""
+"""A pipeline: who is next, who may overtake and where jobs run. A value: `parse_pipeline` makes it of names, once."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from rltune.engine.guard import Guard, get_guard
-from rltune.engine.search import Search, get_search
+from rltune.engine.guard import Guard
+from rltune.engine.search import Search
 from rltune.errors import InputError, unknown
 from rltune.kernel.score.rules import INSPECTED
 from rltune.kernel.state import arrays as core
-from rltune.placement.placers import BEST_FIT, Placement, get_placement
-from rltune.policy import get_policy
-from rltune.policy.base import Networked, Policy, Score, Scored
+from rltune.placement.placers import BEST_FIT, Placement
+from rltune.policy.base import FIRST_COME, Networked, Policy, Scored
 from rltune.schedule import Settings
 
 BACKFILLS = {
@@ -25,16 +23,13 @@ BACKFILLS = {
 }
 INSPECTED_BACKFILLS = ("none", "fit-first", "easy")  # under which an inspector can refuse a choice
 HEADS = ("pool", "global")
-FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
-_Around = TypeVar("_Around", Guard, Search)
-_AROUND = re.compile(r"\+(guard|search):")
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """All that decides, but what is known of run times."""
 
-    policy: Policy = field(default_factory=lambda: get_policy("fcfs"))
+    policy: Policy = FIRST_COME
     backfill: str = "none"
     placement: Placement = BEST_FIT
     guard: Guard = field(default_factory=Guard)
@@ -75,37 +70,6 @@ class Pipeline:
             raise InputError(f"commit mode backfills by 'none' or 'shadow', not {self.backfill!r}")
         if isinstance(self.policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {self.policy.name}")
-
-    @classmethod
-    def parse(
-        cls,
-        policy: str | Policy | Score = "fcfs",
-        backfill: str = "none",
-        placement: str | Placement = BEST_FIT,
-        *,
-        guard: str | Guard | None = None,
-        search: str | int | Search | None = None,
-        **settings: Any,
-    ) -> Pipeline:
-        """Make a pipeline of names or objects; `saf+search:16+guard:24h` names what is around a policy, too."""
-        name, around = split_around(policy) if isinstance(policy, str) else (policy, {})
-        return cls(
-            policy=get_policy(name),
-            backfill=backfill,
-            placement=get_placement(placement),
-            guard=_one_of("guard", policy, get_guard(around.get("guard")), get_guard(guard)),
-            search=_one_of("search", policy, get_search(around.get("search")), get_search(search)),
-            **settings,
-        )
-
-    @classmethod
-    def read(cls, text: str, **settings: Any) -> Pipeline:
-        """Read a pipeline as tables name it: `learned:philly + easy, milp:8`."""
-        front, _, placement = (part.strip() for part in text.partition(","))
-        policy, _, backfill = (part.strip() for part in front.partition(" + "))
-        if not policy or backfill not in {"", *BACKFILLS} or "," in placement:
-            raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")
-        return cls.parse(policy, backfill or "none", placement or BEST_FIT, **settings)
 
     @property
     def policy_name(self) -> str:
@@ -151,21 +115,6 @@ class Pipeline:
         )
 
 
-def split_around(spec: str) -> tuple[str, dict[str, str]]:
-    """Take a policy's name apart: the policy's own, and what is around it by kind."""
-    name, *parts = _AROUND.split(spec)
-    kinds, values = parts[::2], parts[1::2]
-    if len(set(kinds)) < len(kinds):
-        raise InputError(f"policy {spec!r} has two of one kind around it: {', '.join(kinds)}")
-    return name, dict(zip(kinds, values, strict=True))
-
-
 def learns(given: Any) -> bool:
     """Return whether an estimator or a policy can start from earlier jobs, and was given none of its own."""
     return callable(getattr(given, "after", None)) and getattr(given, "before", None) is None
-
-
-def _one_of(kind: str, policy: Any, named: _Around, given: _Around) -> _Around:
-    if named and given:
-        raise InputError(f"policy {policy} has a {kind} already; {given} was given too")
-    return named or given

@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
 from rltune.engine.checks import rejections, require_possible
-from rltune.engine.guard import Guard
 from rltune.engine.lookahead import PassMaker
 from rltune.engine.pipeline import BACKFILLS, Pipeline
-from rltune.engine.search import Search
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
-from rltune.estimate import Estimator, Given, estimated, get_estimator
-from rltune.inputs import require_inputs
+from rltune.estimate.estimators import Estimator, Given, estimated
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.rollout.event_loop import advance, run
@@ -27,65 +24,25 @@ from rltune.kernel.score.rules import INSPECTED
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays, arrays_of
 from rltune.labels import Labels
-from rltune.placement.placers import Placement, Placer
-from rltune.policy.base import Networked, Policy, QueueView, Score, Scored
+from rltune.placement.placers import Placer
+from rltune.policy.base import Networked, QueueView, Scored
 from rltune.schedule import Placements, Schedule, Settings
 
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
 
 Progress = Callable[[int, int], None]  # jobs ended, jobs in all
-
-
-def simulate(
-    jobs: Jobs,
-    cluster: Cluster,
-    policy: str | Policy | Score = "fcfs",
-    backfill: str = "none",
-    placement: str | Placement = "best-fit",
-    estimator: str | Estimator | NDArray[np.float64] = "history",
-    head: str = "pool",
-    commit: bool = False,
-    seed: int = 0,
-    *,
-    view: int = 0,
-    cycle_s: float = 0.0,
-    guard: str | Guard | None = None,
-    search: str | int | Search | None = None,
-    progress: Progress | None = None,
-) -> Schedule:
-    """Run the jobs to their end and say when and where each ran, in the order given.
-
-    Args:
-        jobs: The workload, from `rltune.read_trace(path)` or `rltune.Jobs.from_...`.
-        cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
-        policy: Who runs next: a name (`rltune policies` lists them), a model's file, `mine.py:score`, a function that
-            scores the queue, or an object.
-        backfill: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
-        placement: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
-        estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
-        head: What a job that does not fit blocks: its "pool", or all others ("global").
-        commit: Whether to run as RLScheduler's machine does.
-        seed: For everything that is drawn.
-        view: How many of the oldest waiting jobs the policy sees; 0 = all.
-        cycle_s: How often the policy is asked; 0 = in every pass.
-        guard: A bound on how long a job may be overtaken, such as "24h:4x".
-        search: How many orders are tried before each pass, such as 16.
-        progress: Called with the jobs ended and the jobs in all.
-
-    Returns the schedule: it prints itself; `.summary()` measures it, `.to_polars()` has a row a job.
-
-        schedule = rltune.simulate(jobs, cluster, policy="saf", backfill="easy", estimator="history")
-    """
-    require_inputs(jobs, cluster)
-    settings = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
-    pipeline = Pipeline.parse(policy, backfill, placement, guard=guard, search=search, **settings)
-    return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress)
+Timer = Callable[[], float]  # seconds; handed in, since nothing here reads a clock
 
 
 def run_pipeline(
-    jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator, progress: Progress | None = None
+    jobs: Jobs,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    estimator: Estimator,
+    progress: Progress | None = None,
+    timer: Timer = lambda: 0.0,
 ) -> Schedule:
-    """Run the jobs to their end under a pipeline."""
+    """Run the jobs to their end under a pipeline; by the timer, if given, the solver's work is told in milliseconds."""
     if pipeline.search.ms is not None:
         told = f"search {pipeline.search}: by the clock results would depend on the machine; leave out the ms"
         raise InputError(told)
@@ -93,7 +50,7 @@ def run_pipeline(
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
     machine = Machine.of(jobs.take(order), cluster, pipeline, estimator)
-    machine.run(progress)
+    machine.run(progress, timer)
     return machine.schedule(jobs, order)
 
 
@@ -157,12 +114,12 @@ class Machine:
         """Return the state as compiled code takes it."""
         return self.arrays.s
 
-    def run(self, progress: Progress | None = None) -> None:
+    def run(self, progress: Progress | None = None, timer: Timer = lambda: 0.0) -> None:
         """Simulate to the end."""
         if self.pipeline.commit:
             run_committed(self.w, self.s, self.options)
         elif self.placer.solves or self.pipeline.search or isinstance(self.pipeline.policy, Scored):
-            self._run_pass_by_pass(progress)
+            self._run_pass_by_pass(progress, timer)
         else:
             while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
                 self._tell(progress)
@@ -199,9 +156,10 @@ class Machine:
         if progress is not None:
             progress(int(self.state.n[core.ENDED]), len(self.jobs) - len(self.reject_reason))
 
-    def _run_pass_by_pass(self, progress: Progress | None) -> None:
+    def _run_pass_by_pass(self, progress: Progress | None, timer: Timer) -> None:
         """Leave compiled code in every pass: for a function of the user, a search or the solver."""
-        maker = PassMaker(self.arrays, self.options, self.placer, self.pipeline.search, self.pipeline.seed)
+        search, seed = self.pipeline.search, self.pipeline.seed
+        maker = PassMaker(self.arrays, self.options, self.placer, search, seed, timer=timer)
         moments = 0
         while advance(self.w, self.s, self.options):
             if isinstance(self.pipeline.policy, Scored):
@@ -267,6 +225,7 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         estimate_by_history=online,
         rank_by_history=ranks,
         guarded=bool(guard),
+        guard_orders=True,
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,
         cycle_s=float(pipeline.cycle_s),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ def _number(text: str, spec: str | int) -> float:
 class Searcher:
     """The search's part of a run: asked before each pass, it says under which options to make it.
 
-    `rollouts`: of a single pass that is made again, how many orders were tried then; the clock is not asked.
+    `rollouts`: of a single pass that is made again, how many orders were tried then; the timer is not asked.
     """
 
     def __init__(
@@ -88,9 +88,11 @@ class Searcher:
         search: Search,
         seed: int,
         rollouts: int = 0,
+        timer: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._arrays, self._w, self._s, self._passes = arrays, arrays.w, arrays.s, _passes(options)
         self._search, self._seed, self._rollouts = search, seed, rollouts
+        self._timer = timer
         self._goal = GOALS[search.goal]
         self._room = (0, 0)
         self.passes = self.searched = self.rolled = 0
@@ -117,7 +119,7 @@ class Searcher:
 
     def _try_all(self) -> None:
         """Try as many orders as may be; by the clock one at a time."""
-        begin = perf_counter()
+        begin = self._timer()
         sketch = (self._small, self._drawn, self._rolled, self._p)
         if self._search.ms is None and not self._rollouts:
             kernels.search(self._w, self._s, self._passes, *sketch, self._goal)
@@ -130,7 +132,7 @@ class Searcher:
         """Return whether another order may be tried: by the clock, or up to as many as there were."""
         if self._rollouts:
             return bool(self._plans.n[kernels.ROLLED] < self._rollouts)
-        return self._search.ms is None or perf_counter() - begin < self._search.ms / 1e3
+        return self._search.ms is None or self._timer() - begin < self._search.ms / 1e3
 
     def _seed_pass(self) -> None:
         """Draw by the seed and the number of the pass alone, so that no pass depends on how much others tried."""

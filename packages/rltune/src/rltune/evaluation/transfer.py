@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rltune.cluster import Cluster
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError
 from rltune.evaluation.choose import KINDS, choose
@@ -185,7 +186,7 @@ def _on_one_trace(
 
 def _pipeline(spec: Any, like: Pipeline) -> Pipeline:
     """Put another policy, with what is around it, in the place of a pipeline's."""
-    return Pipeline.parse(spec, like.backfill, like.placement, head=like.head, view=like.view, seed=like.seed)
+    return parse_pipeline(spec, like.backfill, like.placement, head=like.head, view=like.view, seed=like.seed)
 
 
 def _cell(test: Results, model: str, trace: str, base: str, static: str, metric: str) -> Cell:

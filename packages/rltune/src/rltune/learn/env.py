@@ -19,7 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
@@ -165,7 +165,7 @@ def windows_of(
     if size > len(jobs):
         raise InputError(f"a window of {size:,} jobs does not fit a trace of {len(jobs):,}")
     ordered, guess = jobs.sorted(), get_estimator(estimator)
-    pipeline = Pipeline.parse(backfill=backfill, head=head)
+    pipeline = parse_pipeline(backfill=backfill, head=head)
     starts = range(0, len(jobs) - size + 1, size)
     return [TrainingWindow(first, ordered.window(first, size), cluster, guess, pipeline) for first in starts]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
 from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
@@ -141,7 +141,7 @@ def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[T
 def _cut(jobs: Jobs, cluster: Cluster, plan: EvolvePlan) -> tuple[list[TrainingWindow], list[TrainingWindow]]:
     parts = split(len(jobs), plan.holdout)
     known = Knowledge(jobs, plan.evolve.seed)
-    pipeline = Pipeline.parse(
+    pipeline = parse_pipeline(
         plan.base,
         plan.backfill,
         guard=plan.guard,

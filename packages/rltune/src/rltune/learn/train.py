@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from rltune.cluster import Cluster
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
@@ -155,7 +155,7 @@ class Trainer:
         s = self.settings
         parts = self.parts
         guesses = tuple(get_estimator(name) for name in s.estimators)
-        pipeline = Pipeline.parse(s.base, s.backfill, head=s.head, view=s.view, seed=s.seed)
+        pipeline = parse_pipeline(s.base, s.backfill, head=s.head, view=s.view, seed=s.seed)
         training = Windows(
             self.jobs,
             self.cluster,

@@ -47,9 +47,10 @@ class SystemClock:
         return (time.monotonic() - self._first_s) * self.factor
 
     def wait(self, seconds: float) -> None:
-        """Wait, unless it was woken already."""
+        """Wait, unless it was woken since the last wait."""
         self._woken.wait(max(0.0, seconds) / self.factor)
+        self._woken.clear()
 
     def wake(self) -> None:
-        """End this wait and all to come."""
+        """End this wait, or the next one if nobody waits."""
         self._woken.set()

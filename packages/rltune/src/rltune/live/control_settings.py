@@ -1,14 +1,11 @@
-"""How a controller is to behave: defaults, overridden by control.toml, overridden by the command line."""
+"""How a controller is to behave. What nine of ten sites never touch is under `advanced`."""
 
 from __future__ import annotations
 
-import hashlib
-import tomllib
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rltune.engine.guard import get_guard
 from rltune.errors import InputError
@@ -52,9 +49,6 @@ class PipelineSettings(BaseModel):
     backfill: str = "easy"
     placement: str = "best-fit"
     estimator: str = "user"
-    head: str = "pool"
-    view: Count = 0
-    seed: Count = 0
 
     @field_validator("estimator")
     @classmethod
@@ -92,8 +86,6 @@ class Canary(BaseModel):
 
     share: Share = 1.0  # of the jobs in scope, by a hash of their ids
     partition: str = ""  # or those of one partition
-    min_jobs: Annotated[int, Field(ge=2)] = 50  # of each side, before anything is concluded
-    worse_by: Annotated[float, Field(ge=0)] = 0.1  # of the others' mean that the canary's may be worse
 
     @property
     def on(self) -> bool:
@@ -108,19 +100,6 @@ class Numbers(BaseModel):
 
     channel: Channel = Channel.SITE_FACTOR
     band: Annotated[int, Field(ge=2, le=2_000_000_000)] = 10_000  # from the first job's number to the last one's
-    slack: Share = 0.125  # of the band by which a number may be off before it is written again
-    exact: Annotated[int, Field(ge=1)] = 64  # jobs, from the first, whose order is kept exactly
-    drift: Share = 0.25  # of its place by which a job behind those may be off before it is written again
-
-
-class Limits(BaseModel):
-    """How much may be changed. 0 = no bound on ranks."""
-
-    model_config = _STRICT
-
-    changes_per_cycle: Annotated[int, Field(ge=1)] = 1000
-    max_ranks: Count = 0  # from where Slurm alone has the job, among the jobs in scope
-    max_ranks_per_cycle: Count = 0  # from where the job stood in the last cycle
 
 
 class Safety(BaseModel):
@@ -139,6 +118,55 @@ class Safety(BaseModel):
             raise ValueError(str(error)) from None
 
 
+class Keeping(BaseModel):
+    """What the journal keeps."""
+
+    model_config = _STRICT
+
+    keep_days: Annotated[float, Field(gt=0)] = 30.0
+    max_mib: Annotated[float, Field(gt=0)] = 2048.0
+
+
+class CoreSettings(BaseModel):
+    """What of the pipeline is hardly ever changed."""
+
+    model_config = _STRICT
+
+    head: str = "pool"
+    view: Count = 0
+    seed: Count = 0
+    solver_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0  # of a cycle, for the solver of placement milp
+
+
+class CanaryTest(BaseModel):
+    """When the canary is found to do worse."""
+
+    model_config = _STRICT
+
+    min_jobs: Annotated[int, Field(ge=2)] = 50  # of each side, before anything is concluded
+    worse_by: Annotated[float, Field(ge=0)] = 0.1  # of the others' mean that the canary's may be worse
+
+
+class Closeness(BaseModel):
+    """How exactly numbers follow the order."""
+
+    model_config = _STRICT
+
+    slack: Share = 0.125  # of the band by which a number may be off before it is written again
+    exact: Annotated[int, Field(ge=1)] = 64  # jobs, from the first, whose order is kept exactly
+    drift: Share = 0.25  # of its place by which a job behind those may be off before it is written again
+
+
+class Limits(BaseModel):
+    """How much may be changed. 0 = no bound on ranks."""
+
+    model_config = _STRICT
+
+    changes_per_cycle: Annotated[int, Field(ge=1)] = 1000
+    max_ranks: Count = 0  # from where Slurm alone has the job, among the jobs in scope
+    max_ranks_per_cycle: Count = 0  # from where the job stood in the last cycle
+
+
 class Health(BaseModel):
     """When the controller no longer trusts what it sees, and lets go of everything."""
 
@@ -153,23 +181,35 @@ class Health(BaseModel):
     max_trips: Annotated[int, Field(ge=1)] = 5  # within a day; after these it stays in shadow until it is started again
 
 
-class Keeping(BaseModel):
-    """What the journal keeps."""
+class HistorySettings(BaseModel):
+    """What run times are learnt from."""
 
     model_config = _STRICT
 
-    keep_days: Annotated[float, Field(gt=0)] = 30.0
-    max_mib: Annotated[float, Field(gt=0)] = 2048.0
-    history_jobs: Annotated[int, Field(ge=1)] = 50_000  # ended jobs, the newest, from which run times are learnt
+    history_jobs: Annotated[int, Field(ge=1)] = 50_000  # ended jobs, the newest
 
 
-class Gain(BaseModel):
+class GainSettings(BaseModel):
     """The estimate of what acting wins: the jobs seen are replayed under Slurm's order and under ours."""
 
     model_config = _STRICT
 
     every_s: Seconds = 900.0
     jobs: Annotated[int, Field(ge=10)] = 3000  # the newest, at most
+
+
+class Advanced(BaseModel):
+    """What nine of ten sites never touch, under the names of the tables that it belongs to."""
+
+    model_config = _STRICT
+
+    pipeline: CoreSettings = CoreSettings()
+    canary: CanaryTest = CanaryTest()
+    numbers: Closeness = Closeness()
+    limits: Limits = Limits()
+    health: Health = Health()
+    journal: HistorySettings = HistorySettings()
+    gain: GainSettings = GainSettings()
 
 
 class ControlSettings(BaseModel):
@@ -184,11 +224,16 @@ class ControlSettings(BaseModel):
     scope: Scope = Scope()
     canary: Canary = Canary()
     numbers: Numbers = Numbers()
-    limits: Limits = Limits()
     safety: Safety = Safety()
-    health: Health = Health()
     journal: Keeping = Keeping()
-    gain: Gain = Gain()
+    advanced: Advanced = Advanced()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_written_before(cls, table: Any) -> Any:
+        """Take what older files and journals have beside the rest to where it is now."""
+        of_tables = isinstance(table, dict) and isinstance(table.get("advanced", {}), dict)
+        return _with_advanced_apart(table) if of_tables else table
 
     @model_validator(mode="after")
     def _acts_for_somebody(self) -> ControlSettings:
@@ -196,38 +241,17 @@ class ControlSettings(BaseModel):
             raise ValueError('to act, name whose jobs may be touched: partitions, accounts or qos (["*"] = all)')
         return self
 
-    @classmethod
-    def load(cls, path: Path | None, overrides: dict[str, Any] | None = None) -> ControlSettings:
-        """Read control.toml, if there is one, and put the command line's words on top."""
-        table = _merged(_read(path) if path else {}, overrides or {})
-        try:
-            return cls.model_validate(table)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(str(part) for part in problem["loc"])
-            message = problem["msg"].removeprefix("Value error, ")
-            raise InputError(f"{path or 'control'}: {f'{where}: ' if where else ''}{message}") from None
 
-    def digest(self) -> str:
-        """Return a short name that only equal settings share."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-
-
-def _merged(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Put nested overrides on top of a table, leaving None out."""
-    result = dict(table)
-    for key, value in overrides.items():
-        if isinstance(value, dict):
-            result[key] = _merged(result.get(key, {}), value)
-        elif value is not None:
-            result[key] = value
-    return result
+def _with_advanced_apart(table: dict[str, Any]) -> dict[str, Any]:
+    """Move advanced keys of ordinary tables, where they were once written, below `advanced`; what is there wins."""
+    plain, advanced = dict(table), dict(table.get("advanced", {}))
+    for section, of in Advanced.model_fields.items():
+        given = plain.get(section)
+        if not isinstance(given, dict) or not isinstance(advanced.get(section, {}), dict):
+            continue
+        known = of.annotation.model_fields  # type: ignore[union-attr]
+        advanced[section] = {**{k: v for k, v in given.items() if k in known}, **advanced.get(section, {})}
+        plain[section] = {k: v for k, v in given.items() if k not in known}
+        if not plain[section]:
+            del plain[section]
+    return {**plain, "advanced": advanced}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 
 from rltune.errors import InputError
@@ -18,25 +17,28 @@ from rltune.live.act.state_machine import (
     Event,
     Looked,
     LookFailed,
-    Made,
     Make,
     Tell,
 )
 from rltune.live.clock import Clock, SystemClock
 from rltune.live.control_settings import ControlSettings, Mode
+from rltune.live.cycle_report import CycleReport
 from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
+from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.decide.run_times import estimate
-from rltune.live.gain_watch import Watch
+from rltune.live.ended_history import HistoryReader
+from rltune.live.gain_watch import GainWatch
+from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
-from rltune.live.journal.ended_history import HistoryReader
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
-from rltune.live.journal.provenance import run_of
-from rltune.live.journal.store import Cycle, Journal
+from rltune.live.journal.store import CycleRecord, Journal
 from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
-from rltune.live.see.backend import Backend, BackendError, Outcome
+from rltune.live.provenance import run_of
+from rltune.live.see.backend import Backend, BackendError
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import Snapshot
@@ -44,34 +46,7 @@ from rltune.live.see.snapshot import Snapshot
 _PRUNE_S = 3600.0
 _MIB = 1 << 20
 _DAY_S = 86_400.0
-Say = Callable[[str], None]
 Advice = Callable[[Sequence[str]], None]
-
-
-@dataclass
-class CycleReport:
-    """What one cycle came to."""
-
-    outcome: str = "ok"  # ok, failed
-    cycle: int = 0  # in the journal
-    waiting: int = 0
-    starts: int = 0
-    changes: int = 0  # made
-    refused: int = 0
-    postponed: int = 0
-    acting: bool = False
-    decide_s: float = 0.0
-    seconds: float = 0.0
-    events: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        if self.outcome != "ok":
-            return f"cycle failed: {'; '.join(self.events)}"
-        done = f"{self.changes} changes" if self.acting or self.changes else "no changes made"
-        late = f", {self.postponed} postponed" if self.postponed else ""
-        refused = f", {self.refused} refused" if self.refused else ""
-        what = f"{self.waiting} waiting, {self.starts} should start, {done}{refused}{late}"
-        return f"cycle {self.cycle}: {what}, {self.seconds:.2f} s"
 
 
 class Controller:
@@ -84,24 +59,32 @@ class Controller:
         settings: ControlSettings,
         clock: Clock | None = None,
         *,
+        pinned: Pinned | None = None,
         metrics: Metrics | None = None,
         say: Say = lambda _: None,
         advise: Advice = lambda _: None,
     ) -> None:
         self.backend, self.journal, self.settings = backend, journal, settings
-        self.pipeline = pin_pipeline(settings.pipeline, settings.safety.guard)
         self.clock = clock or SystemClock()
         self.metrics = metrics or Metrics()
         self._say, self._advise = say, advise
         self._advice = {intent: number for number, intent in journal.advised().items()}
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
         self.brain = Brain(settings, journal.holdings(), known)
+        self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say)
         self._chronicle = Chronicle()
-        self._history = HistoryReader(journal, settings, self.pipeline)
-        self._run = journal.begin_run(run_of(settings, self.pipeline, self.clock.now_s()))
-        self._watch = Watch(journal, settings, self.pipeline, self.clock.elapsed_s())
-        self._pruned_s = self.clock.elapsed_s()
-        self._stopping = self._rehearsed = False
+        self._gained_s = self._pruned_s = self.clock.elapsed_s()
+        self._stopping = self._reloading = False
+        self._pin(pinned or pin_pipeline(settings))
+
+    def _pin(self, pinned: Pinned) -> None:
+        """Decide by this from now on: a new run in the journal, so that every cycle is replayed by what it had."""
+        self.pinned = pinned
+        self._policy_watch = PolicyWatch.of(self.settings.pipeline.policy, pinned)
+        self._history = HistoryReader(self.journal, pinned, self.settings.advanced.journal.history_jobs)
+        self._watch = GainWatch(self.journal, self.settings, pinned)
+        self._run = self.journal.begin_run(run_of(self.settings, pinned, self.clock.now_s()), pinned.text)
+        self._rehearsed = False
 
     def run(self) -> None:
         """Go on cycle by cycle until stopped; then give back what was changed, even if something broke."""
@@ -131,12 +114,22 @@ class Controller:
         self._stopping = True
         self.clock.wake()
 
+    def reload(self) -> None:
+        """Read the policy again before the next cycle, which comes at once; may be called from a signal handler."""
+        self._reloading = True
+        self.clock.wake()
+
     def cycle(self) -> CycleReport:
         """Look, decide, act."""
-        if not self._rehearsed:  # compiled code is loaded, which may take a minute, before anything is looked at
-            rehearse(self.settings, self.pipeline)
-            self._rehearsed = True
         report = CycleReport()
+        if self._reloading:
+            self._reload(report)
+        news = self._policy_watch.news()
+        if news:
+            self._hands.tell(Tell("policy", news), report)
+        if not self._rehearsed:  # compiled code is loaded, which may take a minute, before anything is looked at
+            rehearse(self.settings, self.pinned)
+            self._rehearsed = True
         begin = perf_counter()
         self._take(self._look(), report)
         report.seconds = perf_counter() - begin
@@ -144,18 +137,21 @@ class Controller:
         self._measure(report)
         return report
 
+    def _reload(self, report: CycleReport) -> None:
+        self._reloading = False
+        name = self.settings.pipeline.policy
+        try:
+            pinned = pin_pipeline(self.settings)
+        except InputError as error:
+            told = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
+        else:
+            told = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
+            self._pin(pinned)
+        self._hands.tell(Tell("reload", told), report)
+
     def release(self) -> int:
-        """Give everything back that was changed; tell how many changes could not be."""
-        snapshot = self.backend.observe()
-        plan = self.brain.let_go(snapshot)
-        report = CycleReport()
-        if plan.intents:
-            with self.journal.at_once():
-                ids = self.journal.intend(self.journal.last_cycle(), plan.intents, self.clock.now_s())
-            self._apply(plan.intents, ids, report)
-        left = sum(bool(self.brain.holdings.of(job)) for job in snapshot.pending)
-        self._tell(Tell("release", f"{report.changes} changes given back, {left} jobs left as they are"), report)
-        return left
+        """Give everything back that was changed; tell how many jobs could not be."""
+        return self._hands.give_back()
 
     def _look(self) -> Event:
         begin = self.clock.elapsed_s()
@@ -173,7 +169,7 @@ class Controller:
         for instruction in self.brain.on(event):
             match instruction:
                 case Tell():
-                    self._tell(instruction, report)
+                    self._hands.tell(instruction, report)
                 case Close(jobs):
                     self.journal.close_jobs(jobs)
                 case Decide(situation):
@@ -184,13 +180,13 @@ class Controller:
                 case Advise(intents):
                     self._say_advice(intents, report)
                 case Make(intents):
-                    self._make(intents, report)
+                    self._hands.make(intents, report)
 
     def _decide(self, situation: Situation, report: CycleReport) -> None:
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
-        estimates = estimate(situation.bare, self.settings.pipeline.estimator, history)
-        decision = decide(situation, self.settings, self.pipeline, Known(history, estimates))
+        estimates = estimate(situation.bare, self.pinned.estimator, history)
+        decision = decide(situation, self.settings, self.pinned, Known(history, estimates), perf_counter)
         report.decide_s = perf_counter() - begin
         self._record(situation, decision, estimates, until, report)
         self._compare_canary(report)
@@ -203,7 +199,7 @@ class Controller:
         """Keep the decision and all that it came from, before anything is done."""
         snapshot, now = situation.snapshot, self.clock.now_s()
         report.waiting, report.starts = len(decision.waiting), len(decision.starts)
-        cycle = Cycle(
+        cycle = CycleRecord(
             run=self._run,
             at_s=now,
             taken_s=snapshot.taken_s,
@@ -225,43 +221,11 @@ class Controller:
         self.metrics.set(running_jobs=cycle.running)
         self._prune()
 
-    def _make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
-        with self.journal.at_once():
-            ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
-        self._apply(intents, ids, report)
-
-    def _apply(self, intents: tuple[Intent, ...], ids: Sequence[int], report: CycleReport) -> None:
-        """Make changes that are noted, and note what became of them."""
-        outcomes: tuple[Outcome, ...] | None
-        try:
-            outcomes = self.backend.apply([intent.change for intent in intents])
-        except BackendError as error:
-            outcomes = None
-            self._tell(Tell("unreachable", f"changes may or may not have been made: {error}"), report)
-        self.brain.on(Made(intents, outcomes))
-        if outcomes is not None:
-            with self.journal.at_once():
-                errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
-                self.journal.add_outcomes(errors, self.clock.now_s())
-            self._count(outcomes, report)
-
-    def _count(self, outcomes: Sequence[Outcome], report: CycleReport) -> None:
-        for outcome in outcomes:
-            report.changes += outcome.done
-            report.refused += not outcome.done
-            self.metrics.change(outcome.change.kind.value, "done" if outcome.done else "refused")
-
     def _say_advice(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
         with self.journal.at_once():
             ids = self.journal.intend(report.cycle, intents, self.clock.now_s(), advised=True)
         self._advice |= dict(zip(intents, ids, strict=True))
         self._advise(self.backend.commands([intent.change for intent in intents]))
-
-    def _tell(self, tell: Tell, report: CycleReport) -> None:
-        report.events.append(tell.text)
-        self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
-        self.metrics.event(tell.kind)
-        self._say(f"{tell.kind}: {tell.text}")
 
     def _compare_canary(self, report: CycleReport) -> None:
         """Stop acting if the jobs acted on do worse than the others."""
@@ -272,10 +236,14 @@ class Controller:
 
     def _estimate_gain(self, snapshot: Snapshot, estimates: dict[int, float], report: CycleReport) -> None:
         """Tell from time to time what acting wins."""
-        gain = self._watch.gain(self.clock.elapsed_s(), snapshot, estimates)
+        now = self.clock.elapsed_s()
+        if now - self._gained_s < self.settings.advanced.gain.every_s:
+            return
+        self._gained_s = now
+        gain = self._watch.gain(snapshot, estimates)
         if gain is not None:
             self.metrics.set(gain_share=gain.share)
-            self._tell(Tell("gain", str(gain)), report)
+            self._hands.tell(Tell("gain", str(gain)), report)
 
     def _prune(self) -> None:
         now = self.clock.elapsed_s()
@@ -286,7 +254,7 @@ class Controller:
         oldest_s = self.clock.now_s() - keep.keep_days * _DAY_S
         while self.journal.prune(oldest_s, int(keep.max_mib * _MIB)):
             pass
-        self.journal.prune_ended(2 * keep.history_jobs)
+        self.journal.prune_ended(2 * self.settings.advanced.journal.history_jobs)
 
     def _measure(self, report: CycleReport) -> None:
         self.metrics.cycle(report.outcome, report.seconds)
@@ -300,4 +268,4 @@ class Controller:
         try:
             self.metrics.write()
         except InputError as error:  # a full disk elsewhere is no reason to let go of the cluster
-            self._tell(Tell("metrics", str(error)), report)
+            self._hands.tell(Tell("metrics", str(error)), report)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rltune.engine.pipeline import Pipeline
 from rltune.kernel.score.slowdown import bounded_slowdown
 from rltune.live.act.canary import Verdict, compare
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.gain import Gain, Seen, estimate_gain
+from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.scope import out_of_scope
 from rltune.live.journal.ended import Ended
 from rltune.live.journal.store import Journal
@@ -18,13 +18,12 @@ _COMPARED = 5000  # ended jobs at most
 
 
 @dataclass
-class Watch:
+class GainWatch:
     """Reads the journal from time to time."""
 
     journal: Journal
     settings: ControlSettings
-    pipeline: Pipeline
-    gained_s: float  # when the gain was last estimated
+    pinned: Pinned
 
     def canary(self) -> Verdict | None:
         """Compare the jobs acted on with the others in scope; None if too few have ended.
@@ -36,19 +35,19 @@ class Watch:
         acted = [one for one in ended if one.acted]
         first = min((one.job.submit_s for one in acted), default=0.0)
         others = [one for one in ended if not one.acted and (one.job.submit_s < first) == bool(canary.partition)]
-        return compare([_slowdown(one) for one in acted], [_slowdown(one) for one in others], canary)
+        return compare(
+            [_slowdown(one) for one in acted], [_slowdown(one) for one in others], self.settings.advanced.canary
+        )
 
     def _is_comparable(self, one: Ended) -> bool:
         partition = self.settings.canary.partition
         return not out_of_scope(one.job, self.settings.scope) and (not partition or partition in one.job.partitions)
 
-    def gain(self, elapsed_s: float, snapshot: Snapshot, estimates: dict[int, float]) -> Gain | None:
-        """Replay what was seen, in Slurm's order and in ours, if it is time for that."""
-        if elapsed_s - self.gained_s < self.settings.gain.every_s:
-            return None
-        self.gained_s = elapsed_s
+    def gain(self, snapshot: Snapshot, estimates: dict[int, float]) -> Gain | None:
+        """Replay what was seen, in Slurm's order and in ours."""
         seen = [
-            Seen(e.job, e.job.end_s - e.job.start_s, e.priority) for e in self.journal.ended(self.settings.gain.jobs)
+            Seen(e.job, e.job.end_s - e.job.start_s, e.priority)
+            for e in self.journal.ended(self.settings.advanced.gain.jobs)
         ]
         seen += [
             Seen(job, max(estimates[job.id], snapshot.taken_s - job.start_s if job.on_nodes else 0.0), job.priority)
@@ -56,8 +55,7 @@ class Watch:
             if not job.ended
         ]
         seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
-        settings = self.settings
-        return estimate_gain(seen, snapshot, self.pipeline, settings.pipeline.estimator, settings.cycle_s)
+        return estimate_gain(seen, snapshot, self.pinned, self.settings.cycle_s)
 
 
 def _slowdown(one: Ended) -> float:

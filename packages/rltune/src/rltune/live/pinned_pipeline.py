@@ -1,34 +1,119 @@
-"""The pipeline of a controller, read once when it starts: files are looked at here, and nowhere in a cycle."""
+"""What a controller decides by, read when it starts and when it is told to reload: files are looked at here alone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from rltune.engine.guard import Guard, get_guard
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.guard import get_guard
+from rltune.engine.parse_pipeline import parse_pipeline, split_around
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.kernel.score.rules import INSPECTED
-from rltune.live.control_settings import ControlSettings, PipelineSettings
+from rltune.live.control_settings import ControlSettings
+from rltune.live.decide.pinned import Pinned
+from rltune.model.model_file import SUFFIX, parse_model
+from rltune.policy.base import Policy
+from rltune.policy.by_name import DEFAULT_MODEL, LEARNED, MODELS, get_policy
+from rltune.policy.learned import Learned
+
+_FUNCTION = ".py:"
+_TRACE = "qssf-boost:"
 
 
-def pin_pipeline(settings: PipelineSettings, guard: str | Guard | None = None) -> Pipeline:
-    """Read the policy, guarded if it has no guard of its own."""
-    parsed = Pipeline.parse(
-        settings.policy,
-        settings.backfill,
-        settings.placement,
-        head=settings.head,
-        view=settings.view,
-        seed=settings.seed,
-    )
-    if parsed.policy.code == INSPECTED:
-        spec = settings.policy
+@dataclass(frozen=True)
+class _Read:
+    """A policy, and the file that it was read from."""
+
+    policy: Policy
+    sha256: str = ""
+    text: str = ""
+
+
+def pin_pipeline(settings: ControlSettings) -> Pinned:
+    """Read policy and estimator; the policy is guarded if it has no guard of its own."""
+    return replace(pin_policy(settings), estimator=get_estimator(settings.pipeline.estimator))
+
+
+def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
+    """Read the policy alone, from the text that its file held once if that is given."""
+    spec, core = settings.pipeline.policy, settings.advanced.pipeline
+    name, around = split_around(spec)
+    read = _read(name, text)
+    if read.policy.code == INSPECTED:
         raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
-    return parsed if parsed.guard else replace(parsed, guard=get_guard(guard))
+    pipeline = parse_pipeline(
+        read.policy,
+        settings.pipeline.backfill,
+        settings.pipeline.placement,
+        guard=around.get("guard") or get_guard(settings.safety.guard),
+        search=around.get("search"),
+        head=core.head,
+        view=core.view,
+        seed=core.seed,
+    )
+    return Pinned(pipeline, sha256=read.sha256, text=read.text)
 
 
-def require_understood(settings: ControlSettings) -> None:
-    """Refuse settings that name what does not exist, before anything is done by them."""
-    get_estimator(settings.pipeline.estimator)
-    pin_pipeline(settings.pipeline, settings.safety.guard)
+def policy_file(spec: str) -> Path | None:
+    """Return the file that a policy is read from; None if it is built in or comes with an installed package."""
+    name, _ = split_around(spec)
+    if name.partition(":")[0] == LEARNED:
+        return Path(str(MODELS / f"{name.partition(':')[2] or DEFAULT_MODEL}{SUFFIX}"))
+    if name.endswith(SUFFIX):
+        return Path(name)
+    if _FUNCTION in name:
+        return Path(name.rpartition(":")[0])
+    return Path(name.removeprefix(_TRACE)) if name.startswith(_TRACE) else None
+
+
+def file_hash(path: Path) -> str:
+    """Return the hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(name: str, text: str | None) -> _Read:
+    file = policy_file(name)
+    if file is None or (text is None and not file.is_file()):
+        return _Read(get_policy(name))  # built in, or it says what is missing
+    if name.startswith(_TRACE):
+        return _Read(get_policy(name), file_hash(file))
+    return _model(name, file, text) if file.suffix == SUFFIX else _function(name, file, text)
+
+
+def _model(name: str, file: Path, text: str | None) -> _Read:
+    text = _text(file) if text is None else text
+    model = parse_model(text, str(file))
+    return _Read(Learned(model, name if name.startswith(LEARNED) else file.stem), model.sha256, text)
+
+
+def _function(name: str, file: Path, text: str | None) -> _Read:
+    """Load a user's function; what is kept of its file is what was loaded, also if somebody writes it just then."""
+    if text is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / file.name
+            copy.write_bytes(text.encode())
+            policy = get_policy(f"{copy}:{name.rpartition(':')[2]}")
+        return _Read(policy, _hash(text), text)
+    text = _text(file)
+    policy = get_policy(name)
+    if _text(file) != text:
+        raise InputError(f"policy {name!r}: {file} is being written; try again")
+    return _Read(policy, _hash(text), text)
+
+
+def _text(file: Path) -> str:
+    """Return what a file holds, byte for byte: line ends stay as they are."""
+    try:
+        return file.read_bytes().decode()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is not text") from None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from time import perf_counter
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from rltune.kernel.backfill.scheduling_pass import decide
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays
+from rltune.kernel.state.score_heap import fill_order
 from rltune.placement.adaptive_k import Adaptive, Depth, Fixed
 from rltune.placement.greedy import Values, started
 from rltune.placement.highs import Answer, Effort, Solver, without_solver
@@ -32,9 +32,9 @@ INF = float("inf")
 class LookAhead:
     """The solver's part of a run. `always`: solve even where it is known to gain nothing now (for benchmarks).
 
-    `seconds` limits the time of all solves of one pass, for live use. A solve that it cuts short counts for nothing,
-    and best fit (or a greedy cut) stands in; `work.given_up` holds the numbers of such solves. The same state with the
-    same `given_up` and no clock gives the same pass again, so a journal that keeps them can be replayed.
+    `seconds` limits the time of all solves of one pass, by the timer, for live use. A solve that it cuts short counts
+    for nothing, and best fit (or a greedy cut) stands in; `work.given_up` holds the numbers of such solves. The same
+    state with the same `given_up` and no timer gives the same pass again, so a journal that keeps them can be replayed.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class LookAhead:
         given_up: Collection[int] = (),
         always: bool = False,
         aggregate: bool = True,
+        timer: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._state, self._w, self._s, self._options = arrays.state, arrays.w, arrays.s, options
         self._depth = _depth(k)
@@ -55,7 +56,7 @@ class LookAhead:
         self._rack_of = arrays.state.node.rack.tolist()
         self._always, self._aggregate = always, aggregate
         self._seconds, self._given_up = seconds, frozenset(given_up)
-        self._deadline = INF
+        self._timer, self._deadline = timer, INF
         self.solver = Solver(effort)
         self.work = Work()
 
@@ -66,7 +67,7 @@ class LookAhead:
     def make_pass(self, options: core.Options | None = None) -> None:
         """Make one pass, under other options if given. If Python scores the queue, its scores are there already."""
         self._options = options or self._options
-        begin = perf_counter()
+        begin = self._timer()
         self._deadline = begin + self._seconds
         n = self._state.n
         if n[core.Q_HEAD] == n[core.Q_TAIL]:
@@ -78,7 +79,7 @@ class LookAhead:
             self._cut()
         decide(self._w, self._s, self._options)
         self.work.error = self.solver.error
-        self.work.ms.append((perf_counter() - begin) * 1e3)
+        self.work.ms.append((self._timer() - begin) * 1e3)
 
     def _start_keeping_scores(self) -> None:
         """Put the scores that Python gave beside their jobs again: rows move when jobs leave the queue."""
@@ -102,8 +103,8 @@ class LookAhead:
         if not self._options.dynamic:
             return rows
         score_queue(self._w, self._s, self._options, end, False)
-        queue = self._state.queue[first:end]
-        return rows[np.lexsort((queue.job, queue.score))]
+        fill_order(self._s, end, rows)
+        return rows
 
     def _look(self) -> None:
         """Solve for each pool where jobs compete, and start what should."""
@@ -127,13 +128,13 @@ class LookAhead:
             self.work.skipped_all_start += skipped == ALL_START
 
     def _solve(self, jobs: core.I8, pool: int, fitting: int, k: int) -> None:
-        begin = perf_counter()
+        begin = self._timer()
         starts = self._choose(jobs, pool, fitting, aggregate=self._aggregate)
         for start in starts:
             if start_on(self._w, self._s, start.job, start.shape, np.array(start.nodes, dtype=np.int64)):
                 self.work.started_by_solver += 1
                 self.work.started_wider += start.shape != self._camera.narrow(start.job)
-        self.work.solve_ms.append((perf_counter() - begin) * 1e3)
+        self.work.solve_ms.append((self._timer() - begin) * 1e3)
         if self._seconds < INF:
             self._depth.observe(k, self.work.solve_ms[-1])
 
@@ -170,7 +171,7 @@ class LookAhead:
     def _answer(self, model: Program) -> Answer:
         """Ask the solver, unless there is no time for it."""
         number = self.work.solved
-        left_s = self._deadline - perf_counter()
+        left_s = self._deadline - self._timer()
         late = number in self._given_up or left_s <= 0
         answer = without_solver(model) if late else self.solver.answer(model, left_s)
         self.work.solved += 1

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+GIVEN_UP = "milp_given_up"
+
 
 @dataclass
 class Work:
@@ -44,4 +46,5 @@ class Work:
             for p in (50, 99):
                 plain[f"milp_{name}_ms_p{p}"] = float(np.percentile(values, p)) if values else 0.0
         plain["milp_ms_total"] = float(np.sum(self.ms))
-        return {**plain, **({"milp_error": self.error} if self.error else {})}
+        late = {GIVEN_UP: list(self.given_up)} if self.given_up else {}
+        return {**plain, **late, **({"milp_error": self.error} if self.error else {})}

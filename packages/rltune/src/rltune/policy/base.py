@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rltune.jobs import Floats, Ints, Jobs
 from rltune.kernel.build.prepare import Factors, Likeness, Net
-from rltune.kernel.score.rules import GIVEN
+from rltune.kernel.score.rules import FCFS, GIVEN
 from rltune.kernel.state.fair_share import ON
 
 
@@ -115,6 +115,9 @@ class Rule:
     def likeness(self, jobs: Jobs) -> Likeness | None:  # noqa: ARG002
         """Rank by the run's estimates."""
         return None
+
+
+FIRST_COME = Rule("fcfs", FCFS, dynamic=False, about="first come, first served")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rltune.estimate import read_history
 from rltune.kernel.score import rules as scores
 from rltune.model.model_file import SUFFIX, parse_model, read_model
 from rltune.plugins import POLICIES, short_name
-from rltune.policy.base import Policy, Rule, Score, Scored
+from rltune.policy.base import FIRST_COME, Policy, Rule, Score, Scored
 from rltune.policy.learned import Learned
 from rltune.policy.multifactor import Multifactor, paper
 from rltune.policy.qssf import Qssf
@@ -23,7 +23,7 @@ MODELS = resources.files("rltune") / "model" / "shipped"
 BuiltIn = Rule | Qssf | QssfBoost | Multifactor
 
 _RULES: tuple[BuiltIn, ...] = (
-    Rule("fcfs", scores.FCFS, dynamic=False, about="first come, first served"),
+    FIRST_COME,
     Rule("sjf", scores.SJF, dynamic=False, about="shortest job first, by estimate"),
     Rule("srf", scores.SRF, dynamic=False, about="smallest request (GPUs) first"),
     Rule("saf", scores.SAF, dynamic=False, about="smallest area (GPUs x estimate) first"),
@@ -49,7 +49,7 @@ def get_policy(spec: str | Policy | Score) -> Policy:
 
     `learned` is the default of the models that ship with the package, `learned:philly` one by its name, `mine.rltune`
     one of your own, `mine.py:score` your own function, which an installed package may bring as an entry point, too.
-    What is around a policy, such as `+guard:24h`, is read by `engine.pipeline`.
+    What is around a policy, such as `+guard:24h`, is read by `engine.parse_pipeline`.
     """
     if isinstance(spec, str):
         return _named(spec)

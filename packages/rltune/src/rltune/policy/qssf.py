@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from rltune.errors import InputError
-from rltune.estimate import likeness
+from rltune.estimate.estimators import likeness
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Factors, Likeness
 from rltune.kernel.score.rules import SAF

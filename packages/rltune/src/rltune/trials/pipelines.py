@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rltune.engine.guard import Guard
+from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import Search
 from rltune.errors import InputError, unknown
@@ -53,8 +54,8 @@ def line_up(
     are further ones, as they are or as tables name them.
     """
     around = {"guard": guard, "search": search, **settings}
-    crossed = [Pipeline.parse(*parts, **around) for parts in itertools.product(policies, backfills, placements)]
-    given = crossed + [p if isinstance(p, Pipeline) else Pipeline.read(p, **settings) for p in pipelines]
+    crossed = [parse_pipeline(*parts, **around) for parts in itertools.product(policies, backfills, placements)]
+    given = crossed + [p if isinstance(p, Pipeline) else read_pipeline(p, **settings) for p in pipelines]
     if not given:
         raise InputError("nothing to compare: give at least one policy, one backfilling and one placement")
     labels = [p.label for p in given]

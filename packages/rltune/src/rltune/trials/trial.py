@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ class Trial:
         """Run one window under one pipeline, from an idle cluster."""
         jobs = self.window(first, count)
         policy = self._known.policy(pipeline.policy, first, count) if self.warm else pipeline.policy
-        return run_pipeline(jobs, self.cluster, replace(pipeline, policy=policy), self._estimates(first, jobs))
+        return run_pipeline(
+            jobs, self.cluster, replace(pipeline, policy=policy), self._estimates(first, jobs), timer=perf_counter
+        )
 
     def _estimates(self, first: int, jobs: Jobs) -> Estimator:
         """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""

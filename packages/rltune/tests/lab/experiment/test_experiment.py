@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from real_slurm import require_slurm
 
-from rltune.engine.run import simulate
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.lab.experiment import fine_tuning_jobs as workload
 from rltune.lab.experiment import one_run as running
 from rltune.lab.experiment import prediction as predict
 from rltune.lab.experiment import tuned_multifactor as multifactor
-from rltune.lab.experiment.experiment_plan import Arm, Plan, path_of
-from rltune.lab.experiment.experiment_result import Result
-from rltune.lab.experiment.one_run import Watch
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
+from rltune.lab.experiment.experiment_result import ExperimentResult
+from rltune.lab.experiment.one_run import RunWatch
 from rltune.lab.experiment.perform import perform
-from rltune.lab.experiment.run_record import Cycles, Ran, Record, as_schedule
+from rltune.lab.experiment.run_record import Cycles, Ran, RunRecord, as_schedule
 from rltune.lab.testbed import debian_needs as needs
 
 ALONE, SAF = Arm("multifactor"), Arm("saf", "saf")
@@ -40,12 +41,12 @@ def record_of(plan, arm, seed, *, later_s=0.0, states=None):
         )
         for i in range(len(jobs))
     ]
-    return Record(arm, seed, tuple(ran), Cycles(10, 1, 0.2, 1.5) if arm.policy else Cycles(), 60.0, "22.05.8")
+    return RunRecord(arm, seed, tuple(ran), Cycles(10, 1, 0.2, 1.5) if arm.policy else Cycles(), 60.0, "22.05.8")
 
 
 @pytest.fixture
 def plan():
-    return Plan((ALONE, SAF), (1, 2), jobs=40)
+    return ExperimentPlan((ALONE, SAF), (1, 2), jobs=40)
 
 
 @pytest.fixture
@@ -61,10 +62,10 @@ def test_a_record_is_read_as_it_was_written(tmp_path, plan):
     """Every job, the controller's account, the arm."""
     made = record_of(plan, SAF, 1)
     made.write(tmp_path / "saf-1.json")
-    assert Record.read(tmp_path / "saf-1.json") == made
+    assert RunRecord.read(tmp_path / "saf-1.json") == made
     (tmp_path / "saf-1.json").write_text("{}")
     with pytest.raises(InputError, match="is not the record of a run"):
-        Record.read(tmp_path / "saf-1.json")
+        RunRecord.read(tmp_path / "saf-1.json")
 
 
 def test_a_run_as_a_schedule(plan):
@@ -78,7 +79,7 @@ def test_a_run_as_a_schedule(plan):
 
 def test_the_result_sets_arms_and_prediction_side_by_side(folder, plan):
     """Seed by seed, with the account of cycles that took too long."""
-    result = Result.of(plan, folder)
+    result = ExperimentResult.of(plan, folder)
     told = result.to_dict()
     alone, saf = told["arms"]
     assert alone["wait_ratio"]["estimate"] == 1
@@ -91,7 +92,7 @@ def test_the_result_sets_arms_and_prediction_side_by_side(folder, plan):
 
 def test_the_picture_has_a_bar_for_every_job_of_every_arm(folder, plan):
     """It is well-formed, and jobs of the first seed are all in it, once for each arm."""
-    drawn = ET.fromstring(Result.of(plan, folder).gantt())
+    drawn = ET.fromstring(ExperimentResult.of(plan, folder).gantt())
     boxes = [box for box in drawn if box.tag.endswith("rect") and box.get("fill") != "none"]
     assert len(boxes) >= len(plan.arms) * plan.jobs
     assert all(float(box.get("x")) + float(box.get("width")) <= 900 for box in boxes)
@@ -102,25 +103,25 @@ def test_the_picture_has_a_bar_for_every_job_of_every_arm(folder, plan):
 def test_the_result_of_a_part(folder, plan):
     """What is missing is left out, and not taken for something else."""
     path_of(folder, SAF, 2).unlink()
-    told = Result.of(plan, folder).to_dict()
+    told = ExperimentResult.of(plan, folder).to_dict()
     assert [(arm["arm"], arm["runs"]) for arm in told["arms"]] == [("multifactor", 2), ("saf", 1)]
     for arm, seed in plan.runs():
         path_of(folder, arm, seed).unlink(missing_ok=True)
     with pytest.raises(InputError, match="no run has been made yet"):
-        Result.of(plan, folder)
+        ExperimentResult.of(plan, folder)
 
 
 def test_jobs_that_did_not_end_well_are_told(tmp_path, plan):
     """A timeout is no success."""
     one = replace(plan, arms=(ALONE,), seeds=(1,))
     record_of(one, ALONE, 1, states={3: "TIMEOUT"}).write(path_of(tmp_path, ALONE, 1))
-    assert "1 jobs did not end as they should." in Result.of(one, tmp_path).comparison.notes
+    assert "1 jobs did not end as they should." in ExperimentResult.of(one, tmp_path).comparison.notes
 
 
 def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     """Without that it is a plain simulation of the recorded run times."""
     made = record_of(plan, SAF, 1)
-    monkeypatch.setattr(predict, "takes_cycles", lambda _: False)
+    monkeypatch.setattr(Pipeline, "takes_cycles", False)
     plain = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
     late = predict.predict(made, plan)
     assert late.wait_s > plain.wait_s.mean()
@@ -136,7 +137,7 @@ def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
 def test_the_prediction_has_the_controllers_guard(plan, monkeypatch):
     """Unless a policy has one of its own; Slurm alone has none."""
     seen = []
-    monkeypatch.setattr(predict, "simulate", lambda *asked, **_: seen.append(asked[2].name) or made)
+    monkeypatch.setattr(predict, "run_pipeline", lambda *asked: seen.append(asked[2].policy_name) or made)
     made = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
     for arm in (ALONE, SAF, Arm("own", "saf+guard:1h")):
         predict.predict(record_of(plan, arm, 1), plan)
@@ -191,7 +192,7 @@ def test_a_run_in_which_nothing_moves_is_ended():
     class Submitter:
         done, ids = True, (7,)
 
-    watch = Watch(Bed(), Submitter(), lambda _: None)
+    watch = RunWatch(Bed(), Submitter(), lambda _: None)
     assert not watch.over()
     with pytest.raises(InputError, match="1 jobs are left and none has ended for 6 hours"):
         watch.over()
@@ -201,11 +202,11 @@ def test_runs_side_by_side_on_a_real_slurm(tmp_path):
     """Each in its own process and testbed; a run that fails is told by name, and what was made stays."""
     require_slurm(database=True, clock=True)
     short = 274  # a seed whose jobs take a minute or so
-    plan = Plan((ALONE, SAF), (short,), jobs=2, load=8.0)
+    plan = ExperimentPlan((ALONE, SAF), (short,), jobs=2, load=8.0)
     told = []
     assert perform(plan, tmp_path, lambda *progress: told.append(progress), workers=2) == 2
     assert told[-1][:2] == (4, 4)
-    assert [Record.read(path_of(tmp_path, arm, short)).failed for arm in plan.arms] == [0, 0]
+    assert [RunRecord.read(path_of(tmp_path, arm, short)).failed for arm in plan.arms] == [0, 0]
     assert not list(tmp_path.glob("*.testbed"))
     path_of(tmp_path, SAF, short).unlink()
     wrong = replace(plan, arms=(ALONE, Arm("none", "nobody"), SAF))
@@ -218,16 +219,16 @@ def test_a_small_experiment_on_a_real_slurm(tmp_path, monkeypatch):
     """Jobs of a minute under the controller on the fast clock; asked for again, nothing is run again."""
     require_slurm(database=True, clock=True)
     monkeypatch.setattr(workload, "LONGEST_S", 60.0)
-    plan = Plan((SAF,), (1,), jobs=10, load=8.0)
+    plan = ExperimentPlan((SAF,), (1,), jobs=10, load=8.0)
     told = []
     assert perform(plan, tmp_path, lambda *progress: told.append(progress)) == 1
     assert perform(plan, tmp_path) == 0
     assert told[-1] == (10, 10, "saf, seed 1")
-    made = Record.read(path_of(tmp_path, SAF, 1))
+    made = RunRecord.read(path_of(tmp_path, SAF, 1))
     schedule = as_schedule(made, plan)
     assert made.failed == 0
     assert made.cycles.count >= 2
     assert (schedule.end_s - schedule.start_s >= 59).all()
     assert np.abs(schedule.jobs.submit_s - plan.workload(1).submit_s).max() < 600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "saf-1.journal.db", "saf-1.json"]
-    assert Result.of(plan, tmp_path).to_dict()["runs"][0]["cycles"]["changes"] >= 0
+    assert ExperimentResult.of(plan, tmp_path).to_dict()["runs"][0]["cycles"]["changes"] >= 0

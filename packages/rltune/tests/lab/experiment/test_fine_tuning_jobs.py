@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rltune.cluster import Cluster, NodeGroup
-from rltune.engine.run import simulate
+from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.lab.experiment.experiment_plan import USERS
 from rltune.lab.experiment.fine_tuning_jobs import LONGEST_S, SHORTEST_S, make_jobs

@@ -1,9 +1,9 @@
 import numpy as np
 
 from rltune.live.act.canary import compare
-from rltune.live.control_settings import Canary
+from rltune.live.control_settings import CanaryTest
 
-CANARY = Canary(share=0.5, min_jobs=20, worse_by=0.1)
+CANARY = CanaryTest(min_jobs=20, worse_by=0.1)
 
 
 def slowdowns(median, n=100, seed=0):

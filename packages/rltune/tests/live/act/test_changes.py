@@ -1,17 +1,17 @@
 from dataclasses import replace
 
-from live_cases import job, nodes, running, settings, snapshot
+from live_cases import decide_by, job, nodes, running, settings, snapshot
 
 from rltune.live.act.changes import plan, release
-from rltune.live.decide.decide import Situation, decide
-from rltune.live.see.backend import Change, Kind
+from rltune.live.decide.decide import Situation
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Holdings, Intent
 
 
 def planned(jobs, held=None, on=None, **sections):
     """Decide, then plan."""
     seen, wanted, held = snapshot(jobs, on), settings(**sections), held or Holdings()
-    return plan(seen, decide(Situation(seen, held), wanted), held, wanted)
+    return plan(seen, decide_by(wanted, Situation(seen, held)), held, wanted)
 
 
 def changes(made):
@@ -30,7 +30,7 @@ FULL = (running(100, "n0", 4), running(101, "n1", 4))
 def test_a_queue_is_numbered_and_nobody_is_led_anywhere():
     """Where nothing can start, numbers are all that changes."""
     made = planned([*FULL, job(1, 1, 60), job(2, 1, 10)])
-    assert changes(made) == [(2, Kind.SITE_FACTOR, 5000, False)]  # the other's number is 0, as it was
+    assert changes(made) == [(2, ChangeKind.SITE_FACTOR, 5000, False)]  # the other's number is 0, as it was
     assert made.intents[0].before == 0
 
 
@@ -51,7 +51,7 @@ def test_a_job_whose_factor_is_not_told_is_left_alone():
 def test_a_start_is_led_by_excluding_all_other_nodes():
     """The user's own exclusions stay in the list."""
     made = planned([running(9, "n0", 2), job(1, 2, excluded_nodes=("n2",))], on=nodes(4, 4, 4))
-    led = next(i for i in made.intents if i.change.kind is Kind.EXCLUDE_NODES)
+    led = next(i for i in made.intents if i.change.kind is ChangeKind.EXCLUDE_NODES)
     assert led.change.nodes == ("n2", "n1")
     assert led.before == ("n2",)
 
@@ -60,9 +60,9 @@ def test_a_start_can_be_pinned():
     """A pin names exactly as many nodes as the job has; a job that left the number open is not pinned to two."""
     pin = {"steer": "pin"}
     one = planned([running(9, "n0", 2), job(1, 2, nodes=1)], **pin)
-    assert (1, Kind.REQUIRE_NODES, ("n0",), False) in changes(one)
+    assert (1, ChangeKind.REQUIRE_NODES, ("n0",), False) in changes(one)
     assert not [
-        i for i in planned([job(1, 6)], on=nodes(4, 4, 4), **pin).intents if i.change.kind is Kind.REQUIRE_NODES
+        i for i in planned([job(1, 6)], on=nodes(4, 4, 4), **pin).intents if i.change.kind is ChangeKind.REQUIRE_NODES
     ]
 
 
@@ -84,8 +84,8 @@ def test_nobody_is_led_who_has_no_choice_or_has_chosen():
 def test_a_job_that_was_led_and_did_not_start_is_free_in_the_next_cycle():
     """Slurm may know better; the lists are given back before anything else."""
     one = job(1, excluded_nodes=("n1",))
-    made = planned([one], hold(one, Kind.EXCLUDE_NODES, ("n1",), ()))
-    assert changes(made)[0] == (1, Kind.EXCLUDE_NODES, (), True)
+    made = planned([one], hold(one, ChangeKind.EXCLUDE_NODES, ("n1",), ()))
+    assert changes(made)[0] == (1, ChangeKind.EXCLUDE_NODES, (), True)
 
 
 def test_only_differences_are_written():
@@ -101,23 +101,23 @@ def test_only_differences_are_written():
 def test_a_job_that_leaves_the_scope_is_given_back():
     """Whoever opts out has what was there before."""
     one = job(1, site_factor=50, priority=20_050, partitions=("sla",))
-    made = planned([one], hold(one, Kind.SITE_FACTOR, 50, 3))
-    assert changes(made) == [(1, Kind.SITE_FACTOR, 3, True)]
+    made = planned([one], hold(one, ChangeKind.SITE_FACTOR, 50, 3))
+    assert changes(made) == [(1, ChangeKind.SITE_FACTOR, 3, True)]
 
 
 def test_a_held_job_keeps_its_number_and_loses_its_list():
     """A hold is for a while: the number may stay, nodes may not."""
     one = job(1, held=True, site_factor=50, excluded_nodes=("n1",))
-    held = hold(one, Kind.SITE_FACTOR, 50, 0)
-    held.take(Intent(Change(1, Kind.EXCLUDE_NODES, nodes=("n1",)), one.submit_s, ()))
-    assert changes(planned([one], held)) == [(1, Kind.EXCLUDE_NODES, (), True)]
+    held = hold(one, ChangeKind.SITE_FACTOR, 50, 0)
+    held.take(Intent(Change(1, ChangeKind.EXCLUDE_NODES, nodes=("n1",)), one.submit_s, ()))
+    assert changes(planned([one], held)) == [(1, ChangeKind.EXCLUDE_NODES, (), True)]
 
 
 def test_the_rate_limit_keeps_the_front_of_the_queue_and_all_undoing():
     """With room for one change the best job is numbered; giving back is never put off."""
     gone = job(9, site_factor=5, partitions=("sla",))
     queue = [*FULL, *(job(i, 1, 100 - i) for i in range(1, 6)), gone]
-    made = planned(queue, hold(gone, Kind.SITE_FACTOR, 5, 0), limits={"changes_per_cycle": 1})
+    made = planned(queue, hold(gone, ChangeKind.SITE_FACTOR, 5, 0), limits={"changes_per_cycle": 1})
     assert [c[0] for c in changes(made)] == [9, 5]
     assert made.postponed > 0
 
@@ -127,20 +127,22 @@ def test_release_gives_everything_back():
     one, two, three = job(1), job(2), job(3, held=True)
     held = Holdings.after(
         [
-            Intent(Change(1, Kind.SITE_FACTOR, value=5), one.submit_s, 1),
-            Intent(Change(1, Kind.REQUIRE_NODES, nodes=("n0",)), one.submit_s, ()),
-            Intent(Change(2, Kind.PRIORITY, value=9), two.submit_s, 20_000),
-            Intent(Change(3, Kind.PRIORITY, value=9), three.submit_s, 20_000),
+            Intent(Change(1, ChangeKind.SITE_FACTOR, value=5), one.submit_s, 1),
+            Intent(Change(1, ChangeKind.REQUIRE_NODES, nodes=("n0",)), one.submit_s, ()),
+            Intent(Change(2, ChangeKind.PRIORITY, value=9), two.submit_s, 20_000),
+            Intent(Change(3, ChangeKind.PRIORITY, value=9), three.submit_s, 20_000),
         ]
     )
     assert changes(release(snapshot([one, two, three]), held)) == [
-        (1, Kind.SITE_FACTOR, 1, True),
-        (1, Kind.REQUIRE_NODES, (), True),
-        (2, Kind.RELEASE, 0, True),
+        (1, ChangeKind.SITE_FACTOR, 1, True),
+        (1, ChangeKind.REQUIRE_NODES, (), True),
+        (2, ChangeKind.RELEASE, 0, True),
     ]
 
 
 def test_a_job_number_used_again_is_another_job():
     """After a Slurm was set up anew, ids begin again: what was held of the old job is nothing to the new one."""
     old = job(1)
-    assert not release(snapshot([replace(old, submit_s=old.submit_s + 999)]), hold(old, Kind.SITE_FACTOR, 5, 0)).intents
+    assert not release(
+        snapshot([replace(old, submit_s=old.submit_s + 999)]), hold(old, ChangeKind.SITE_FACTOR, 5, 0)
+    ).intents

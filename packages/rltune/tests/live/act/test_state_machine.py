@@ -3,24 +3,23 @@
 from dataclasses import replace
 
 import pytest
-from live_cases import NOW, job, running, settings, snapshot
+from live_cases import NOW, decide_by, job, running, settings, snapshot
 
 from rltune.live.act.state_machine import (
     Adopt,
     Advise,
     Brain,
+    ChangesMade,
     Close,
     Compared,
     Decide,
     Decided,
     Looked,
     LookFailed,
-    Made,
     Make,
     Tell,
 )
-from rltune.live.decide.decide import decide
-from rltune.live.see.backend import Kind, Outcome
+from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look
 from rltune.live.see.snapshot import Partition
 
@@ -43,7 +42,7 @@ class Day:
         look = Look(snapshot(jobs, at=NOW + 60 * self.minute + jump_s), 60.0 * self.minute)
         instructions = self.brain.on(Looked(look))
         situation = next(i.situation for i in instructions if isinstance(i, Decide))
-        instructions += self.brain.on(Decided(decide(situation, self.settings), seconds))
+        instructions += self.brain.on(Decided(decide_by(self.settings, situation), seconds))
         for instruction in instructions:
             if isinstance(instruction, Tell):
                 told.append(instruction.kind)
@@ -51,14 +50,14 @@ class Day:
                 advised = instruction.intents
             if isinstance(instruction, Make):
                 made = instruction.intents
-                outcomes = tuple(Outcome(i.change, "no" if i.change.job in refuse else "") for i in made)
-                self.brain.on(Made(made, None if unknown else outcomes))
+                outcomes = tuple(ChangeOutcome(i.change, "no" if i.change.job in refuse else "") for i in made)
+                self.brain.on(ChangesMade(made, None if unknown else outcomes))
         return told, made, advised
 
 
 def seen_with(jobs, intents):
     """Give the jobs as Slurm shows them after changes."""
-    value = {i.change.job: i.value for i in intents if i.change.kind is Kind.SITE_FACTOR}
+    value = {i.change.job: i.value for i in intents if i.change.kind is ChangeKind.SITE_FACTOR}
     return [
         replace(j, site_factor=value[j.id], priority=j.priority + value[j.id]) if j.id in value else j for j in jobs
     ]
@@ -225,11 +224,11 @@ def test_priority_is_given_back_by_release():
     day = Day(numbers={"channel": "priority"})
     queue = [replace(j, priority_by_hand=False) for j in QUEUE]
     _, made, _ = day.cycle(queue)
-    assert {i.change.kind for i in made} == {Kind.PRIORITY}
+    assert {i.change.kind for i in made} == {ChangeKind.PRIORITY}
     now = [
-        replace(j, priority=day.brain.holdings.of(j)[Kind.PRIORITY].value, priority_by_hand=True)
+        replace(j, priority=day.brain.holdings.of(j)[ChangeKind.PRIORITY].value, priority_by_hand=True)
         if day.brain.holdings.of(j)
         else j
         for j in queue
     ]
-    assert {i.change.kind for i in day.brain.let_go(snapshot(now)).intents} == {Kind.RELEASE}
+    assert {i.change.kind for i in day.brain.let_go(snapshot(now)).intents} == {ChangeKind.RELEASE}

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from live_cases import NOW, job, nodes, running, settings, snapshot
+from live_cases import NOW, decide_by, job, nodes, running, settings, snapshot
 
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.journal.chronicle import Chronicle
 
 DAY_S = 86_400.0
@@ -18,7 +18,7 @@ def old(id, gpus=4, minutes=600, waited_s=2.5 * DAY_S, **more):  # noqa: A002
 
 
 def decided(jobs, guard="24h:4x", on=None, **sections):
-    return decide(Situation(snapshot(jobs, on)), settings(safety={"guard": guard}, **sections))
+    return decide_by(settings(safety={"guard": guard}, **sections), Situation(snapshot(jobs, on)))
 
 
 def order(decision):
@@ -76,6 +76,19 @@ def test_it_is_first_of_its_tier_only():
     assert d.by_job[4].number is None
 
 
+def test_it_is_protected_behind_a_higher_tier_too():
+    """Without EASY whatever fits starts: not if it would delay an owed job that waits, whoever came before that one."""
+    sla, small = job(3, 1, 10, partitions=("sla",)), job(2, 1, 600)
+    queue = [running(100, "n0", 2), sla, old(1), small]
+    plain, guarded = (
+        decided(queue, guard, nodes(4), pipeline={"backfill": "fit-first"}) for guard in ("off", "24h:4x")
+    )
+    assert [w.job for w in plain.starts] == [3, 2]
+    assert [w.job for w in guarded.starts] == [3]
+    assert order(guarded) == [3, 1, 2]
+    assert guarded.by_job[2].reason == "would delay job 1"
+
+
 def test_jobs_of_an_sla_come_before_all_of_ours():
     """By age, before owed ones too."""
     queue = [*FULL, old(1), job(2), job(3, 4, 900, qos="gold"), job(4, 1, 5, qos="gold")]
@@ -97,7 +110,9 @@ def test_the_journal_says_so():
     chronicle = Chronicle()
     waits = old(1, waited_s=40 * 3600 - 30)  # four times its ten hours in half a minute
     first, second = (snapshot([*FULL, waits, job(2)], at=NOW + later) for later in (0, 60))
-    told = [n.text for s in (first, second) for n in chronicle.notes(s, decide(Situation(s), settings())) if n.job == 1]
+    told = [
+        n.text for s in (first, second) for n in chronicle.notes(s, decide_by(settings(), Situation(s))) if n.job == 1
+    ]
     assert len(told) == 2
     assert "owed" not in told[0]
     assert "owed its start since 2023-11-14 22:13:50Z; rank 1 (Slurm's 1)" in told[1]

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from learn.looking import a_model
-from live_cases import NOW, job, nodes, running, settings, snapshot
+from live_cases import NOW, decide_by, job, nodes, running, settings, snapshot
 
 from rltune import Cluster, Jobs, simulate
 from rltune.errors import InputError
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import Partition, Reservation
 from rltune.model.model_file import save_model
@@ -20,7 +20,7 @@ SOME_BY_NAME = "asks for some nodes by name and for others besides, which is lef
 
 def decided(jobs, on=None, reservations=(), **sections):
     """Decide on a cluster of two 4-GPU nodes."""
-    return decide(Situation(snapshot(jobs, on, reservations=reservations)), settings(**sections))
+    return decide_by(settings(**sections), Situation(snapshot(jobs, on, reservations=reservations)))
 
 
 def starts(decision):
@@ -153,8 +153,8 @@ def test_whoever_wants_whole_nodes_gets_an_empty_one():
 def test_memory_counts_only_where_slurm_counts_it():
     """With memory as a resource, a job that asks for more than is free waits."""
     seen = snapshot([running(1, "n0", 1, mem_gib=100.0), job(2, 1, mem_gib=100.0)], nodes(4))
-    assert decide(Situation(seen), settings()).starts
-    assert not decide(Situation(replace(seen, mem_counts=True)), settings()).starts
+    assert decide_by(settings(), Situation(seen)).starts
+    assert not decide_by(settings(), Situation(replace(seen, mem_counts=True))).starts
 
 
 def test_a_job_on_several_nodes_is_seen_on_each_as_it_is():
@@ -172,19 +172,19 @@ def test_what_can_never_fit_is_said_to_be_too_large():
 
 def test_our_own_changes_do_not_change_the_decision():
     """A snapshot with our SiteFactors and exclusions in it is decided on as if they were not there."""
-    from rltune.live.see.backend import Change, Kind
+    from rltune.live.see.backend import Change, ChangeKind
     from rltune.live.see.holdings import Intent
 
     plain = [job(1, 2, 60), job(2, 1, 10)]
     changed = [replace(plain[0], priority=17_000, site_factor=-3000, excluded_nodes=("n0",)), plain[1]]
     held = Holdings.after(
         [
-            Intent(Change(1, Kind.SITE_FACTOR, value=-3000), plain[0].submit_s, 0),
-            Intent(Change(1, Kind.EXCLUDE_NODES, nodes=("n0",)), plain[0].submit_s, ()),
+            Intent(Change(1, ChangeKind.SITE_FACTOR, value=-3000), plain[0].submit_s, 0),
+            Intent(Change(1, ChangeKind.EXCLUDE_NODES, nodes=("n0",)), plain[0].submit_s, ()),
         ]
     )
-    first = decide(Situation(snapshot(plain)), settings())
-    second = decide(Situation(snapshot(changed), held), settings())
+    first = decide_by(settings(), Situation(snapshot(plain)))
+    second = decide_by(settings(), Situation(snapshot(changed), held))
     assert starts(second) == starts(first)
     assert order(second) == order(first)
 
@@ -219,7 +219,7 @@ def _compare_with_simulator(seed, policy, backfill, placement):
         pipeline = {"policy": policy, "backfill": backfill, "placement": placement, "estimator": "user"}
         # fair share needs the past: without it, as in the first moment, multifactor orders by age and size
         if policy != "multifactor" or moment == moments[0]:
-            made = decide(Situation(seen), settings(pipeline=pipeline))
+            made = decide_by(settings(pipeline=pipeline), Situation(seen))
             assert {w.job: set(w.nodes) for w in made.starts} == expected, (policy, backfill, placement, moment)
 
 
@@ -325,4 +325,4 @@ def test_without_nodes_nothing_is_decided():
 def test_a_partition_that_is_down_admits_nobody():
     """Jobs of a partition that is not up cannot start."""
     seen = replace(snapshot([job(1)]), partitions=(Partition(name="gpu", up=False),))
-    assert not decide(Situation(seen), settings()).starts
+    assert not decide_by(settings(), Situation(seen)).starts

@@ -4,6 +4,7 @@ import pytest
 from live_cases import NOW, job, nodes, settings, snapshot
 
 from rltune.live.decide.gain import FEWEST, Seen, estimate_gain
+from rltune.live.pinned_pipeline import pin_pipeline
 
 
 def seen(minutes, priorities, gpus=8):
@@ -16,7 +17,7 @@ def seen(minutes, priorities, gpus=8):
 
 
 def gained(jobs, **pipeline):
-    return estimate_gain(jobs, snapshot([], nodes(4, 4)), settings(pipeline=pipeline).pipeline)
+    return estimate_gain(jobs, snapshot([], nodes(4, 4)), pin_pipeline(settings(pipeline=pipeline)))
 
 
 def test_the_same_order_gains_nothing():

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltune.live.decide.priority_numbers import Precision, Runner, assign, falling, ideals, lowest
+from rltune.live.decide.priority_numbers import Precision, RankedJob, assign, falling, ideals, lowest
 
 BAND = 10_000
 SLACK = 1250
@@ -12,7 +12,7 @@ SLACK = 1250
 def numbered(owns, set_now=None, band=BAND, slack=SLACK, exact=None, drift=0.0):
     """Number jobs 0, 1, ... in this order."""
     now = set_now or [None] * len(owns)
-    order = [Runner(job, own, now[job]) for job, own in enumerate(owns)]
+    order = [RankedJob(job, own, now[job]) for job, own in enumerate(owns)]
     ideal = dict(enumerate(ideals(len(owns), band, lowest(owns, band))))
     return assign(order, ideal, Precision(slack, len(owns) if exact is None else exact, drift)), order
 

@@ -12,7 +12,7 @@ from rltune.live.decide.scope import (
     tasks_that_may_start,
     unprotected,
 )
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Holdings, Intent
 from rltune.live.see.snapshot import Partition
 
@@ -77,7 +77,7 @@ def test_a_canary_can_be_a_partition():
 def test_a_priority_set_by_hand_is_somebodys_will():
     """It is not touched, unless it was set here."""
     one = job(1, priority_by_hand=True)
-    ours = Holdings.after([Intent(Change(1, Kind.PRIORITY, value=one.priority), one.submit_s, 1)])
+    ours = Holdings.after([Intent(Change(1, ChangeKind.PRIORITY, value=one.priority), one.submit_s, 1)])
     assert not_touched(one, settings(), Holdings()) == "its priority was set by hand"
     assert not not_touched(one, settings(numbers={"channel": "priority"}), ours)
 
@@ -91,7 +91,7 @@ def test_a_nice_would_be_lost_by_a_priority():
 def test_bad_constraints_are_undone_if_they_are_our_doing():
     """A pin that cannot be met is ours to clear; a user's own is left to Slurm."""
     one = job(1, reason="BadConstraints")
-    pinned = Holdings.after([Intent(Change(1, Kind.REQUIRE_NODES, nodes=("n0",)), one.submit_s, ())])
+    pinned = Holdings.after([Intent(Change(1, ChangeKind.REQUIRE_NODES, nodes=("n0",)), one.submit_s, ())])
     assert left_to_slurm(one, snapshot([one]), Holdings()) == "Slurm says BadConstraints"
     assert not left_to_slurm(one, snapshot([one]), pinned)
 

@@ -1,10 +1,10 @@
 from dataclasses import replace
 
-from live_cases import NOW, job, running, settings, snapshot
+from live_cases import NOW, decide_by, job, running, settings, snapshot
 
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.journal.chronicle import Chronicle
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Holdings, Intent
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))
@@ -12,7 +12,7 @@ FULL = (running(100, "n0", 4), running(101, "n1", 4))
 
 def told(chronicle, jobs):
     seen = snapshot(jobs)
-    return {note.job: note.text for note in chronicle.notes(seen, decide(Situation(seen), settings()))}
+    return {note.job: note.text for note in chronicle.notes(seen, decide_by(settings(), Situation(seen)))}
 
 
 def test_a_queue_that_stands_still_fills_no_pages():
@@ -48,7 +48,7 @@ def test_an_ended_job_is_recorded_once_with_slurms_own_priority():
     """And whether it was acted on while it waited."""
     chronicle = Chronicle()
     one, two = job(1, priority=111), job(2, priority=222)
-    held = Holdings.after([Intent(Change(1, Kind.SITE_FACTOR, value=5), one.submit_s, 0)])
+    held = Holdings.after([Intent(Change(1, ChangeKind.SITE_FACTOR, value=5), one.submit_s, 0)])
     assert chronicle.ended(snapshot([one, two]), held) == []
     done = [replace(j, state="COMPLETED", start_s=NOW, end_s=NOW + 9) for j in (one, two)]
     found = chronicle.ended(snapshot(done), Holdings())

@@ -3,11 +3,11 @@ from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from live_cases import NOW, job, nodes, running, settings, snapshot
+from live_cases import NOW, decide_by, job, nodes, running, settings, snapshot
 
-from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.decide import Situation
 from rltune.live.journal import packing as pack
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Holdings, Intent
 from rltune.live.see.snapshot import LiveJob, Reservation
 
@@ -41,7 +41,7 @@ def test_times_come_back_to_the_last_bit(times):
 
 def test_a_decision_comes_back_and_packs_to_the_same_bytes():
     """Bytes are what a replay compares."""
-    made = decide(Situation(snapshot(QUEUE)), settings())
+    made = decide_by(settings(), Situation(snapshot(QUEUE)))
     data = pack.pack_decision(made)
     assert told(pack.unpack_decision(data)) == told(made)
     assert pack.pack_decision(pack.unpack_decision(data)) == data
@@ -49,8 +49,8 @@ def test_a_decision_comes_back_and_packs_to_the_same_bytes():
 
 def test_holdings_and_estimates_come_back():
     """With lists, numbers and jobs given up."""
-    held = Holdings.after([Intent(Change(1, Kind.EXCLUDE_NODES, nodes=("a",)), 2.5, ())])
-    held.take(Intent(Change(1, Kind.SITE_FACTOR, value=7), 2.5, -1))
+    held = Holdings.after([Intent(Change(1, ChangeKind.EXCLUDE_NODES, nodes=("a",)), 2.5, ())])
+    held.take(Intent(Change(1, ChangeKind.SITE_FACTOR, value=7), 2.5, -1))
     held.given_up[9] = 1.5
     assert pack.unpack_holdings(pack.pack_holdings(held)) == held
     assert pack.unpack_estimates(pack.pack_estimates({3: 0.1, 4: 2.0})) == {3: 0.1, 4: 2.0}

@@ -11,12 +11,12 @@ from live_cases import NOW, job
 
 from rltune.errors import InputError
 from rltune.live.journal.ended import Ended
-from rltune.live.journal.store import Cycle, Journal, Note, Run
-from rltune.live.see.backend import Change, Kind
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal, Note
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
 
-RUN = Run(NOW, "0", "code", "", "{}")
-CYCLE = Cycle(1, NOW, NOW, True, 1, 0, 0, 0.1, 0, b"s", b"h", b"e", b"d")
+RUN = ControllerRun(NOW, "0", "code", "", "{}")
+CYCLE = CycleRecord(1, NOW, NOW, True, 1, 0, 0, 0.1, 0, b"s", b"h", b"e", b"d")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def journal(tmp_path):
 
 
 def number(one, value, before=0, *, undo=False):
-    return Intent(Change(one, Kind.SITE_FACTOR, value=value), 5.0, before, undo)
+    return Intent(Change(one, ChangeKind.SITE_FACTOR, value=value), 5.0, before, undo)
 
 
 def test_what_is_written_is_read_back(journal):
@@ -71,15 +71,15 @@ def test_the_first_value_is_what_is_given_back(journal):
     """However often a number changes, what the job had before us is kept."""
     for value, before in ((5, 70), (6, 70)):
         journal.add_outcomes([(journal.intend(1, [number(1, value, before)], NOW)[0], "")], NOW)
-    hold = journal.holdings().by_job[1][Kind.SITE_FACTOR]
+    hold = journal.holdings().by_job[1][ChangeKind.SITE_FACTOR]
     assert (hold.value, hold.before) == (6, 70)
 
 
 def test_node_lists_come_back_as_they_were(journal):
     """Lists stay lists of names."""
-    intent = Intent(Change(1, Kind.EXCLUDE_NODES, nodes=("a", "b")), 5.0, ("a",))
+    intent = Intent(Change(1, ChangeKind.EXCLUDE_NODES, nodes=("a", "b")), 5.0, ("a",))
     journal.intend(1, [intent], NOW)
-    hold = journal.holdings().by_job[1][Kind.EXCLUDE_NODES]
+    hold = journal.holdings().by_job[1][ChangeKind.EXCLUDE_NODES]
     assert (hold.value, hold.before) == (("a", "b"), ("a",))
 
 
@@ -99,15 +99,15 @@ def test_half_a_transaction_is_none(journal):
 WRITER = """
 import sys
 from pathlib import Path
-from rltune.live.journal.store import Cycle, Journal, Run
-from rltune.live.see.backend import Change, Kind
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
 journal = Journal.create(Path(sys.argv[1]))
-journal.begin_run(Run(0.0, "", "", "", ""))
+journal.begin_run(ControllerRun(0.0, "", "", "", ""))
 for i in range(1, 10**9):
     with journal.at_once():
-        cycle = journal.add_cycle(Cycle(1, 0.0, 0.0, True, 0, 0, 0, 0.0, 0, bytes(9000), b"", b"", b""))
-        journal.intend(cycle, [Intent(Change(i, Kind.SITE_FACTOR, value=i), 0.0, 0)], 0.0)
+        cycle = journal.add_cycle(CycleRecord(1, 0.0, 0.0, True, 0, 0, 0, 0.0, 0, bytes(9000), b"", b"", b""))
+        journal.intend(cycle, [Intent(Change(i, ChangeKind.SITE_FACTOR, value=i), 0.0, 0)], 0.0)
     print(i, flush=True)
 """
 

@@ -2,21 +2,21 @@ import pytest
 from live_cases import NOW
 
 from rltune.errors import InputError
-from rltune.live.journal.store import Cycle, Journal, Note, Run
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal, Note
 from rltune.live.journal.story import story
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
 
 
 def test_a_story_is_told_in_order(tmp_path):
     """What was seen comes before what was done about it; refusals and unknown fates are told as such."""
     journal = Journal.create(tmp_path / "j.db")
-    journal.begin_run(Run(NOW, "", "", "", "{}"))
+    journal.begin_run(ControllerRun(NOW, "", "", "", "{}"))
     for minute in range(3):
-        journal.add_cycle(Cycle(1, NOW + 60 * minute, NOW, True, 1, 0, 0, 0.1, 0, b"", b"", b"", b""))
-    site = Intent(Change(7, Kind.SITE_FACTOR, value=50), 1.0, 0)
-    nodes = Intent(Change(7, Kind.EXCLUDE_NODES, nodes=("n1", "n2")), 1.0, ())
-    back = Intent(Change(7, Kind.SITE_FACTOR, value=0), 1.0, 0, undo=True)
+        journal.add_cycle(CycleRecord(1, NOW + 60 * minute, NOW, True, 1, 0, 0, 0.1, 0, b"", b"", b"", b""))
+    site = Intent(Change(7, ChangeKind.SITE_FACTOR, value=50), 1.0, 0)
+    nodes = Intent(Change(7, ChangeKind.EXCLUDE_NODES, nodes=("n1", "n2")), 1.0, ())
+    back = Intent(Change(7, ChangeKind.SITE_FACTOR, value=0), 1.0, 0, undo=True)
     journal.add_notes(2, [Note(7, "runs on n0")], NOW + 60)
     journal.add_notes(1, [Note(7, "waits"), Note(8, "waits")], NOW)
     ids = journal.intend(1, [site, nodes], NOW)

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 from live_cases import NOW, job, nodes, settings, snapshot
 
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.health import Look, drifted, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
 
-HEALTH = settings().health
+HEALTH = settings().advanced.health
 
 
 def look(after_s, jobs=(), on=None, jump_s=0.0):
@@ -73,7 +73,7 @@ def test_a_slow_decision_is_noticed():
 
 
 def holding(one, value=50, before=0):
-    return Holdings.after([Intent(Change(one.id, Kind.SITE_FACTOR, value=value), one.submit_s, before)])
+    return Holdings.after([Intent(Change(one.id, ChangeKind.SITE_FACTOR, value=value), one.submit_s, before)])
 
 
 def test_a_change_by_another_hand_is_told_from_one_that_was_lost():
@@ -88,7 +88,7 @@ def test_a_change_by_another_hand_is_told_from_one_that_was_lost():
 def test_a_priority_that_slurm_took_back_is_lost_and_one_set_anew_is_by_hand():
     """Set by hand to another value: somebody; not by hand any more: lost; held: nobody can tell."""
     one = job(1, priority=77, priority_by_hand=True)
-    held = Holdings.after([Intent(Change(1, Kind.PRIORITY, value=77), one.submit_s, 20_000)])
+    held = Holdings.after([Intent(Change(1, ChangeKind.PRIORITY, value=77), one.submit_s, 20_000)])
     assert not drifted(snapshot([one]), held)
     assert [d.by_hand for d in drifted(snapshot([replace(one, priority=78)]), held)] == [True]
     assert [d.by_hand for d in drifted(snapshot([replace(one, priority_by_hand=False)]), held)] == [False]
@@ -99,6 +99,6 @@ def test_meddling_with_many_jobs_means_a_second_controller():
     """One job changed by an administrator is respected; half of them is alarming."""
     held = Holdings()
     for i in range(40):
-        held.take(Intent(Change(i, Kind.SITE_FACTOR, value=5), 0.0, 0))
+        held.take(Intent(Change(i, ChangeKind.SITE_FACTOR, value=5), 0.0, 0))
     assert not list(too_much_meddling(1, held, HEALTH))
     assert list(too_much_meddling(20, held, HEALTH))

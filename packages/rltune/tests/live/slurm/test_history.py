@@ -9,7 +9,7 @@ import pytest
 from rltune import trace
 from rltune.errors import InputError
 from rltune.live.slurm import sacct_history as history
-from rltune.live.slurm.sacct_history import FIELDS, SEPARATOR, Sacct, Span, begin, ended_between, fetch
+from rltune.live.slurm.sacct_history import FIELDS, SEPARATOR, AskedSpan, Sacct, begin, ended_between, fetch
 
 
 def record(job, end, name="n"):
@@ -46,14 +46,14 @@ def ids(path):
 def test_every_job_counts_once_however_many_slices_it_was_in(tmp_path):
     """It belongs to the one in which it ended; those without an end to the last."""
     sacct = Recorded(RECORDS)
-    whole = fetch(Span(0, 300, 100), tmp_path, sacct)
+    whole = fetch(AskedSpan(0, 300, 100), tmp_path, sacct)
     assert sacct.asked == [(0, 100), (100, 200), (200, 300)]
     assert ids(whole) == ["1", "2", "3", "4"]
 
 
 def test_an_import_that_was_interrupted_goes_on_where_it_was(tmp_path):
     """What was fetched is not asked for again, and the result is the same."""
-    span = Span(0, 300, 100)
+    span = AskedSpan(0, 300, 100)
     with pytest.raises(InputError, match="connection refused"):
         fetch(span, tmp_path, Recorded(RECORDS, fail_at=200))
     sacct = Recorded(RECORDS)
@@ -65,16 +65,16 @@ def test_a_draft_is_not_taken_for_a_slice(tmp_path):
     """A part that was being written when the machine died is fetched again."""
     (tmp_path / "0.txt.part").write_text("half")
     sacct = Recorded(RECORDS)
-    fetch(Span(0, 100, 100), tmp_path, sacct)
+    fetch(AskedSpan(0, 100, 100), tmp_path, sacct)
     assert sacct.asked == [(0, 100)]
 
 
 def test_what_was_begun_goes_on_until_what_was_then_now(tmp_path):
     """Asked again a day later, the span is the first one; another span is refused."""
-    first = Span(0, 1000, 100)
+    first = AskedSpan(0, 1000, 100)
     assert begin(tmp_path / "x", first, until_now=True) == first
-    assert begin(tmp_path / "x", Span(0, 2000, 100), until_now=True) == first
-    for other in (Span(0, 2000, 100), Span(100, 1000, 100), Span(0, 1000, 200)):
+    assert begin(tmp_path / "x", AskedSpan(0, 2000, 100), until_now=True) == first
+    for other in (AskedSpan(0, 2000, 100), AskedSpan(100, 1000, 100), AskedSpan(0, 1000, 200)):
         with pytest.raises(InputError, match="holds an import that was begun from 1970-01-01T00:00:00 to"):
             begin(tmp_path / "x", other)
 
@@ -83,7 +83,7 @@ def test_what_was_begun_goes_on_until_what_was_then_now(tmp_path):
 def test_spans_that_cannot_be(span, message):
     """One sentence each."""
     with pytest.raises(InputError, match=message):
-        Span(*span)
+        AskedSpan(*span)
 
 
 def test_a_line_end_in_a_name_tears_no_record(tmp_path):
@@ -100,7 +100,7 @@ def test_slurmdbd_rests_as_long_as_a_question_took(tmp_path, monkeypatch):
     rests = []
     done = subprocess.CompletedProcess([], 0, b"", b"")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: time.sleep(0.05) or done)
-    fetch(Span(0, 300, 100), tmp_path, Sacct(rest=rests.append))
+    fetch(AskedSpan(0, 300, 100), tmp_path, Sacct(rest=rests.append))
     assert len(rests) == 3
     assert all(0.05 <= rest <= history.LONGEST_REST_S for rest in rests)
 
@@ -135,7 +135,7 @@ def test_the_history_of_a_real_slurm(tmp_path, testbed_with_database):
     bed.wait_for("a start", lambda: bed.job(running)["job_state"] == "RUNNING")
     sacct = Sacct(environment=bed.environment, rest=lambda _: None)
     bed.wait_for("accounting to catch up", lambda: sacct.ask(begun, int(time.time()) + 1).count("RUNNING") == 1)
-    found = trace.load(fetch(Span(begun, int(time.time()) + 1, 60), tmp_path, sacct), "sacct")
+    found = trace.load(fetch(AskedSpan(begun, int(time.time()) + 1, 60), tmp_path, sacct), "sacct")
     jobs = found.jobs
     row = {name: i for i, name in enumerate(jobs.name.to_list())}
     assert (jobs.gpus[row["two"]], jobs.nodes[row["two"]], jobs.limit_s[row["two"]]) == (4, 2, 300)

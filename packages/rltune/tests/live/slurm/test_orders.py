@@ -2,7 +2,7 @@
 
 import pytest
 
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.slurm.scontrol_orders import lines_of, outcomes_of
 
 FAILS = "Invalid job id specified for job 999999"
@@ -11,15 +11,15 @@ FAILS = "Invalid job id specified for job 999999"
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
-        (Change(7, Kind.SITE_FACTOR, 500), ("update JobId=7 SiteFactor=500",)),
-        (Change(7, Kind.SITE_FACTOR, -3), ("update JobId=7 SiteFactor=-3",)),
-        (Change(7, Kind.PRIORITY, 9), ("update JobId=7 Priority=9",)),
-        (Change(7, Kind.RELEASE), ("release 7",)),
-        (Change(7, Kind.RELEASE, 20), ("release 7", "update JobId=7 Nice=20")),
-        (Change(7, Kind.EXCLUDE_NODES, nodes=("a", "b")), ("update JobId=7 ExcNodeList=a,b",)),
-        (Change(7, Kind.EXCLUDE_NODES), ("update JobId=7 ExcNodeList=",)),
-        (Change(7, Kind.REQUIRE_NODES, nodes=("a",)), ("update JobId=7 ReqNodeList=a",)),
-        (Change(7, Kind.SITE_FACTOR, 1, ref="7_[3-9]"), ("update JobId=7_[3-9] SiteFactor=1",)),
+        (Change(7, ChangeKind.SITE_FACTOR, 500), ("update JobId=7 SiteFactor=500",)),
+        (Change(7, ChangeKind.SITE_FACTOR, -3), ("update JobId=7 SiteFactor=-3",)),
+        (Change(7, ChangeKind.PRIORITY, 9), ("update JobId=7 Priority=9",)),
+        (Change(7, ChangeKind.RELEASE), ("release 7",)),
+        (Change(7, ChangeKind.RELEASE, 20), ("release 7", "update JobId=7 Nice=20")),
+        (Change(7, ChangeKind.EXCLUDE_NODES, nodes=("a", "b")), ("update JobId=7 ExcNodeList=a,b",)),
+        (Change(7, ChangeKind.EXCLUDE_NODES), ("update JobId=7 ExcNodeList=",)),
+        (Change(7, ChangeKind.REQUIRE_NODES, nodes=("a",)), ("update JobId=7 ReqNodeList=a",)),
+        (Change(7, ChangeKind.SITE_FACTOR, 1, ref="7_[3-9]"), ("update JobId=7_[3-9] SiteFactor=1",)),
     ],
 )
 def test_a_change_as_scontrol_wants_it(change, lines):
@@ -28,10 +28,10 @@ def test_a_change_as_scontrol_wants_it(change, lines):
 
 
 CHANGES = (
-    Change(3, Kind.SITE_FACTOR, 500),
-    Change(999999, Kind.RELEASE, 5),
-    Change(3, Kind.REQUIRE_NODES, nodes=("nosuch",)),
-    Change(4, Kind.EXCLUDE_NODES, nodes=("k80-1",)),
+    Change(3, ChangeKind.SITE_FACTOR, 500),
+    Change(999999, ChangeKind.RELEASE, 5),
+    Change(3, ChangeKind.REQUIRE_NODES, nodes=("nosuch",)),
+    Change(4, ChangeKind.EXCLUDE_NODES, nodes=("k80-1",)),
 )
 TRANSCRIPT = f"""scontrol: update JobId=3 SiteFactor=500
 scontrol: release 999999

@@ -7,22 +7,41 @@ longer. Nothing but its submit time is needed to tell, so a live cluster and a s
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import Q_HEAD, Options, State, World
+from rltune.kernel.state.arrays import F8, Q_HEAD, Options, State, World
 
 # Scores of the classes: within the first two the oldest is first, as of all equal scores. No other job has one so low.
 SLA, OWED, OTHERS = -1.5e308, -1e308, -5e307
 
 
 @kernel
+def _grace(s: State, o: Options, job: int) -> float:
+    return max(o.grace_s, o.grace_times * s.life[job].estimate)
+
+
+@kernel
 def is_owed(w: World, s: State, o: Options, job: int) -> bool:
     """Return whether a job has been overtaken for as long as it may be."""
-    return s.now[0] - w.job[job].submit >= max(o.grace_s, o.grace_times * s.life[job].estimate)
+    return s.now[0] - w.job[job].submit >= _grace(s, o, job)
 
 
 @kernel
 def is_protected(w: World, s: State, o: Options, job: int) -> bool:
     """Return whether nothing may delay a job that waits at the head of its pool."""
     return o.guarded and (w.job[job].sla == 1 or is_owed(w, s, o, job))
+
+
+@kernel
+def fill_claims(w: World, s: State, o: Options, last: int, since: F8) -> None:
+    """Say of each job of the queue since when it comes first: -inf for SLA jobs, NaN for those that do not."""
+    head = s.n[Q_HEAD]
+    for i in range(head, last):
+        job = s.queue[i].job
+        if w.job[job].sla == 1:
+            since[i - head] = -float("inf")
+        elif is_owed(w, s, o, job):
+            since[i - head] = w.job[job].submit + _grace(s, o, job)
+        else:
+            since[i - head] = float("nan")
 
 
 @kernel

@@ -215,7 +215,7 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key
-    if o.guarded:
+    if o.guarded and o.guard_orders:
         guard_queue(w, s, o, last)
 
 

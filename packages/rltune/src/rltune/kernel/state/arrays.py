@@ -213,6 +213,7 @@ class Options(NamedTuple):
     estimate_by_history: bool
     rank_by_history: bool
     guarded: bool  # no job is overtaken for longer than this, see engine/guard.py
+    guard_orders: bool  # the guard puts owed jobs first; if not, the order is given, and it protects heads alone
     grace_s: float
     grace_times: float  # of its own estimate
     cycle_s: float  # the policy is asked at multiples of this alone; 0 = in every pass

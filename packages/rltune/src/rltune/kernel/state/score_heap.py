@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import State
+from rltune.kernel.state.arrays import I8, Q_HEAD, State
 
 
 @kernel
@@ -49,3 +49,14 @@ def pop_best(s: State, n: int) -> int:
 def row_before(s: State, a: int, b: int) -> bool:
     """Return whether the job in place a of the queue comes before the one in place b."""
     return _before(s, a, b)
+
+
+@kernel
+def fill_order(s: State, last: int, rows: I8) -> None:
+    """List the places of the queue up to the last, best first: the order in which a pass takes them."""
+    n = last - s.n[Q_HEAD]
+    for i in range(n):
+        s.heap[i] = s.n[Q_HEAD] + i
+    heapify(s, n)
+    for i in range(n):
+        rows[i] = pop_best(s, n - i)

@@ -30,7 +30,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentPlan:
     """What is run: arms, seeds, and all that the arms share."""
 
     arms: tuple[Arm, ...]
@@ -81,15 +81,15 @@ def path_of(folder: Path, arm: Arm, seed: int) -> Path:
     return folder / f"{arm.name}-{seed}.json"
 
 
-def _read(file: Path) -> Plan:
+def _read(file: Path) -> ExperimentPlan:
     try:
         told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         arms = tuple(Arm(**arm) for arm in told.pop("arms"))
-        return Plan(arms=arms, seeds=tuple(told.pop("seeds")), **told)
+        return ExperimentPlan(arms=arms, seeds=tuple(told.pop("seeds")), **told)
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError(f"{file}: is not the plan of an experiment") from None
 
 
-def _fixed(plan: Plan) -> dict[str, Any]:
+def _fixed(plan: ExperimentPlan) -> dict[str, Any]:
     """Return what all runs of a folder must share."""
     return {key: value for key, value in asdict(plan).items() if key not in {"arms", "seeds"}}

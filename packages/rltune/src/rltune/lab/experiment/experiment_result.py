@@ -12,9 +12,9 @@ import numpy as np
 from rltune.errors import InputError
 from rltune.evaluation.comparison import Comparison, Run, Standing
 from rltune.lab.experiment.experiment_gantt import picture
-from rltune.lab.experiment.experiment_plan import Arm, Plan, path_of
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.prediction import Prediction, predict
-from rltune.lab.experiment.run_record import Record, as_schedule
+from rltune.lab.experiment.run_record import RunRecord, as_schedule
 from rltune.metrics import summarise
 from rltune.metrics.formats import number, percent, seconds
 from rltune.schedule import Settings
@@ -31,18 +31,18 @@ WORDS = (
 
 
 @dataclass(frozen=True)
-class Result:
+class ExperimentResult:
     """Runs that were made, as a comparison, and one prediction for each."""
 
-    plan: Plan
-    records: tuple[Record, ...]
+    plan: ExperimentPlan
+    records: tuple[RunRecord, ...]
     predictions: tuple[Prediction, ...]
     comparison: Comparison
 
     @classmethod
-    def of(cls, plan: Plan, folder: Path) -> Result:
+    def of(cls, plan: ExperimentPlan, folder: Path) -> ExperimentResult:
         """Gather the runs that a folder holds."""
-        records = [Record.read(path) for arm, seed in plan.runs() if (path := path_of(folder, arm, seed)).exists()]
+        records = [RunRecord.read(path) for arm, seed in plan.runs() if (path := path_of(folder, arm, seed)).exists()]
         if not records:
             raise InputError(f"{folder}: no run has been made yet")
         real = [as_schedule(record, plan) for record in records]
@@ -140,12 +140,12 @@ class Result:
         }
 
 
-def _about(plan: Plan, records: Sequence[Record]) -> str:
+def _about(plan: ExperimentPlan, records: Sequence[RunRecord]) -> str:
     told = f"{plan.jobs:,} jobs at load {plan.load:g}, {len(plan.seeds)} seed(s)"
     return f"Slurm {records[0].slurm} on a clock x{plan.factor}: {told}, {plan.cluster.gpu_count} GPUs"
 
 
-def _notes(records: Sequence[Record], predictions: Sequence[Prediction]) -> list[str]:
+def _notes(records: Sequence[RunRecord], predictions: Sequence[Prediction]) -> list[str]:
     notes = []
     worst = max((abs(p.wait_error) for p in predictions), default=np.nan)
     mean_s = float(np.mean([p.wait_s for p in predictions]))

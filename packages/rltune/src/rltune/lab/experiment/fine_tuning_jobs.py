@@ -27,7 +27,7 @@ FINE_TUNING = 0.6
 
 
 @dataclass(frozen=True)
-class Model:
+class TunedModel:
     """What is run, and its median run time in seconds."""
 
     name: str
@@ -44,8 +44,8 @@ class Size:
 
 
 _SPREAD = 0.9  # sigma of the logarithm: most jobs are short, few are long
-_TUNED = (Model("resnet", 400), Model("bert", 600), Model("vit", 800), Model("llama-lora", 1500))
-_ASKED = (Model("bert-serve", 120), Model("whisper", 180), Model("diffusion", 300))
+_TUNED = (TunedModel("resnet", 400), TunedModel("bert", 600), TunedModel("vit", 800), TunedModel("llama-lora", 1500))
+_ASKED = (TunedModel("bert-serve", 120), TunedModel("whisper", 180), TunedModel("diffusion", 300))
 _TUNE_SIZES = (Size(1, 1, 0.42), Size(2, 1, 0.28), Size(4, 1, 0.18), Size(1, 2, 0.04), Size(2, 2, 0.08))
 _ASK_SIZES = (Size(1, 1, 0.75), Size(2, 1, 0.20), Size(4, 1, 0.05))
 _TYPES = {"": 0.5, "p100": 0.25, "k80": 0.15, "m40": 0.10}  # "" = any

@@ -11,16 +11,18 @@ from pathlib import Path
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
-from rltune.lab.experiment.experiment_plan import Arm, Plan
-from rltune.lab.experiment.run_record import Cycles, Ran, Record
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
+from rltune.lab.experiment.run_record import Cycles, Ran, RunRecord
 from rltune.lab.experiment.submit import Submitter
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings import ControlSettings
-from rltune.live.controller import Controller, CycleReport
+from rltune.live.controller import Controller
+from rltune.live.cycle_report import CycleReport
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.settings_file import load_settings
 from rltune.live.slurm.hostlist import expand
 
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted
@@ -31,7 +33,7 @@ _FIELDS = "JobIDRaw,Submit,Start,End,State,NodeList"
 Told = Callable[[int], None]  # jobs ended so far
 
 
-def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: None) -> Record:
+def run(plan: ExperimentPlan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: None) -> RunRecord:
     """Run an arm on the jobs of a seed; the controller's journal stays in the folder."""
     jobs = plan.workload(seed)
     if arm.policy:
@@ -49,7 +51,7 @@ def run(plan: Plan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: No
         ran = _results(bed, submitter.ids, jobs)
         release = bed.run("scontrol", "--version").split()[-1]
     note.unlink()
-    return Record(arm, seed, ran, cycles, time.monotonic() - began, release)
+    return RunRecord(arm, seed, ran, cycles, time.monotonic() - began, release)
 
 
 def _place(note: Path) -> Path:
@@ -64,9 +66,9 @@ def _place(note: Path) -> Path:
     return folder
 
 
-def _drive(plan: Plan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path, told: Told) -> Cycles:
+def _drive(plan: ExperimentPlan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path, told: Told) -> Cycles:
     """Watch until all jobs have ended, and let the controller work if the arm has one."""
-    watch = Watch(bed, submitter, told)
+    watch = RunWatch(bed, submitter, told)
     if not arm.policy:
         while not watch.over():
             time.sleep(1.0)
@@ -81,7 +83,7 @@ def _drive(plan: Plan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path,
 
 
 @dataclass
-class Watch:
+class RunWatch:
     """Tells when all is over, and when nothing moves any more."""
 
     bed: Testbed
@@ -115,7 +117,7 @@ class Driver:
     reports: list[CycleReport] = field(default_factory=list)
 
     @classmethod
-    def of(cls, plan: Plan, arm: Arm, bed: Testbed, stem: Path) -> Driver:
+    def of(cls, plan: ExperimentPlan, arm: Arm, bed: Testbed, stem: Path) -> Driver:
         """Make a controller that acts on all jobs of the testbed."""
         clock = SystemClock(float(bed.factor), *bed.clock_at)
         journal_file = stem.with_name(stem.name + ".journal.db")
@@ -151,12 +153,12 @@ class Driver:
 
 
 def _rehearse(settings: ControlSettings) -> None:
-    rehearse(settings, pin_pipeline(settings.pipeline, settings.safety.guard))
+    rehearse(settings, pin_pipeline(settings))
 
 
-def control_settings(plan: Plan, arm: Arm) -> ControlSettings:
+def control_settings(plan: ExperimentPlan, arm: Arm) -> ControlSettings:
     """Return the controller's settings: real seconds are longer on a fast clock, so that it may jump further."""
-    return ControlSettings.load(
+    return load_settings(
         None,
         {
             "mode": "act",
@@ -165,8 +167,10 @@ def control_settings(plan: Plan, arm: Arm) -> ControlSettings:
             "pipeline": {"policy": arm.policy, "placement": arm.placement, "estimator": plan.estimator},
             "scope": {"partitions": ("*",)},
             "numbers": {"channel": plan.channel, "band": plan.band},
-            "gain": {"every_s": _NEVER_S},  # both ways are run here, so that nothing need be estimated
-            "health": {"max_clock_jump_s": 30.0 + 5.0 * plan.factor},
+            "advanced": {
+                "gain": {"every_s": _NEVER_S},  # both ways are run here, so that nothing need be estimated
+                "health": {"max_clock_jump_s": 30.0 + 5.0 * plan.factor},
+            },
         },
     )
 

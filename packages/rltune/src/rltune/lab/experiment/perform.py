@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from rltune.errors import InputError
-from rltune.lab.experiment.experiment_plan import Arm, Plan, path_of
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.one_run import run
-from rltune.lab.experiment.run_record import Record
+from rltune.lab.experiment.run_record import RunRecord
 from rltune.lab.experiment.side_by_side import run_all
 from rltune.lab.testbed import debian_needs as needs
 
 Told = Callable[[int, int, str], None]  # jobs ended, in all, which run
 
 
-def perform(plan: Plan, folder: Path, told: Told = lambda *_: None, workers: int = 1) -> int:
+def perform(plan: ExperimentPlan, folder: Path, told: Told = lambda *_: None, workers: int = 1) -> int:
     """Make what is missing, so many runs at a time, and tell how many were made; what is there stays."""
     needs.require(database=True, clock=plan.factor > 1)
     plan.keep_in(folder)
@@ -37,7 +37,7 @@ def _is_there(folder: Path, arm: Arm, seed: int) -> bool:
     path = path_of(folder, arm, seed)
     if not path.exists():
         return False
-    there = Record.read(path).arm
+    there = RunRecord.read(path).arm
     if there != arm:
         made = f"policy {there.policy or 'none'}, placement {there.placement}"
         raise InputError(f"{path}: was made with {made}; name another folder")

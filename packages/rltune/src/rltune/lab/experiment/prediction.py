@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.estimate import get_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
-from rltune.lab.experiment.experiment_plan import Arm, Plan
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.one_run import control_settings
-from rltune.lab.experiment.run_record import Record, as_schedule
-from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.lab.experiment.run_record import RunRecord, as_schedule
+from rltune.live.pinned_pipeline import pin_policy
 from rltune.schedule import Schedule
 
 DRAWS = 20
@@ -44,7 +45,7 @@ class Prediction:
         return self.wait_s / self.real_wait_s - 1 if self.real_wait_s > 0 else np.nan
 
 
-def predict(record: Record, plan: Plan) -> Prediction:
+def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
     """Simulate a run, and set it beside what was."""
     real = as_schedule(record, plan)
     rng = np.random.default_rng(record.seed)
@@ -60,7 +61,7 @@ def predict(record: Record, plan: Plan) -> Prediction:
     )
 
 
-def _simulated(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> list[Schedule]:
+def _simulated(jobs: Jobs, late_s: Floats, record: RunRecord, plan: ExperimentPlan) -> list[Schedule]:
     """Run the jobs once for every draw of how long GPUs stay idle."""
     arm = record.arm
     pipeline = _driven(arm, plan) if arm.policy else _slurm_alone(arm)
@@ -70,13 +71,13 @@ def _simulated(jobs: Jobs, late_s: Floats, record: Record, plan: Plan) -> list[S
 
 
 def _slurm_alone(arm: Arm) -> Pipeline:
-    return Pipeline.parse(multifactor.as_policy(), BACKFILL, arm.placement)
+    return parse_pipeline(multifactor.as_policy(), BACKFILL, arm.placement)
 
 
-def _driven(arm: Arm, plan: Plan) -> Pipeline:
+def _driven(arm: Arm, plan: ExperimentPlan) -> Pipeline:
     """Return the pipeline as the controller has it, under its guard; a search has all the time it needs here."""
     settings = control_settings(plan, arm)
-    pinned = pin_pipeline(settings.pipeline, settings.safety.guard)
+    pinned = pin_policy(settings).pipeline
     timeless = replace(pinned, backfill=BACKFILL, search=replace(pinned.search, ms=None))
     return replace(timeless, cycle_s=plan.cycle_s if timeless.takes_cycles else 0.0)
 

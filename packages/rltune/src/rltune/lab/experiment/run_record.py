@@ -11,7 +11,7 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.jobs import Jobs
-from rltune.lab.experiment.experiment_plan import Arm, Plan
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.labels import Labels
 from rltune.schedule import Placements, Schedule, Settings
@@ -45,7 +45,7 @@ class Cycles:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One run: an arm, a seed, and every job in the order of the workload."""
 
     arm: Arm
@@ -62,7 +62,7 @@ class Record:
         draft.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> Record:
+    def read(cls, path: Path) -> RunRecord:
         """Read it back."""
         try:
             told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ class Record:
         return sum(job.state != GOOD for job in self.jobs)
 
 
-def as_jobs(record: Record, plan: Plan) -> Jobs:
+def as_jobs(record: RunRecord, plan: ExperimentPlan) -> Jobs:
     """Return the workload as Slurm saw it: submit times are those it wrote down, run times are as made."""
     first_s = min(job.submit_s for job in record.jobs)
     return plan.workload(record.seed).with_columns(
@@ -86,7 +86,7 @@ def as_jobs(record: Record, plan: Plan) -> Jobs:
     )
 
 
-def as_schedule(record: Record, plan: Plan) -> Schedule:
+def as_schedule(record: RunRecord, plan: ExperimentPlan) -> Schedule:
     """Return a run as the simulator would, so that all that is known of schedules applies to it."""
     jobs = as_jobs(record, plan)
     first_s = min(job.submit_s for job in record.jobs)
@@ -109,7 +109,7 @@ def as_schedule(record: Record, plan: Plan) -> Schedule:
     )
 
 
-def _placements(record: Record, plan: Plan, jobs: Jobs) -> Placements:
+def _placements(record: RunRecord, plan: ExperimentPlan, jobs: Jobs) -> Placements:
     cluster = plan.cluster
     spec = Spec(Path("/"), cluster, range(1, 1 + ports_needed(cluster)))
     number = {node.name: i for i, node in enumerate(spec.nodes)}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rltune.errors import InputError
-from rltune.lab.experiment.experiment_plan import Arm, Plan, path_of
+from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.one_run import run
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Told = Callable[[int, int, str], None]
 Key = tuple[str, int]  # arm's name, seed
 
 
-def run_all(plan: Plan, folder: Path, missing: Sequence[tuple[Arm, int]], workers: int, told: Told) -> None:
+def run_all(plan: ExperimentPlan, folder: Path, missing: Sequence[tuple[Arm, int]], workers: int, told: Told) -> None:
     """Make these runs, so many at a time. If one fails the others are made all the same, and it is told at the end."""
     total = plan.jobs * len(plan.arms) * len(plan.seeds)
     before = total - plan.jobs * len(missing)
@@ -48,7 +48,7 @@ def run_all(plan: Plan, folder: Path, missing: Sequence[tuple[Arm, int]], worker
 class _Crew:
     """The processes at work, and how far each has come."""
 
-    plan: Plan
+    plan: ExperimentPlan
     folder: Path
     waiting: list[tuple[Arm, int]]
     told: Callable[[int, str], None]  # jobs ended of these runs
@@ -99,7 +99,7 @@ class _Crew:
         self.news.cancel_join_thread()
 
 
-def _work(plan: Plan, folder: Path, arm: Arm, seed: int, news: Any) -> None:
+def _work(plan: ExperimentPlan, folder: Path, arm: Arm, seed: int, news: Any) -> None:
     """Make one run, in a process of its own."""
     key = (arm.name, seed)
     signal.signal(signal.SIGINT, _stop_once)

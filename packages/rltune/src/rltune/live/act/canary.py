@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rltune.live.control_settings import Canary
+from rltune.live.control_settings import CanaryTest
 
 _ONE_SIDED_95 = 1.645
 
@@ -29,17 +29,17 @@ class Verdict:
         )
 
 
-def compare(acted: Sequence[float], others: Sequence[float], canary: Canary) -> Verdict | None:
+def compare(acted: Sequence[float], others: Sequence[float], test: CanaryTest) -> Verdict | None:
     """Judge by Welch's test, one-sided at 95 %, that the canary is worse by more than allowed; None = too few jobs.
 
     Slowdowns have long tails, so their logarithms are compared; the means told are geometric.
     """
-    if min(len(acted), len(others)) < canary.min_jobs:
+    if min(len(acted), len(others)) < test.min_jobs:
         return None
     a, b = [math.log(x) for x in acted], [math.log(x) for x in others]
     mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
     error = math.sqrt(_variance(a, mean_a) / len(a) + _variance(b, mean_b) / len(b))
-    excess = mean_a - mean_b - math.log1p(canary.worse_by)
+    excess = mean_a - mean_b - math.log1p(test.worse_by)
     worse = excess > _ONE_SIDED_95 * error
     return Verdict(len(a), len(b), math.exp(mean_a), math.exp(mean_b), worse)
 

@@ -7,34 +7,34 @@ from dataclasses import dataclass
 
 from rltune.live.control_settings import Channel, ControlSettings, Steer
 from rltune.live.decide.decision import Decision, Waiting
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent, Value
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
-Wish = dict[Kind, Value]
-_NUMBERS = {Channel.SITE_FACTOR: Kind.SITE_FACTOR, Channel.PRIORITY: Kind.PRIORITY}
+Wish = dict[ChangeKind, Value]
+_NUMBERS = {Channel.SITE_FACTOR: ChangeKind.SITE_FACTOR, Channel.PRIORITY: ChangeKind.PRIORITY}
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChangePlan:
     """What is to be changed now, and how many changes must wait for a later cycle."""
 
     intents: tuple[Intent, ...]
     postponed: int = 0
 
 
-def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: ControlSettings) -> Plan:
+def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: ControlSettings) -> ChangePlan:
     """Say what to change so that the queue is as decided; nodes of jobs that do not start now are given back."""
     wishes = {w.job: _wish(w, snapshot, holdings, settings) for w in decision.waiting}
     undoing = list(_undoing(snapshot, decision, holdings, wishes))
     doing = list(_doing(snapshot, decision, holdings, wishes))
-    room = settings.limits.changes_per_cycle
-    return Plan((*undoing, *doing[:room]), max(0, len(doing) - room))
+    room = settings.advanced.limits.changes_per_cycle
+    return ChangePlan((*undoing, *doing[:room]), max(0, len(doing) - room))
 
 
-def release(snapshot: Snapshot, holdings: Holdings) -> Plan:
+def release(snapshot: Snapshot, holdings: Holdings) -> ChangePlan:
     """Say what to change so that every job is as Slurm alone would have it."""
-    return Plan(
+    return ChangePlan(
         tuple(intent for job in snapshot.pending for hold in holdings.of(job).values() for intent in _undo(job, hold))
     )
 
@@ -62,26 +62,26 @@ def _doing(snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: M
 
 def _undo(job: LiveJob, hold: Hold) -> Iterable[Intent]:
     """Give a job back what it had; a held job's priority is Slurm's again already."""
-    if hold.kind is Kind.PRIORITY:
-        change = Change(job.id, Kind.RELEASE, ref=job.ref)
+    if hold.kind is ChangeKind.PRIORITY:
+        change = Change(job.id, ChangeKind.RELEASE, ref=job.ref)
         return () if job.held else (Intent(change, job.submit_s, hold.before, undo=True),)
     return (_intent(job, hold.kind, hold.before, before=hold.before, undo=True),)
 
 
-def _intent(job: LiveJob, kind: Kind, value: Value, before: Value, *, undo: bool = False) -> Intent:
+def _intent(job: LiveJob, kind: ChangeKind, value: Value, before: Value, *, undo: bool = False) -> Intent:
     if isinstance(value, tuple):
         return Intent(Change(job.id, kind, nodes=value, ref=job.ref), job.submit_s, before, undo)
     return Intent(Change(job.id, kind, value=value, ref=job.ref), job.submit_s, before, undo)
 
 
-def _has(job: LiveJob, kind: Kind) -> Value | None:
+def _has(job: LiveJob, kind: ChangeKind) -> Value | None:
     """Return what a job has now, before our changes; None = Slurm does not tell, so it could not be restored."""
     match kind:
-        case Kind.SITE_FACTOR:
+        case ChangeKind.SITE_FACTOR:
             return job.site_factor
-        case Kind.PRIORITY:
+        case ChangeKind.PRIORITY:
             return None if job.priority_by_hand is None else job.priority
-        case Kind.EXCLUDE_NODES:
+        case ChangeKind.EXCLUDE_NODES:
             return job.excluded_nodes
         case _:
             return job.required_nodes
@@ -105,15 +105,15 @@ def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Stee
     """
     job = snapshot.job_by_id[part.job]
     before = {kind: hold.before for kind, hold in holdings.of(job).items()}
-    required = before.get(Kind.REQUIRE_NODES, job.required_nodes)
-    excluded = before.get(Kind.EXCLUDE_NODES, job.excluded_nodes)
+    required = before.get(ChangeKind.REQUIRE_NODES, job.required_nodes)
+    excluded = before.get(ChangeKind.EXCLUDE_NODES, job.excluded_nodes)
     assert isinstance(excluded, tuple)
     others = [name for name in _nodes_of(job, snapshot) if name not in part.nodes]
     if required or job.array_waiting > 1 or holdings.steers(job) or not set(others) - set(excluded):
         return {}
     if steer is Steer.PIN:
-        return {Kind.REQUIRE_NODES: part.nodes} if len(part.nodes) == max(1, job.nodes) else {}
-    return {Kind.EXCLUDE_NODES: tuple(dict.fromkeys((*excluded, *others)))}
+        return {ChangeKind.REQUIRE_NODES: part.nodes} if len(part.nodes) == max(1, job.nodes) else {}
+    return {ChangeKind.EXCLUDE_NODES: tuple(dict.fromkeys((*excluded, *others)))}
 
 
 def _nodes_of(job: LiveJob, snapshot: Snapshot) -> list[str]:

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rltune.live.act.changes import Plan, plan, release
+from rltune.live.act.changes import ChangePlan, plan, release
 from rltune.live.control_settings import ControlSettings, Mode
 from rltune.live.decide.decide import Situation
 from rltune.live.decide.decision import Decision
 from rltune.live.decide.scope import unprotected
-from rltune.live.see.backend import Kind, Outcome
+from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
 from rltune.live.see.snapshot import Snapshot
@@ -46,11 +46,11 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Made:
+class ChangesMade:
     """Changes were made, or refused; without outcomes nobody knows."""
 
     intents: tuple[Intent, ...]
-    outcomes: tuple[Outcome, ...] | None
+    outcomes: tuple[ChangeOutcome, ...] | None
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Compared:
     verdict: str
 
 
-Event = Looked | LookFailed | Decided | Made | Compared
+Event = Looked | LookFailed | Decided | ChangesMade | Compared
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Brain:
 
     settings: ControlSettings
     holdings: Holdings = field(default_factory=Holdings)
-    advised: dict[tuple[int, Kind], Intent] = field(default_factory=dict)  # and not known to be followed
+    advised: dict[tuple[int, ChangeKind], Intent] = field(default_factory=dict)  # and not known to be followed
     last: Look | None = None
     tripped: str = ""  # why it does not act for now
     stopped: str = ""  # why it does not act until it is started again
@@ -139,13 +139,13 @@ class Brain:
                 return self._look_failed(error, elapsed_s)
             case Decided(decision, seconds):
                 return self._decided(decision, seconds)
-            case Made(intents, outcomes):
+            case ChangesMade(intents, outcomes):
                 return self._made(intents, outcomes)
             case Compared(verdict):
                 return self._stop(verdict)
 
     def _looked(self, look: Look) -> list[Instruction]:
-        health = self.settings.health
+        health = self.settings.advanced.health
         wrong = list(problems(self.last, look, health))
         told: list[Instruction] = []
         if not wrong:
@@ -164,13 +164,13 @@ class Brain:
         self._failures += 1
         self._good = 0
         told: list[Instruction] = [Tell("unreachable", error)]
-        if self._failures == self.settings.health.max_failures:
+        if self._failures == self.settings.advanced.health.max_failures:
             told += self._trip(f"{self._failures} looks in a row failed: {error}", elapsed_s)
         return told
 
     def _decided(self, decision: Decision, seconds: float) -> list[Instruction]:
         assert self.last is not None, "nothing is decided before the first look"
-        wrong = list(too_slow(seconds, self.settings.health))
+        wrong = list(too_slow(seconds, self.settings.advanced.health))
         told = self._trip(wrong[0], self.last.elapsed_s) if wrong else []
         return told + self._changes(self.last.snapshot, decision)
 
@@ -185,7 +185,7 @@ class Brain:
         self.postponed = wanted.postponed
         return _making(wanted)
 
-    def _made(self, intents: Sequence[Intent], outcomes: Sequence[Outcome] | None) -> list[Instruction]:
+    def _made(self, intents: Sequence[Intent], outcomes: Sequence[ChangeOutcome] | None) -> list[Instruction]:
         if outcomes is None:  # it may have been made: hold on to all but what was being given back
             for intent in intents:
                 if not intent.undo:
@@ -213,7 +213,7 @@ class Brain:
         """Let go of what is not as it was set here; count the numbers that another hand has changed."""
         by_hand = 0
         for drift in drifted(snapshot, self.holdings):
-            if drift.by_hand and drift.kind in {Kind.SITE_FACTOR, Kind.PRIORITY}:
+            if drift.by_hand and drift.kind in {ChangeKind.SITE_FACTOR, ChangeKind.PRIORITY}:
                 by_hand += 1
                 self.holdings.give_up(drift.job, drift.kind)
             else:
@@ -230,13 +230,13 @@ class Brain:
         self._trips.append(elapsed_s)
         while self._trips[0] < elapsed_s - _DAY_S:
             self._trips.popleft()
-        if len(self._trips) >= self.settings.health.max_trips:
+        if len(self._trips) >= self.settings.advanced.health.max_trips:
             return self._stop(f"{len(self._trips)} times in a day: {reason}")
         return [Tell("health", f"{reason}; not acting, and giving back what was changed")]
 
     def _recover(self) -> list[Instruction]:
         self._good += 1
-        if not self.tripped or self._good < self.settings.health.recover_cycles:
+        if not self.tripped or self._good < self.settings.advanced.health.recover_cycles:
             return []
         self.tripped = ""
         return [Tell("health", f"all is well again for {self._good} looks")]
@@ -264,12 +264,12 @@ class Brain:
             )
         return told
 
-    def let_go(self, snapshot: Snapshot) -> Plan:
+    def let_go(self, snapshot: Snapshot) -> ChangePlan:
         """Return what frees every job, after leaving to others what they have changed."""
         self.holdings.forget_ended(snapshot)
         self._reconcile(snapshot)
         return release(snapshot, self.holdings)
 
 
-def _making(wanted: Plan) -> list[Instruction]:
+def _making(wanted: ChangePlan) -> list[Instruction]:
     return [Make(wanted.intents)] if wanted.intents else []

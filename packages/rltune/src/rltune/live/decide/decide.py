@@ -1,26 +1,26 @@
-"""From a snapshot to a decision: a pure function. It does no I/O and draws no number.
+"""From a snapshot to a decision: a pure function. It does no I/O, reads no clock and draws no number.
 
-Only a search with a limit of time looks at the clock: how many orders it could try is part of the decision, and of what
-a replay is told.
+A search and the solver may be limited in time, by a timer that is handed in. What they had the time for is part of the
+decision, and of what a replay is told: it needs no timer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rltune.engine.pipeline import Pipeline
 from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings
-from rltune.live.decide.claims import Claims, claims_of
+from rltune.live.decide.claims import QueueOrder
 from rltune.live.decide.decision import Decision, Waiting
-from rltune.live.decide.engine_pass import CorePass, Result, taught
+from rltune.live.decide.engine_pass import Budget, CorePass, JobResult, taught
 from rltune.live.decide.job_table import pose
 from rltune.live.decide.node_layout import lay_out
+from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.ranking import Field, Ranking
 from rltune.live.decide.run_times import estimate
-from rltune.live.decide.scope import Standing, standing
+from rltune.live.decide.scope import JobStanding, standing
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import LiveJob, Snapshot
 from rltune.live.see.untouched import untouched
@@ -45,51 +45,65 @@ class Known:
 
     history: Jobs | None = field(default=None, repr=False)  # jobs that have ended
     estimates: Mapping[int, float] | None = field(default=None, repr=False)  # by job; None = to be made
-    rollouts: int = 0  # orders that a search by the clock tried when this was decided first; 0 = it may ask the clock
+    rollouts: int = 0  # orders that a search by the clock tried when this was decided first; 0 = it may ask the timer
+    given_up: tuple[int, ...] | None = None  # solves that there was no time for then; None = it may ask the timer
 
 
 _NOTHING = Known()
 
 
-def decide(situation: Situation, settings: ControlSettings, pipeline: Pipeline, known: Known = _NOTHING) -> Decision:
+def decide(
+    situation: Situation,
+    settings: ControlSettings,
+    pinned: Pinned,
+    known: Known = _NOTHING,
+    timer: Callable[[], float] = lambda: 0.0,
+) -> Decision:
     """Say who should start where, and in which order the others should wait."""
     snapshot = situation.bare
     judged = {job.id: standing(job, snapshot, settings, situation.holdings) for job in snapshot.pending}
     competing = [job for job in snapshot.pending if judged[job.id].competes]
-    estimates = known.estimates or estimate(snapshot, settings.pipeline.estimator, known.history)
+    estimates = known.estimates
+    if estimates is None:
+        estimates = estimate(snapshot, pinned.estimator, known.history)
     if not competing or not snapshot.nodes:
         return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
     layout = lay_out(snapshot, competing)
     problem = pose(snapshot, layout, competing, dict(estimates))
-    claims = claims_of(competing, pipeline.guard, estimates, snapshot.taken_s)
-    core = CorePass(problem, layout, taught(pipeline, known.history), snapshot.taken_s, known.rollouts)
-    scores = core.scores()
+    pipeline = taught(pinned.pipeline, known.history)
+    core = CorePass(problem, layout, pipeline, snapshot.taken_s, _budget(settings, known, timer))
+    queue = core.order()
     field_ = Field(
-        jobs=[job for job in competing if job.id in scores],
+        jobs=[job for job in competing if job.id in queue.score],
         now=situation.snapshot.job_by_id,
         ours=frozenset(job.id for job in competing if judged[job.id].ours),
-        score=scores,
+        place={job: place for place, job in enumerate(queue.jobs)},
         holdings=situation.holdings,
         settings=settings,
-        claims=claims,
+        claims=queue.claims,
     )
     ranking = field_.rank(snapshot)
-    core.run(ranking.order, claims)
-    told = _Told(judged, estimates, scores, ranking, core.results(), claims)
+    core.run(ranking.order)
+    told = _Told(judged, estimates, queue, ranking, core.results())
     waiting = told.in_order({job.id: job for job in snapshot.pending})
     return Decision(snapshot.taken_s, waiting, core.work())
+
+
+def _budget(settings: ControlSettings, known: Known, timer: Callable[[], float]) -> Budget:
+    if known.given_up is None:
+        return Budget(timer, settings.advanced.pipeline.solver_s, known.rollouts)
+    return Budget(rollouts=known.rollouts, given_up=known.given_up)
 
 
 @dataclass(frozen=True)
 class _Told:
     """What is known of every job after the pass."""
 
-    judged: Mapping[int, Standing]
+    judged: Mapping[int, JobStanding]
     estimates: Mapping[int, float]
-    scores: Mapping[int, float]
+    queue: QueueOrder
     ranking: Ranking
-    results: Mapping[int, Result]
-    claims: Claims
+    results: Mapping[int, JobResult]
 
     def in_order(self, pending: Mapping[int, LiveJob]) -> tuple[Waiting, ...]:
         slurm = {job: rank for rank, job in enumerate(self.ranking.slurm)}
@@ -105,7 +119,7 @@ class _Told:
             competes=True,
             ours=judged.ours,
             kept=judged.kept,
-            score=self.scores[job],
+            score=self.queue.score[job],
             estimate_s=self.estimates[job],
             slurm_rank=slurm_rank,
             rank=rank,
@@ -113,7 +127,7 @@ class _Told:
             tasks=result.tasks,
             nodes=result.nodes,
             reserved_s=result.reserved_s,
-            owed_since_s=self.claims.owed_since_s.get(job),
+            owed_since_s=self.queue.claims.owed_since_s.get(job),
         )
 
     def _rest(self, job: int) -> Waiting:
@@ -122,7 +136,7 @@ class _Told:
         return Waiting(job=job, reason=reason, kept=judged.kept, estimate_s=self.estimates[job])
 
 
-def _left(snapshot: Snapshot, judged: Mapping[int, Standing], estimates: Mapping[int, float]) -> tuple[Waiting, ...]:
+def _left(snapshot: Snapshot, judged: Mapping[int, JobStanding], estimates: Mapping[int, float]) -> tuple[Waiting, ...]:
     """Return the reasons of jobs none of which competes."""
     return tuple(
         Waiting(

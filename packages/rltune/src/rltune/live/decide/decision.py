@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Decision:
 
     taken_s: float
     waiting: tuple[Waiting, ...] = field(repr=False)
-    work: dict[str, float | int | str]  # counters of the core and the placer; no clock
+    work: dict[str, Any]  # counters of the core, the search and the solver, and what there was no time for; no clock
 
     @cached_property
     def by_job(self) -> dict[int, Waiting]:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from rltune.engine.lookahead import PassMaker
 from rltune.engine.pipeline import Pipeline, learns
 from rltune.engine.run import Machine
 from rltune.engine.search import Searcher
 from rltune.engine.view import scores_of
-from rltune.estimate import Given
+from rltune.estimate.estimators import Given
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.easy import reservation
-from rltune.kernel.backfill.scheduling_pass import decide
 from rltune.kernel.build.prepare import Factors, Likeness, Net
 from rltune.kernel.fit.node_index import index_remove
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.rollout.event_loop import arrive
+from rltune.kernel.score.overtaking import fill_claims, guard_queue
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.queue import enqueue
-from rltune.live.decide.claims import Claims
+from rltune.kernel.state.score_heap import fill_order
+from rltune.live.decide.claims import Claims, QueueOrder
 from rltune.live.decide.job_table import Problem
-from rltune.live.decide.node_layout import Layout
+from rltune.live.decide.node_layout import NodeLayout
 from rltune.live.see.snapshot import LiveJob
-from rltune.placement.look_ahead import LookAhead
 from rltune.policy.base import Networked, Policy, Scored
 
 _LONG_AGO_S = 1e10  # history is shifted by so much: policies ask what had ended before the first job of the table
@@ -78,25 +80,40 @@ def taught(pipeline: Pipeline, history: Jobs | None) -> Pipeline:
     return replace(pipeline, policy=pipeline.policy.after(known))  # type: ignore[attr-defined]
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a pass may take, by a timer; of a pass that is made again, what it took then, and no timer is asked."""
+
+    timer: Callable[[], float] = lambda: 0.0  # without one no time passes
+    solver_s: float = float("inf")
+    rollouts: int = 0  # orders that a search had the time to try; 0 = as many as it has now
+    given_up: tuple[int, ...] = ()  # solves, by number, that there was no time for
+
+
+_UNLIMITED = Budget()
+
+
 class CorePass:
     """The core at one moment of a running cluster."""
 
     def __init__(
         self,
         problem: Problem,
-        layout: Layout,
+        layout: NodeLayout,
         pipeline: Pipeline,
         now_s: float,
-        rollouts: int = 0,
+        budget: Budget = _UNLIMITED,
     ) -> None:
         policy = pipeline.policy
-        self._search, self._rollouts = pipeline.search, rollouts
+        self._search, self._budget = pipeline.search, budget
         self._problem, self._layout, self._policy = problem, layout, policy
         ranked = replace(pipeline, policy=_ranked(policy))
         machine = Machine.of(problem.jobs, layout.cluster, ranked, Given(problem.estimate_s))
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
-        self._rule = self._m.options._replace(policy=policy.code, guarded=False)  # claims are the ranking's business
+        # Tiers and bounds come between the guard's order and the pass: it protects heads there, and orders nobody.
+        self._given = self._m.options._replace(guard_orders=False)
+        self._rule = self._given._replace(policy=policy.code)
         self._searched: dict[str, float | int] = {}
         self._fill(now_s)
 
@@ -121,8 +138,39 @@ class CorePass:
     def _queue(self) -> slice:
         return slice(int(self._m.state.n[core.Q_HEAD]), int(self._m.state.n[core.Q_TAIL]))
 
-    def scores(self) -> dict[int, float]:
-        """Score the waiting jobs, an array record by its best task; those out of the policy's view come last."""
+    def order(self) -> QueueOrder:
+        """Order the waiting jobs, an array record by its best task."""
+        m, here = self._m, self._queue
+        self._score()
+        job_of = self._jobs_of_rows()
+        score: dict[int, float] = {}
+        for job, of_row in zip(job_of, m.state.queue.score[here].tolist(), strict=True):
+            score[job] = min(of_row, score.get(job, np.inf))
+        claims = self._claims(job_of)
+        if m.options.guarded:
+            guard_queue(m.w, m.s, m.options, here.stop)
+        rows = np.empty(here.stop - here.start, dtype=np.int64)
+        fill_order(m.s, here.stop, rows)
+        return QueueOrder(tuple(dict.fromkeys(job_of[row - here.start] for row in rows.tolist())), score, claims)
+
+    def _jobs_of_rows(self) -> list[int]:
+        """Name the job in each place of the queue."""
+        job_of = {row: job.id for row, job in self._problem.tasks}
+        return [job_of[row] for row in self._m.state.queue.job[self._queue].tolist()]
+
+    def _claims(self, job_of: Sequence[int]) -> Claims:
+        """Ask the core's guard who comes first now."""
+        m, here = self._m, self._queue
+        if not m.options.guarded:
+            return Claims()
+        since = np.empty(len(job_of))
+        fill_claims(m.w, m.s, m.options, here.stop, since)
+        first = {job: s for job, s in zip(job_of, since.tolist(), strict=True) if not np.isnan(s)}
+        sla = frozenset(job for job, s in first.items() if s == -np.inf)
+        return Claims(sla, {job: s for job, s in first.items() if job not in sla})
+
+    def _score(self) -> None:
+        """Score the queue as the policy does; those out of its view come last."""
         m, queue = self._m, self._m.state.queue
         queue.score[self._queue] = np.inf
         here = slice(self._queue.start, queue_end_in_view(m.s, m.options.in_view))
@@ -132,12 +180,6 @@ class CorePass:
             score_queue(m.w, m.s, self._rule, here.stop, False)
         if self._search:
             self._look_for_a_better_order()
-        of_row = dict(zip(queue.job[self._queue].tolist(), queue.score[self._queue].tolist(), strict=True))
-        scores: dict[int, float] = {}
-        for row, job in self._problem.tasks:
-            if row in of_row:
-                scores[job.id] = min(of_row[row], scores.get(job.id, np.inf))
-        return scores
 
     def _look_for_a_better_order(self) -> None:
         """Search around the policy's order; if another is better, its places are the scores.
@@ -147,54 +189,36 @@ class CorePass:
         m = self._m
         options = m.options._replace(policy=self._policy.code, explain=False)
         seed = m.pipeline.seed + int(m.state.now[0])
-        searcher = Searcher(m.arrays, options, self._search, seed, self._rollouts)
+        searcher = Searcher(m.arrays, options, self._search, seed, self._budget.rollouts, self._budget.timer)
         searcher.look()
         self._searched = searcher.to_dict()
 
-    def run(self, order: Sequence[int], claims: Claims) -> None:
+    def run(self, order: Sequence[int]) -> None:
         """Make the pass, the jobs in this order."""
         place = {job: float(i) for i, job in enumerate(order)}
-        job_of = {row: job.id for row, job in self._problem.tasks}
-        queue, here = self._m.state.queue, self._queue
-        queue.score[here] = [place[job_of[row]] for row in queue.job[here].tolist()]
-        self._has_heads = here.stop > here.start and self._m.options.backfill != core.CONSERVATIVE
-        if self._m.options.guarded and not self._guard_agrees(order, claims):
-            self._m = replace(self._m, options=self._m.options._replace(guarded=False))
-        self._pass()()
+        m, here = self._m, self._queue
+        m.state.queue.score[here] = [place[job] for job in self._jobs_of_rows()]
+        self._has_heads = here.stop > here.start and m.options.backfill != core.CONSERVATIVE
+        b = self._budget
+        maker = PassMaker(m.arrays, self._given, m.placer, solver_s=b.solver_s, given_up=b.given_up, timer=b.timer)
+        maker.make_pass()
+        m.work.update(_without_clock(maker.to_dict()))
 
-    def _guard_agrees(self, order: Sequence[int], claims: Claims) -> bool:
-        """Return whether the core's guard, which knows no tiers and nobody who is not ours, has the same order."""
-        jobs = {job.id: job for _, job in self._problem.tasks}
-        first = [job for job in order if job in claims]
-        return list(order[: len(first)]) == sorted(first, key=lambda job: claims.turn(jobs[job]))
-
-    def _pass(self) -> Callable[[], None]:
-        m = self._m
-        if not m.placer.solves:
-            return lambda: decide(m.w, m.s, m.options)
-        ahead = LookAhead(m.arrays, m.options, m.placer.k)
-
-        def look_and_decide() -> None:
-            ahead.make_pass()
-            m.work.update(_without_clock(ahead.to_dict()))
-
-        return look_and_decide
-
-    def results(self) -> dict[int, Result]:
+    def results(self) -> dict[int, JobResult]:
         """Say of every job what became of it."""
-        told = _Outcome(self._m, self._layout.names, dict(self._problem.tasks), self._has_heads)
-        results: dict[int, Result] = {}
+        told = _PassResults(self._m, self._layout.names, dict(self._problem.tasks), self._has_heads)
+        results: dict[int, JobResult] = {}
         for row, job in self._problem.tasks:
             results[job.id] = told.of(row).joined(results.get(job.id))
         return results
 
-    def work(self) -> dict[str, float | int | str]:
+    def work(self) -> dict[str, Any]:
         """Count what the pass did."""
         tried = int(self._m.state.n[core.TRIES])
         return {"placements_tried": tried, "placer": self._m.placer.name, **self._m.work, **self._searched}
 
 
-class _Outcome:
+class _PassResults:
     """What a pass came to; columns are read once, since there may be ten thousand jobs."""
 
     def __init__(
@@ -219,16 +243,16 @@ class _Outcome:
             heads[g] = (int(pool.head[g]), time if np.isfinite(time) else np.nan)
         return heads
 
-    def of(self, row: int) -> Result:
+    def of(self, row: int) -> JobResult:
         """Say what became of one task."""
         if row in self._m.reject_reason:
-            return Result(reason=self._m.reject_reason[row])
+            return JobResult(reason=self._m.reject_reason[row])
         if self._status[row] == core.RUNNING:
-            return Result(tasks=1, nodes=self._nodes(row))
+            return JobResult(tasks=1, nodes=self._nodes(row))
         head, reserved = self._heads.get(self._pool[row], (-1, np.nan))
         if head != row or not np.isnan(self._planned[row]):
             reserved = self._planned[row]
-        return Result(reason=self._why(row, head), reserved_s=reserved)
+        return JobResult(reason=self._why(row, head), reserved_s=reserved)
 
     def _nodes(self, row: int) -> tuple[str, ...]:
         world, state = self._m.world, self._m.state
@@ -251,7 +275,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobResult:
     """What a pass came to for one job."""
 
     reason: str = ""
@@ -259,7 +283,7 @@ class Result:
     nodes: tuple[str, ...] = ()
     reserved_s: float = float("nan")
 
-    def joined(self, other: Result | None) -> Result:
+    def joined(self, other: JobResult | None) -> JobResult:
         """Join the results of tasks of one array: those that start count, with the first one's nodes."""
         if other is None:
             return self
@@ -268,6 +292,6 @@ class Result:
         return replace(other, tasks=other.tasks + self.tasks)
 
 
-def _without_clock(work: Mapping[str, object]) -> dict[str, object]:
+def _without_clock(work: Mapping[str, Any]) -> dict[str, Any]:
     """Drop what was timed: a decision that is replayed must come out the same."""
     return {name: value for name, value in work.items() if "_ms" not in name}

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rltune.engine.guard import Guard
-from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
-from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Factors, Likeness
 from rltune.kernel.score.rules import SJF
-from rltune.live.decide.node_layout import Layout, lay_out
+from rltune.live.decide.node_layout import NodeLayout, lay_out
+from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.run_times import limit_of
 from rltune.live.see.snapshot import PENDING, LiveJob, Snapshot
 from rltune.placement.placers import BEST_FIT
@@ -80,9 +79,7 @@ class ByPriority:
         return Likeness(keys, n, trust=1e-9, known=np.stack([np.full(n, _SURE), _SURE * score], axis=1))
 
 
-def estimate_gain(
-    seen: Sequence[Seen], snapshot: Snapshot, pipeline: Pipeline, estimator: str, cycle_s: float = 0.0
-) -> Gain | None:
+def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0) -> Gain | None:
     """Replay the jobs both ways, ours asked once a cycle; None if too few have ended."""
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
@@ -90,13 +87,14 @@ def estimate_gain(
     layout = _layout(seen, snapshot)
     jobs = _table(seen, layout, snapshot)
     highest = max(s.priority for s in seen)
+    pipeline = pinned.pipeline
     quick = replace(
         pipeline, search=Search(), placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement
     )
     ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
     waits = [
-        run_pipeline(jobs, layout.cluster, one, get_estimator(estimator)).wait_s
+        run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s
         for one in (replace(quick, policy=slurm, guard=Guard()), ours)
     ]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
@@ -106,13 +104,13 @@ def estimate_gain(
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> Layout:
+def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
     """Lay the nodes out by partition alone."""
     partitions = dict.fromkeys(s.job.partitions for s in seen)
     return lay_out(snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in partitions])
 
 
-def _table(seen: Sequence[Seen], layout: Layout, snapshot: Snapshot) -> Jobs:
+def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
     jobs = [s.job for s in seen]
     return Jobs.from_arrays(
         submit_s=[job.submit_s for job in jobs],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rltune.jobs import Floats, Jobs
-from rltune.live.decide.node_layout import Layout, asks_of
+from rltune.live.decide.node_layout import NodeLayout, asks_of
 from rltune.live.decide.scope import tasks_that_may_start
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
@@ -19,7 +19,7 @@ _OLDEST = -1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class JobPiece:
     """What a running job has on one node."""
 
     job: LiveJob | None  # None: the node says so, and no job does
@@ -36,15 +36,16 @@ class Problem:
 
     jobs: Jobs
     estimate_s: Floats
-    pieces: tuple[tuple[int, Piece], ...]  # row, piece; in order of start
+    pieces: tuple[tuple[int, JobPiece], ...]  # row, piece; in order of start
     tasks: tuple[tuple[int, LiveJob], ...]  # row, job; an array record has a row for each task that may start
 
 
-def pose(snapshot: Snapshot, layout: Layout, waiting: Sequence[LiveJob], estimates: dict[int, float]) -> Problem:
+def pose(snapshot: Snapshot, layout: NodeLayout, waiting: Sequence[LiveJob], estimates: dict[int, float]) -> Problem:
     """Make the table."""
     pieces = _pieces(snapshot, layout)
     most = layout.cluster.node_count * max(1, *(g.gpus for g in layout.cluster.groups))
-    tasks = [job for job in waiting for _ in range(tasks_that_may_start(job, snapshot, most))]
+    by_id = sorted(waiting, key=lambda job: job.id)  # of equal scores and submit times the core takes the first row
+    tasks = [job for job in by_id for _ in range(tasks_that_may_start(job, snapshot, most))]
     rows = [_piece_row(p) for p in pieces] + [_task_row(job, layout) for job in tasks]
     estimate = [_piece_estimate(p, estimates) for p in pieces] + [estimates[job.id] for job in tasks]
     submit = np.array([row["submit_s"] for row in rows])
@@ -72,7 +73,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _piece_row(piece: Piece) -> dict[str, Any]:
+def _piece_row(piece: JobPiece) -> dict[str, Any]:
     job = piece.job
     return {
         "submit_s": job.submit_s if job else _OLDEST,
@@ -91,7 +92,7 @@ def _piece_row(piece: Piece) -> dict[str, Any]:
     }
 
 
-def _task_row(job: LiveJob, layout: Layout) -> dict[str, Any]:
+def _task_row(job: LiveJob, layout: NodeLayout) -> dict[str, Any]:
     nodes = min(job.nodes, job.gpus) if job.gpus else job.nodes
     return {
         "submit_s": job.submit_s,
@@ -110,7 +111,7 @@ def _task_row(job: LiveJob, layout: Layout) -> dict[str, Any]:
     }
 
 
-def _cpus(job: LiveJob, layout: Layout) -> float:
+def _cpus(job: LiveJob, layout: NodeLayout) -> float:
     """Return the CPUs asked for; whoever wants whole nodes asks for all of theirs."""
     if not job.exclusive:
         return job.cpus
@@ -118,14 +119,14 @@ def _cpus(job: LiveJob, layout: Layout) -> float:
     return max(1, job.nodes) * min(sizes, default=job.cpus)
 
 
-def _piece_estimate(piece: Piece, estimates: dict[int, float]) -> float:
+def _piece_estimate(piece: JobPiece, estimates: dict[int, float]) -> float:
     return estimates[piece.job.id] if piece.job else _NAMELESS_S
 
 
-def _pieces(snapshot: Snapshot, layout: Layout) -> list[Piece]:
+def _pieces(snapshot: Snapshot, layout: NodeLayout) -> list[JobPiece]:
     """Cut what runs into pieces; never more GPUs on a node than it has."""
     free = {node.name: node.gpus for node in snapshot.nodes}
-    pieces: list[Piece] = []
+    pieces: list[JobPiece] = []
     for job in snapshot.jobs:
         if job.on_nodes:
             for piece in _pieces_of(job, snapshot, layout, free):
@@ -134,14 +135,14 @@ def _pieces(snapshot: Snapshot, layout: Layout) -> list[Piece]:
     return pieces + _nameless(snapshot, layout, free)
 
 
-def _pieces_of(job: LiveJob, snapshot: Snapshot, layout: Layout, free: dict[str, int]) -> list[Piece]:
+def _pieces_of(job: LiveJob, snapshot: Snapshot, layout: NodeLayout, free: dict[str, int]) -> list[JobPiece]:
     count = max(1, len(job.node_names))
     even = [job.gpus // count + (i < job.gpus % count) for i in range(count)]
     gpus = job.gpus_by_node if len(job.gpus_by_node) == len(job.node_names) else even
     start = snapshot.taken_s if math.isnan(job.start_s) else min(job.start_s, snapshot.taken_s)
     total = sum(gpus)
     return [
-        Piece(
+        JobPiece(
             job=job,
             node=layout.number[name],
             gpus=min(gpus[i], free[name]),
@@ -158,12 +159,12 @@ def _part(gpus: int, total: int, count: int) -> float:
     return gpus / total if total else 1 / count
 
 
-def _nameless(snapshot: Snapshot, layout: Layout, free: dict[str, int]) -> list[Piece]:
+def _nameless(snapshot: Snapshot, layout: NodeLayout, free: dict[str, int]) -> list[JobPiece]:
     """Find the GPUs that a node says are in use though no job that we see has them."""
     pieces = []
     for node in snapshot.nodes:
         unexplained = node.gpus_used - (node.gpus - free[node.name])
         if node.name in layout.number and unexplained > 0:
             gpus = min(unexplained, free[node.name])
-            pieces.append(Piece(None, layout.number[node.name], gpus, 0.0, 0.0, snapshot.taken_s))
+            pieces.append(JobPiece(None, layout.number[node.name], gpus, 0.0, 0.0, snapshot.taken_s))
     return pieces

@@ -19,7 +19,7 @@ Asks = tuple[tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Layout:
+class NodeLayout:
     """A cluster for the core, and how it names things."""
 
     cluster: Cluster
@@ -34,7 +34,7 @@ def asks_of(job: LiveJob) -> Asks:
     return job.partitions, job.features, job.required_nodes, job.excluded_nodes
 
 
-def lay_out(snapshot: Snapshot, jobs: Iterable[LiveJob]) -> Layout:
+def lay_out(snapshot: Snapshot, jobs: Iterable[LiveJob]) -> NodeLayout:
     """Sort the nodes into groups, as coarse as the jobs and reservations allow. Nodes with shared GPUs are left out."""
     nodes = [node for node in snapshot.nodes if not node.shares_gpus]
     admitted = {asks: _admitted(asks, snapshot, nodes) for asks in {asks_of(job): None for job in jobs}}
@@ -50,7 +50,7 @@ def lay_out(snapshot: Snapshot, jobs: Iterable[LiveJob]) -> Layout:
         grouped.setdefault((group, windows.get(node.name, ())), []).append(node)
     ordered = [node for members in grouped.values() for node in members]
     number = {node.name: i for i, node in enumerate(ordered)}
-    return Layout(
+    return NodeLayout(
         cluster=_cluster(grouped),
         names=tuple(number),
         number=number,

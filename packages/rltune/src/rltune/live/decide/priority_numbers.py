@@ -18,7 +18,7 @@ from rltune.live.decide.rank_bounds import longest_falling
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class RankedJob:
     """A job that is given a number. For the channel Priority, `own` is 0: what Slurm computes counts no more."""
 
     job: int
@@ -50,7 +50,7 @@ class Precision:
     drift: float = 0.0  # share of its place by which a job behind those may be off
 
 
-def assign(order: Sequence[Runner], ideal: dict[int, int], precision: Precision) -> dict[int, int]:
+def assign(order: Sequence[RankedJob], ideal: dict[int, int], precision: Precision) -> dict[int, int]:
     """Return every job a number; as many as possible keep the one they have."""
     wanted = falling([runner.own + ideal[runner.job] for runner in order])
     now = [None if runner.set_now is None else runner.own + runner.set_now for runner in order]

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from rltune.live.control_settings import Channel, ControlSettings
 from rltune.live.decide.claims import Claims
-from rltune.live.decide.priority_numbers import Precision, Runner, assign, ideals, lowest
+from rltune.live.decide.priority_numbers import Precision, RankedJob, assign, ideals, lowest
 from rltune.live.decide.rank_bounds import within_reach
-from rltune.live.see.backend import Kind
+from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
@@ -34,12 +34,12 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Field:
-    """Jobs that compete: as they would be untouched, as they are, and how the policy scores them."""
+    """Jobs that compete: as they would be untouched, as they are, and how the core orders them."""
 
     jobs: Sequence[LiveJob]  # untouched
     now: Mapping[int, LiveJob]  # as they are
     ours: frozenset[int]
-    score: Mapping[int, float]
+    place: Mapping[int, int]  # in the core's order, best first
     holdings: Holdings
     settings: ControlSettings
     claims: Claims
@@ -65,19 +65,18 @@ class Field:
         home = [job for job in jobs if job.id in self.ours]
         if not home:
             return {}
-        first = sorted((job for job in home if job.id in self.claims), key=self.claims.turn)
+        first = self._in_order(job for job in home if job.id in self.claims)
         rest = [job for job in home if job.id not in self.claims]
         ideal = self._ideals(first, rest)
         own = {job.id: self._own(job) for job in home}
         order = [job.id for job in first] + self._within_limits(rest, {i: own[i] + ideal[i] for i in ideal})
-        runners = [Runner(job, own[job], self._set_now(self.now[job])) for job in order]
+        runners = [RankedJob(job, own[job], self._set_now(self.now[job])) for job in order]
         given = self._below_sla(jobs, order, own, assign(runners, ideal, self._precision(len(first))))
         return given if self._adds else {job: max(1, value) for job, value in given.items()}
 
     def _ideals(self, first: Sequence[LiveJob], rest: Sequence[LiveJob]) -> dict[int, int]:
         """Spread numbers over the band; those who have a claim are lifted over the rest, if the band does not do it."""
-        by_score = sorted(rest, key=lambda job: (self.score[job.id], job.submit_s, job.id))
-        wanted = [*first, *by_score]
+        wanted = [*first, *self._in_order(rest)]
         spread = zip(wanted, ideals(len(wanted), self.settings.numbers.band, self._low(wanted)), strict=True)
         ideal = {job.id: number + self._theirs(job) for job, number in spread}
         top = max((self._own(job) + ideal[job.id] for job in rest), default=None)
@@ -89,19 +88,18 @@ class Field:
 
     def _within_limits(self, rest: Sequence[LiveJob], height: Mapping[int, int]) -> list[int]:
         """Order jobs by height, each no further from where it stands, and from where Slurm has it, than allowed."""
-        limits = self.settings.limits
-        by_score = sorted(rest, key=lambda job: (self.score[job.id], job.submit_s, job.id))
-        by_height = [job.id for job in sorted(by_score, key=lambda job: -height[job.id])]
+        limits = self.settings.advanced.limits
+        by_height = [job.id for job in sorted(self._in_order(rest), key=lambda job: -height[job.id])]
         as_is = [job.id for job in sorted(rest, key=lambda job: by_slurm(self.now[job.id]))]
         near = within_reach(by_height, as_is, limits.max_ranks_per_cycle)
         return within_reach(near, [job.id for job in rest], limits.max_ranks)
 
     def _precision(self, claims: int) -> Precision:
         """Be exact where jobs may start soon; everywhere if ranks are bounded, since only then the bounds hold."""
-        numbers, limits = self.settings.numbers, self.settings.limits
+        close, limits = self.settings.advanced.numbers, self.settings.advanced.limits
         bounded = limits.max_ranks or limits.max_ranks_per_cycle
-        exact = len(self.jobs) if bounded else claims + numbers.exact
-        return Precision(round(numbers.slack * numbers.band), exact, numbers.drift)
+        exact = len(self.jobs) if bounded else claims + close.exact
+        return Precision(round(close.slack * self.settings.numbers.band), exact, close.drift)
 
     def _below_sla(
         self, jobs: Sequence[LiveJob], order: Sequence[int], own: Mapping[int, int], number: dict[int, int]
@@ -120,6 +118,9 @@ class Field:
             result[job] = int(height) - own[job]
             top = min(top, height - 1) if height < own[job] + number[job] else top
         return result
+
+    def _in_order(self, jobs: Iterable[LiveJob]) -> list[LiveJob]:
+        return sorted(jobs, key=lambda job: self.place[job.id])
 
     @cached_property
     def _adds(self) -> bool:
@@ -143,7 +144,7 @@ class Field:
     def _set_now(self, job: LiveJob) -> int | None:
         if self._adds:
             return job.site_factor
-        hold = self.holdings.of(job).get(Kind.PRIORITY)
+        hold = self.holdings.of(job).get(ChangeKind.PRIORITY)
         return hold.value if hold and isinstance(hold.value, int) else None
 
     def _by_height(self, job: LiveJob, given: Mapping[int, int]) -> Key:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rltune.engine.pipeline import Pipeline
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.decide import Situation, decide
+from rltune.live.decide.pinned import Pinned
 from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partition, Snapshot
 
 _HOUR_S = 3600.0
 
 
-def rehearse(settings: ControlSettings, pipeline: Pipeline) -> None:
+def rehearse(settings: ControlSettings, pinned: Pinned) -> None:
     """Let a job run, one start, one wait and a node be down."""
-    decide(Situation(_cluster()), settings, pipeline)
+    decide(Situation(_cluster()), settings, pinned)
 
 
 def _cluster() -> Snapshot:

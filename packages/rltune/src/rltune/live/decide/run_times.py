@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rltune.cluster import Cluster
-from rltune.estimate import Estimates, Estimator, History, estimated, get_estimator
+from rltune.estimate.estimators import Estimates, Estimator, History, estimated
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.state.handles import state_handle, world_handle
@@ -19,13 +19,13 @@ from rltune.policy.base import no_factors
 UNTOLD_S = 86_400.0  # nobody set a limit: neither a user nor the partition
 
 
-def estimate(snapshot: Snapshot, estimator: str, history: Jobs | None) -> dict[int, float]:
+def estimate(snapshot: Snapshot, estimator: Estimator, history: Jobs | None) -> dict[int, float]:
     """Return an estimate for every job that waits or runs. None is above the job's limit, at which it is killed."""
     jobs = sorted((job for job in snapshot.jobs if not job.ended), key=lambda job: (job.submit_s, job.id))
     if not jobs:
         return {}
     limit = np.array([limit_of(job, snapshot) for job in jobs])
-    values = _values(_like_history(jobs, limit, snapshot.taken_s), get_estimator(estimator), history)
+    values = _values(_like_history(jobs, limit, snapshot.taken_s), estimator, history)
     return {job.id: float(value) for job, value in zip(jobs, np.minimum(values, limit), strict=True)}
 
 

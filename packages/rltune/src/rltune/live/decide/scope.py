@@ -19,7 +19,7 @@ _BUCKETS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStanding:
     """What a waiting job is to the controller; `left` says why it takes no part, `kept` why it is not touched."""
 
     left: str = ""
@@ -36,9 +36,9 @@ class Standing:
         return not self.left and not self.kept
 
 
-def standing(job: LiveJob, snapshot: Snapshot, settings: ControlSettings, holdings: Holdings) -> Standing:
+def standing(job: LiveJob, snapshot: Snapshot, settings: ControlSettings, holdings: Holdings) -> JobStanding:
     """Judge one waiting job."""
-    return Standing(left_to_slurm(job, snapshot, holdings), not_touched(job, settings, holdings))
+    return JobStanding(left_to_slurm(job, snapshot, holdings), not_touched(job, settings, holdings))
 
 
 def left_to_slurm(job: LiveJob, snapshot: Snapshot, holdings: Holdings) -> str:

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from rltune.live.decide.decision import Decision, Waiting
-from rltune.live.see.backend import Kind
+from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Hold, Holdings
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
 
@@ -67,9 +67,9 @@ def pack_holdings(holdings: Holdings) -> bytes:
 def unpack_holdings(data: bytes) -> Holdings:
     """Return the packed holdings."""
     plain = _unpack(data)
-    by_job: dict[int, dict[Kind, Hold]] = {}
+    by_job: dict[int, dict[ChangeKind, Hold]] = {}
     for job, kind, value, before, submit_s in plain["holds"]:
-        by_job.setdefault(job, {})[Kind(kind)] = Hold(Kind(kind), _value(value), _value(before), submit_s)
+        by_job.setdefault(job, {})[ChangeKind(kind)] = Hold(ChangeKind(kind), _value(value), _value(before), submit_s)
     return Holdings(by_job, dict(plain["given_up"]))
 
 

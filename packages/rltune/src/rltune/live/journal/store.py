@@ -14,16 +14,24 @@ from typing import Any
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.live.journal.ended import COLUMNS, Ended, table
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 
 SCHEMA = 1
 _BUSY_S = 10.0
+# A table that journals of earlier versions lack.
+_POLICY_SOURCE = (
+    "CREATE TABLE IF NOT EXISTS policy_source (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID"
+)
+_DROP_UNUSED_SOURCES = (
+    "DELETE FROM policy_source WHERE sha256 NOT IN (SELECT policy FROM run WHERE id = (SELECT max(id) FROM run) "
+    "OR id IN (SELECT run FROM cycle))"
+)
 
 
 @dataclass(frozen=True)
-class Run:
-    """One start of a controller."""
+class ControllerRun:
+    """One start or reload of a controller."""
 
     at_s: float
     version: str
@@ -34,7 +42,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Cycle:
+class CycleRecord:
     """One cycle as it is kept; the blobs are those of pack.py."""
 
     run: int
@@ -79,6 +87,7 @@ class Journal:
                 db.executescript("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;")
                 script = (resources.files("rltune.live.journal") / "schema.sql").read_text(encoding="utf-8")
                 db.executescript(f"BEGIN; {script} PRAGMA user_version={SCHEMA}; COMMIT;")
+            db.execute(_POLICY_SOURCE)
             db.execute("PRAGMA synchronous=FULL")
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: cannot be the journal: {error}") from None
@@ -117,14 +126,27 @@ class Journal:
             raise
         self._db.execute("COMMIT")
 
-    def begin_run(self, run: Run) -> int:
-        """Note that a controller started."""
+    def begin_run(self, run: ControllerRun, policy_text: str = "") -> int:
+        """Note that a controller started or was reloaded, and what its policy's file holds."""
         values = (run.at_s, run.version, run.code, run.policy, run.settings)
-        return self._insert("INSERT INTO run (at_s, version, code, policy, settings) VALUES (?, ?, ?, ?, ?)", values)
+        with self.at_once():
+            if policy_text:
+                source = "INSERT OR IGNORE INTO policy_source (sha256, text) VALUES (?, ?)"
+                self._db.execute(source, (run.policy, policy_text))
+            into = "INSERT INTO run (at_s, version, code, policy, settings) VALUES (?, ?, ?, ?, ?)"
+            return self._insert(into, values)
 
-    def add_cycle(self, cycle: Cycle) -> int:
+    def policy_text(self, sha256: str) -> str | None:
+        """Return what the file of a policy held, by its hash; None if the journal does not know."""
+        try:
+            rows = self.rows("SELECT text FROM policy_source WHERE sha256 = ?", sha256)
+        except sqlite3.OperationalError:  # a journal that only earlier versions have written to
+            return None
+        return rows[0][0] if rows else None
+
+    def add_cycle(self, cycle: CycleRecord) -> int:
         """Keep a cycle."""
-        names = [name for name in Cycle.__dataclass_fields__ if name != "id"]
+        names = [name for name in CycleRecord.__dataclass_fields__ if name != "id"]
         places = ", ".join("?" * len(names))
         values = tuple(getattr(cycle, name) for name in names)
         return self._insert(f"INSERT INTO cycle ({', '.join(names)}) VALUES ({places})", values)  # noqa: S608  our names
@@ -210,7 +232,7 @@ class Journal:
         ).fetchall()
         return table(rows)
 
-    def cycle(self, number: int) -> Cycle:
+    def cycle(self, number: int) -> CycleRecord:
         """Return one cycle; 0 or less counts from the last."""
         if number <= 0:
             number += self.last_cycle()
@@ -218,17 +240,17 @@ class Journal:
         if row is None:
             first = self._db.execute("SELECT coalesce(min(id), 0) FROM cycle").fetchone()[0]
             raise InputError(f"{self.path}: holds cycles {first} to {self.last_cycle()}, not {number}")
-        return Cycle(**row)
+        return CycleRecord(**row)
 
     def last_cycle(self) -> int:
         """Return the number of the last cycle."""
         return int(self._db.execute("SELECT coalesce(max(id), 0) FROM cycle").fetchone()[0])
 
-    def run(self, number: int) -> Run:
+    def run(self, number: int) -> ControllerRun:
         """Return one start of a controller."""
         row = self._one("SELECT * FROM run WHERE id = ?", number)
         assert row is not None, "a cycle names its run"
-        return Run(**row)
+        return ControllerRun(**row)
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask the file something."""
@@ -266,6 +288,7 @@ class Journal:
                 self._db.execute(f"DELETE FROM change WHERE {old}", (last, held))  # noqa: S608
                 self._db.execute("DELETE FROM closed WHERE job NOT IN (SELECT job FROM change)")
                 self._db.execute("DELETE FROM event WHERE at_s < ?", (before_s,))
+                self._db.execute(_DROP_UNUSED_SOURCES)
             self._db.executescript("PRAGMA incremental_vacuum")  # execute() would give back one page
             self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return doomed
@@ -290,7 +313,7 @@ def _connect(path: Path, uri: str) -> sqlite3.Connection:
 
 def _intent(job: int, submit_s: float, kind: str, value: str, before: str, undo: int) -> Intent:
     parsed, was = (_value(json.loads(text)) for text in (value, before))
-    of = Kind(kind)
+    of = ChangeKind(kind)
     change = Change(job, of, nodes=parsed) if of in STEERING else Change(job, of, value=parsed)
     return Intent(change, submit_s, was, bool(undo))
 

@@ -28,7 +28,7 @@ class UnreachableError(BackendError):
     """The scheduler does not answer."""
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What can be changed of a waiting job."""
 
     SITE_FACTOR = "site-factor"  # value: the number; 0 clears it
@@ -43,14 +43,14 @@ class Change:
     """One change of one job."""
 
     job: int
-    kind: Kind
+    kind: ChangeKind
     value: int = 0
     nodes: tuple[str, ...] = ()
     ref: str = ""  # LiveJob.ref: what the commands call the job if not by its id
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """What became of one change; no error means that the scheduler took it."""
 
     change: Change
@@ -71,15 +71,11 @@ class Backend(Protocol):
         """Count the client processes started so far, by command: squeue, sinfo, scontrol, sprio."""
         ...
 
-    def ping(self) -> None:
-        """Return if the scheduler answers, raise UnreachableError if not."""
-        ...
-
     def observe(self) -> Snapshot:
         """Read queue, nodes, partitions and reservations."""
         ...
 
-    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Make the changes in one batch."""
         ...
 

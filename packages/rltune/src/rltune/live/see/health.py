@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rltune.live.control_settings import Health
-from rltune.live.see.backend import Kind
+from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Holdings, Intent, Value, held_kind
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
@@ -29,7 +29,7 @@ class Drift:
     """Something set here that is not so any more: never made or lost again, or changed by another hand."""
 
     job: LiveJob
-    kind: Kind
+    kind: ChangeKind
     by_hand: bool
 
 
@@ -87,7 +87,7 @@ def drifted(snapshot: Snapshot, holdings: Holdings) -> list[Drift]:
     for job in snapshot.pending:
         for hold in holdings.of(job).values():
             now = _seen(job, hold.kind)
-            if hold.kind is Kind.PRIORITY and job.priority_by_hand is False and not job.held:
+            if hold.kind is ChangeKind.PRIORITY and job.priority_by_hand is False and not job.held:
                 found.append(Drift(job, hold.kind, by_hand=False))
             elif now is not None and now != _comparable(hold.value):
                 found.append(Drift(job, hold.kind, by_hand=now != _comparable(hold.before)))
@@ -99,14 +99,14 @@ def is_in_effect(job: LiveJob, intent: Intent) -> bool:
     return job.pending and _seen(job, held_kind(intent.change.kind)) == _comparable(intent.value)
 
 
-def _seen(job: LiveJob, kind: Kind) -> int | frozenset[str] | None:
+def _seen(job: LiveJob, kind: ChangeKind) -> int | frozenset[str] | None:
     """Return what a job has; None = it is not told, or a hold hides it."""
     match kind:
-        case Kind.SITE_FACTOR:
+        case ChangeKind.SITE_FACTOR:
             return job.site_factor
-        case Kind.PRIORITY:
+        case ChangeKind.PRIORITY:
             return job.priority if job.priority_by_hand and not job.held else None
-        case Kind.EXCLUDE_NODES:
+        case ChangeKind.EXCLUDE_NODES:
             return frozenset(job.excluded_nodes)
         case _:
             return frozenset(job.required_nodes)
@@ -118,6 +118,6 @@ def _comparable(value: Value) -> int | frozenset[str]:
 
 def too_much_meddling(count: int, holdings: Holdings, health: Health) -> Iterator[str]:
     """Say that another hand is at work on more than a few jobs."""
-    held = sum(hold.kind in {Kind.SITE_FACTOR, Kind.PRIORITY} for _, hold in holdings)
+    held = sum(hold.kind in {ChangeKind.SITE_FACTOR, ChangeKind.PRIORITY} for _, hold in holdings)
     if count >= health.lost_matter_from and count > health.max_lost_share * held:
         yield f"{count} of {held} numbers set here were changed by another hand: is there a second controller?"

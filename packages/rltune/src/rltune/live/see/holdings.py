@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from rltune.live.see.backend import Change, Kind
+from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
-STEERING = frozenset({Kind.EXCLUDE_NODES, Kind.REQUIRE_NODES})
+STEERING = frozenset({ChangeKind.EXCLUDE_NODES, ChangeKind.REQUIRE_NODES})
 Value = int | tuple[str, ...]
 
 
@@ -32,20 +32,20 @@ class Intent:
 class Hold:
     """One thing changed of one job. A change whose outcome is not known counts as made."""
 
-    kind: Kind
+    kind: ChangeKind
     value: Value
     before: Value
     submit_s: float
 
 
-_NOTHING: Mapping[Kind, Hold] = MappingProxyType({})
+_NOTHING: Mapping[ChangeKind, Hold] = MappingProxyType({})
 
 
 @dataclass
 class Holdings:
     """All of it, by job and kind; a job in `given_up` was changed by another hand after us and is left to it."""
 
-    by_job: dict[int, dict[Kind, Hold]] = field(default_factory=dict)
+    by_job: dict[int, dict[ChangeKind, Hold]] = field(default_factory=dict)
     given_up: dict[int, float] = field(default_factory=dict)  # job: its submit time
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class Holdings:
     def __iter__(self) -> Iterator[tuple[int, Hold]]:
         return ((job, hold) for job, holds in self.by_job.items() for hold in holds.values())
 
-    def of(self, job: LiveJob) -> Mapping[Kind, Hold]:
+    def of(self, job: LiveJob) -> Mapping[ChangeKind, Hold]:
         """Return what is held of a job."""
         holds = self.by_job.get(job.id)
         if not holds:
@@ -67,7 +67,7 @@ class Holdings:
 
     def sets_priority(self, job: LiveJob) -> bool:
         """Return whether the job's Priority was set here."""
-        return Kind.PRIORITY in self.of(job)
+        return ChangeKind.PRIORITY in self.of(job)
 
     def is_given_up(self, job: LiveJob) -> bool:
         """Return whether somebody else has changed what was set here."""
@@ -86,12 +86,12 @@ class Holdings:
                 holds.clear()  # of a job that had this number before
             holds[kind] = Hold(kind, intent.value, intent.before, intent.submit_s)
 
-    def give_up(self, job: LiveJob, kind: Kind) -> None:
+    def give_up(self, job: LiveJob, kind: ChangeKind) -> None:
         """Leave a job's number to whoever changed it after us."""
         self.drop(job.id, kind)
         self.given_up[job.id] = job.submit_s
 
-    def drop(self, job: int, kind: Kind) -> None:
+    def drop(self, job: int, kind: ChangeKind) -> None:
         """Forget one thing held."""
         self.by_job.get(job, {}).pop(kind, None)
         if not self.by_job.get(job):
@@ -124,6 +124,6 @@ class Holdings:
         return holdings
 
 
-def held_kind(kind: Kind) -> Kind:
+def held_kind(kind: ChangeKind) -> ChangeKind:
     """Return under which kind a change is held: a release gives a priority back."""
-    return Kind.PRIORITY if kind is Kind.RELEASE else kind
+    return ChangeKind.PRIORITY if kind is ChangeKind.RELEASE else kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rltune.live.see.backend import Kind
+from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Hold, Holdings
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
@@ -29,10 +29,10 @@ def _without(job: LiveJob, hold: Hold) -> LiveJob:
     if isinstance(before, tuple):
         return (
             replace(job, excluded_nodes=before)
-            if hold.kind is Kind.EXCLUDE_NODES
+            if hold.kind is ChangeKind.EXCLUDE_NODES
             else replace(job, required_nodes=before)
         )
-    if hold.kind is Kind.SITE_FACTOR:
+    if hold.kind is ChangeKind.SITE_FACTOR:
         set_now = hold.value if job.site_factor is None else job.site_factor
         assert isinstance(set_now, int)
         priority = job.priority if job.held else max(1, job.priority - set_now + before)

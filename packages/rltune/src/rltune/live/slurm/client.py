@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rltune.live.see.backend import BackendError, Change, Outcome, UnreachableError
+from rltune.live.see.backend import BackendError, Change, ChangeOutcome, UnreachableError
 from rltune.live.see.snapshot import Snapshot
 from rltune.live.slurm import json_records as parse
 from rltune.live.slurm import scontrol_orders as orders
@@ -39,12 +39,6 @@ class Slurm:
     timeout_s: float = 20.0  # for one command
     calls: Counter[str] = field(default_factory=Counter)
 
-    def ping(self) -> None:
-        """Return if slurmctld answers: in milliseconds, where other commands would try for 9 s."""
-        said = self._run(("scontrol", "ping"), may_fail=True)
-        if " is UP" not in said:
-            raise UnreachableError("slurmctld does not answer")
-
     def observe(self) -> Snapshot:
         """Read everything, by four processes: scontrol, squeue, sprio, and sinfo or scontrol for the nodes."""
         told = self._ask_scontrol(_SETTINGS)
@@ -67,7 +61,7 @@ class Slurm:
             mem_counts="MEMORY" in show.config(told, "SelectTypeParameters").upper(),
         )
 
-    def apply(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Make the changes by one process that reads them from its input."""
         if not changes:
             return ()

@@ -11,7 +11,7 @@ from rltune.live.see.snapshot import LiveNode, Reservation, Snapshot
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """What nodes of one group have in common."""
 
     gpu_type: str
@@ -25,10 +25,10 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Group:
+class AlikeNodes:
     """Nodes of one kind."""
 
-    kind: Kind
+    kind: NodeKind
     nodes: tuple[LiveNode, ...]
 
     @property
@@ -48,17 +48,17 @@ def to_toml(snapshot: Snapshot, name: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def group(snapshot: Snapshot) -> list[Group]:
+def group(snapshot: Snapshot) -> list[AlikeNodes]:
     """Put alike nodes together, in the order in which they come."""
-    by_kind: dict[Kind, list[LiveNode]] = {}
+    by_kind: dict[NodeKind, list[LiveNode]] = {}
     for node in snapshot.nodes:
         by_kind.setdefault(_kind(node, snapshot), []).append(node)
-    return [Group(kind, tuple(nodes)) for kind, nodes in by_kind.items()]
+    return [AlikeNodes(kind, tuple(nodes)) for kind, nodes in by_kind.items()]
 
 
-def _kind(node: LiveNode, snapshot: Snapshot) -> Kind:
+def _kind(node: LiveNode, snapshot: Snapshot) -> NodeKind:
     kept_away = tuple(r.name for r in snapshot.reservations if r.maintenance and node.name in r.node_names)
-    return Kind(
+    return NodeKind(
         node.gpu_type,
         node.gpus,
         node.cpus,
@@ -75,7 +75,7 @@ def _about(snapshot: Snapshot) -> str:
     return f"Imported from Slurm {snapshot.version}: {len(snapshot.nodes)} nodes, {gpus} GPUs"
 
 
-def _table(one: Group, snapshot: Snapshot) -> Iterator[str]:
+def _table(one: AlikeNodes, snapshot: Snapshot) -> Iterator[str]:
     kind = one.kind
     yield "[[group]]"
     yield f"name = {_text(one.name)}"
@@ -90,7 +90,7 @@ def _table(one: Group, snapshot: Snapshot) -> Iterator[str]:
         yield f"vc = [{', '.join(map(_text, kind.partitions))}]"
 
 
-def _comments(one: Group) -> Iterator[str]:
+def _comments(one: AlikeNodes) -> Iterator[str]:
     names = [node.name for node in one.nodes]
     yield f"# {_listed(names)}"
     if one.kind.features:
@@ -102,7 +102,7 @@ def _comments(one: Group) -> Iterator[str]:
         yield f"# took no jobs when this was written: {_listed(down)}"
 
 
-def _maintenance(snapshot: Snapshot, groups: Sequence[Group]) -> Iterator[str]:
+def _maintenance(snapshot: Snapshot, groups: Sequence[AlikeNodes]) -> Iterator[str]:
     for reservation in snapshot.reservations:
         yield ""
         nodes = _listed(reservation.node_names)

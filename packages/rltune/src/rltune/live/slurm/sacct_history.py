@@ -52,7 +52,7 @@ Told = Callable[[int, int, str], None]  # slices done, in all, the last one
 
 
 @dataclass(frozen=True)
-class Span:
+class AskedSpan:
     """From when to when, in seconds since 1970, and how much of it is asked for at once."""
 
     from_s: int
@@ -110,7 +110,7 @@ class Sacct:
         return done.stdout.decode(errors="replace").replace("\0", "")
 
 
-def fetch(span: Span, folder: Path, sacct: Sacct, told: Told = lambda *_: None) -> Path:
+def fetch(span: AskedSpan, folder: Path, sacct: Sacct, told: Told = lambda *_: None) -> Path:
     """Fetch what of a span is not yet in the folder, and give the file that holds it all."""
     slices = span.slices()
     for number, (begin_s, end_s) in enumerate(slices):
@@ -122,14 +122,14 @@ def fetch(span: Span, folder: Path, sacct: Sacct, told: Told = lambda *_: None) 
     return _join(folder, [folder / f"{begin_s}.txt" for begin_s, _ in slices])
 
 
-def begin(folder: Path, span: Span, *, until_now: bool = False) -> Span:
+def begin(folder: Path, span: AskedSpan, *, until_now: bool = False) -> AskedSpan:
     """Make the folder, or find in it what was begun; asked for "until now", that goes on until what was then now."""
     about = folder / _ABOUT
     if not about.exists():
         folder.mkdir(parents=True, exist_ok=True)
         _write_whole(about, json.dumps(asdict(span)))
         return span
-    begun = Span(**json.loads(about.read_text(encoding="utf-8")))
+    begun = AskedSpan(**json.loads(about.read_text(encoding="utf-8")))
     if begun != (replace(span, to_s=begun.to_s) if until_now else span):
         told = f"from {_iso(begun.from_s)} to {_iso(begun.to_s)} (UTC) in slices of {begun.slice_s} s"
         raise InputError(f"{folder}: holds an import that was begun {told}; ask for the same, or remove it")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rltune.live.see.backend import Change, Kind, Outcome
+from rltune.live.see.backend import Change, ChangeKind, ChangeOutcome
 
 _PROMPT = "scontrol: "
 _JOB = re.compile(r"\bjob (\d+)\b|^(\d+)_")
@@ -20,13 +20,13 @@ _FINE = re.compile(r": No error$")
 def lines_of(change: Change) -> tuple[str, ...]:
     """Spell a change as scontrol wants it."""
     job = change.ref or str(change.job)
-    if change.kind is Kind.RELEASE:
+    if change.kind is ChangeKind.RELEASE:
         nice = (f"update JobId={job} Nice={change.value}",) if change.value else ()
         return (f"release {job}", *nice)
     return (f"update JobId={job} {_setting(change)}",)
 
 
-def outcomes_of(changes: Sequence[Change], transcript: str) -> tuple[Outcome, ...]:
+def outcomes_of(changes: Sequence[Change], transcript: str) -> tuple[ChangeOutcome, ...]:
     """Find what became of each change: scontrol repeats every line it reads, then says what was wrong with it."""
     said = _said(transcript)
     errors: list[str] = []
@@ -38,19 +38,19 @@ def outcomes_of(changes: Sequence[Change], transcript: str) -> tuple[Outcome, ..
             return _by_number(changes, transcript)
         errors.append("; ".join(filter(None, (message for _, message in answers))))
         at += len(wanted)
-    return tuple(Outcome(change, error) for change, error in zip(changes, errors, strict=True))
+    return tuple(ChangeOutcome(change, error) for change, error in zip(changes, errors, strict=True))
 
 
 def _setting(change: Change) -> str:
     nodes = ",".join(change.nodes)
     match change.kind:
-        case Kind.SITE_FACTOR:
+        case ChangeKind.SITE_FACTOR:
             return f"SiteFactor={change.value}"
-        case Kind.PRIORITY:
+        case ChangeKind.PRIORITY:
             return f"Priority={change.value}"
-        case Kind.EXCLUDE_NODES:
+        case ChangeKind.EXCLUDE_NODES:
             return f"ExcNodeList={nodes}"
-        case Kind.REQUIRE_NODES:
+        case ChangeKind.REQUIRE_NODES:
             return f"ReqNodeList={nodes}"
         case _:
             raise ValueError(change.kind)
@@ -67,7 +67,7 @@ def _said(transcript: str) -> list[tuple[str, str]]:
     return [(line, "; ".join(dict.fromkeys(messages))) for line, messages in said]
 
 
-def _by_number(changes: Sequence[Change], transcript: str) -> tuple[Outcome, ...]:
+def _by_number(changes: Sequence[Change], transcript: str) -> tuple[ChangeOutcome, ...]:
     """Where lines are not repeated: an error counts for all changes of the job it names, and one without for all."""
     errors: dict[int, str] = {}
     nameless = ""
@@ -79,4 +79,4 @@ def _by_number(changes: Sequence[Change], transcript: str) -> tuple[Outcome, ...
             errors.setdefault(int(match[1] or match[2]), line.strip())
         else:
             nameless = nameless or line.strip()
-    return tuple(Outcome(change, errors.get(change.job, nameless)) for change in changes)
+    return tuple(ChangeOutcome(change, errors.get(change.job, nameless)) for change in changes)

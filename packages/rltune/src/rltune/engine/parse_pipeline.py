@@ -1,0 +1,63 @@
+"""Pipelines by name: what a user writes, made into objects. Policies, models and functions are read from files here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from rltune.engine.guard import Guard, get_guard
+from rltune.engine.pipeline import BACKFILLS, Pipeline
+from rltune.engine.search import Search, get_search
+from rltune.errors import InputError
+from rltune.placement.placers import BEST_FIT, Placement, get_placement
+from rltune.policy.base import Policy, Score
+from rltune.policy.by_name import get_policy
+
+FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
+_Around = TypeVar("_Around", Guard, Search)
+_AROUND = re.compile(r"\+(guard|search):")
+
+
+def parse_pipeline(
+    policy: str | Policy | Score = "fcfs",
+    backfill: str = "none",
+    placement: str | Placement = BEST_FIT,
+    *,
+    guard: str | Guard | None = None,
+    search: str | int | Search | None = None,
+    **settings: Any,
+) -> Pipeline:
+    """Make a pipeline of names or objects; `saf+search:16+guard:24h` names what is around a policy, too."""
+    name, around = split_around(policy) if isinstance(policy, str) else (policy, {})
+    return Pipeline(
+        policy=get_policy(name),
+        backfill=backfill,
+        placement=get_placement(placement),
+        guard=_one_of("guard", policy, get_guard(around.get("guard")), get_guard(guard)),
+        search=_one_of("search", policy, get_search(around.get("search")), get_search(search)),
+        **settings,
+    )
+
+
+def read_pipeline(text: str, **settings: Any) -> Pipeline:
+    """Read a pipeline as tables name it: `learned:philly + easy, milp:8`."""
+    front, _, placement = (part.strip() for part in text.partition(","))
+    policy, _, backfill = (part.strip() for part in front.partition(" + "))
+    if not policy or backfill not in {"", *BACKFILLS} or "," in placement:
+        raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")
+    return parse_pipeline(policy, backfill or "none", placement or BEST_FIT, **settings)
+
+
+def split_around(spec: str) -> tuple[str, dict[str, str]]:
+    """Take a policy's name apart: the policy's own, and what is around it by kind."""
+    name, *parts = _AROUND.split(spec)
+    kinds, values = parts[::2], parts[1::2]
+    if len(set(kinds)) < len(kinds):
+        raise InputError(f"policy {spec!r} has two of one kind around it: {', '.join(kinds)}")
+    return name, dict(zip(kinds, values, strict=True))
+
+
+def _one_of(kind: str, policy: Any, named: _Around, given: _Around) -> _Around:
+    if named and given:
+        raise InputError(f"policy {policy} has a {kind} already; {given} was given too")
+    return named or given

@@ -1,0 +1,69 @@
+"""The controller's hands: every change is noted before it is made and after. Giving back needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rltune.live.act.state_machine import Brain, ChangesMade, Tell
+from rltune.live.clock import Clock
+from rltune.live.cycle_report import CycleReport
+from rltune.live.journal.store import Journal
+from rltune.live.prometheus import Metrics
+from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
+from rltune.live.see.holdings import Intent
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Hands:
+    """Writes to the cluster, to the journal and to the operator."""
+
+    backend: Backend
+    journal: Journal
+    brain: Brain
+    clock: Clock
+    metrics: Metrics
+    say: Say = lambda _: None
+
+    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
+        """Note changes, make them, and note what became of them."""
+        with self.journal.at_once():
+            ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
+        outcomes: tuple[ChangeOutcome, ...] | None
+        try:
+            outcomes = self.backend.apply([intent.change for intent in intents])
+        except BackendError as error:
+            outcomes = None
+            self.tell(Tell("unreachable", f"changes may or may not have been made: {error}"), report)
+        self.brain.on(ChangesMade(intents, outcomes))
+        if outcomes is not None:
+            with self.journal.at_once():
+                errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
+                self.journal.add_outcomes(errors, self.clock.now_s())
+            self._count(outcomes, report)
+
+    def give_back(self) -> int:
+        """Give everything back that was changed; tell how many jobs could not be. No policy is asked."""
+        snapshot = self.backend.observe()
+        plan = self.brain.let_go(snapshot)
+        report = CycleReport(cycle=self.journal.last_cycle())
+        if plan.intents:
+            self.make(plan.intents, report)
+        left = sum(bool(self.brain.holdings.of(job)) for job in snapshot.pending)
+        self.tell(Tell("release", f"{report.changes} changes given back, {left} jobs left as they are"), report)
+        return left
+
+    def tell(self, tell: Tell, report: CycleReport) -> None:
+        """Note and say something that is no job's."""
+        report.events.append(tell.text)
+        self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
+        self.metrics.event(tell.kind)
+        self.say(f"{tell.kind}: {tell.text}")
+
+    def _count(self, outcomes: Sequence[ChangeOutcome], report: CycleReport) -> None:
+        for outcome in outcomes:
+            report.changes += outcome.done
+            report.refused += not outcome.done
+            self.metrics.change(outcome.change.kind.value, "done" if outcome.done else "refused")

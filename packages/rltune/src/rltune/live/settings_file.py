@@ -1,0 +1,44 @@
+"""A controller's settings: defaults, overridden by control.toml, overridden by the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rltune.errors import InputError
+from rltune.live.control_settings import ControlSettings
+
+
+def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) -> ControlSettings:
+    """Read control.toml, if there is one, and put the command line's words on top."""
+    table = _merged(_read(path) if path else {}, overrides or {})
+    try:
+        return ControlSettings.model_validate(table)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
+        raise InputError(f"{path or 'control'}: {f'{where}: ' if where else ''}{message}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+
+
+def _merged(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Put nested overrides on top of a table, leaving None out."""
+    result = dict(table)
+    for key, value in overrides.items():
+        if isinstance(value, dict):
+            result[key] = _merged(result.get(key, {}), value)
+        elif value is not None:
+            result[key] = value
+    return result

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from rltune.live.clock import SystemClock
+from rltune.live.control_settings_file import load_settings
 from rltune.live.controller import Controller
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.settings_file import load_settings
 from rltune.live.slurm.client import Slurm
 
 RECORDED = Path(__file__).parents[2] / "packages/rltune/tests/live/slurm/data/22.05"

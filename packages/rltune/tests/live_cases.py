@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import count
 
 from rltune.live.control_settings import ControlSettings
+from rltune.live.control_settings_file import load_settings
 from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
-from rltune.live.settings_file import load_settings
 
 NOW = 1_700_000_000.0
 

@@ -31,3 +31,8 @@ def shown(value: object) -> str:
     """Return how a message quotes a value: 2 rather than np.int32(2), 'a' rather than np.str_('a')."""
     item = getattr(value, "item", None)  # of numpy's scalars; this module needs no numpy for it
     return repr(value if item is None else item())
+
+
+def told(error: Exception) -> str:
+    """Tell in a few words what somebody else's code raised."""
+    return f"{type(error).__name__}: {error}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rltune.errors import InputError
+from rltune.errors import InputError, told
 
 IN_FILE = ".py:"
 __path__: list[str] = []  # users' files are modules in this one, so that objects of their classes reach other processes
@@ -99,8 +99,3 @@ def changed_ns(spec: str) -> int:
     """Return when the file of a spec was last changed, so that a changed one is loaded anew; 0 if it has none."""
     file = Path(spec.rpartition(":")[0])
     return file.stat().st_mtime_ns if IN_FILE in spec and file.is_file() else 0
-
-
-def told(error: Exception) -> str:
-    """Tell in a few words what somebody else's code raised."""
-    return f"{type(error).__name__}: {error}"

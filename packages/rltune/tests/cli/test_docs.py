@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from rltune.cli import app
 from rltune.cli.old_spellings import OLD, modern
-from rltune.cli.settings_file import field_names
+from rltune.cli.training_settings_file import field_names
 
 ROOT = Path(__file__).parents[4]
 PAGES = [

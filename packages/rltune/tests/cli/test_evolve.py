@@ -6,7 +6,7 @@ from typer.main import get_command
 from rltune.cli import app
 from rltune.cli.evolve_command import evolve_plan
 from rltune.cli.old_spellings import modern
-from rltune.cli.settings_file import read_settings
+from rltune.cli.training_settings_file import read_settings
 from rltune.learn.cma_es import EvolveSettings
 from rltune.learn.evolve import EvolvePlan
 from rltune.model.model_file import read_model

@@ -144,8 +144,8 @@ def test_a_settings_file_says_what_options_do_not(learn, tmp_path):
 
 def test_the_settings_that_are_printed_are_those_that_are_usual(rltune, tmp_path):
     """So the file may be given as it is."""
-    from rltune.cli.settings_file import read_settings
     from rltune.cli.train_command import train_settings
+    from rltune.cli.training_settings_file import read_settings
     from rltune.learn.train_settings import TrainSettings
 
     said = rltune("train", "--print-settings")

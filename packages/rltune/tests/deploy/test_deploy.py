@@ -5,7 +5,7 @@ from importlib import resources
 import pytest
 
 from rltune.live.control_settings import ControlSettings, Scope
-from rltune.live.settings_file import load_settings
+from rltune.live.control_settings_file import load_settings
 
 FOLDER = resources.files("rltune") / "deploy"
 

@@ -2,7 +2,7 @@ import pytest
 
 from rltune.errors import InputError
 from rltune.live.control_settings import Channel, Mode
-from rltune.live.settings_file import load_settings
+from rltune.live.control_settings_file import load_settings
 
 
 def test_it_is_dry_by_default():

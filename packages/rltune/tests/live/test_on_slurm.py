@@ -14,12 +14,12 @@ from live_cases import settings
 from rltune.errors import InputError
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
+from rltune.live.control_settings_file import load_settings
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
 from rltune.live.journal.story import story
 from rltune.live.replay_cycle import replay
 from rltune.live.see.backend import ChangeKind
-from rltune.live.settings_file import load_settings
 from rltune.live.single_instance import only_one
 
 CHANGEABLE = ("priority", "site_factor", "priority_by_hand", "nice", "held", "excluded_nodes", "required_nodes")

@@ -94,7 +94,7 @@ def control(
     testbed: _Testbed = None,
 ) -> None:
     """Watch a running Slurm, advise it, or drive it; by default nothing is changed."""
-    from rltune.live.settings_file import load_settings
+    from rltune.live.control_settings_file import load_settings
 
     pipeline = {"policy": policy, "backfill": backfill, "placement": placement, "estimator": estimator}
     overrides: dict[str, Any] = {

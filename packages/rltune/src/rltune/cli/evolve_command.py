@@ -14,9 +14,9 @@ from rltune.cli.console import require_free, say, show_line
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
 from rltune.cli.parsing import cluster_for_each, drawn_windows, split
-from rltune.cli.settings_file import Values, as_toml, merged, read_settings, with_values
 from rltune.cli.terminal_progress import bar
 from rltune.cli.trace_argument import load_workload
+from rltune.cli.training_settings_file import Values, as_toml, merged, read_settings, with_values
 from rltune.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from rltune.cli.exits import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
 from rltune.cli.parsing import drawn_windows, split
-from rltune.cli.settings_file import Values, as_toml, merged, read_settings, with_values
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import load_workload
 from rltune.cli.training_curve import sparkline, training_display
+from rltune.cli.training_settings_file import Values, as_toml, merged, read_settings, with_values
 from rltune.errors import InputError
 
 if TYPE_CHECKING:

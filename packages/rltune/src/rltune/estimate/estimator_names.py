@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError, unknown
+from rltune.errors import InputError, told, unknown
 from rltune.estimate.boosted_trees import Boost
 from rltune.estimate.estimators import Estimator, Given, History, Noisy, Oracle, User
 from rltune.jobs import Jobs
-from rltune.plugins import ESTIMATORS, told
+from rltune.plugins import ESTIMATORS
 
 NAMES = ("oracle", "user", "noisy[:sigma]", "history", "boost:TRACE")
 

@@ -8,13 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError
+from rltune.errors import InputError, told
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.job_shapes import distinct_rows
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
 from rltune.labels import Labels
-from rltune.plugins import told
 
 Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
 LEVELS: Levels = (

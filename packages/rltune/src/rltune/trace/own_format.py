@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.errors import InputError
+from rltune.errors import InputError, told
 from rltune.jobs import Jobs
-from rltune.plugins import FORMATS, short_name, told
+from rltune.plugins import FORMATS, short_name
 from rltune.trace.quality import Quality
 from rltune.trace.read_result import Trace
 

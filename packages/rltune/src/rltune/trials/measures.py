@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune import plugins
-from rltune.errors import InputError, unknown
+from rltune.errors import InputError, told, unknown
 from rltune.metrics.formats import number, percent, seconds
 from rltune.metrics.utilisation import share_in_use
-from rltune.plugins import short_name, told
+from rltune.plugins import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rltune.kernel.backfill.profile import (
-    Profile,
+    FreeProfile,
     earliest,
     empty_profile,
     ends_of_running,
@@ -188,7 +188,7 @@ def _note_time(h: Hints, shape: int, estimate: float, time: float) -> None:
 
 
 @kernel
-def _place(w: World, s: State, o: Options, p: Profile, job: int, not_before: float) -> float:
+def _place(w: World, s: State, o: Options, p: FreeProfile, job: int, not_before: float) -> float:
     """Choose time and nodes for a job, the nodes into s.pick; give the time, inf if there is none.
 
     It starts only if it fits beside what really runs: a job that is past its estimate may still be in the way.
@@ -305,7 +305,7 @@ def _note_plan(s: State, o: Options, order: I8) -> None:
 
 
 @allocating_kernel
-def _profile_of_running(w: World, s: State) -> Profile:
+def _profile_of_running(w: World, s: State) -> FreeProfile:
     """Lay out what is free as running jobs end."""
     settle_running(s)
     p = empty_profile(s, s.n[RUNNING_N] + _FEW)
@@ -314,7 +314,7 @@ def _profile_of_running(w: World, s: State) -> Profile:
 
 
 @kernel
-def _reserve(w: World, s: State, o: Options, p: Profile, h: Hints, job: int) -> float:
+def _reserve(w: World, s: State, o: Options, p: FreeProfile, h: Hints, job: int) -> float:
     """Return a job its reservation; the time, inf if there is none."""
     if w.has_limits and not start_is_allowed(w, s, job):
         s.life[job].reason = LIMITED

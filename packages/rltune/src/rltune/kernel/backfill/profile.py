@@ -19,7 +19,7 @@ INF = float("inf")
 GPU, CPU, MEM, RESOURCES_N = range(4)
 
 
-class Profile(NamedTuple):
+class FreeProfile(NamedTuple):
     """Per node its moments, what is free from each on, and how many there are."""
 
     time: F8  # [node, moment]
@@ -29,10 +29,10 @@ class Profile(NamedTuple):
 
 
 @allocating_kernel
-def empty_profile(s: State, room: int) -> Profile:
+def empty_profile(s: State, room: int) -> FreeProfile:
     """Lay out that every node stays as it is now; with room for so many moments a node."""
     nodes = len(s.node)
-    p = Profile(
+    p = FreeProfile(
         np.empty((nodes, room)),
         np.empty((nodes, room, RESOURCES_N), dtype=np.int64),
         np.ones(nodes, dtype=np.int64),
@@ -47,7 +47,7 @@ def empty_profile(s: State, room: int) -> Profile:
 
 
 @allocating_kernel
-def with_more_room(p: Profile) -> Profile:
+def with_more_room(p: FreeProfile) -> FreeProfile:
     """Copy a profile into one with twice the room."""
     nodes, room = p.time.shape
     time = np.empty((nodes, 2 * room))
@@ -57,11 +57,11 @@ def with_more_room(p: Profile) -> Profile:
             time[node, row] = p.time[node, row]
             for r in range(RESOURCES_N):
                 free[node, row, r] = p.free[node, row, r]
-    return Profile(time, free, p.rows, p.when)
+    return FreeProfile(time, free, p.rows, p.when)
 
 
 @kernel
-def row_at(p: Profile, node: int, time: float) -> int:
+def row_at(p: FreeProfile, node: int, time: float) -> int:
     """Find the last moment of a node that is not after a time."""
     low = 0
     high = p.rows[node]
@@ -75,7 +75,7 @@ def row_at(p: Profile, node: int, time: float) -> int:
 
 
 @kernel
-def _moment(p: Profile, node: int, time: float) -> int:
+def _moment(p: FreeProfile, node: int, time: float) -> int:
     """Return the row that begins at a time, and make it if there is none."""
     at = row_at(p, node, time)
     if p.time[node, at] == time:
@@ -92,7 +92,9 @@ def _moment(p: Profile, node: int, time: float) -> int:
 
 
 @kernel
-def _change(w: World, s: State, p: Profile, shape: int, kind: int, node: int, first: int, last: int, sign: int) -> None:
+def _change(
+    w: World, s: State, p: FreeProfile, shape: int, kind: int, node: int, first: int, last: int, sign: int
+) -> None:
     """Give a chunk back to a node (+1) or take it (-1), from a row up to another."""
     group = s.node[node].group
     gpus = sign * w.chunk[shape, kind].gpus
@@ -105,7 +107,7 @@ def _change(w: World, s: State, p: Profile, shape: int, kind: int, node: int, fi
 
 
 @kernel
-def fullest(p: Profile) -> int:
+def fullest(p: FreeProfile) -> int:
     """Return the most moments that a node has."""
     most = 0
     for node in range(len(p.rows)):
@@ -114,7 +116,7 @@ def fullest(p: Profile) -> int:
 
 
 @kernel
-def release_then(w: World, s: State, p: Profile, job: int, time: float) -> None:
+def release_then(w: World, s: State, p: FreeProfile, job: int, time: float) -> None:
     """Let a running job's nodes be free again from a time on."""
     shape = s.life[job].form
     i = w.job[job].chunk_at
@@ -126,7 +128,7 @@ def release_then(w: World, s: State, p: Profile, job: int, time: float) -> None:
 
 
 @kernel
-def occupy(w: World, s: State, p: Profile, shape: int, start: float, end: float) -> None:
+def occupy(w: World, s: State, p: FreeProfile, shape: int, start: float, end: float) -> None:
     """Keep the nodes in s.pick from a time to another."""
     i = 0
     for kind in range(w.shape[shape].kinds):
@@ -138,7 +140,7 @@ def occupy(w: World, s: State, p: Profile, shape: int, start: float, end: float)
 
 
 @kernel
-def _holds(p: Profile, node: int, row: int, gpus: int, cpu: int, mem: int) -> bool:
+def _holds(p: FreeProfile, node: int, row: int, gpus: int, cpu: int, mem: int) -> bool:
     return p.free[node, row, GPU] >= gpus and p.free[node, row, CPU] >= cpu and p.free[node, row, MEM] >= mem
 
 
@@ -154,7 +156,7 @@ def _after_pause(w: World, group: int, time: float) -> float:
 
 @kernel
 def earliest_on(
-    w: World, s: State, p: Profile, shape: int, kind: int, node: int, estimate: float, start: float, limit: float
+    w: World, s: State, p: FreeProfile, shape: int, kind: int, node: int, estimate: float, start: float, limit: float
 ) -> float:
     """Find the first time, not before `start`, from which a node can take a chunk; inf if that is after `limit`."""
     group = s.node[node].group
@@ -184,7 +186,7 @@ def earliest_on(
 
 
 @kernel
-def probe_at(w: World, s: State, p: Profile, shape: int, estimate: float, start: float, really: bool) -> None:
+def probe_at(w: World, s: State, p: FreeProfile, shape: int, estimate: float, start: float, really: bool) -> None:
     """Note the least that each eligible node has free while the job would run; `really`: beside what runs now, too."""
     mask = w.shape[shape].mask
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
@@ -219,7 +221,7 @@ def probed_fits(w: World, s: State, shape: int, kind: int, node: int) -> bool:
 
 
 @kernel
-def earliest(w: World, s: State, p: Profile, shape: int, estimate: float, start: float) -> float:
+def earliest(w: World, s: State, p: FreeProfile, shape: int, estimate: float, start: float) -> float:
     """Find the first time, not before `start`, at which enough nodes could take all chunks; inf if there is none."""
     if w.shape[shape].chunks == 1:
         return _earliest_of_one(w, s, p, shape, estimate, start)
@@ -237,7 +239,7 @@ def earliest(w: World, s: State, p: Profile, shape: int, estimate: float, start:
 
 
 @kernel
-def _earliest_of_one(w: World, s: State, p: Profile, shape: int, estimate: float, start: float) -> float:
+def _earliest_of_one(w: World, s: State, p: FreeProfile, shape: int, estimate: float, start: float) -> float:
     mask = w.shape[shape].mask
     best = INF
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
@@ -251,7 +253,7 @@ def _earliest_of_one(w: World, s: State, p: Profile, shape: int, estimate: float
 
 @kernel
 def _when_enough(
-    w: World, s: State, p: Profile, shape: int, kind: int, estimate: float, start: float, wanted: int
+    w: World, s: State, p: FreeProfile, shape: int, kind: int, estimate: float, start: float, wanted: int
 ) -> float:
     """Return the first time by which each of so many nodes could have taken a chunk: not later than all at once."""
     mask = w.shape[shape].mask
@@ -283,7 +285,7 @@ def _keep_least(when: F8, n: int, wanted: int, time: float) -> int:
 
 
 @kernel
-def ends_of_running(w: World, s: State, p: Profile) -> None:
+def ends_of_running(w: World, s: State, p: FreeProfile) -> None:
     """Let running jobs, in order of expected end, give back what they have; those past their estimate do it now."""
     for i in range(s.n[RUNNING_N]):
         release_then(w, s, p, s.run[i].job, max(s.now[0], s.run[i].expected))

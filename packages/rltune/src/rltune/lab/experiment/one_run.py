@@ -17,12 +17,12 @@ from rltune.lab.experiment.submit import Submitter
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings import ControlSettings
+from rltune.live.control_settings_file import load_settings
 from rltune.live.controller import Controller
 from rltune.live.cycle_report import CycleReport
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.settings_file import load_settings
 from rltune.live.slurm.hostlist import expand
 
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted

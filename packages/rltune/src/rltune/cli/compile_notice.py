@@ -35,17 +35,17 @@ def compile_core(pipelines: "Iterable[Pipeline]" = ()) -> None:
     own_policy = any(isinstance(p.policy, Scored) for p in planned)
     searches = any(bool(p.search) for p in planned)
     from rltune.kernel.backfill import scheduling_pass as decide
+    from rltune.kernel.jit import SOURCE_HASH
     from rltune.kernel.rollout import event_loop as loop
     from rltune.kernel.rollout import order_search as search
     from rltune.kernel.rollout import rlscheduler_machine as committed
-    from rltune.kernel.state import handles as handle
 
     needed: list[Any] = [committed.run_committed] if commit else [loop.run]
     if own_policy:
         needed += [loop.advance, decide.decide]
     if searches:
         needed += [search.search]
-    source = handle.SOURCE_HASH  # of all kernels; every compiled signature holds it
+    source = SOURCE_HASH  # of all kernels; every compiled signature holds it
     if all(is_compiled(kernel, source) for kernel in needed):
         return
     say(NOTICE)

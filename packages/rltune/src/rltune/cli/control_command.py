@@ -222,7 +222,7 @@ def _tell_of_compiling() -> None:
     """Say so if the first cycle will have to compile the core."""
     from rltune.cli.compile_notice import NOTICE, is_compiled
     from rltune.kernel.backfill.easy import reservation
-    from rltune.kernel.state import handles as handle
+    from rltune.kernel.jit import SOURCE_HASH
 
-    if not is_compiled(reservation, handle.SOURCE_HASH):  # every compiled signature holds it
+    if not is_compiled(reservation, SOURCE_HASH):  # every compiled signature holds it
         say(NOTICE)

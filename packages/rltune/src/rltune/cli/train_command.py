@@ -238,11 +238,11 @@ def _place(workers: int, ray: str | None) -> Any:
 def _compile() -> None:
     """Compile what training needs, if that has not been done."""
     from rltune.kernel.backfill import scheduling_pass as decide
+    from rltune.kernel.jit import SOURCE_HASH
     from rltune.kernel.rollout import drawn_window as rollout
     from rltune.kernel.rollout import event_loop as loop
-    from rltune.kernel.state import handles as handle
 
     needed = (loop.run, loop.advance, decide.decide, rollout.rollout)
-    source = handle.SOURCE_HASH  # of all kernels; every compiled signature holds it
+    source = SOURCE_HASH  # of all kernels; every compiled signature holds it
     if not all(is_compiled(kernel, source) for kernel in needed):
         say(NOTICE)

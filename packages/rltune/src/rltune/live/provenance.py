@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune import __version__
-from rltune.kernel.state.handles import SOURCE_HASH
+from rltune.kernel.jit import SOURCE_HASH
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.pinned import Pinned
 from rltune.live.journal.store import ControllerRun

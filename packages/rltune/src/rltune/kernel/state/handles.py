@@ -9,10 +9,8 @@ keeps the arrays alive; kernels are compiled without reference counting (see jit
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -22,24 +20,10 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 
+from rltune.kernel.jit import SOURCE_HASH
 from rltune.kernel.state.arrays import Plans, Record, State, World
 
 _WORD = 8
-
-
-def _source() -> str:
-    """Return a hash of all kernels' source.
-
-    Numba's cache asks only whether a kernel's own file has changed, not what it calls. With this in the type of every
-    handle, code compiled from any other source is never taken.
-    """
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-SOURCE_HASH = _source()
 
 
 class BlockType(types.Type):

@@ -3,35 +3,35 @@
 import os
 import subprocess
 import sys
-import textwrap
 
-ONE, OTHER = (
-    """
-    from typing import NamedTuple
-    from rltune.kernel import jit
+KERNELS = """
+from typing import NamedTuple
+from rltune.kernel import jit
 
-    class {name}(NamedTuple):
-        x: int
+jit.SOURCE_HASH = {source!r}
 
-    @jit.kernel
-    def twice(pair):
-        return {factor} * pair.x
+class {name}(NamedTuple):
+    x: int
 
-    print(twice({name}(21)))
-    """.replace("{name}", name).replace("{factor}", factor)
-    for name, factor in (("Pair", "2"), ("Renamed", "3"))
-)
+@jit.kernel
+def times(pair):
+    return {factor} * pair.x
+
+print(times({name}(21)))
+"""
 
 
 def test_a_class_that_is_gone_does_not_make_the_cache_unreadable(tmp_path):
-    """Numba's own index would raise on it: after an upgrade every command would end with a traceback."""
-    script = tmp_path / "kernels.py"
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    """Numba's own index raises on it: after an upgrade every command would end with a traceback."""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(text, source):
-        script.write_text(textwrap.dedent(text).replace("jit\n", f"jit\njit.SOURCE_HASH = {source!r}\n", 1))
-        done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=False)
+    def run(**words):
+        (tmp_path / "kernels.py").write_text(KERNELS.format(**words))
+        command = [sys.executable, "-c", "import kernels"]
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.stdout.strip() or done.stderr
 
-    assert run(ONE, "first") == "42"
-    assert run(OTHER, "second") == "63"
+    assert run(source="first", name="Pair", factor=2) == "42"
+    assert run(source="second", name="Renamed", factor=3) == "63"
+    assert run(source="first", name="Pair", factor=2) == "42"
+    assert "Can't get attribute 'Pair'" in run(source="first", name="Renamed", factor=3)  # what it was before

@@ -3,7 +3,6 @@
 import pytest
 
 import rltune
-from rltune.cli.named_pipeline import require_known
 from rltune.errors import unknown
 from rltune.model.feature_sets import get_recipe
 from rltune.trace import load, synthesise
@@ -56,7 +55,6 @@ def test_a_word_that_is_known_elsewhere_is_not_offered_for_itself():
         (lambda: synthesise("phily", jobs=5), "philly"),
         (lambda: anonymise(JOBS, keep=["usr"]), "user"),
         (lambda: get_recipe("wyde"), "wide"),
-        (lambda: require_known([], ["esay"], [], "oracle", "pool", commit=False), "easy"),
     ],
 )
 def test_wherever_a_word_is_refused_the_nearest_is_offered(wrong, meant):

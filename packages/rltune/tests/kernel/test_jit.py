@@ -34,4 +34,4 @@ def test_a_class_that_is_gone_does_not_make_the_cache_unreadable(tmp_path):
     assert run(source="first", name="Pair", factor=2) == "42"
     assert run(source="second", name="Renamed", factor=3) == "63"
     assert run(source="first", name="Pair", factor=2) == "42"
-    assert "Can't get attribute 'Pair'" in run(source="first", name="Renamed", factor=3)  # what it was before
+    assert "Can't get attribute 'Pair'" in run(source="first", name="Renamed", factor=3)  # what numba's own files do

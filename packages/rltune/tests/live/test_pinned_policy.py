@@ -10,7 +10,7 @@ from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.replay_cycle import replay
-from rltune.model.learned_model import save_model
+from rltune.model.model_file import save_model
 
 QUEUE = (running(100, "n0", 4), running(101, "n1", 4), *(job(i, 1 + i % 4, 10 * i) for i in range(1, 8)))
 SMALLEST = "def score(queue):\n    return queue.gpus\n"

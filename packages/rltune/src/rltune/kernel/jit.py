@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,9 +43,18 @@ def allocating_kernel(function: Callable[P, R]) -> Callable[P, R]:
 def _compiled(function: Callable[P, R], flags: dict[str, Any]) -> Callable[P, R]:
     compiled: Any = njit(**_COMPILED, **flags)(function)
     if hasattr(compiled, "_cache"):  # plain Python has none
-        # Numba asks only whether the function's own file has changed, not what it calls. And an index on disk that
-        # names a class which is gone cannot even be read, so one of another source must not be opened.
-        index = compiled._cache._cache_file  # noqa: SLF001  numba has no public way; tested with the release pinned
-        index._version = f"{index._version} {SOURCE_HASH}"  # noqa: SLF001
+        _keep_apart(compiled._cache)  # noqa: SLF001  numba has no public way; tested with the release that is pinned
     result: Callable[P, R] = compiled
     return result
+
+
+def _keep_apart(cache: Any) -> None:
+    """Give the machine code of this very source files of its own.
+
+    Numba asks only whether a function's own file has changed, not what it calls. An index that names a class which is
+    gone cannot even be read, and two versions that compile at the same time would overwrite each other's code.
+    """
+    base = f"{cache._impl.filename_base}.{SOURCE_HASH}"  # noqa: SLF001
+    stamp = cache._impl.locator.get_source_stamp()  # noqa: SLF001
+    own: Any = IndexDataCacheFile
+    cache._cache_file = own(cache._cache_path, base, stamp)  # noqa: SLF001

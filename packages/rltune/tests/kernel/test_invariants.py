@@ -85,7 +85,6 @@ def test_conservative_is_not_delayed_by_later_jobs(simulate, case, placement):
         with_jobs(case, case.jobs.take(half), case.estimate_s[half]),
         backfill="conservative",
         placement=placement,
-        estimator="oracle",
     )
     np.testing.assert_array_equal(np.asarray(whole.start_s)[half], alone.start_s)
 

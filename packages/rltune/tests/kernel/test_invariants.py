@@ -45,9 +45,7 @@ def with_jobs(case: Case, jobs: Jobs, estimate_s: np.ndarray) -> Case:
 )
 def test_schedules_are_sound(simulate, case, backfill, policy, placement, head, view):
     """Nothing oversubscribed, lost, run twice, split, too early, over a limit, into maintenance or on a down node."""
-    schedule = simulate(
-        case, policy=policy, backfill=backfill, placement=placement, head=head, view=view, estimator="oracle"
-    )
+    schedule = simulate(case, policy=policy, backfill=backfill, placement=placement, head=head, view=view)
     assert problems(case.jobs, case.cluster, case.estimate_s, schedule) == []
 
 
@@ -55,7 +53,7 @@ def test_schedules_are_sound(simulate, case, backfill, policy, placement, head, 
 @given(case=cases(without=(*RULES, *TROUBLE)), policy=st.sampled_from(POLICIES))
 def test_committed_schedules_are_sound(simulate, case, backfill, policy):
     """Commit mode oversubscribes and loses nothing either."""
-    schedule = simulate(case, policy=policy, backfill=backfill, commit=True, estimator="oracle")
+    schedule = simulate(case, policy=policy, backfill=backfill, commit=True)
     assert problems(case.jobs, case.cluster, case.estimate_s, schedule) == []
 
 
@@ -63,7 +61,7 @@ def test_committed_schedules_are_sound(simulate, case, backfill, policy):
 @given(case=cases(without=(*GPUS_ONLY, "zero", "wrong-estimates")))
 def test_easy_keeps_its_promise(simulate, case, placement):
     """Under exact estimates no head of the only queue starts later than the reservation it got when it became head."""
-    schedule = simulate(case, backfill="easy", placement=placement, head="global", estimator="oracle")
+    schedule = simulate(case, backfill="easy", placement=placement, head="global")
     assert heads_delayed(case.jobs, case.cluster, schedule) == []
 
 
@@ -73,7 +71,7 @@ def test_easy_keeps_its_promise(simulate, case, placement):
 def test_conservative_keeps_every_promise(simulate, case):
     """On one node and under exact estimates every job starts at the time it was first promised, whoever comes later."""
     flat = Case(case.jobs, Cluster.uniform(nodes=1, gpus=12), case.estimate_s)
-    schedule = simulate(flat, backfill="conservative", estimator="oracle")
+    schedule = simulate(flat, backfill="conservative")
     np.testing.assert_array_equal(schedule.start_s, one_node_in_order(flat.jobs, 12))
 
 
@@ -81,13 +79,12 @@ def test_conservative_keeps_every_promise(simulate, case):
 @given(case=cases(without=("wrong-estimates", "zero", "unsorted", *RULES, "outages")))
 def test_conservative_is_not_delayed_by_later_jobs(simulate, case, placement):
     """Under exact estimates and in order of submission, a job starts when it would have if nobody had come after it."""
-    whole = simulate(case, backfill="conservative", placement=placement, estimator="oracle")
+    whole = simulate(case, backfill="conservative", placement=placement)
     half = np.arange(len(case.jobs) // 2)
     alone = simulate(
         with_jobs(case, case.jobs.take(half), case.estimate_s[half]),
         backfill="conservative",
         placement=placement,
-        estimator="oracle",
     )
     np.testing.assert_array_equal(np.asarray(whole.start_s)[half], alone.start_s)
 
@@ -100,9 +97,7 @@ def test_conservative_is_not_delayed_by_later_jobs(simulate, case, placement):
 )
 def test_deterministic(simulate, case, policy, backfill, commit):
     """The same input gives the same schedule."""
-    first, second = (
-        simulate(case, policy=policy, backfill=backfill, commit=commit, estimator="oracle") for _ in range(2)
-    )
+    first, second = (simulate(case, policy=policy, backfill=backfill, commit=commit) for _ in range(2))
     np.testing.assert_array_equal(first.start_s, second.start_s)
     assert list(first.placements) == list(second.placements)
 
@@ -110,7 +105,7 @@ def test_deterministic(simulate, case, policy, backfill, commit):
 @given(case=cases(without=(*RULES, "outages")), placement=st.sampled_from(PLACEMENTS))
 def test_fcfs_without_backfill_starts_in_submit_order(simulate, case, placement):
     """With one queue nobody overtakes, maintenance or not."""
-    schedule = simulate(case, placement=placement, head="global", estimator="oracle")
+    schedule = simulate(case, placement=placement, head="global")
     order = sorted(range(len(case.jobs)), key=lambda i: (case.jobs.submit_s[i], i))
     starts = [schedule.start_s[i] for i in order if not schedule.rejected[i]]
     assert starts == sorted(starts)
@@ -120,9 +115,7 @@ def test_fcfs_without_backfill_starts_in_submit_order(simulate, case, placement)
 def test_one_pool_is_the_global_queue(simulate, case, placement):
     """If every job with GPUs may run everywhere, the rule for heads cannot matter."""
     assume(all(case.jobs.gpus > 0))
-    first, second = (
-        simulate(case, placement=placement, backfill="easy", head=head, estimator="oracle") for head in HEADS
-    )
+    first, second = (simulate(case, placement=placement, backfill="easy", head=head) for head in HEADS)
     np.testing.assert_array_equal(first.start_s, second.start_s)
 
 
@@ -133,7 +126,7 @@ def test_one_pool_is_the_global_queue(simulate, case, placement):
 )
 def test_a_job_alone_starts_when_submitted(simulate, case, backfill, policy):
     """Nothing is in its way."""
-    schedule = simulate(case, policy=policy, backfill=backfill, estimator="oracle")
+    schedule = simulate(case, policy=policy, backfill=backfill)
     assert schedule.rejected[0] or schedule.start_s[0] == case.jobs.submit_s[0]
 
 
@@ -141,10 +134,8 @@ def test_a_job_alone_starts_when_submitted(simulate, case, backfill, policy):
 def test_fcfs_without_backfill_ignores_the_future(simulate, case, data):
     """Jobs that come later change nothing for those before them."""
     keep = data.draw(st.integers(1, len(case.jobs)))
-    whole = simulate(case, head="global", estimator="oracle")
-    part = simulate(
-        with_jobs(case, case.jobs.window(0, keep), case.estimate_s[:keep]), head="global", estimator="oracle"
-    )
+    whole = simulate(case, head="global")
+    part = simulate(with_jobs(case, case.jobs.window(0, keep), case.estimate_s[:keep]), head="global")
     np.testing.assert_array_equal(np.asarray(whole.start_s)[:keep], part.start_s)
 
 
@@ -152,7 +143,7 @@ def test_fcfs_without_backfill_ignores_the_future(simulate, case, data):
 def test_more_gpus_delay_nobody(simulate, case):
     """On one node, in submit order and without backfill, every job starts as early or earlier on a larger node."""
     small, large = (Case(case.jobs, Cluster.uniform(nodes=1, gpus=gpus), case.estimate_s) for gpus in (12, 15))
-    on_small, on_large = simulate(small, estimator="oracle"), simulate(large, estimator="oracle")
+    on_small, on_large = simulate(small), simulate(large)
     both = ~np.asarray(on_small.rejected)
     assume(list(on_small.rejected) == list(on_large.rejected))
     assert np.all(np.asarray(on_large.start_s)[both] <= np.asarray(on_small.start_s)[both])
@@ -165,7 +156,7 @@ def test_later_by_a_day_is_the_same_day(simulate, case, backfill, policy):
     day = 65536.0  # a power of two, so that adding it to the small times of a case is exact
     assume(all(speed in {0.5, 1.0, 2.0} for speed in case.cluster.speed.values()))
     moved = with_jobs(case, case.jobs.with_columns(submit_s=case.jobs.submit_s + day), case.estimate_s)
-    first, second = (simulate(c, policy=policy, backfill=backfill, estimator="oracle") for c in (case, moved))
+    first, second = (simulate(c, policy=policy, backfill=backfill) for c in (case, moved))
     np.testing.assert_array_equal(np.asarray(first.start_s) + day, second.start_s)
 
 
@@ -173,16 +164,14 @@ def test_later_by_a_day_is_the_same_day(simulate, case, backfill, policy):
 def test_a_view_of_everything_is_no_view(simulate, case, policy, data):
     """A view as long as the workload leaves nobody out."""
     backfill = data.draw(st.sampled_from(BACKFILLS))
-    whole, seen = (
-        simulate(case, policy=policy, backfill=backfill, view=v, estimator="oracle") for v in (0, len(case.jobs))
-    )
+    whole, seen = (simulate(case, policy=policy, backfill=backfill, view=v) for v in (0, len(case.jobs)))
     np.testing.assert_array_equal(whole.start_s, seen.start_s)
 
 
 @given(case=cases(always=("dependencies", "huge")))
 def test_who_depends_on_the_rejected_is_rejected(simulate, case):
     """A rejection goes down the whole chain."""
-    schedule = simulate(case, estimator="oracle")
+    schedule = simulate(case)
     for i in range(len(case.jobs)):
         if any(schedule.rejected[j] for j in case.jobs.depends_on(i)):
             assert schedule.rejected[i]

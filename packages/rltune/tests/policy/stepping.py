@@ -23,10 +23,15 @@ def scores_at(time_s: float, jobs: Jobs, cluster: Cluster, policy, estimator="or
     m = machine(jobs, cluster, policy, estimator)
     while advance(m.w, m.s, m.options):
         if m.state.now[0] == time_s:
-            score_queue(m.w, m.s, m.options, m.state.n[core.Q_TAIL], False)
-            return _by_row(m.state)
+            return scores_by_row(m)
         decide(m.w, m.s, m.options)
     raise AssertionError(f"nothing happens at {time_s}")
+
+
+def scores_by_row(m: Machine) -> dict[int, float]:
+    """Score the queue as of now, and give the scores of the waiting jobs by row."""
+    score_queue(m.w, m.s, m.options, m.state.n[core.Q_TAIL], False)
+    return _by_row(m.state)
 
 
 def priorities_at(time_s: float, jobs: Jobs, cluster: Cluster, policy) -> dict[int, float]:

@@ -182,7 +182,7 @@ def _reads(tree: ast.AST, attribute: str) -> list[str]:
 def test_one_kernel_reads_the_duration():
     """Only where a job starts, to know when it will end."""
     readers = {f.name: _reads(ast.parse(f.read_text()), "duration") for f in sorted(KERNEL.rglob("*.py"))}
-    assert {name: found for name, found in readers.items() if found} == {"running.py": ["start_job"]}
+    assert {name: found for name, found in readers.items() if found} == {"running.py": ["start_in_turn"]}
 
 
 def test_one_function_takes_it_from_the_table():

@@ -31,8 +31,9 @@ def rejections(jobs: Jobs, cluster: Cluster, arrays: Arrays, rule: int) -> dict[
     """Return the jobs that can never start, each with the reason."""
     world = arrays.world
     misfits = _misfits(cluster, arrays, rule)
-    bad = np.isin(world.job.asks, np.array(list(misfits), dtype=np.int32))
-    reasons = {int(job): misfits[int(world.job.asks[job])] for job in np.flatnonzero(bad)}
+    reasons: dict[int, str] = {}
+    if misfits:
+        reasons = {job: misfits[shape] for job, shape in enumerate(world.job.asks.tolist()) if shape in misfits}
     if world.has_limits:
         _add_limited(jobs, world, arrays.state, reasons)
     return _with_dependants(jobs, reasons)

@@ -50,7 +50,7 @@ class Guard:
     def sla_jobs(self, jobs: Jobs) -> Ints:
         """Mark the jobs that come before everybody."""
         named = [jobs.qos.names.index(name) for name in self.sla if name in jobs.qos.names]
-        return np.isin(jobs.qos.codes, named).astype(np.int64)
+        return np.isin(jobs.qos.codes, named).astype(np.int64) if named else np.zeros(len(jobs), dtype=np.int64)
 
 
 def _exact(value: float) -> str:

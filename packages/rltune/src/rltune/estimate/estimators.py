@@ -171,11 +171,12 @@ def likeness(
     A job without the last label of a level (no user, say) has no likeness there. With `own`, every job's first
     likeness is its own and knows that run time: a prediction made elsewhere, for the others to correct.
     """
-    earlier = jobs.window(0, 0) if before is None or not len(jobs) else ended_by(before, float(jobs.submit_s[0]))
+    earlier = None if before is None or not len(jobs) else ended_by(before, float(jobs.submit_s[0]))
     keys, used = _keys(earlier, jobs, levels)
     known = np.zeros((used, 2))
-    learn_all(keys[: len(earlier)], earlier.duration_s, decay, known)
-    keys = keys[len(earlier) :]
+    if earlier is not None:
+        learn_all(keys[: len(earlier)], earlier.duration_s, decay, known)
+        keys = keys[len(earlier) :]
     if own is not None:
         keys = np.column_stack([np.arange(used, used + len(jobs), dtype=np.int32), keys])
         known = np.concatenate([known, np.stack([np.full(len(jobs), _SURE), _SURE * own], axis=1)])
@@ -193,21 +194,30 @@ def ended_by(before: Jobs, time_s: float) -> Jobs:
     return before.take(rows[np.argsort(end[rows], kind="stable")])
 
 
-def _keys(earlier: Jobs, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
+def _keys(earlier: Jobs | None, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
     """Assign numbers to the combinations of each level over both tables; -1 where a label is missing."""
-    columns = []
+    joined = {column: _integers(together(earlier, jobs, column)) for column in {c for level in levels for c in level}}
+    n = len(jobs) if earlier is None else len(earlier) + len(jobs)
+    keys = np.empty((n, len(levels)), dtype=np.int32)
     used = 0
-    for level in levels:
-        joined = [np.nan_to_num(together(earlier, jobs, column), nan=-1) for column in level]  # -1 is no label, too
-        code, rows = distinct_rows([np.zeros(len(earlier) + len(jobs), dtype=np.int32), *joined])
-        columns.append(np.where(joined[-1] < 0, -1, code + used) if joined else code + used)
+    for i, level in enumerate(levels):
+        code, rows = distinct_rows([joined[column] for column in level] or [np.zeros(n)])
+        keys[:, i] = np.where(joined[level[-1]] < 0, -1, code + used) if level else code + used
         used += len(rows)
-    return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int32), max(used, 1)
+    return keys, max(used, 1)
 
 
-def together(earlier: Jobs, jobs: Jobs, column: str) -> NDArray[Any]:
-    """Join a column of both tables; labels get the codes that they have in the later one."""
-    first, then = getattr(earlier, column), getattr(jobs, column)
+def _integers(column: NDArray[Any]) -> NDArray[Any]:
+    """Let -1 stand for "not told", as it does for labels."""
+    return column if column.dtype.kind == "i" else np.nan_to_num(column, nan=-1)
+
+
+def together(earlier: Jobs | None, jobs: Jobs, column: str) -> NDArray[Any]:
+    """Join a column of both tables, if there is an earlier one; labels get the codes that they have in the later."""
+    then = getattr(jobs, column)
+    if earlier is None:
+        return then.codes if isinstance(then, Labels) else np.asarray(then)
+    first = getattr(earlier, column)
     if not isinstance(then, Labels):
         return np.concatenate([first, then])
     if first.names is then.names:

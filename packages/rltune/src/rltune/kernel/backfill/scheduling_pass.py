@@ -41,6 +41,7 @@ from rltune.kernel.state.queue import close_gaps, settle_queue
 from rltune.kernel.state.score_heap import heapify, pop_best, row_before
 
 INF = float("inf")
+_MOST_PARTINGS = 8  # in a pass: about as much work as taking all from the heap
 
 
 @kernel
@@ -175,6 +176,39 @@ def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
 
 
 @kernel
+def _park(s: State, n: int, parked: int) -> tuple[int, int]:
+    """Set aside, before the places parked already, those of n whose jobs are known to delay a head.
+
+    Give how many are left, and where the parked ones begin.
+    """
+    i = 0
+    while i < n:
+        row = s.heap[i]
+        shape = s.queue[row].asks
+        pool = s.demand[shape].pool
+        if s.pool[pool].head >= 0 and known_to_delay(s, shape, s.queue[row].estimate, pool):
+            n -= 1
+            parked -= 1
+            s.heap[i] = s.heap[n]
+            s.heap[parked] = row
+        else:
+            i += 1
+    heapify(s, n)
+    return n, parked
+
+
+@kernel
+def _unpark(s: State, n: int, parked: int, end: int, after: int) -> int:
+    """Take back those whose turn is after that of a job that has started: they may find other nodes now."""
+    for i in range(parked, end):
+        if row_before(s, after, s.heap[i]):
+            s.heap[n] = s.heap[i]
+            n += 1
+    heapify(s, n)
+    return n
+
+
+@kernel
 def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> bool:
     """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
     end = queue_end_in_view(s, o.in_view)
@@ -182,6 +216,8 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         score_queue(w, s, o, end, not o.explain)
     all_rows = o.explain or w.has_limits or w.has_pauses
     n = _fill_heap(s, all_rows, end, -1)
+    parked = parked_end = n
+    partings = _MOST_PARTINGS if all_rows else 0
     left = pools if o.backfill == NO_BACKFILL else open_shapes
     first = s.n[Q_TAIL]
     last = -1
@@ -204,7 +240,13 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
             _scored_heads(w, s, o, row, end)
             pools = _count_pools(w, s)
             left = pools if o.backfill == NO_BACKFILL else left
-            n = _fill_heap(s, all_rows, end, row)
+            parked = parked_end = n = _fill_heap(s, all_rows, end, row)
+        elif reason == NO_REASON and parked < parked_end:
+            n = _unpark(s, n, parked, parked_end, row)
+            parked = parked_end
+        elif reason == WOULD_DELAY_HEAD and partings < _MOST_PARTINGS:
+            n, parked = _park(s, n, parked)
+            partings += 1
         if (left == 0 and not o.explain) or (o.relook and last >= 0):
             break
     if o.backfill == SHADOW:

@@ -13,6 +13,7 @@ from rltune.kernel.state.arrays import I4, I8, UNLIMITED
 
 ChunkKind = tuple[int, int]  # how many, GPUs of each
 _MOST_CODES = 2**62
+_FEW_CODES = 2048  # a table of so many is sooner filled than a few hundred rows are sorted
 
 
 @dataclass(frozen=True)
@@ -137,11 +138,26 @@ def _kinds(kinds: Sequence[ChunkKind]) -> tuple[ChunkKind, ...]:
 
 def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
     """Assign numbers to the distinct rows of integer columns; return each row's number and the distinct rows."""
-    table = np.stack([np.asarray(column, dtype=np.int64) for column in columns], axis=1)
-    code = np.zeros(len(table), dtype=np.int64)
-    room = 1  # codes so far are below this
-    for column in table.T:
-        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    table = np.empty((len(columns), len(columns[0])), dtype=np.int64)
+    for i, column in enumerate(columns):
+        table[i] = column
+    if not table.shape[1]:
+        return np.zeros(0, dtype=np.int32), np.ascontiguousarray(table.T)
+    code, room = _row_codes(table)
+    if room <= _FEW_CODES or room <= 4 * len(code):
+        of_row, first = _number_by_table(code, room)
+    else:
+        _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
+    return of_row.astype(np.int32), np.ascontiguousarray(table[:, first].T)
+
+
+def _row_codes(table: I8) -> tuple[I8, int]:
+    """Return one number for each row of columns, in the order of the rows, and a bound that all are below."""
+    code = np.zeros(table.shape[1], dtype=np.int64)
+    room = 1
+    for column, low, high in zip(table, table.min(axis=1).tolist(), table.max(axis=1).tolist(), strict=True):
+        if low == high:
+            continue
         place, width = column - low, high - low + 1
         if room * width >= _MOST_CODES:
             values, place = np.unique(column, return_inverse=True)
@@ -149,5 +165,14 @@ def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[I4, I8]:
             room, width = len(distinct), len(values)
         code = code * width + place
         room *= width
-    _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
-    return of_row.astype(np.int32), table[first]
+    return code, room
+
+
+def _number_by_table(code: I8, room: int) -> tuple[I8, I8]:
+    """Assign numbers to the distinct codes without sorting; return each one's number and each number's first row."""
+    first = np.full(room, -1, dtype=np.int64)
+    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)  # of equal codes the last that is written stays
+    used = np.flatnonzero(first >= 0)
+    number = np.empty(room, dtype=np.int64)
+    number[used] = np.arange(len(used))
+    return number[code], first[used]

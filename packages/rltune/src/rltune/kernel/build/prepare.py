@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.cluster import Cluster, Limit, Slowdown
 from rltune.jobs import Jobs
@@ -49,7 +51,16 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
-from rltune.kernel.state.fair_share import FAVOR_SMALL, W_PARTITION, W_QOS, W_SIZE
+from rltune.kernel.state.fair_share import (
+    ACCOUNTS,
+    FAVOR_SMALL,
+    OWNERS,
+    USERS,
+    W_PARTITION,
+    W_QOS,
+    W_SIZE,
+    growth_from,
+)
 from rltune.labels import Labels
 
 
@@ -226,6 +237,8 @@ def _mask_tables(cluster: Cluster, masks: Masks) -> tuple[Records, I8, B1]:
 def _children(jobs: Jobs) -> tuple[I8, I8]:
     """Turn "waits for" into "is waited for by"."""
     waits_for = jobs.after
+    if not len(waits_for):
+        return np.zeros(len(jobs) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     waiter = np.repeat(np.arange(len(jobs), dtype=np.int64), np.diff(jobs.after_ptr))
     order = np.argsort(waits_for, kind="stable")
     ptr = np.zeros(len(jobs) + 1, dtype=np.int64)
@@ -269,6 +282,67 @@ def _node_events(cluster: Cluster) -> Records:
     return table
 
 
+@dataclass(frozen=True)
+class _ClusterTables:
+    """What depends on the cluster alone; tables of the state are copied from it, with every node up and free."""
+
+    rack: I8
+    group: Records
+    pause: Records
+    event: Records
+    slowdown: Records
+    node: Records
+    bits: I8
+    level: I8
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> _ClusterTables:
+        """Make the tables of a cluster."""
+        rack = racks_of_nodes(cluster)
+        group = _groups(cluster)
+        pause = _pauses(cluster, group)
+        index = _index_of_free_nodes(group)
+        return cls(rack, group, pause, _node_events(cluster), _slowdown(cluster), _free_nodes(group, rack), *index)
+
+
+_tables_of: dict[int, tuple[ref[Cluster], _ClusterTables]] = {}  # by the identity of clusters that are in use
+
+
+def _cluster_tables(cluster: Cluster) -> _ClusterTables:
+    """Return the tables of a cluster, made once as long as it lives: training prepares thousands of windows on it."""
+    key = id(cluster)
+    kept = _tables_of.get(key)
+    if kept is None or kept[0]() is not cluster:
+        kept = _tables_of[key] = (ref(cluster, lambda _: _tables_of.pop(key, None)), _ClusterTables.of(cluster))
+    return kept[1]
+
+
+def _free_nodes(group: Records, rack: I8) -> Records:
+    """Let every node be up and free."""
+    count = group["hi"] - group["lo"]
+    node = _table(NODE, len(rack))
+    node["up"] = 1
+    node["rack"] = rack
+    node["group"] = np.repeat(np.arange(len(group)), count)
+    for name in ("gpu", "cpu", "mem"):
+        node[name] = np.repeat(group["gpus" if name == "gpu" else name], count)
+    return node
+
+
+def _index_of_free_nodes(group: Records) -> tuple[I8, I8]:
+    """Enter every node in the index at the level of all its GPUs; return its bits, and the nodes of each level."""
+    levels = group["gpus"] + 1
+    bits = np.zeros(int((group["words"] * levels).sum()), dtype=np.int64)
+    level = np.zeros(int(levels.sum()), dtype=np.int64)
+    count = group["hi"] - group["lo"]
+    level[group["level_at"] + group["gpus"]] = count
+    full = group["bits_at"] + group["gpus"] * group["words"]
+    for at, words, nodes in zip(full.tolist(), group["words"].tolist(), count.tolist(), strict=True):
+        for word in range(words):
+            bits[at + word] = (1 << min(32, nodes - 32 * word)) - 1
+    return bits, level
+
+
 def prepare(
     jobs: Jobs,
     cluster: Cluster,
@@ -285,12 +359,12 @@ def prepare(
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
     """
     counters, limit = _limits(jobs, cluster.limits)
-    rack = racks_of_nodes(cluster)
-    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), rack, wider=wider)
-    state = _make_state(world, limit, factors, likeness, sorts=sorts, racks=int(rack.max()) + 1)
-    state.life["estimate"] = estimate_s
-    state.life["rank"] = estimate_s
-    state.node["rack"] = rack
+    fixed = _cluster_tables(cluster)
+    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), fixed, wider=wider)
+    state = _make_state(world, limit, factors, likeness, fixed, sorts=sorts)
+    life = np.asarray(state.life)
+    life["estimate"] = estimate_s
+    life["rank"] = estimate_s
     return world, state
 
 
@@ -301,7 +375,7 @@ def _make_world(
     factors: Factors,
     likeness: tuple[Likeness, Likeness],
     net: Net,
-    rack: I8,
+    fixed: _ClusterTables,
     *,
     wider: bool,
 ) -> World:
@@ -309,14 +383,12 @@ def _make_world(
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
     shape, chunk = _shape_tables(shapes)
     mask, mask_group, mask_has = _mask_tables(cluster, masks)
-    shape["racks"] = _racks_of_shapes(shapes, cluster, mask_has, rack)
-    group = _groups(cluster)
-    pause = _pauses(cluster, group)
+    shape["racks"] = _racks_of_shapes(shapes, cluster, mask_has, fixed.rack)
     child_ptr, child = _children(jobs)
-    chunks = shape.chunks[shapes.of_job]
+    chunks = np.asarray(shape)["chunks"][shapes.of_job]
     room = chunks + (shapes.wider[:, 1] > shapes.wider[:, 0])[shapes.of_job]
     chunk_at = np.cumsum(room) - room
-    job = _table(JOB, len(jobs))
+    job = np.zeros(len(jobs), JOB)
     job["submit"] = jobs.submit_s
     job["duration"] = jobs.duration_s
     job["gpus"] = jobs.gpus
@@ -324,11 +396,9 @@ def _make_world(
     job["prior"] = np.where(np.isnan(jobs.limit_s), 3600.0, jobs.limit_s)  # the user's limit, or an hour
     weight = factors.parameters
     size = job["rank_n"] / float(max(cluster.gpu_count, 1))
-    job["weighted_size"] = weight[W_SIZE] * (1.0 - size if weight[FAVOR_SMALL] else size)
-    job["weighted_partition"], job["weighted_qos"] = (
-        weight[W_PARTITION] * factors.of_job.T[0],
-        weight[W_QOS] * factors.of_job.T[1],
-    )
+    partition, qos = factors.of_job.T
+    favoured = 1.0 - size if weight[FAVOR_SMALL] else size
+    job["fixed_priority"] = weight[W_SIZE] * favoured + weight[W_PARTITION] * partition + weight[W_QOS] * qos
     job["chunk_at"] = chunk_at
     job["chunk_end"] = chunk_at + chunks
     job["child_at"], job["child_end"] = child_ptr[:-1], child_ptr[1:]
@@ -337,7 +407,7 @@ def _make_world(
     job["user"], job["account"] = factors.user, jobs.account.codes
     levels = max(x.keys.shape[1] for x in likeness)
     return World(
-        job=job,
+        job=job.view(np.recarray),
         counters=counters,
         child=child,
         shape=shape,
@@ -345,18 +415,18 @@ def _make_world(
         mask=mask,
         mask_group=mask_group,
         mask_has=mask_has,
-        group=group,
-        pause=pause,
-        event=_node_events(cluster),
+        group=fixed.group,
+        pause=fixed.pause,
+        event=fixed.event,
         history_key=np.stack([_widened(x.keys, levels) for x in likeness]),
         history_par=np.array([[x.trust, x.decay] for x in likeness]),
         factor_par=factors.parameters,
-        slowdown=_slowdown(cluster),
+        slowdown=fixed.slowdown,
         net=net.weights,
         net_plan=net.plan,
         net_norm=net.norm,
         has_limits=bool((counters >= 0).any()),
-        has_pauses=len(pause) > 0,
+        has_pauses=len(fixed.pause) > 0,
         has_slowdown=cluster.slowdown != Slowdown(),
         total_gpus=float(max(cluster.gpu_count, 1)),
     )
@@ -371,22 +441,32 @@ def _widened(keys: I4, width: int) -> I4:
 
 
 def _make_state(
-    w: World, limit: Records, factors: Factors, likeness: tuple[Likeness, Likeness], *, sorts: bool, racks: int
+    w: World,
+    limit: Records,
+    factors: Factors,
+    likeness: tuple[Likeness, Likeness],
+    fixed: _ClusterTables,
+    *,
+    sorts: bool,
 ) -> State:
-    n = len(w.job)
-    groups = len(w.group)
-    owner = _table(OWNER, 2, max(len(factors.user_share), len(factors.account_share)))
+    job, shape = np.asarray(w.job), np.asarray(w.shape)  # past the lookups of record arrays, which are slow
+    n = len(job)
+    groups = len(fixed.group)
+    nodes = len(fixed.node)
+    ways = 3 * (1 + int((shape["wider_hi"] - shape["wider_lo"]).max(initial=0)))
+    racks = int(fixed.rack.max()) + 1
+    owner = _table(OWNER, OWNERS, max(len(factors.user_share), len(factors.account_share)))
     owner["fair_at"] = np.nan
-    owner["share"][0, : len(factors.user_share)] = factors.user_share
-    owner["share"][1, : len(factors.account_share)] = factors.account_share
+    owner["share"][USERS, : len(factors.user_share)] = factors.user_share
+    owner["share"][ACCOUNTS, : len(factors.account_share)] = factors.account_share
     state = State(
         now=np.zeros(1),
         n=np.zeros(N_COUNTERS, dtype=np.int64),
-        life=_table(LIFE, n),
-        at=_table(AT, int(w.job.chunk_end[-1]) + 1 if n else 0),
-        node=_table(NODE, int(w.group.hi[-1])),
-        bits=np.zeros(int((w.group.words * (w.group.gpus + 1)).sum()), dtype=np.int64),
-        level=np.zeros(int((w.group.gpus + 1).sum()), dtype=np.int64),
+        life=_lives(job).view(np.recarray),
+        at=_table(AT, int(job["chunk_end"][-1]) + 1 if n else 0),
+        node=fixed.node.copy(),
+        bits=fixed.bits.copy(),
+        level=fixed.level.copy(),
         queue=_table(QUEUE, n + 1),
         heap=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
         plan=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
@@ -400,25 +480,20 @@ def _make_state(
         limit=limit,
         pool=_table(POOL, groups),
         feasible=np.zeros((groups, w.chunk.shape[1]), dtype=np.int64),
-        pick=np.zeros(int(w.group.hi[-1]), dtype=np.int64),
+        pick=np.zeros(nodes, dtype=np.int64),
         seen=_table(SEEN, 2, max(x.n_keys for x in likeness)),
         owner=owner,
-        probe=_table(PROBE, int(w.group.hi[-1])),
+        growth=growth_from(float(job["submit"][0]) if n else 0.0),
+        probe=_table(PROBE, nodes),
         rack=_table(RACK, racks),
         asked=np.zeros((len(w.shape), A_COLUMNS)),
         wanted=np.zeros(len(w.mask)),
-        crowd=np.zeros(int(w.job.user.max(initial=0)) + 1, dtype=np.int64),
-        way=np.zeros((_most_ways(w), COLUMNS), dtype=np.int64),
-        way_nodes=np.zeros((_most_ways(w), int(w.shape.chunks.max(initial=0)) + 2), dtype=np.int64),
+        crowd=np.zeros(int(job["user"].max(initial=0)) + 1, dtype=np.int64),
+        way=np.zeros((ways, COLUMNS), dtype=np.int64),
+        way_nodes=np.zeros((ways, int(shape["chunks"].max(initial=0)) + 2), dtype=np.int64),
         hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2]].max()) + 1)),
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
     )
-    life = state.life
-    life["form"] = w.job["asks"]
-    life["start"] = life["end"] = life["planned"] = np.nan
-    life["speed"] = 1.0
-    life["status"] = FUTURE
-    life["after_left"] = w.job["after_n"]
     state.demand["fails_from"] = np.inf
     state.pool["kept_head"] = -1
     for which, predictor in enumerate(likeness):
@@ -426,26 +501,18 @@ def _make_state(
             state.seen["n"][which, : predictor.n_keys], state.seen["total"][which, : predictor.n_keys] = (
                 predictor.known.T
             )
-    _fill_nodes(w, state)
     return state
 
 
-def _most_ways(w: World) -> int:
-    return 3 * (1 + int((w.shape.wider_hi - w.shape.wider_lo).max(initial=0)))
-
-
-def _fill_nodes(w: World, s: State) -> None:
-    """Let every node be up and free, and enter it in the index at the level of all its GPUs."""
-    s.node["up"] = 1
-    count = w.group["hi"] - w.group["lo"]
-    s.node["group"] = np.repeat(np.arange(len(w.group)), count)
-    for name in ("gpu", "cpu", "mem"):
-        s.node[name] = np.repeat(w.group["gpus" if name == "gpu" else name], count)
-    s.level[w.group["level_at"] + w.group["gpus"]] = count
-    full = w.group["bits_at"] + w.group["gpus"] * w.group["words"]
-    for at, words, nodes in zip(full.tolist(), w.group["words"].tolist(), count.tolist(), strict=True):
-        for word in range(words):
-            s.bits[at + word] = (1 << min(32, nodes - 32 * word)) - 1
+def _lives(job: NDArray[Any]) -> NDArray[Any]:
+    """Let all jobs be still to come."""
+    life = np.zeros(len(job), LIFE)
+    life["form"] = job["asks"]
+    life["start"] = life["end"] = life["planned"] = np.nan
+    life["speed"] = 1.0
+    life["status"] = FUTURE
+    life["after_left"] = job["after_n"]
+    return life
 
 
 def copy_state(s: State) -> State:

@@ -162,6 +162,7 @@ def copy_cluster(w: World, s: State, to: State) -> None:
     _copy(s.limit, to.limit, len(s.limit))
     _copy(s.pool, to.pool, len(s.pool))
     if w.factor_par[ON] != 0.0:
+        _copy(s.growth, to.growth, len(s.growth))
         for row in range(s.owner.shape[0]):
             _copy(s.owner[row], to.owner[row], s.owner.shape[1])
 

@@ -20,15 +20,7 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
-from rltune.kernel.state.fair_share import (
-    MAX_AGE,
-    TIME_SCALE,
-    W_AGE,
-    W_FAIR,
-    W_TIME,
-    fair_share,
-    usage_now,
-)
+from rltune.kernel.state.fair_share import MAX_AGE, TIME_SCALE, W_AGE, W_FAIR, W_TIME, fair_share, share_among_waiting
 
 FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
 TINY = 1e-15
@@ -73,37 +65,35 @@ def unicep_score(wait: float, rank: float, n: float) -> float:
 
 
 @kernel
-def multifactor_score(w: World, s: State, job: int, used: float) -> float:
-    """Return minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
+def multifactor_weights(w: World) -> tuple[float, float, float, float]:
+    """Return what is the same for all jobs of a pass: weights of age, fair share and time, and age by the second."""
     p = w.factor_par
+    return p[W_AGE], p[W_FAIR], p[W_TIME], 1.0 / p[MAX_AGE]
+
+
+@kernel
+def multifactor_score(w: World, s: State, job: int, weights: tuple[float, float, float, float]) -> float:
+    """Return minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
+    by_age, by_fair, by_time, age_a_second = weights
     own = w.job[job]
-    age = min(1.0, (s.now[0] - own.submit) / p[MAX_AGE])
-    fair = fair_share(w, s, job, used) if p[W_FAIR] != 0.0 else 0.0
-    score = p[W_AGE] * age + p[W_FAIR] * fair + own.weighted_size + own.weighted_partition + own.weighted_qos
-    if p[W_TIME] != 0.0:
-        score += p[W_TIME] * (1.0 - min(1.0, s.life[job].rank / p[TIME_SCALE]))
-    return -score
+    age = (s.now[0] - own.submit) * age_a_second
+    priority = own.fixed_priority + (by_age * age if age < 1.0 else by_age)
+    if by_fair != 0.0:
+        priority += by_fair * fair_share(w, s, own)
+    if by_time != 0.0:
+        priority += by_time * (1.0 - min(1.0, s.life[job].rank / w.factor_par[TIME_SCALE]))
+    return -priority
 
 
 @kernel
-def all_usage(w: World, s: State) -> float:
-    """Sum the decayed usage of all users as of now; of many there is none."""
-    total = 0.0
-    for owner in range(s.owner.shape[1]):
-        if s.owner[0, owner].usage != 0.0 or s.owner[0, owner].rate != 0.0:
-            total += usage_now(w, s, 0, owner)
-    return total
-
-
-@kernel
-def base_score(w: World, s: State, job: int, policy: int, used: float) -> float:
+def base_score(w: World, s: State, job: int, policy: int) -> float:
     """Score one job by any rule."""
     if policy == WFP3:
         return wfp3_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
     if policy == UNICEP:
         return unicep_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
     if policy == MULTIFACTOR:
-        return multifactor_score(w, s, job, used)
+        return multifactor_score(w, s, job, multifactor_weights(w))
     return static_score(w, s, job, policy)
 
 
@@ -111,9 +101,8 @@ def base_score(w: World, s: State, job: int, policy: int, used: float) -> float:
 def score_by_base(w: World, s: State, last: int) -> None:
     """Score the queue by the rule that a network stands beside."""
     base = w.net_plan[BASE]
-    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
     for i in range(s.n[Q_HEAD], last):
-        s.queue[i].score = base_score(w, s, s.queue[i].job, base, used)
+        s.queue[i].score = base_score(w, s, s.queue[i].job, base)
 
 
 @kernel
@@ -144,9 +133,8 @@ def _fall_back(w: World, s: State, last: int, outside: int) -> None:
         score_by_base(w, s, last)
         return
     base = w.net_plan[BASE]
-    used = all_usage(w, s) if base == MULTIFACTOR else 0.0
     for i in range(head, last):
-        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base, used)
+        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base)
     for i in range(head, last):
         if s.queue[i].score != s.queue[i].score:  # NaN: strange
             s.queue[i].score = _score_of_neighbour(s, last, i)
@@ -207,9 +195,10 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
             job = s.queue[i].job
             s.queue[i].score = unicep_score(now - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
     elif policy == MULTIFACTOR:
-        used = all_usage(w, s)
+        weights = multifactor_weights(w)
+        share_among_waiting(w, s, last)
         for i in range(head, last):
-            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, used)
+            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, weights)
     elif policy == LEARNED:
         score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST)
     elif policy != GIVEN:

@@ -12,7 +12,7 @@ Units, wherever one of these words stands in a record or is a kernel's argument:
     mem                                                                   MiB; -1 = the GPU share
     gpu gpus                                                              whole GPUs
     speed                                                                 factor on run times' inverse, 1 = as recorded
-    usage                                                                 GPU-seconds, decayed
+    usage                                                                 GPUs times growth, see fair_share.py
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ JOB = _record(
     duration="f8",  # read only when a job starts
     rank_n="f8",  # GPUs, 1 for a job without
     prior="f8",  # estimate before any history
-    weighted_size="f8",  # terms of the multifactor rule that do not change: factor times weight
-    weighted_partition="f8",
-    weighted_qos="f8",
+    fixed_priority="f8",  # the terms of the multifactor rule that do not change, added up
+    user="i8",
+    account="i8",
     chunk_at="i8",  # where its chunks are kept in State.at
     chunk_end="i8",
     child_at="i8",  # who waits for it, in World.child
@@ -102,8 +102,6 @@ JOB = _record(
     gpus="i8",
     asks="i8",  # its shape
     after_n="i8",  # how many jobs it waits for
-    user="i8",
-    account="i8",
     sla="i8",  # 1 = comes before all others, see engine/guard.py
 )
 SHAPE = _record(
@@ -198,7 +196,14 @@ POOL = _record(  # by group; a pool is named by its first group
     small_spare="f8",  # GPUs that would then be left
 )
 SEEN = _record(n="f8", total="f8")
-OWNER = _record(share="f8", usage="f8", rate="f8", at="f8", fair="f8", fair_at="f8")  # fair share as of that time
+OWNER = _record(
+    share="f8",
+    usage="f8",  # up to the last change of its rate
+    rate="f8",  # GPUs in use
+    growth="f8",  # at the last change of its rate
+    fair="f8",  # fair share as of that time
+    fair_at="f8",
+)
 
 
 class Options(NamedTuple):
@@ -273,7 +278,8 @@ class State(NamedTuple):
     feasible: I8  # [pool, kind] nodes that could take a chunk of the head at its reservation
     pick: I8  # nodes chosen for a job
     seen: Records  # [predictor, key] run times of ended jobs
-    owner: Records  # [users or accounts, which]
+    owner: Records  # [users, accounts or all together, which]
+    growth: F8  # of usage as of now, see fair_share.py
     probe: Records  # scratch by node, see racks.py
     rack: Records  # scratch by rack
     asked: F8  # [shape, column] what the learned policy sees, see features.py; so are the next

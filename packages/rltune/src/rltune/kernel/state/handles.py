@@ -9,6 +9,7 @@ keeps the arrays alive; kernels are compiled without reference counting (see jit
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -82,7 +83,7 @@ def _unbox_block(_block, handle, c):
     return NativeValue(pointer)
 
 
-_types: dict[Any, Any] = {}  # of arrays seen before: asking numba takes longer than a small window
+_types: dict[Any, BlockType] = {}  # of such parts seen before: asking numba takes longer than a small window
 
 # What is asked of every array, past the lookups of record arrays, which are many times slower.
 _dtype, _flags, _shape, _strides, _size, _itemsize, _ctypes = (
@@ -90,16 +91,29 @@ _dtype, _flags, _shape, _strides, _size, _itemsize, _ctypes = (
 )
 
 
+def _key_of(part: Any) -> Any:
+    """Return what the type of a field depends on; cheap to compare, unlike numba's types."""
+    if isinstance(part, np.ndarray):
+        return type(part), _dtype(part), len(_shape(part)), _flags(part).num
+    return float if isinstance(part, float) else int
+
+
 def _type_of(part: Any) -> Any:
-    flags = _flags(part)
-    key = (type(part), _dtype(part), len(_shape(part)), flags.c_contiguous, flags.writeable, flags.aligned)
+    if isinstance(part, np.ndarray):
+        return typeof(part)
+    return types.float64 if isinstance(part, float) else types.int64
+
+
+def _block_type(parts: Any) -> BlockType:
+    key = (type(parts), *map(_key_of, parts))
     if key not in _types:
-        _types[key] = typeof(part)
+        fields = tuple((name, _type_of(part)) for name, part in zip(parts._fields, parts, strict=True))
+        _types[key] = _one_block_type(f"{type(parts).__name__}@{SOURCE_HASH}", fields)
     return _types[key]
 
 
 @cache
-def _block_type(title: str, fields: tuple[tuple[str, Any], ...]) -> BlockType:
+def _one_block_type(title: str, fields: tuple[tuple[str, Any], ...]) -> BlockType:
     return BlockType(title, fields)
 
 
@@ -109,17 +123,14 @@ class Handle:
     def __init__(self, parts: Any) -> None:
         self._parts = parts  # keeps the arrays alive
         words: list[int] = []
-        fields = []
-        for name, part in zip(parts._fields, parts, strict=True):
+        for part in parts:
             if isinstance(part, np.ndarray):
-                words += [0, 0, _size(part), _itemsize(part), _ctypes(part).data, *_shape(part), *_strides(part)]
-                fields.append((name, _type_of(part)))
+                words += (0, 0, _size(part), _itemsize(part), _ctypes(part).data, *_shape(part), *_strides(part))
             else:
                 words.append(int(np.float64(part).view(np.int64)) if isinstance(part, float) else int(part))
-                fields.append((name, types.float64 if isinstance(part, float) else types.int64))
-        self._block = np.array(words, dtype=np.int64)
-        self.address = self._block.ctypes.data
-        self.type = _block_type(f"{type(parts).__name__}@{SOURCE_HASH}", tuple(fields))
+        self._block = array("q", words)
+        self.address = self._block.buffer_info()[0]
+        self.type = _block_type(parts)
 
 
 @typeof_impl.register(Handle)

@@ -95,31 +95,6 @@ def test_an_operation_larger_than_the_budget():
     cached.unwrap()
 
 
-def test_an_optimizer_with_one_state_for_all():
-    model = GPT(SMALL)
-    with pytest.raises(RefusedError, match="LBFGS keeps one state"):
-        tencache.wrap(model, torch.optim.LBFGS(model.parameters()), budget="50%")
-
-
-class Counting(torch.optim.SGD):
-    """Keeps a step count in its parameter groups."""
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            group["count"] = group.get("count", 0) + 1
-        return super().step(closure)
-
-
-def test_an_optimizer_with_state_in_its_groups():
-    model = GPT(SMALL)
-    optimizer = Counting(model.parameters(), lr=0.1)
-    cached = wrap(model, optimizer)
-    model(torch.arange(12).view(1, 12)).backward()
-    with pytest.raises(RefusedError, match=r"keeps state in its parameter groups \(count\)"):
-        optimizer.step()
-    cached.unwrap()
-
-
 def test_an_optimizer_of_another_model():
     with pytest.raises(RefusedError, match="wrap the model that it trains"):
         tencache.wrap(GPT(SMALL), torch.optim.SGD(GPT(SMALL).parameters(), lr=0.1), budget="50%")
@@ -244,6 +219,11 @@ def test_a_model_on_another_device():
 def test_data_parallel():
     with pytest.raises(RefusedError, match="DataParallel moves parameters itself"):
         tencache.wrap(nn.DataParallel(nn.Linear(2, 2)), budget="1MiB")
+
+
+def test_data_parallel_inside():
+    with pytest.raises(RefusedError, match=r"0 is a DataParallel.*in one process"):
+        tencache.wrap(nn.Sequential(nn.DataParallel(nn.Linear(2, 2))), budget="1MiB")
 
 
 def test_wrapping_twice():

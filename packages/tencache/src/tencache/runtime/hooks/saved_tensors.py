@@ -1,5 +1,6 @@
 """What autograd keeps for backward: a handle in place of a parameter's bytes, brought back when it is asked for."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.unrouted import Unrouted
+from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
 _HALVES = (torch.bfloat16, torch.float16)
 _VIEW_DEPTH = 4
@@ -28,6 +29,8 @@ class UnitView:
     shape: torch.Size
     stride: tuple[int, ...]
     dtype: torch.dtype
+    entry: ParameterEntry
+    version: int
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class CastView:
     stride: tuple[int, ...]
     storage_offset: int
     dtype: torch.dtype
+    version: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ class SavedTensors:
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
         self._base, self._end = arena.base, arena.base + arena.size_bytes
+        self._by_unit: dict[int, list[ParameterEntry]] = {}
+        for entry in engine.entries:
+            self._by_unit.setdefault(entry.unit, []).append(entry)
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
         self._outer: Hooks | None = None
         self._hooks: Hooks = (self._pack, self._unpack)
@@ -81,12 +88,19 @@ class SavedTensors:
             if self._base <= (address := tensor.data_ptr()) < self._end:
                 offset = address - self._base
                 slot = self._engine.device_copies.at(offset)
-                return UnitView(slot.unit, offset - slot.offset, tensor.shape, tensor.stride(), tensor.dtype)
+                return self._view(slot.unit, offset - slot.offset, tensor)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
-                return CastView(entry, tensor.shape, tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
+                offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
+                return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version)
         if self._outer is not None:
             return Foreign(self._outer[0](tensor), self._outer[1])
         return tensor
+
+    def _view(self, unit: int, offset: int, tensor: Tensor) -> UnitView:
+        entries = self._by_unit[unit]
+        entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
+        version = entry.parameter._version  # noqa: SLF001
+        return UnitView(unit, offset, tensor.shape, tensor.stride(), tensor.dtype, entry, version)
 
     def _unpack(self, packed: Any) -> Tensor:
         if isinstance(packed, Tensor):
@@ -96,7 +110,8 @@ class SavedTensors:
         # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
-        with Unrouted():
+        _check_version(packed)
+        with Unrouted(), Bookkeeping():
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
 
     def _from_slot(self, handle: UnitView) -> Tensor:
@@ -118,12 +133,32 @@ class SavedTensors:
         for _ in range(_VIEW_DEPTH):
             if node is None or len(node.next_functions) != 1:
                 return None
-            cast, node = node.name() == "ToCopyBackward0", node.next_functions[0][0]
-            if cast:
+            number, name = node._sequence_nr(), node.name()  # noqa: SLF001
+            node = node.next_functions[0][0]
+            if name == "ToCopyBackward0":
+                # Autocast keeps a cast until it ends. One from before the parameter changed cannot be made again.
+                if number < self._engine.changed_at_node:
+                    return None
                 entry = self._leaves.get(id(getattr(node, "variable", None)))
                 whole = entry is not None and entry.leaf.numel() * tensor.dtype.itemsize
                 return entry if whole == tensor.untyped_storage().nbytes() else None
         return None
+
+
+def _check_version(handle: UnitView | CastView) -> None:
+    """Raise as autograd does when a parameter was changed in place between forward and backward."""
+    version = handle.entry.parameter._version  # noqa: SLF001
+    # A cast is a tensor of its own: it stays what it was, and is refused because it cannot be made again.
+    if version != handle.version and isinstance(handle, CastView):
+        raise RefusedError(
+            f"{handle.entry.name} was changed between forward and backward, and its cast for autocast is made again in "
+            "backward: run backward() before step()"
+        )
+    if version != handle.version:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"{handle.entry.name} is at version {version}; expected version {handle.version} instead"
+        )
 
 
 def top_hooks() -> Hooks | None:

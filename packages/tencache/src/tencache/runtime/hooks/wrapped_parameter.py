@@ -151,6 +151,15 @@ def _collect(values: Iterable[Any], found: list[ParameterEntry]) -> None:
             _collect(value.values(), found)
 
 
+def swap_back(result: Any, originals: Mapping[int, nn.Parameter]) -> Any:
+    """Return an operation's result with each device leaf in it replaced by its parameter."""
+    if isinstance(result, torch.Tensor):
+        return originals.get(id(result), result)
+    if type(result) is tuple or type(result) is list:
+        return type(result)([swap_back(item, originals) for item in result])
+    return result
+
+
 def swap(value: Any, replacement: Mapping[int, Any]) -> Any:
     """Return the arguments with each wrapped parameter replaced by its device tensor."""
     kind = type(value)

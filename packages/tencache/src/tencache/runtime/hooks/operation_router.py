@@ -61,7 +61,8 @@ class OperationRouter:
         try:
             return self._compute(func, entries, args, kwargs)
         finally:
-            self._engine.end_op()
+            with Bookkeeping():
+                self._engine.end_op()
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameters' own data, brought from the file if need be."""
@@ -98,11 +99,17 @@ class OperationRouter:
             raise RefusedError(describe_write(entry.name))
         if value.shape != entry.shape or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
+        if self._masters.aliased(entry.unit):
+            raise RefusedError(
+                f"{entry.name} is given other memory while a view of it is alive, which would keep the old values: "
+                "delete the view, or use .copy_()"
+            )
         # Copied, not rebound: the parameter must stay in the buffer that uploads read. The copy raises its version, and
         # so the next forward sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
             entry.parameter.copy_(value)
+            entry.assigned_version = entry.parameter._version  # noqa: SLF001
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""
@@ -137,7 +144,6 @@ class OperationRouter:
         if self._context is not None:
             self._context.__exit__()
             self._context = None
-        self._saved.left()
         with Unrouted(), Bookkeeping():
             self._engine.forward_ends()
 
@@ -161,12 +167,8 @@ class OperationRouter:
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         with Bookkeeping():
             leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
-        on_top = self._saved.on_top() if torch.is_grad_enabled() else True
-        if on_top is False:
-            # Others decide what is saved here, and may keep the tensor: give them one whose users can be counted.
-            leaves = {key: leaf.view_as(leaf) for key, leaf in leaves.items()}
-        # An operation outside the model's forward, such as a penalty on weights: handles are made for it alone.
-        with self._saved.entered() if on_top is None else nullcontext():
+        # Outside the model's forward, and where others' hooks are inside it, handles are made for this operation alone.
+        with self._saved.entered() if torch.is_grad_enabled() and not self._saved.on_top() else nullcontext():
             result = func(*swap(args, leaves), **swap(kwargs, leaves))
         # A write to the leaf would be lost with its place. It cannot be prevented here, only found and refused.
         self._engine.refuse_writes(entries)

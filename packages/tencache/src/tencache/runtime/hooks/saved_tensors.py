@@ -63,26 +63,33 @@ class SavedTensors:
         for entry in engine.entries:
             self._by_unit.setdefault(entry.unit, []).append(entry)
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
-        self._outer: Hooks | None = None
-        self._hooks: Hooks = (self._pack, self._unpack)
 
     def entered(self) -> saved_tensors_hooks:
         """Return the context in which handles are made; hooks already around it see everything else."""
         # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
         # checkpointing by others go on working.
-        self._outer = top_hooks()
-        return saved_tensors_hooks(*self._hooks)
+        return saved_tensors_hooks(_Pack(self, top_hooks()), self._unpack)
 
-    def left(self) -> None:
-        """Forget the hooks around the model."""
-        self._outer = None
-
-    def on_top(self) -> bool | None:
-        """Return whether these hooks are the innermost; None when there are none at all."""
+    def on_top(self) -> bool:
+        """Return whether these hooks are the innermost."""
         top = top_hooks()
-        return None if top is None else top[0] == self._hooks[0]
+        return top is not None and isinstance(top[0], _Pack) and top[0].owner is self
 
-    def _pack(self, tensor: Tensor) -> Any:
+    def pack(self, tensor: Tensor, outer: Hooks | None) -> Any:
+        """Return what is kept in place of a tensor."""
+        if outer is not None and not _only_stores(outer):
+            # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
+            # place while they hold it.
+            return Foreign(outer[0](tensor.detach() if self._in_arena(tensor) else tensor), outer[1])
+        handle = self._handle(tensor)
+        if handle is not None:
+            return handle
+        return tensor if outer is None else Foreign(outer[0](tensor), outer[1])
+
+    def _in_arena(self, tensor: Tensor) -> bool:
+        return tensor.layout is torch.strided and self._base <= tensor.data_ptr() < self._end
+
+    def _handle(self, tensor: Tensor) -> UnitView | CastView | None:
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
@@ -92,9 +99,7 @@ class SavedTensors:
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
                 offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
                 return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version)
-        if self._outer is not None:
-            return Foreign(self._outer[0](tensor), self._outer[1])
-        return tensor
+        return None
 
     def _view(self, unit: int, offset: int, tensor: Tensor) -> UnitView:
         entries = self._by_unit[unit]
@@ -145,9 +150,29 @@ class SavedTensors:
         return None
 
 
+class _Pack:
+    """The pack hook, with the hooks that were around it when it was entered."""
+
+    def __init__(self, owner: SavedTensors, outer: Hooks | None) -> None:
+        self.owner = owner
+        self._outer = outer
+
+    def __call__(self, tensor: Tensor) -> Any:
+        return self.owner.pack(tensor, self._outer)
+
+
+def _only_stores(hooks: Hooks) -> bool:
+    """Return whether hooks are known to give back what they are given, one by one: save_on_cpu, and these."""
+    return isinstance(hooks[0], _Pack) or hooks[0].__module__ == "torch.autograd.graph"
+
+
 def _check_version(handle: UnitView | CastView) -> None:
     """Raise as autograd does when a parameter was changed in place between forward and backward."""
     version = handle.entry.parameter._version  # noqa: SLF001
+    if handle.version < handle.entry.assigned_version:
+        raise RefusedError(
+            f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
+        )
     # A cast is a tensor of its own: it stays what it was, and is refused because it cannot be made again.
     if version != handle.version and isinstance(handle, CastView):
         raise RefusedError(

@@ -59,9 +59,6 @@ _HOST_SIDE = frozenset(
         "copy_",
         "data_ptr",
         "untyped_storage",
-        "to",
-        "float",
-        "double",
     ]
 )
 

@@ -23,6 +23,8 @@ class ParameterEntry:
     size_bytes: int
     leaf: Tensor
     index: int = 0
+    # The version after `.data` was assigned to last: torch does not count that as a change.
+    assigned_version: int = 0
     slot: Slot | None = None
     gradient: Copy | None = None
     gradient_buffer: Tensor | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from torch.utils.checkpoint import checkpoint
 
 import tencache
 from tencache import RefusedError
+from tencache.runtime import attach
+from tencache.runtime.tensors import gradients
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -149,7 +152,7 @@ class AnyLayer(nn.Module):
     def compute(self, x: torch.Tensor, made: torch.Tensor | None) -> torch.Tensor:
         """Use the layer once."""
         weight = self.make(x) if made is None else made
-        y = torch.tanh(x @ weight.to(x.dtype))
+        y = torch.tanh(x @ (weight if weight.dtype == x.dtype else weight.to(x.dtype)))
         if self.layer.kind in {"LSTM", "GRU"}:
             return y + self.inner(y)[0]
         if self.layer.kind == "attention":
@@ -327,7 +330,7 @@ class Run:
 
     def _saved_hooks(self) -> contextlib.AbstractContextManager[Any]:
         if self.program.hook == "rounding":
-            return saved_tensors_hooks(lambda tensor: tensor.to(torch.bfloat16), lambda tensor: tensor.float())
+            return saved_tensors_hooks(_rounded, lambda tensor: tensor)
         return save_on_cpu() if self.program.hook == "offloading" else contextlib.nullcontext()
 
     def _tokens(self) -> torch.Tensor:
@@ -348,9 +351,9 @@ class Run:
             loss = self._forward(turn)
             with torch.no_grad():
                 WRITES[turn.write_before_backward](self.weight(number))
-            loss.backward(retain_graph=turn.twice)
+            loss.backward(retain_graph=turn.twice or turn.step_twice)
             if turn.twice:
-                loss.backward()
+                loss.backward(retain_graph=turn.step_twice)
             self.seen.append(loss.detach().clone())
         if turn.clip:
             self.seen.append(nn.utils.clip_grad_norm_(self.model.parameters(), 0.1))
@@ -471,16 +474,27 @@ def _mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
 
 
 def _rarely(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
-    return st.sampled_from([usual] * (20 * len(others)) + list(others))
+    return st.sampled_from([usual] * (30 * len(others)) + list(others))
+
+
+def _rounded(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.bfloat16).to(tensor.dtype) if tensor.is_floating_point() else tensor
+
+
+def _half_of_host(model: nn.Module) -> int:
+    """Return host memory for gradients, staging and half of the parameters."""
+    sizes = [parameter.nbytes + 64 for parameter in model.parameters()]
+    return 3 * sum(sizes) // 2 + 4 * max(sizes)
 
 
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
     program = run.program
-    total = sum(parameter.nbytes for parameter in run.model.parameters())
-    with tempfile.TemporaryDirectory() as folder:
-        options: dict[str, Any] = {"host": 3 * total + 40_000, "nvme": folder} if program.file else {}
+    # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients.
+    small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1]:
+        options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
         try:

@@ -217,6 +217,9 @@ class Cached:
 
     def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
         """Move everything to the device for good if it fits; called after a step, when the state's size is known."""
+        # Autocast goes on with the casts that it has of the leaves, even of old values; the parameters have none.
+        if torch.is_autocast_enabled(self.device.type):
+            return
         may_stay, self._may_stay = self._may_stay, False
         parameters = [entry.parameter for entry in self.entries]
         # A view that user code holds would not see what happens on the device.

@@ -31,6 +31,8 @@ class UnitView:
     dtype: torch.dtype
     entry: ParameterEntry
     version: int
+    # Whether hooks around the model would have kept a copy, which no later write reaches.
+    copied: bool
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class SavedTensors:
             # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
             # place while they hold it.
             return Foreign(outer[0](tensor.detach() if self._in_arena(tensor) else tensor), outer[1])
-        handle = self._handle(tensor)
+        handle = self._handle(tensor, copied=outer is not None)
         if handle is not None:
             return handle
         return tensor if outer is None else Foreign(outer[0](tensor), outer[1])
@@ -89,23 +91,23 @@ class SavedTensors:
     def _in_arena(self, tensor: Tensor) -> bool:
         return tensor.layout is torch.strided and self._base <= tensor.data_ptr() < self._end
 
-    def _handle(self, tensor: Tensor) -> UnitView | CastView | None:
+    def _handle(self, tensor: Tensor, *, copied: bool) -> UnitView | CastView | None:
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
                 offset = address - self._base
                 slot = self._engine.device_copies.at(offset)
-                return self._view(slot.unit, offset - slot.offset, tensor)
+                return self._view(slot.unit, offset - slot.offset, tensor, copied=copied)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
                 offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
                 return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version)
         return None
 
-    def _view(self, unit: int, offset: int, tensor: Tensor) -> UnitView:
+    def _view(self, unit: int, offset: int, tensor: Tensor, *, copied: bool) -> UnitView:
         entries = self._by_unit[unit]
         entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
         version = entry.parameter._version  # noqa: SLF001
-        return UnitView(unit, offset, tensor.shape, tensor.stride(), tensor.dtype, entry, version)
+        return UnitView(unit, offset, tensor.shape, tensor.stride(), tensor.dtype, entry, version, copied)
 
     def _unpack(self, packed: Any) -> Tensor:
         if isinstance(packed, Tensor):
@@ -173,11 +175,11 @@ def _check_version(handle: UnitView | CastView) -> None:
         raise RefusedError(
             f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
         )
-    # A cast is a tensor of its own: it stays what it was, and is refused because it cannot be made again.
-    if version != handle.version and isinstance(handle, CastView):
+    # A copy or a cast stays what it was. It is refused, because it cannot be made again.
+    if version != handle.version and (isinstance(handle, CastView) or handle.copied):
         raise RefusedError(
-            f"{handle.entry.name} was changed between forward and backward, and its cast for autocast is made again in "
-            "backward: run backward() before step()"
+            f"{handle.entry.name} was changed between forward and backward, and what was kept of it for backward (a cast "
+            "for autocast, a copy by save_on_cpu) is made again there: change it before or after both"
         )
     if version != handle.version:
         raise RuntimeError(

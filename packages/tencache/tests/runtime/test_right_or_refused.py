@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import tencache
-from tencache import RefusedError
+from tencache import CorruptedError, RefusedError
 
 WIDTH = 32
 LAYERS = 8
@@ -547,3 +547,49 @@ def test_an_lstm_says_what_budget_it_needs():
     cached = tencache.wrap(model, budget=enough)
     model(batch(0))[0].sum().backward()
     cached.unwrap()
+
+
+# Verifying
+
+
+def device_leaf(result: torch.Tensor) -> torch.Tensor:
+    """The device's own tensor, found in the graph as no sane program would."""
+    return result.grad_fn.next_functions[1][0].variable
+
+
+def test_verify_finds_a_device_tensor_that_has_escaped():
+    """Each use of its bytes after they went is an error, whatever has taken their place."""
+    leaves = []
+
+    class Escaping(Layered):
+        def forward(self, x):
+            leaves.extend(device_leaf(x @ weight) for weight in self.weights)
+            return x @ leaves[0]
+
+    model = Escaping()
+    cached = tencache.wrap(model, budget="40%", verify=True)
+    with pytest.raises(CorruptedError, match="whose place is that of"):
+        model(batch(0))
+    assert all(
+        torch.equal(leaf, weight) for leaf, weight in zip(leaves[-2:], list(model.parameters())[-2:], strict=True)
+    )
+    cached.unwrap()
+
+
+def test_verify_poisons_what_is_free():
+    model = Layered()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    cached = tencache.wrap(model, optimizer, budget="100%", verify=True)
+    loss = model(batch(0))
+    copies = cached.engine.device_copies
+    first = copies.slots[0].data
+    assert not first.view(torch.float32).isnan().any()
+    loss.backward()
+    copies.drop([0])
+    assert first.view(torch.float32).isnan().all()
+    cached.unwrap()
+
+
+def test_verify_changes_no_bit():
+    assert_same(Looped, autocast_loop, verify=True)
+    assert_same(Layered, verify=True)

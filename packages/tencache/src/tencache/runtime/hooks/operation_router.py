@@ -6,6 +6,8 @@ from typing import Any, NoReturn
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
@@ -17,6 +19,7 @@ from tencache.runtime.hooks.refusals import (
 )
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
+from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
@@ -26,7 +29,13 @@ class OperationRouter:
     """Decides where an operation runs: on the device, or on the parameter's own data."""
 
     def __init__(
-        self, engine: Engine, masters: Masters, saved: SavedTensors, device: torch.device, fast_paths: FastPaths
+        self,
+        engine: Engine,
+        masters: Masters,
+        saved: SavedTensors,
+        device: torch.device,
+        fast_paths: FastPaths,
+        guard: "ByteGuard | None" = None,
     ) -> None:
         self._engine = engine
         self._masters = masters
@@ -34,6 +43,7 @@ class OperationRouter:
         self._device = device
         self._depth = 0
         self._fast_paths = fast_paths
+        self._guard = guard
         self._context: saved_tensors_hooks | None = None
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -132,6 +142,8 @@ class OperationRouter:
             self._engine.forward_begins(evaluating=evaluating)
         self._context = self._saved.entered()
         self._context.__enter__()
+        if self._guard is not None:
+            self._guard.__enter__()  # type: ignore[no-untyped-call]
 
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
@@ -142,6 +154,8 @@ class OperationRouter:
         if self._depth:
             return
         if self._context is not None:
+            if self._guard is not None:
+                self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._context.__exit__()
             self._context = None
         with Unrouted(), Bookkeeping():
@@ -176,3 +190,26 @@ class OperationRouter:
         return swap_back(
             result, {id(leaf): entry.parameter for entry, leaf in zip(entries, leaves.values(), strict=True)}
         )
+
+
+class ByteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """For `verify=True`: checks, before every operation of a forward, each argument that lies in the arena.
+
+    Operations on parameters are checked when the parameter is brought. This sees the others, on tensors that share
+    memory with a device copy.
+    """
+
+    def __init__(self, device_copies: DeviceCopies) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._device_copies = device_copies
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Check the arguments, and run the operation."""
+        del types
+        if not Bookkeeping.depth:
+            for value in tree_leaves((args, kwargs)):
+                if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                    self._device_copies.check_read(value)
+        return func(*args, **(kwargs or {}))

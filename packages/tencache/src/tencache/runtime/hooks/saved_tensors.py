@@ -178,8 +178,8 @@ def _check_version(handle: UnitView | CastView) -> None:
     # A copy or a cast stays what it was. It is refused, because it cannot be made again.
     if version != handle.version and (isinstance(handle, CastView) or handle.copied):
         raise RefusedError(
-            f"{handle.entry.name} was changed between forward and backward, and what was kept of it for backward (a cast "
-            "for autocast, a copy by save_on_cpu) is made again there: change it before or after both"
+            f"{handle.entry.name} was changed between forward and backward, and what was kept of it for backward (a "
+            "cast for autocast, a copy by save_on_cpu) is made again there: change it before or after both"
         )
     if version != handle.version:
         raise RuntimeError(

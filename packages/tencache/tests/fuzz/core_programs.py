@@ -41,6 +41,7 @@ CORE = {
     "array_kept": Program(FOUR, PLAIN, alias="numpy", budget=100),
     "written_by_data": Program(FOUR, (Turn(write="data"),) * 3, budget=100),
     "written_by_numpy": Program(FOUR, (Turn(write="numpy"),) * 3, budget=100),
+    "weight_given_to_checkpointing": Program((Layer(ahead=True, recompute="nonreentrant"),) * 2, PLAIN, file=True),
     "saved_tensors_rounded_by_others": Program(FOUR, PLAIN, hook="rounding"),
     "recomputed_twice_in_one_backward": Program(
         (Layer(through="normalised", recompute="nonreentrant"), Layer()),

@@ -11,6 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
@@ -64,6 +65,7 @@ class SavedTensors:
         self._by_unit: dict[int, list[ParameterEntry]] = {}
         for entry in engine.entries:
             self._by_unit.setdefault(entry.unit, []).append(entry)
+        self._parameters = {id(entry.parameter): entry for entry in engine.entries}
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
 
     def entered(self) -> saved_tensors_hooks:
@@ -92,6 +94,10 @@ class SavedTensors:
         return tensor.layout is torch.strided and self._base <= tensor.data_ptr() < self._end
 
     def _handle(self, tensor: Tensor, *, copied: bool) -> UnitView | CastView | None:
+        # A function of the user's own, or checkpointing, may keep a parameter that it was given. The bytes on the host
+        # are not what it computes with, and may be in the file.
+        if type(tensor) is WrappedParameter and (entry := self._parameters.get(id(tensor))) is not None:
+            return self._view(entry.unit, entry.offset, tensor, copied=copied)
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
@@ -106,8 +112,10 @@ class SavedTensors:
     def _view(self, unit: int, offset: int, tensor: Tensor, *, copied: bool) -> UnitView:
         entries = self._by_unit[unit]
         entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
+        # A parameter that is in the file has one element, stretched: the strides are those that it will have.
+        stride = entry.stride if tensor is entry.parameter else tensor.stride()
         version = entry.parameter._version  # noqa: SLF001
-        return UnitView(unit, offset, tensor.shape, tensor.stride(), tensor.dtype, entry, version, copied)
+        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied)
 
     def _unpack(self, packed: Any) -> Tensor:
         if isinstance(packed, Tensor):

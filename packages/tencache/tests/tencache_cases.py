@@ -106,3 +106,18 @@ def wrap(model, optimizer, device="sim", **options):
 
 def with_config(**changes) -> Case:
     return Case(config=replace(SMALL, **changes))
+
+
+def shows_kept(what: str):
+    """Mark a test as the proof of what the page of refusals says is kept."""
+    return lambda test: _marked(test, kept=what)
+
+
+def shows_refused(what: str, instead: str):
+    """Mark a test as the proof of what the page of refusals says is refused."""
+    return lambda test: _marked(test, refused=(what, instead))
+
+
+def _marked(test, **marks):
+    vars(test).update(marks)
+    return test

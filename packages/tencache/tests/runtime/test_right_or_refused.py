@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from tencache_cases import LINK, same_state, same_tensors
+from tencache_cases import LINK, same_state, same_tensors, shows_kept, shows_refused
 from torch import nn
+from torch.autograd.graph import save_on_cpu
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -85,6 +86,7 @@ RETURNS_ITS_ARGUMENT = {
 }
 
 
+@shows_kept("operations that may return their argument: `.to(x.dtype)`, `.contiguous()`, `.float()`, `.type_as(x)`")
 @pytest.mark.parametrize("budget", ["30%", "60%", "100%", "500%"])
 @pytest.mark.parametrize(
     "name", ["to", "to_device", "float", "contiguous", "type_as", "type", "dropout", "requires_grad_"]
@@ -103,6 +105,7 @@ VIEWS = {
 }
 
 
+@shows_kept("views of parameters, and what is computed with them, in a forward")
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_all_weights_at_once_are_kept_where_they_fit(name):
     assert_same(lambda: Layered(VIEWS[name]), budget="100%")
@@ -118,6 +121,7 @@ def test_an_argument_returned_is_the_parameter():
     cached.unwrap()
 
 
+@shows_refused("a forward that writes through a view, such as `weight.data.mul_()`", "write between steps")
 @pytest.mark.parametrize("write", [lambda w: w.data.mul_(0.5), lambda w: w.detach().mul_(0.5)], ids=["data", "detach"])
 def test_a_write_through_a_view_inside_a_forward_is_refused(write):
     def through(weight, _):
@@ -229,12 +233,17 @@ def closure_loop(model, optimizer):
     return losses
 
 
+@shows_kept(
+    "any optimizer: also one that takes a norm over all gradients, draws random numbers or counts its steps, since "
+    "all but torch's own run as a whole"
+)
 @pytest.mark.parametrize("budget", ["40%", "100%", "500%"])
 @pytest.mark.parametrize("kind", [GlobalNorm, Noisy, CountingItself, CountingInGroups, NotQuiteAnOptimizer])
 def test_an_optimizer_that_couples_parameters_is_kept(kind, budget):
     assert_same(Layered, optimizer=kind, budget=budget)
 
 
+@shows_kept("optimizers that call their closure when they like, LBFGS among them")
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, TwoEvaluations, torch.optim.SGD, torch.optim.Rprop])
 def test_an_optimizer_that_calls_its_closure_is_kept(kind):
     assert_same(Layered, closure_loop, optimizer=kind)
@@ -312,6 +321,7 @@ def one_autocast_loop(model, optimizer):
         return plain_loop(model, optimizer)
 
 
+@shows_kept("bf16 autocast, with casts shared over forwards, in loops and over steps")
 @pytest.mark.parametrize("loop", [shared_cast_loop, autocast_loop, one_autocast_loop])
 @pytest.mark.parametrize("model", [Looped, Layered])
 def test_casts_that_autocast_shares_are_shared(model, loop):
@@ -321,6 +331,7 @@ def test_casts_that_autocast_shares_are_shared(model, loop):
 # Evaluation
 
 
+@shows_kept("evaluation in between, under `no_grad()` and `inference_mode()`")
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
 @pytest.mark.parametrize("budget", ["40%", "100%"])
 def test_training_goes_on_after_an_evaluation(mode, budget):
@@ -336,6 +347,7 @@ def test_training_goes_on_after_an_evaluation(mode, budget):
     assert_same(Looped, loop, budget=budget)
 
 
+@shows_kept("a part of the model that is called by itself")
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 def test_a_part_called_by_itself_runs_on_the_device(mode):
     model = Looped()
@@ -358,6 +370,10 @@ def encoder_layer():
     return nn.Sequential(layer, nn.TransformerEncoderLayer(WIDTH, 4, 64, batch_first=True)).eval()
 
 
+@shows_refused(
+    "evaluating `nn.MultiheadAttention` by torch's fast path",
+    "`torch.backends.mha.set_fastpath_enabled(False)`",
+)
 def test_a_fast_path_that_rounds_differently_is_refused():
     model = encoder_layer()
     cached = tencache.wrap(model, budget="100%")
@@ -375,6 +391,7 @@ def test_a_fast_path_that_rounds_differently_is_refused():
 # Aliases on the host
 
 
+@shows_refused("a `detach()` or `state_dict()` taken before `wrap()` and still alive", "take it after `wrap()`")
 def test_a_view_taken_before_wrapping_is_refused():
     model = Layered()
     kept = model.weights[3].detach()
@@ -388,6 +405,7 @@ def tmp_file_options():
     return {"host": "90KiB", "nvme": tempfile.gettempdir()}
 
 
+@shows_kept("views taken outside a forward: they see every update")
 @pytest.mark.filterwarnings("ignore::tencache.Notice")
 @pytest.mark.parametrize("options", [{}, {"budget": "500%"}, tmp_file_options()], ids=["memory", "resident", "file"])
 def test_a_view_taken_outside_a_forward_sees_the_training(options):
@@ -410,6 +428,7 @@ WRITES = {
 }
 
 
+@shows_kept("writes between steps, by any way to the bytes")
 @pytest.mark.filterwarnings("ignore::tencache.Notice")
 @pytest.mark.parametrize("options", [{}, {"budget": "100%"}, tmp_file_options()], ids=["40%", "100%", "file"])
 @pytest.mark.parametrize("write", WRITES)
@@ -439,6 +458,7 @@ def test_writes_through_a_view_that_is_kept_are_seen():
     assert_same(Layered, loop, budget="100%")
 
 
+@shows_kept("torch's own errors, such as `backward()` after `step()`")
 @pytest.mark.parametrize("autocast", [False, True])
 def test_backward_after_a_step_raises_as_it_does_unwrapped(autocast):
     model = Looped()
@@ -465,6 +485,7 @@ class Unhelpful(torch.optim.SGD):
         super().__setattr__(name, value)
 
 
+@shows_kept("the model, if `wrap()` fails")
 @pytest.mark.filterwarnings("ignore::tencache.Notice")
 @pytest.mark.parametrize("options", [{}, tmp_file_options()], ids=["memory", "file"])
 def test_a_wrap_that_fails_leaves_the_model_as_it_was(options):
@@ -482,6 +503,7 @@ def test_a_wrap_that_fails_leaves_the_model_as_it_was(options):
     tencache.wrap(model, budget="40%").unwrap()
 
 
+@shows_refused("a folder that cannot be written, a disk too small for the state", "the message says how much is needed")
 def test_a_disk_too_small_for_the_state_is_found_when_wrapping(tmp_path, monkeypatch):
     """Adam's state is twice the parameters: they fit the disk, it does not."""
     free_bytes = 40_000
@@ -522,6 +544,7 @@ def one_rank(tmp_path):
     dist.destroy_process_group()
 
 
+@shows_refused("a wrapped model put into `DistributedDataParallel`", "train the plain module in one process")
 @pytest.mark.usefixtures("one_rank")
 @pytest.mark.parametrize("first", ["wrap", "ddp"])
 def test_a_wrapped_model_inside_ddp_is_refused(first):
@@ -537,6 +560,10 @@ def test_a_wrapped_model_inside_ddp_is_refused(first):
     cached.unwrap()
 
 
+@shows_refused(
+    "an LSTM larger than the budget: it is one operation",
+    "raise the budget; the message names the bytes",
+)
 def test_an_lstm_says_what_budget_it_needs():
     model = nn.Sequential(nn.LSTM(WIDTH, WIDTH, 3))
     cached = tencache.wrap(model, budget="80%")
@@ -593,3 +620,44 @@ def test_verify_poisons_what_is_free():
 def test_verify_changes_no_bit():
     assert_same(Looped, autocast_loop, verify=True)
     assert_same(Layered, verify=True)
+
+
+@shows_refused("assigning `.data` while a view of the parameter is alive", "delete the view, or use `.copy_()`")
+def test_data_assigned_while_a_view_is_alive_is_refused():
+    model = Layered()
+    cached = tencache.wrap(model, budget="40%")
+    kept = model.weights[0].detach()
+    with pytest.raises(RefusedError, match=r"weights\.0 is given other memory while a view of it is alive"):
+        model.weights[0].data = torch.ones(WIDTH, WIDTH)
+    del kept
+    model.weights[0].data = torch.ones(WIDTH, WIDTH)
+    assert model.weights[0].sum() == WIDTH * WIDTH
+    cached.unwrap()
+
+
+@shows_refused(
+    "`backward()` after a parameter of which autocast kept a cast was changed",
+    "change it before or after both",
+)
+@pytest.mark.parametrize("kept_by", ["autocast", "save_on_cpu"])
+def test_what_autocast_or_others_kept_is_refused_once_the_parameter_has_changed(kept_by):
+    model = Looped()
+    cached = tencache.wrap(model, budget="40%")
+    with torch.autocast("cpu", torch.bfloat16) if kept_by == "autocast" else save_on_cpu():
+        loss = model(batch(0))
+    with torch.no_grad():
+        model.layers[-1].weight.mul_(2)
+    with pytest.raises(RefusedError, match=r"layers\.7\.weight was changed between forward and backward"):
+        loss.backward()
+    cached.unwrap()
+
+
+@shows_refused("assigning `.data` between forward and backward", "assign before or after both")
+def test_data_assigned_between_forward_and_backward_is_refused():
+    model = Looped()
+    cached = tencache.wrap(model, budget="40%")
+    loss = model(batch(0))
+    model.layers[-1].weight.data = torch.ones(WIDTH, WIDTH)
+    with pytest.raises(RefusedError, match=r"layers\.7\.weight\.data was assigned to between forward and backward"):
+        loss.backward()
+    cached.unwrap()

@@ -32,6 +32,7 @@ from tencache.runtime.tensors import gradients
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 WIDTH = 16
+CELLS = 4
 ROWS = 3
 
 
@@ -154,7 +155,7 @@ class AnyLayer(nn.Module):
         weight = self.make(x) if made is None else made
         y = torch.tanh(x @ (weight if weight.dtype == x.dtype else weight.to(x.dtype)))
         if self.layer.kind in {"LSTM", "GRU"}:
-            return y + self.inner(y)[0]
+            return y + self.inner(y)[0].repeat(1, WIDTH // CELLS)
         if self.layer.kind == "attention":
             return y + self.inner(y, y, y, need_weights=False)[0]
         return y + self.inner(y)
@@ -167,18 +168,18 @@ INNER: dict[str, Callable[[], nn.Module]] = {
     "norm": lambda: nn.LayerNorm(WIDTH),
     "batchnorm": lambda: nn.BatchNorm1d(WIDTH),
     "dropout": lambda: nn.Dropout(0.3),
-    "LSTM": lambda: nn.LSTM(WIDTH, WIDTH),
-    "GRU": lambda: nn.GRU(WIDTH, WIDTH),
+    "LSTM": lambda: nn.LSTM(WIDTH, CELLS),
+    "GRU": lambda: nn.GRU(WIDTH, CELLS, 2),
     "attention": lambda: nn.MultiheadAttention(WIDTH, 2),
     "prelu": nn.PReLU,
     "weight_norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH)),
     "spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH)),
-    "bilinear": lambda: Doubled(nn.Bilinear(WIDTH, WIDTH, WIDTH)),
+    "convolution": lambda: Convolved(nn.Conv1d(1, 1, 3, padding=1)),
 }
 
 
-class Doubled(nn.Module):
-    """Gives its input twice."""
+class Convolved(nn.Module):
+    """Gives its input a channel."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -186,8 +187,8 @@ class Doubled(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the inner module's result."""
-        result: torch.Tensor = self.inner(x, x)
-        return result
+        result: torch.Tensor = self.inner(x[:, None])
+        return result[:, 0]
 
 
 class Model(nn.Module):

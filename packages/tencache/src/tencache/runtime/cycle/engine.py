@@ -1,7 +1,7 @@
 """Follows a model through its steps: cycles, plans, and what to do when the order changes."""
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,6 +74,8 @@ class Engine:
         self._leaf_versions = self._versions_of_leaves()
         # Units that user code holds an alias of on the host, through which it may write without a trace.
         self.exposed: set[int] = set()
+        # How often a view of each was given out.
+        self.exposures: Counter[int] = Counter()
         self._backward_id = -1
         self._running: tuple[int, ...] = ()
         self._suspects: set[int] = set()
@@ -238,6 +240,16 @@ class Engine:
         if self.cycle.follower is not None:
             self.cycle.follower = None
             self.counters.order_changes += 1
+
+    def aliased(self, unit: int) -> bool:
+        """Return whether user code holds a view of a unit's memory on the host."""
+        return self._masters.aliased(unit)
+
+    def expose(self, units: Iterable[int]) -> None:
+        """Take in that operations on the host have given out views of those of these units that are aliased now."""
+        given = [unit for unit in units if self._masters.aliased(unit)]
+        self.exposed.update(given)
+        self.exposures.update(given)
 
     def take_in_changes(self) -> None:
         """Drop the device copies of parameters that user code has written to, or may have."""

@@ -84,7 +84,7 @@ class OperationRouter:
             self._masters.lay_open(entries[0])
         # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again
         # before it is used.
-        self._engine.exposed.update(entry.unit for entry in entries if self._masters.aliased(entry.unit))
+        self._engine.expose({entry.unit for entry in entries})
         return result
 
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:

@@ -34,6 +34,7 @@ class UnitView:
     version: int
     # Whether hooks around the model would have kept a copy, which no later write reaches.
     copied: bool
+    exposures: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class CastView:
     storage_offset: int
     dtype: torch.dtype
     version: int
+    exposures: int
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ class SavedTensors:
             # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
             # place while they hold it.
             return Foreign(outer[0](tensor.detach() if self._in_arena(tensor) else tensor), outer[1])
-        handle = self._handle(tensor, copied=outer is not None)
+        copied = outer is not None and not isinstance(outer[0], _Pack)
+        handle = self._handle(tensor, copied=copied)
         if handle is not None:
             return handle
         return tensor if outer is None else Foreign(outer[0](tensor), outer[1])
@@ -103,11 +106,18 @@ class SavedTensors:
             if self._base <= (address := tensor.data_ptr()) < self._end:
                 offset = address - self._base
                 slot = self._engine.device_copies.at(offset)
+                # A copy is kept as a copy where the parameter may be written to without a trace before backward.
+                if copied and self._engine.aliased(slot.unit):
+                    return None
                 return self._view(slot.unit, offset - slot.offset, tensor, copied=copied)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
-                offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
-                return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version)
+                return None if self._engine.aliased(entry.unit) else self._cast(entry, tensor)
         return None
+
+    def _cast(self, entry: ParameterEntry, tensor: Tensor) -> CastView:
+        offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
+        exposures = self._engine.exposures[entry.unit]
+        return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version, exposures)
 
     def _view(self, unit: int, offset: int, tensor: Tensor, *, copied: bool) -> UnitView:
         entries = self._by_unit[unit]
@@ -115,7 +125,8 @@ class SavedTensors:
         # A parameter that is in the file has one element, stretched: the strides are those that it will have.
         stride = entry.stride if tensor is entry.parameter else tensor.stride()
         version = entry.parameter._version  # noqa: SLF001
-        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied)
+        exposures = self._engine.exposures[unit]
+        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied, exposures)
 
     def _unpack(self, packed: Any) -> Tensor:
         if isinstance(packed, Tensor):
@@ -125,9 +136,30 @@ class SavedTensors:
         # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
-        _check_version(packed)
+        self._check_version(packed)
         with Unrouted(), Bookkeeping():
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
+
+    def _check_version(self, handle: UnitView | CastView) -> None:
+        """Raise as autograd does when a parameter was changed in place between forward and backward."""
+        version = handle.entry.parameter._version  # noqa: SLF001
+        if handle.version < handle.entry.assigned_version:
+            raise RefusedError(
+                f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
+            )
+        # A copy or a cast stays what it was. It is refused, because it cannot be made again.
+        changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures
+        if changed and (isinstance(handle, CastView) or handle.copied):
+            raise RefusedError(
+                f"{handle.entry.name} may have changed between forward and backward, and what was kept of it for "
+                "backward (a cast for autocast, a copy by save_on_cpu) is made again there: change it before or after "
+                "both"
+            )
+        if version != handle.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"{handle.entry.name} is at version {version}; expected version {handle.version} instead"
+            )
 
     def _from_slot(self, handle: UnitView) -> Tensor:
         # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
@@ -174,26 +206,6 @@ class _Pack:
 def _only_stores(hooks: Hooks) -> bool:
     """Return whether hooks are known to give back what they are given, one by one: save_on_cpu, and these."""
     return isinstance(hooks[0], _Pack) or hooks[0].__module__ == "torch.autograd.graph"
-
-
-def _check_version(handle: UnitView | CastView) -> None:
-    """Raise as autograd does when a parameter was changed in place between forward and backward."""
-    version = handle.entry.parameter._version  # noqa: SLF001
-    if handle.version < handle.entry.assigned_version:
-        raise RefusedError(
-            f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
-        )
-    # A copy or a cast stays what it was. It is refused, because it cannot be made again.
-    if version != handle.version and (isinstance(handle, CastView) or handle.copied):
-        raise RefusedError(
-            f"{handle.entry.name} was changed between forward and backward, and what was kept of it for backward (a "
-            "cast for autocast, a copy by save_on_cpu) is made again there: change it before or after both"
-        )
-    if version != handle.version:
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"{handle.entry.name} is at version {version}; expected version {handle.version} instead"
-        )
 
 
 def top_hooks() -> Hooks | None:

@@ -273,6 +273,36 @@ def test_an_unknown_optimizer_keeps_its_state_in_memory_and_says_so(tmp_path):
         assert_same(Layered, optimizer=GlobalNorm, host="90KiB", nvme=tmp_path)
 
 
+def test_a_parameter_that_is_new_to_the_optimizer_is_updated_too():
+    def loop(model, optimizer):
+        losses = plain_loop(model, optimizer, 2)
+        model.weights[3] = nn.Parameter(model.weights[3].detach() * 2)
+        optimizer.add_param_group({"params": [model.weights[3]], "lr": 0.1})
+        return losses + plain_loop(model, optimizer, 3)
+
+    assert_same(Layered, loop)
+
+
+@pytest.mark.parametrize("how", ["grad", "inputs"])
+def test_gradients_asked_for_by_name_need_no_parameter_on_the_device(how):
+    def loop(model, optimizer):
+        losses = []
+        for step in range(3):
+            loss = model(batch(step))
+            wanted = list(model.parameters())
+            if how == "grad":
+                for parameter, gradient in zip(wanted, torch.autograd.grad(loss, wanted), strict=True):
+                    parameter.grad = gradient
+            else:
+                loss.backward(inputs=wanted[2:])
+            losses.append(loss.item())
+            optimizer.step()
+            optimizer.zero_grad()
+        return losses
+
+    assert_same(Layered, loop, budget="30%")
+
+
 # Precision
 
 

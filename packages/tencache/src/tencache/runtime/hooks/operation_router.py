@@ -74,6 +74,11 @@ class OperationRouter:
             with Bookkeeping():
                 self._engine.end_op()
 
+    def differentiate(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Run `torch.autograd.grad` and the like: the graph ends in the leaves, and needs none of their bytes."""
+        leaves = {id(entry.parameter): entry.leaf for entry in entries}
+        return func(*swap(args, leaves), **swap(kwargs, leaves))
+
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameters' own data, brought from the file if need be."""
         with Bookkeeping():

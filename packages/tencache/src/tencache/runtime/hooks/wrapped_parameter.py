@@ -63,6 +63,10 @@ _HOST_SIDE = frozenset(
 )
 
 
+# These name parameters only to say whose gradients are wanted.
+_DIFFERENTIATING = frozenset([torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward])
+
+
 class Owner(Protocol):
     """What a wrapped parameter needs of the engine that holds it."""
 
@@ -71,6 +75,9 @@ class Owner(Protocol):
 
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the device."""
+
+    def differentiate(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Compute gradients of the parameters."""
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameter's own data."""
@@ -122,6 +129,8 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
         owner.refuse_hook(entries[0])
     elif name in _DESCRIBING:
         return func(*args, **kwargs)
+    elif func in _DIFFERENTIATING:
+        return owner.differentiate(func, entries, args, kwargs)
     if owner.computing() or (_differentiable(entries) and not _stays_on_host(name)):
         return owner.run(func, entries, args, kwargs)
     return owner.on_host(func, entries, args, kwargs)

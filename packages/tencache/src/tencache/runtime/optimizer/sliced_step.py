@@ -193,7 +193,15 @@ class Stepper:
                 size_bytes = 0
             cuts[-1].append(unit)
             size_bytes += sum(entry.size_bytes for entry in by_unit[unit])
-        return [self._slice([entry for unit in units for entry in by_unit[unit]], tuple(units)) for units in cuts]
+        slices = [self._slice([entry for unit in units for entry in by_unit[unit]], tuple(units)) for units in cuts]
+        return slices + self._others(known)
+
+    def _others(self, known: set[int]) -> list[Slice]:
+        """Return a slice of the parameters that came to the optimizer after wrapping: nobody moves them."""
+        others = known - {id(entry.parameter) for entry in self._engine.entries}
+        groups = self.optimizer.param_groups
+        members = [[one for one in group["params"] if id(one) in others] for group in groups]
+        return [Slice([], (), members)] if others else []
 
     def _slice(self, entries: list[ParameterEntry], units: tuple[int, ...]) -> Slice:
         wanted = {id(entry.parameter) for entry in entries}

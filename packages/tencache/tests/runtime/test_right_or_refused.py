@@ -303,6 +303,31 @@ def test_gradients_asked_for_by_name_need_no_parameter_on_the_device(how):
     assert_same(Layered, loop, budget="30%")
 
 
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}])
+def test_the_step_of_an_optimizer_that_was_not_wrapped_is_seen(options):
+    """Torch's fused step does not count its writes as changes."""
+
+    def loop(model, _):
+        return plain_loop(model, torch.optim.AdamW(list(model.parameters())[:4], lr=0.01, **options))
+
+    assert_same(Layered, loop, budget="100%")
+
+
+@shows_refused("`parameter.set_()`", "`.copy_()` into it")
+def test_a_parameter_that_is_given_other_memory_is_refused():
+    model = Layered()
+    cached = tencache.wrap(model, budget="40%")
+    before = model.weights[0].data
+    with torch.no_grad():
+        model.weights[0].set_(torch.ones(WIDTH, WIDTH))
+    with pytest.raises(RefusedError, match=r"weights\.0 was given other memory"):
+        model(batch(0))
+    with torch.no_grad():
+        model.weights[0].set_(before)
+    model(batch(0))
+    cached.unwrap()
+
+
 # Precision
 
 

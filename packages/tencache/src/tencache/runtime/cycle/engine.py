@@ -255,6 +255,7 @@ class Engine:
         """Drop the device copies of parameters that user code has written to, or may have."""
         if changed := self.changed_units():
             self._note_change()
+            self._masters.refuse_moved(changed)
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
             self.device_copies.drop(changed)
         if self.exposed:

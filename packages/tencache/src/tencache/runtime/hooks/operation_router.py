@@ -89,7 +89,12 @@ class OperationRouter:
             self._masters.lay_open(entries[0])
         # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again
         # before it is used.
-        self._engine.expose({entry.unit for entry in entries})
+        units = {entry.unit for entry in entries}
+        self._engine.expose(units)
+        # Not every operation that writes counts it as a change: torch's fused optimizers do not.
+        if getattr(func, "__name__", "").endswith("_"):
+            self._engine.exposed.update(units)
+            self._engine.exposures.update(units)
         return result
 
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:

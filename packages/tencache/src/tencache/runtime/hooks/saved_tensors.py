@@ -86,12 +86,16 @@ class SavedTensors:
         if outer is not None and not _only_stores(outer):
             # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
             # place while they hold it.
-            return Foreign(outer[0](tensor.detach() if self._in_arena(tensor) else tensor), outer[1])
+            return self._hand_on(tensor, outer)
         copied = outer is not None and not isinstance(outer[0], _Pack)
         handle = self._handle(tensor, copied=copied)
         if handle is not None:
             return handle
-        return tensor if outer is None else Foreign(outer[0](tensor), outer[1])
+        return tensor if outer is None else self._hand_on(tensor, outer)
+
+    def _hand_on(self, tensor: Tensor, outer: Hooks) -> Foreign:
+        # Never the leaf itself, which points elsewhere when its unit moves.
+        return Foreign(outer[0](tensor.detach() if self._in_arena(tensor) else tensor), outer[1])
 
     def _in_arena(self, tensor: Tensor) -> bool:
         return tensor.layout is torch.strided and self._base <= tensor.data_ptr() < self._end

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tencache.errors import RefusedError
 from tencache.plan.step_trace import Unit
 from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import users
@@ -160,6 +161,17 @@ class Masters:
         for unit, filed in self._filed.items():
             if filed.opened:
                 self.close(unit, changed=changed(unit))
+
+    def refuse_moved(self, units: Iterable[int]) -> None:
+        """Refuse parameters that user code has given other memory, such as by `set_()`: uploads would not see it."""
+        for unit in units:
+            filed = self._filed.get(unit)
+            buffer = self._buffers.get(unit) if filed is None else filed.buffer
+            if buffer is None or (filed is not None and not filed.opened):
+                continue
+            for entry in self._entries[unit]:
+                if entry.size_bytes and entry.parameter.data_ptr() != buffer.data_ptr() + entry.offset:
+                    raise RefusedError(f"{entry.name} was given other memory, as set_() does: use .copy_() instead")
 
     def lay_open(self, entry: ParameterEntry) -> None:
         """Take a parameter's memory to be referred to for good: its storage was given to user code."""

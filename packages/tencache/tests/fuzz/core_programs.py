@@ -56,6 +56,9 @@ RAISES = {
 }
 
 REFUSED = {
+    "weight_given_to_checkpointing_with_old_casts": Program(
+        (Layer(ahead=True, recompute="nonreentrant"),), (Turn(), Turn()), precision="autocast_all"
+    ),
     "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
     "gradient_hook": Program(FOUR, PLAIN, hook="parameter"),
 }

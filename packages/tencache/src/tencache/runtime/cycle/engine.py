@@ -66,6 +66,7 @@ class Engine:
         self.policy = policy
         self._stepped = stepped
         self.changed_at_node = 0
+        self.stepped_in_autocast = False
         self.plans: dict[CycleKind, StepPlan] = {}
         self.traces: dict[CycleKind, StepTrace] = {}
         self._known: OrderedDict[tuple[CycleKind, Order], tuple[StepPlan, int]] = OrderedDict()
@@ -173,6 +174,7 @@ class Engine:
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
         self._note_change()
+        self.stepped_in_autocast = torch.is_autocast_enabled(self.entries[0].leaf.device.type)
         # The optimizer's own writes raised the versions as well, and those bytes are on their way already.
         self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
 

@@ -104,6 +104,11 @@ class SavedTensors:
         # A function of the user's own, or checkpointing, may keep a parameter that it was given. The bytes on the host
         # are not what it computes with, and may be in the file.
         if type(tensor) is WrappedParameter and (entry := self._parameters.get(id(tensor))) is not None:
+            if self._engine.stepped_in_autocast and torch.is_autocast_enabled(entry.leaf.device.type):
+                raise RefusedError(
+                    f"{entry.name} is given to checkpointing inside an autocast that goes on over steps, with casts of "
+                    "old values: end the autocast before step()"
+                )
             return self._view(entry.unit, entry.offset, tensor, copied=copied)
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "fuzz")]
 
 # The same examples in every run; TENCACHE_EXAMPLES=20 tries twenty times as many, and others every time.
 TIMES = int(os.environ.get("TENCACHE_EXAMPLES", "1"))

@@ -80,13 +80,23 @@ def train(case: Case, model, optimizer, steps: int, device: str = "cpu", after=l
 
 
 def same_tensors(one, two) -> bool:
-    return one.keys() == two.keys() and all(torch.equal(one[key].cpu(), two[key].cpu()) for key in one)
+    """Compare tensors, and whatever holds them, bit by bit; even what is not a number is compared."""
+    if isinstance(one, torch.Tensor):
+        return one.shape == two.shape and one.dtype == two.dtype and _bytes(one) == _bytes(two)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same_tensors(one[key], two[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(same_tensors(*pair) for pair in zip(one, two, strict=True))
+    return one == two
+
+
+def _bytes(tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def same_state(one, two) -> bool:
     """Compare two optimizers' states bit by bit."""
-    first, second = one.state_dict()["state"], two.state_dict()["state"]
-    return first.keys() == second.keys() and all(same_tensors(first[key], second[key]) for key in first)
+    return same_tensors(one.state_dict()["state"], two.state_dict()["state"])
 
 
 def wrap(model, optimizer, device="sim", **options):
@@ -96,3 +106,18 @@ def wrap(model, optimizer, device="sim", **options):
 
 def with_config(**changes) -> Case:
     return Case(config=replace(SMALL, **changes))
+
+
+def shows_kept(what: str):
+    """Mark a test as the proof of what the page of refusals says is kept."""
+    return lambda test: _marked(test, kept=what)
+
+
+def shows_refused(what: str, instead: str):
+    """Mark a test as the proof of what the page of refusals says is refused."""
+    return lambda test: _marked(test, refused=(what, instead))
+
+
+def _marked(test, **marks):
+    vars(test).update(marks)
+    return test

@@ -47,6 +47,12 @@ def test_plan_says_what_does_not_fit(capsys):
         (["gpt2", "--budget", "much"], "is not an amount of bytes"),
         (["gpt2", "--budget", "1GiB", "--link", "0"], "above zero"),
         (["gpt2", "--budget", "1GiB", "--state-in-file", "2"], "a share is between 0 and 1"),
+        (["gpt2", "--budget", "nan"], "is not an amount of bytes"),
+        (["gpt2", "--budget", "1GiB", "--tflops", "0"], "--tflops 0.0: a number above zero"),
+        (["gpt2", "--budget", "1GiB", "--tflops", "nan"], "--tflops nan: a number above zero"),
+        (["gpt2", "--budget", "1GiB", "--tokens", "-5"], "--tokens -5: a number above zero"),
+        (["gpt2", "--budget", "1GiB", "--context", "0"], "--context 0: a number above zero"),
+        (["gpt2", "--budget", "1GiB", "--table", "-1"], "--table -1"),
     ],
 )
 def test_mistakes_are_one_sentence(capsys, arguments, message):
@@ -54,6 +60,45 @@ def test_mistakes_are_one_sentence(capsys, arguments, message):
     assert code == cli.MISUSE
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--tokens", "-5"], ["--links", "nan"], ["--budget", "nan"]])
+def test_mistakes_in_bench_are_one_sentence(capsys, arguments):
+    code, out, err = run(capsys, "bench", "--small", *arguments)
+    assert (code, out) == (cli.MISUSE, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff\xfe", b'{"tencache_trace": 1}', b'{"tencache_trace": 1, "units": [{}]}', b"null"],
+)
+def test_a_file_that_is_no_model_is_named(capsys, tmp_path, content):
+    path = tmp_path / "model.json"
+    path.write_bytes(content)
+    code, _, err = run(capsys, "plan", str(path), "--budget", "1GiB")
+    assert code == cli.MISUSE
+    assert err.startswith(f"tencache: {path}: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_page_is_not_replaced_unless_forced(capsys, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    code, _, err = run(capsys, "plan", *RUN, "--html", str(page))
+    assert code == cli.MISUSE
+    assert "--force" in err
+    assert page.read_text() == "mine"
+    assert run(capsys, "plan", *RUN, "--html", str(page), "--force")[0] == 0
+    assert "<rect" in page.read_text()
+
+
+def test_an_interrupt_ends_quietly(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tencache.bench.policy_bench.compare_policies", interrupted)
+    assert run(capsys, "bench", "--small") == (cli.INTERRUPTED, "", "")
 
 
 def test_replay_compares_the_policies_and_is_deterministic(capsys):

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from refusals_page import PAGE, page
 
 import tencache
 
@@ -30,6 +31,10 @@ def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert "ready" in capsys.readouterr().out
     assert (tmp_path / "trace.json").is_file()
     names["cached"].unwrap()
+
+
+def test_the_page_of_refusals_is_what_the_tests_say():
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 @every_page

@@ -1,6 +1,7 @@
 """The command: `tencache plan`, `replay`, `bench` and `demo`."""
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +18,17 @@ from tencache.quantity import parse_bandwidth, parse_bytes, show_bytes
 
 DOES_NOT_FIT = 1
 MISUSE = 2
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; a user's mistake is one sentence, not a traceback."""
     options = _parser().parse_args(arguments)
     try:
+        _check_numbers(options)
         code: int = options.run(options)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except RefusedError as error:
         sys.stderr.write(f"tencache: {error}\n")
         return DOES_NOT_FIT
@@ -39,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="does this model fit this budget, and how fast would it train")
     _add_model(plan)
     plan.add_argument("--html", type=Path, help="draw the step's timeline into this file")
+    plan.add_argument("--force", action="store_true", help="let --html replace a file that is there")
     plan.add_argument("--table", type=int, default=0, metavar="ROWS", help="print the first rows of the table")
     plan.set_defaults(run=_plan)
     again = commands.add_parser("replay", help="run policies against a bandwidth model on a virtual clock")
@@ -56,6 +62,15 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("out"), help="folder for the timeline (default: out)")
     demo.set_defaults(run=_demo)
     return parser
+
+
+def _check_numbers(options: argparse.Namespace) -> None:
+    for name in ("tokens", "context", "tflops", "rounds"):
+        value = getattr(options, name, 1)
+        if not 0 < value < math.inf:
+            raise ValueError(f"--{name} {value}: a number above zero is needed")
+    if getattr(options, "table", 0) < 0:
+        raise ValueError(f"--table {options.table}: a number of rows is not negative")
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +96,7 @@ def _load(options: argparse.Namespace) -> tuple[StepTrace, int, Bandwidths]:
 
 def _trace(options: argparse.Namespace) -> StepTrace:
     path = Path(options.model)
-    if path.is_file() and "tencache_trace" in path.read_text(encoding="utf-8")[:40]:
+    if path.is_file() and b"tencache_trace" in path.read_bytes()[:40]:
         return StepTrace.load(path)
     if not 0 <= options.state_in_file <= 1:
         raise ValueError(f"--state-in-file {options.state_in_file}: a share is between 0 and 1")
@@ -97,6 +112,8 @@ def _trace(options: argparse.Namespace) -> StepTrace:
 
 
 def _plan(options: argparse.Namespace) -> int:
+    if options.html is not None and options.html.exists() and not options.force:
+        raise ValueError(f"--html {options.html}: there is such a file; give another name, or --force to replace it")
     trace, budget_bytes, speeds = _load(options)
     plan = best_plan(trace, budget_bytes, speeds)
     result = replay_plan(plan, speeds)

@@ -1,5 +1,6 @@
 """Bytes and bandwidths as people write them: "6GiB", "35%", "2GB/s"."""
 
+import math
 import re
 
 _SCALES = {
@@ -17,11 +18,11 @@ _SCALES = {
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*|%)\s*")
 
 
-def parse_bytes(text: int | str, *, whole: int | None = None) -> int:
+def parse_bytes(text: float | str, *, whole: int | None = None) -> int:
     """Return the bytes of "512MiB", of "35%" of `whole`, or of a plain number."""
-    if isinstance(text, int):
-        return _positive(text, text)
-    match = _QUANTITY.fullmatch(text)
+    if isinstance(text, (int, float)) and not isinstance(text, bool) and math.isfinite(text):
+        return _positive(round(text), text)
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is not an amount of bytes: write it like 6GiB, 500MB or 35%")
     number, unit = float(match[1]), match[2].lower()
@@ -38,8 +39,10 @@ def parse_bandwidth(text: float | str) -> float:
     """Return the bytes per second of "2GB/s" or of a plain number."""
     if isinstance(text, str):
         return float(parse_bytes(text.removesuffix("/s")))
-    if text <= 0:
-        raise ValueError(f"{text!r} bytes per second: a link must be faster than nothing")
+    if not 0 < text < math.inf:
+        raise ValueError(
+            f"{text!r} bytes per second: a link must be faster than nothing, and no faster than a number can say"
+        )
     return float(text)
 
 
@@ -53,7 +56,7 @@ def show_bytes(count: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _positive(count: int, text: int | str) -> int:
+def _positive(count: int, text: float | str) -> int:
     if count <= 0:
         raise ValueError(f"{text!r}: an amount of bytes must be above zero")
     return count

@@ -103,9 +103,16 @@ class StepTrace:
     @classmethod
     def load(cls, path: str | Path) -> "StepTrace":
         """Read a trace that `save` wrote."""
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = read_json(path)
         if not isinstance(data, dict) or data.get("tencache_trace") != 1:
             raise ValueError(f"{path}: not a trace that tencache saved (cached.trace.save(path) writes one)")
+        try:
+            return cls._from(data)
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{path}: this trace is damaged ({type(error).__name__}: {error})") from None
+
+    @classmethod
+    def _from(cls, data: dict[str, Any]) -> "StepTrace":
         return cls(
             units=tuple(Unit(**unit) for unit in data["units"]),
             ops=tuple(_read_op(op) for op in data["ops"]),
@@ -114,6 +121,14 @@ class StepTrace:
                 Update(tuple(item["units"]), item["compute_s"], item["file_bytes"]) for item in data["updates"]
             ),
         )
+
+
+def read_json(path: str | Path) -> Any:
+    """Return what a file of JSON holds; what is not JSON is an error that names the file."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a file of JSON ({error})") from None
 
 
 @dataclass

@@ -1,13 +1,12 @@
 """Traces of transformers from their sizes alone: what a step of a model too large to build here would touch."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tencache.plan.address_map import aligned
-from tencache.plan.step_trace import Grad, Op, Phase, StepTrace, Unit, Update
+from tencache.plan.step_trace import Grad, Op, Phase, StepTrace, Unit, Update, read_json
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def find_shape(model: str) -> Shape:
 
 def read_config(path: Path) -> Shape:
     """Read the sizes from a GPT-2, OPT or Llama configuration."""
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = read_json(path)
     readers = {"gpt2": _gpt2, "opt": _opt, "llama": _llama, "mistral": _llama}
     kind = data.get("model_type") if isinstance(data, dict) else None
     if kind not in readers:

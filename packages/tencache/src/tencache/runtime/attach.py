@@ -1,6 +1,8 @@
 """Wraps a module and an optimizer, and undoes it."""
 
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import MethodType
 from typing import Any, NoReturn
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tencache.errors import RefusedError
+from tencache.errors import Notice, RefusedError
 from tencache.plan.address_map import aligned
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace
@@ -18,16 +20,22 @@ from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.engine import Engine
-from tencache.runtime.hooks.operation_router import OperationRouter
-from tencache.runtime.hooks.refusals import check_model, check_optimizer, describe_direct
+from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
+from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
-from tencache.runtime.memory.device_arena import Arena
+from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import CudaLink, Link, SimLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
-from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
+from tencache.runtime.optimizer.sliced_step import (
+    SLICE_BYTES,
+    Stepper,
+    may_be_sliced,
+    own_step,
+    state_tensors,
+)
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradients import Gradients
@@ -59,6 +67,10 @@ def wrap(
     what is beyond it. The first step is the profile, and it counts. If the budget holds gradients and optimizer state
     too, everything stays on the device after that step, and nothing moves any more.
     """
+    if nvme is not None and host is None:
+        raise ValueError(
+            "nvme= without host= would never be used: say with host= how much memory to use before the file"
+        )
     check_model(model)
     if optimizer is not None:
         check_optimizer(optimizer, model)
@@ -104,20 +116,18 @@ class Cached:
         self.resident = False
         self._unwrapped = False
         # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
-        self._may_stay = optimizer is not None and nvme is None and not verify and policy == "ahead"
+        known = optimizer is not None and may_be_sliced(optimizer)
+        self._may_stay = known and nvme is None and not verify and policy == "ahead"
         self._split = split_tiers(groups, host, has_file=nvme is not None)
-        self._build(groups, bytes_per_s, nvme, verify=verify, policy=policy)
-        try:
-            self._attach()
-        except RefusedError:
-            self.link.close()
-            if self._file is not None:
-                self._file.close()
-            self._let_go()
-            raise
+        # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
+        with ExitStack() as undo:
+            self._build(undo, groups, bytes_per_s, nvme, verify=verify, policy=policy)
+            self._attach(undo)
+            undo.pop_all()
 
     def _build(
         self,
+        undo: ExitStack,
         groups: list[UnitMembers],
         bytes_per_s: float | None,
         nvme: str | Path | None,
@@ -128,10 +138,13 @@ class Cached:
         split, device = self._split, self.device
         self.units = make_units(groups, split.filed)
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
-        self.pool = HostPool(pin=device.type == "cuda")
+        if self._file is not None:
+            undo.callback(self._file.close)
+        self.pool = HostPool(pin=device.type == "cuda", poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
         self._reserve()
         self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
+        undo.callback(self.link.close)
         self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
         self.arena = Arena(self.budget_bytes, device)
         # The largest gradient must not stop the small ones behind it.
@@ -152,7 +165,10 @@ class Cached:
                 policy,
                 stepped=self.optimizer is not None,
             )
-        self._router = OperationRouter(self.engine, self.masters, SavedTensors(self.engine, self.arena), device)
+        undo.callback(self._let_go)
+        saved = SavedTensors(self.engine, self.arena)
+        guard = ByteGuard(device_copies) if verify else None
+        self._router = OperationRouter(self.engine, self.masters, saved, device, FastPaths(self.model), guard)
         self._stepper = self._make_stepper(split)
 
     def stats(self) -> Stats:
@@ -186,16 +202,13 @@ class Cached:
         # First the ways in, then the bytes: nothing may start a copy while they are moved back.
         if self._stepper is not None:
             self._detach_optimizer()
-        for handle in (*self._handles, *self._step_handles):
-            handle.remove()
+        self._remove_hooks()
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
             # Gradients that are still on their way land in pinned buffers: they must be there before those are copied.
-            with Unrouted():
-                self._wait_for_copies()
-                self.masters.release_all()
-                self._release_parameters()
+            self._wait_for_copies()
+            self._restore_parameters()
         self._return_buffers()
         self.link.close()
         if self._file is not None:
@@ -205,9 +218,13 @@ class Cached:
 
     def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
         """Move everything to the device for good if it fits; called after a step, when the state's size is known."""
+        # Autocast goes on with the casts that it has of the leaves, even of old values; the parameters have none.
+        if torch.is_autocast_enabled(self.device.type):
+            return
         may_stay, self._may_stay = self._may_stay, False
         parameters = [entry.parameter for entry in self.entries]
-        if not may_stay:
+        # A view that user code holds would not see what happens on the device.
+        if not may_stay or any(self.masters.aliased(unit) for unit in range(len(self.units))):
             return
         with Unrouted():
             needed = needed_bytes(parameters, optimizer)
@@ -244,25 +261,57 @@ class Cached:
             return None
         store = None
         if self._file is not None and split.state_bytes is not None:
-            store = StateStore(self._file, split.state_bytes, split.staging_bytes)
+            store = self._make_store(self._file, split.state_bytes, self.optimizer)
         # A slice's state must fit the staging memory beside what is read ahead and written behind.
         slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
         return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes)
 
-    def _attach(self) -> None:
+    def _make_store(self, file: FileTier, limit_bytes: int, optimizer: Optimizer) -> StateStore | None:
+        if not may_be_sliced(optimizer):
+            text = f"{type(optimizer).__name__} is not known to update parameters one by one: its state stays in memory"
+            warnings.warn(text, Notice, stacklevel=5)
+            return None
+        store = StateStore(file, limit_bytes, self._split.staging_bytes)
+        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        store.reserve([parameter.nbytes for parameter in trained], state_tensors(optimizer))
+        return store
+
+    def _attach(self, undo: ExitStack) -> None:
+        self._handles: list[Any] = []
+        self._step_handles: list[Any] = []
+        self._buffers: list[tuple[nn.Module, str, torch.device]] = []
+        undo.callback(self._restore_parameters)
         with torch.no_grad():
             self.masters.adopt()
-        self._handles: list[Any] = []
-        self._step_handles: list[Any] = [
-            # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
-            self.model.register_forward_pre_hook(self._router.before_forward, prepend=True),
-            self.model.register_forward_hook(self._router.after_forward, always_call=True),
-        ]
+        undo.callback(self._remove_hooks)
+        self._attach_forwards()
         for entry in self.entries:
             self._attach_entry(entry)
-        self._buffers = _move_buffers(self.model, self.device)
+        undo.callback(self._return_buffers)
+        self._move_buffers()
         if self.optimizer is not None and self._stepper is not None:
+            undo.callback(self._detach_optimizer)
             self._attach_optimizer(self.optimizer, self._stepper)
+
+    def _attach_forwards(self) -> None:
+        # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
+        for module in self.model.modules():
+            whole = module is self.model
+            # A part may be called by itself, as generate() does with an encoder.
+            if whole or any(True for _ in module.parameters()):
+                before = self._router.before_forward if whole else self._router.before_part
+                after = self._router.after_forward if whole else self._router.after_part
+                self._step_handles.append(module.register_forward_pre_hook(before, prepend=True))
+                self._step_handles.append(module.register_forward_hook(after, always_call=True))
+
+    def _remove_hooks(self) -> None:
+        for handle in (*self._handles, *self._step_handles):
+            handle.remove()
+
+    def _restore_parameters(self) -> None:
+        with Unrouted():
+            self.masters.release_all()
+            self._release_parameters()
 
     def _attach_entry(self, entry: ParameterEntry) -> None:
         if entry.dtype.is_floating_point or entry.dtype.is_complex:
@@ -279,6 +328,7 @@ class Cached:
 
     def _attach_optimizer(self, optimizer: Optimizer, stepper: Stepper) -> None:
         self._own = {name: optimizer.__dict__.get(name) for name in ("step", "zero_grad")}
+        hooked = own_step(optimizer) is None and getattr(type(optimizer).step, "hooked", False)
 
         def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
             if self.resident:
@@ -296,18 +346,21 @@ class Cached:
             with Unrouted():
                 zero_grad(set_to_none=set_to_none)
 
-        optimizer.step = MethodType(Optimizer.profile_hook_step(step), optimizer)  # type: ignore[method-assign]
+        # Hooks run once a step, not once a slice; an optimizer of another making may not have any.
+        around: Any = Optimizer.profile_hook_step(step) if hooked else step
+        optimizer.step = MethodType(around, optimizer)  # type: ignore[method-assign]
         optimizer.zero_grad = MethodType(zero, optimizer)  # type: ignore[method-assign]
-        self._handles += [
-            optimizer.register_state_dict_post_hook(_plain_state),
-            optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
-        ]
+        if stepper.store is not None:
+            self._handles += [
+                optimizer.register_state_dict_post_hook(_plain_state),
+                optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
+            ]
 
     def _detach_optimizer(self) -> None:
         assert self.optimizer is not None
         for name, own in self._own.items():
             if own is None:
-                delattr(self.optimizer, name)
+                self.optimizer.__dict__.pop(name, None)
             else:
                 setattr(self.optimizer, name, own)
         for parameter, state in self.optimizer.state.items():
@@ -326,9 +379,20 @@ class Cached:
         for entry in self.entries:
             parameter: Any = entry.parameter
             parameter.__class__ = nn.Parameter
-            del parameter.__dict__["_tencache_owner"], parameter.__dict__["_tencache_entry"]
+            parameter.__dict__.pop("_tencache_owner", None)
+            parameter.__dict__.pop("_tencache_entry", None)
             if parameter.grad is not None:
                 parameter.grad = parameter.grad.clone()
+
+    def _move_buffers(self) -> None:
+        """Move the model's buffers to a real device for good, and note where they were."""
+        if self.device.type == "cpu":
+            return
+        for module in self.model.modules():
+            for name, buffer in module._buffers.items():  # noqa: SLF001
+                if buffer is not None:
+                    self._buffers.append((module, name, buffer.device))
+                    module._buffers[name] = buffer.to(self.device)  # noqa: SLF001
 
     def _return_buffers(self) -> None:
         for module, name, home in self._buffers:
@@ -370,18 +434,6 @@ def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
         for key, value in state_dict["state"].items()
     }
     return {**state_dict, "state": state}
-
-
-def _move_buffers(model: nn.Module, device: torch.device) -> list[tuple[nn.Module, str, torch.device]]:
-    """Move the model's buffers to a real device for good, and return where they were."""
-    moved = []
-    if device.type != "cpu":
-        for module in model.modules():
-            for name, buffer in module._buffers.items():  # noqa: SLF001
-                if buffer is not None:
-                    moved.append((module, name, buffer.device))
-                    module._buffers[name] = buffer.to(device)  # noqa: SLF001
-    return moved
 
 
 def _device(name: str) -> torch.device:

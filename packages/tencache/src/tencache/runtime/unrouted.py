@@ -1,8 +1,44 @@
 """Tensor operations that bypass the routing of wrapped parameters."""
 
+from types import TracebackType
+from typing import Any, ClassVar
+
 import torch
 
 # Inside `with Unrouted():` a wrapped parameter is the plain host tensor that it is made of. This package's own code
 # runs inside it: otherwise reading a parameter's host bytes would load that parameter to the device. The setting
 # belongs to a thread, so each thread that touches parameters must enter it for itself.
 Unrouted = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001  torch documents it by this name
+# Inside `with Routed():` operations are routed again: a closure that an optimizer calls is the user's code.
+Routed = torch._C._EnableTorchFunction  # noqa: SLF001  no public name gives it
+
+
+class Bookkeeping:
+    """A context for this package's own tensors: ordinary ones, even where the user is in inference mode.
+
+    A tensor made under `torch.inference_mode()` can never take part in training again, and slots and leaves are kept.
+    """
+
+    __slots__ = ("_contexts",)
+    # How many are entered. What this package does with the arena is not for `verify=True` to judge.
+    depth: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self._contexts: tuple[Any, ...] = ()
+
+    def __enter__(self) -> None:
+        """Leave inference mode, if it is on."""
+        Bookkeeping.depth += 1
+        if torch.is_inference_mode_enabled():
+            # Leaving inference mode turns gradients on again, so they are turned off.
+            self._contexts = (torch.inference_mode(mode=False), torch.no_grad())
+            for context in self._contexts:
+                context.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Go back to the user's mode."""
+        Bookkeeping.depth -= 1
+        for context in reversed(self._contexts):
+            context.__exit__(kind, error, trace)

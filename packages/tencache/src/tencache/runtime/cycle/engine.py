@@ -1,14 +1,16 @@
 """Follows a model through its steps: cycles, plans, and what to do when the order changes."""
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from tencache.errors import RefusedError
 from tencache.plan.plan_follower import PlanFollower
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import Load, StepPlan
@@ -19,7 +21,7 @@ from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 
 CycleKind = Literal["train", "eval"]
 Order = tuple[tuple[int, ...], ...]
@@ -63,11 +65,19 @@ class Engine:
         self.speeds = speeds
         self.policy = policy
         self._stepped = stepped
+        self.changed_at_node = 0
+        self.stepped_in_autocast = False
         self.plans: dict[CycleKind, StepPlan] = {}
         self.traces: dict[CycleKind, StepTrace] = {}
         self._known: OrderedDict[tuple[CycleKind, Order], tuple[StepPlan, int]] = OrderedDict()
         self._last: dict[CycleKind, Order] = {}
         self._versions = [entry.parameter._version for entry in entries]  # noqa: SLF001
+        self._leaf_versions = self._versions_of_leaves()
+        # Units that user code holds an alias of on the host, through which it may write without a trace.
+        self.exposed: set[int] = set()
+        # How often a view of each was given out.
+        self.exposures: Counter[int] = Counter()
+        self._backward_id = -1
         self._running: tuple[int, ...] = ()
         self._suspects: set[int] = set()
         self._node: int | None = None
@@ -81,6 +91,7 @@ class Engine:
 
     def begin_op(self, units: Sequence[int]) -> None:
         """Bring a forward operation's units to the device."""
+        self._enter_backward()
         self._begin(units, "forward", exactly=True)
         # A forward inside backward (a block that is recomputed) ends the turn of the node that asked for it.
         self._node = None
@@ -101,6 +112,7 @@ class Engine:
 
     def begin_backward(self, unit: int) -> None:
         """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
+        self._enter_backward()
         # On CUDA this runs on autograd's own thread. The thread that called backward() waits meanwhile, so there is
         # still only one thread in the engine at a time, and it needs no lock.
         node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
@@ -122,12 +134,10 @@ class Engine:
         self.gradients.send(entry, gradient)
         self.cycle.recorder.resume()
 
-    def forward_begins(self) -> None:
-        """Drop copies of parameters that user code changed; a forward without gradients is a cycle of its own."""
-        self.device_copies.drop(self.changed_units())
-        self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+    def forward_begins(self, *, evaluating: bool) -> None:
+        """Begin a forward; one without gradients is a cycle of its own."""
         # An evaluation during training evicts what the training plan put there; forward_ends() brings it back.
-        if not torch.is_grad_enabled():
+        if evaluating:
             self._interrupted = self.cycle
             self._start("eval")
         elif not self._stepped and self.cycle.recorder.saw_backward():
@@ -142,10 +152,12 @@ class Engine:
             self._finish(())
             self.cycle, self._interrupted = self._interrupted, None
             self._restore()
+        self.refuse_written_leaves()
 
     def step_begins(self, updates: Iterable[Update]) -> None:
         """End the cycle, and start the next one, which begins with the optimizer's updates."""
         self.end_op()
+        self.refuse_written_leaves()
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
         self.counters.steps += 1
@@ -161,6 +173,8 @@ class Engine:
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
+        self._note_change()
+        self.stepped_in_autocast = torch.is_autocast_enabled(self.entries[0].leaf.device.type)
         # The optimizer's own writes raised the versions as well, and those bytes are on their way already.
         self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
 
@@ -228,6 +242,59 @@ class Engine:
         if self.cycle.follower is not None:
             self.cycle.follower = None
             self.counters.order_changes += 1
+
+    def aliased(self, unit: int) -> bool:
+        """Return whether user code holds a view of a unit's memory on the host."""
+        return self._masters.aliased(unit)
+
+    def expose(self, units: Iterable[int]) -> None:
+        """Take in that operations on the host have given out views of those of these units that are aliased now."""
+        given = [unit for unit in units if self._masters.aliased(unit)]
+        self.exposed.update(given)
+        self.exposures.update(given)
+
+    def take_in_changes(self) -> None:
+        """Drop the device copies of parameters that user code has written to, or may have."""
+        if changed := self.changed_units():
+            self._note_change()
+            self._masters.refuse_moved(changed)
+            self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+            self.device_copies.drop(changed)
+        if self.exposed:
+            self.device_copies.drop(self.exposed)
+            self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
+
+    def _enter_backward(self) -> None:
+        """Take in what was written between forward and backward: a block that is recomputed must see it."""
+        backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
+        if backward_id not in {-1, self._backward_id}:
+            self._backward_id = backward_id
+            self.take_in_changes()
+
+    def _note_change(self) -> None:
+        """Remember that casts of parameters made until now may be out of date."""
+        self.changed_at_node = torch._C._autograd._get_sequence_nr()  # noqa: SLF001  no public name gives it
+
+    def _versions_of_leaves(self) -> list[int]:
+        return [entry.leaf._version for entry in self.entries]  # noqa: SLF001
+
+    def refuse_writes(self, entries: Sequence[ParameterEntry]) -> None:
+        """Refuse an operation that has written to its parameters' device copies."""
+        if any(entry.leaf._version != self._leaf_versions[entry.index] for entry in entries):  # noqa: SLF001
+            self.refuse_written_leaves()
+
+    def refuse_written_leaves(self) -> None:
+        """Refuse a write to a device copy through a view that a forward made: it would be lost."""
+        versions = self._versions_of_leaves()
+        if versions == self._leaf_versions:
+            return
+        before, self._leaf_versions = self._leaf_versions, versions
+        pairs = zip(self.entries, versions, before, strict=True)
+        written = next(entry for entry, now, then in pairs if now != then)
+        # A view of it may be alive, which is refused too: the write is the better reason.
+        with suppress(RefusedError):
+            self.device_copies.drop((written.unit,))
+        raise RefusedError(describe_write(written.name))
 
     def changed_units(self) -> set[int]:
         """Return the units that user code has written to since the last step."""

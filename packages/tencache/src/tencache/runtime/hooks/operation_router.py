@@ -1,34 +1,49 @@
 """What happens to an operation on a wrapped parameter, and around the model's forward."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
-from tencache.runtime.hooks.refusals import describe_hook, describe_write, refuse_if_compiling
+from tencache.runtime.hooks.refusals import (
+    FastPaths,
+    describe_hook,
+    refuse_if_compiling,
+    refuse_inside_ddp,
+)
 from tencache.runtime.hooks.saved_tensors import SavedTensors
-from tencache.runtime.hooks.wrapped_parameter import swap
+from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
+from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.unrouted import Unrouted
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
+from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
 
 class OperationRouter:
     """Decides where an operation runs: on the device, or on the parameter's own data."""
 
-    def __init__(self, engine: Engine, masters: Masters, saved: SavedTensors, device: torch.device) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        masters: Masters,
+        saved: SavedTensors,
+        device: torch.device,
+        fast_paths: FastPaths,
+        guard: "ByteGuard | None" = None,
+    ) -> None:
         self._engine = engine
         self._masters = masters
         self._saved = saved
         self._device = device
         self._depth = 0
-        self._exposed: set[int] = set()
-        self._uses: dict[int, int] = {}
-        self._used_twice: set[int] = set()
-        self._first_cast_forward = True
+        self._fast_paths = fast_paths
+        self._guard = guard
         self._context: saved_tensors_hooks | None = None
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -44,21 +59,43 @@ class OperationRouter:
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the device, once its parameters are there."""
         refuse_if_compiling()
-        self._engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
+        # Unlike `.data`, a detached view counts writes together with the leaf: they are found, and refused.
+        if getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ == "data":  # type: ignore[attr-defined]
+            func = torch.Tensor.detach
+        with Bookkeeping():
+            # Inside a forward or a backward this was done when it began.
+            if not self.computing():
+                self._take_in_changes()
+            self._engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
         # Ended also when it fails: units of an operation that never ends would count as in use for good.
         try:
             return self._compute(func, entries, args, kwargs)
         finally:
-            self._engine.end_op()
+            with Bookkeeping():
+                self._engine.end_op()
+
+    def differentiate(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Run `torch.autograd.grad` and the like: the graph ends in the leaves, and needs none of their bytes."""
+        leaves = {id(entry.parameter): entry.leaf for entry in entries}
+        return func(*swap(args, leaves), **swap(kwargs, leaves))
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameters' own data, brought from the file if need be."""
-        for entry in entries:
-            self._masters.open(entry.unit)
-            if getattr(func, "__name__", "") == "__get__":
-                # `.data` can be written without a trace: the device copy is sent again before it is used.
-                self._exposed.add(entry.unit)
-        return func(*args, **kwargs)
+        with Bookkeeping():
+            for entry in entries:
+                self._masters.open(entry.unit)
+        result = func(*args, **kwargs)
+        if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
+            self._masters.lay_open(entries[0])
+        # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again
+        # before it is used.
+        units = {entry.unit for entry in entries}
+        self._engine.expose(units)
+        # Not every operation that writes counts it as a change: torch's fused optimizers do not.
+        if getattr(func, "__name__", "").endswith("_"):
+            self._engine.exposed.update(units)
+            self._engine.exposures.update(units)
+        return result
 
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
         """Read an attribute; a gradient is complete when it is read."""
@@ -82,11 +119,17 @@ class OperationRouter:
             raise RefusedError(describe_write(entry.name))
         if value.shape != entry.shape or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
+        if self._masters.aliased(entry.unit):
+            raise RefusedError(
+                f"{entry.name} is given other memory while a view of it is alive, which would keep the old values: "
+                "delete the view, or use .copy_()"
+            )
         # Copied, not rebound: the parameter must stay in the buffer that uploads read. The copy raises its version, and
         # so the next forward sends it again.
-        self._masters.open(entry.unit)
-        with torch.no_grad():
+        with Bookkeeping(), torch.no_grad():
+            self._masters.open(entry.unit)
             entry.parameter.copy_(value)
+            entry.assigned_version = entry.parameter._version  # noqa: SLF001
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""
@@ -95,15 +138,22 @@ class OperationRouter:
     def before_forward(self, *_: Any) -> None:
         """Begin a forward: take in what changed since the last, and save handles instead of bytes for backward."""
         refuse_if_compiling()
+        refuse_inside_ddp()
         # A model may call itself; only the outermost forward is the step's.
-        self._depth += 1
-        if self._depth > 1:
+        if self._depth:
+            self._depth += 1
             return
-        with Unrouted():
+        if not torch.is_grad_enabled():
+            self._fast_paths.refuse()
+        self._depth = 1
+        evaluating = not torch.is_grad_enabled()
+        with Unrouted(), Bookkeeping():
             self._take_in_changes()
-            self._engine.forward_begins()
+            self._engine.forward_begins(evaluating=evaluating)
         self._context = self._saved.entered()
         self._context.__enter__()
+        if self._guard is not None:
+            self._guard.__enter__()  # type: ignore[no-untyped-call]
 
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
@@ -114,56 +164,62 @@ class OperationRouter:
         if self._depth:
             return
         if self._context is not None:
+            if self._guard is not None:
+                self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._context.__exit__()
             self._context = None
-        self._saved.left()
-        if self._uses:
-            self._used_twice.update(key for key, count in self._uses.items() if count > 1)
-            self._uses.clear()
-            self._first_cast_forward = False
-        with Unrouted():
+        with Unrouted(), Bookkeeping():
             self._engine.forward_ends()
 
+    def before_part(self, *_: Any) -> None:
+        """Begin the forward of a part of the model, which may be called by itself."""
+        # A block that is recomputed belongs to the backward that asked for it.
+        if torch._C._current_graph_task_id() == -1:  # noqa: SLF001
+            self.before_forward()
+
+    def after_part(self, *_: Any) -> None:
+        """End the forward of a part of the model."""
+        if torch._C._current_graph_task_id() == -1:  # noqa: SLF001
+            self.after_forward()
+
     def _take_in_changes(self) -> None:
-        changed = self._engine.changed_units() | self._exposed
-        # Closed before the forward, which uploads from the file's newest bytes; dropped, so that it does upload them.
+        changed = self._engine.changed_units() | self._engine.exposed
+        # Closed before the forward, which uploads from the file's newest bytes.
         self._masters.close_all(changed.__contains__)
-        self._engine.device_copies.drop(self._exposed)
-        self._exposed.clear()
+        self._engine.take_in_changes()
 
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
-        leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
+        with Bookkeeping():
+            leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
+        # Outside the model's forward, and where others' hooks are inside it, handles are made for this operation alone.
+        with self._saved.entered() if torch.is_grad_enabled() and not self._saved.on_top() else nullcontext():
+            result = func(*swap(args, leaves), **swap(kwargs, leaves))
         # A write to the leaf would be lost with its place. It cannot be prevented here, only found and refused.
-        versions = [leaf._version for leaf in leaves.values()]  # noqa: SLF001
-        on_top = self._saved.on_top() if torch.is_grad_enabled() else True
-        if on_top is False:
-            # Others decide what is saved here, and may keep the tensor: give them one whose users can be counted.
-            leaves = {key: leaf.view_as(leaf) for key, leaf in leaves.items()}
-        keep_casts = self._count_uses(entries) if torch.is_autocast_enabled(self._device.type) else True
-        # An operation outside the model's forward, such as a penalty on weights: handles are made for it alone.
-        if on_top is None:
-            with self._saved.entered():
-                result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
-        else:
-            result = _call(func, swap(args, leaves), swap(kwargs, leaves), keep_casts=keep_casts)
-        for entry, leaf, version in zip(entries, leaves.values(), versions, strict=True):
-            if leaf._version != version:  # noqa: SLF001
-                raise RefusedError(describe_write(entry.name))
-        return result
-
-    def _count_uses(self, entries: list[ParameterEntry]) -> bool:
-        """Return whether autocast may cache its casts of these: only where one is used again in the same forward."""
-        for entry in entries:
-            self._uses[id(entry)] = self._uses.get(id(entry), 0) + 1
-        return self._first_cast_forward or any(id(entry) in self._used_twice for entry in entries)
+        self._engine.refuse_writes(entries)
+        # `weight.to(x.dtype)` returns its argument. The leaf must not leave: it points elsewhere when its unit moves.
+        return swap_back(
+            result, {id(leaf): entry.parameter for entry, leaf in zip(entries, leaves.values(), strict=True)}
+        )
 
 
-def _call(func: Callable[..., Any], args: Any, kwargs: Any, *, keep_casts: bool) -> Any:
-    if keep_casts or not torch.is_autocast_cache_enabled():
-        return func(*args, **kwargs)
-    # A cached cast holds a copy of the weight until autocast ends: memory that the budget does not know of.
-    torch.set_autocast_cache_enabled(False)
-    try:
-        return func(*args, **kwargs)
-    finally:
-        torch.set_autocast_cache_enabled(True)
+class ByteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """For `verify=True`: checks, before every operation of a forward, each argument that lies in the arena.
+
+    Operations on parameters are checked when the parameter is brought. This sees the others, on tensors that share
+    memory with a device copy.
+    """
+
+    def __init__(self, device_copies: DeviceCopies) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._device_copies = device_copies
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Check the arguments, and run the operation."""
+        del types
+        if not Bookkeeping.depth:
+            for value in tree_leaves((args, kwargs)):
+                if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                    self._device_copies.check_read(value)
+        return func(*args, **(kwargs or {}))

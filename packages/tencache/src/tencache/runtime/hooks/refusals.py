@@ -1,27 +1,32 @@
 """What is refused when a model is wrapped, each with a sentence that says what to change."""
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 
 from tencache.errors import RefusedError
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
+from tencache.runtime.memory.device_arena import users
 
 COMPILED = (
     "torch.compile and tencache cannot both decide where parameters are: wrap the model without compiling it, or "
     "unwrap it before compiling"
 )
+ONE_PROCESS = "tencache does not synchronise gradients over processes: train the plain module in one process"
 
 
 def check_model(model: nn.Module) -> None:
     """Refuse models whose parameters cannot be managed."""
     if isinstance(model, (DataParallel, DistributedDataParallel)):
-        raise RefusedError(f"{type(model).__name__} moves parameters itself: wrap the module inside it, on one device")
+        raise RefusedError(f"{type(model).__name__} moves parameters itself. {ONE_PROCESS}")
     for name, module in model.named_modules():
+        if isinstance(module, (DataParallel, DistributedDataParallel)):
+            raise RefusedError(f"{name} is a {type(module).__name__}, which moves parameters itself. {ONE_PROCESS}")
         if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
             raise RefusedError(f"{name or 'the model'} is compiled. {COMPILED}")
     named = list(model.named_parameters())
@@ -30,15 +35,40 @@ def check_model(model: nn.Module) -> None:
     for name, parameter in named:
         _check_parameter(name, parameter)
     _check_apart(named)
+    _check_alone(named)
 
 
 def check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
-    """Refuse optimizers whose step cannot be taken parameter by parameter."""
-    if isinstance(optimizer, LBFGS):
-        raise RefusedError("LBFGS keeps one state for all parameters: use an optimizer whose state is per parameter")
+    """Refuse optimizers of another model."""
     own = {id(parameter) for parameter in model.parameters()}
     if any(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"]):
         raise RefusedError("the optimizer holds parameters that the model does not: wrap the model that it trains")
+
+
+def refuse_inside_ddp() -> None:
+    """Refuse a forward that DistributedDataParallel runs: its reduction would never see a gradient."""
+    if DistributedDataParallel._active_ddp_module is not None:  # noqa: SLF001
+        raise RefusedError(f"the wrapped model is inside DistributedDataParallel. {ONE_PROCESS}")
+
+
+class FastPaths:
+    """The layers for which torch has a second way to compute them, taken only where no parameter is wrapped."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._layers = [
+            (name, module)
+            for name, module in model.named_modules()
+            if isinstance(module, (nn.MultiheadAttention, nn.TransformerEncoderLayer))
+        ]
+
+    def refuse(self) -> None:
+        """Refuse an evaluation that would be rounded otherwise than the unwrapped one."""
+        for name, module in self._layers:
+            if not module.training and torch.backends.mha.get_fastpath_enabled():
+                raise RefusedError(
+                    f"{name or 'the model'} is evaluated by torch's fast path, which does not see wrapped parameters "
+                    "and rounds differently: call torch.backends.mha.set_fastpath_enabled(False)"
+                )
 
 
 def refuse_if_compiling() -> None:
@@ -66,11 +96,6 @@ def describe_hook(name: str) -> str:
         f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
         "gradients between backward() and step(), or unwrap the model"
     )
-
-
-def describe_write(name: str) -> str:
-    """Return a sentence that says why a forward must not write to a parameter."""
-    return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
 
 
 def describe_direct(name: str) -> str:
@@ -103,3 +128,19 @@ def _check_apart(named: Sequence[tuple[str, nn.Parameter]]) -> None:
             raise RefusedError(
                 f"{name} and {other} share memory but are two parameters: tie them as one (b.weight = a.weight)"
             )
+
+
+def _check_alone(named: Sequence[tuple[str, nn.Parameter]]) -> None:
+    """Refuse parameters that someone outside the model has a view of: it would not see the training."""
+    storages = Counter(_storage(parameter) for _, parameter in named)
+    for name, parameter in named:
+        # One more than the parameters: the storage object that counting makes.
+        if users(parameter) > storages[_storage(parameter)] + 1:
+            raise RefusedError(
+                f"{name} shares memory with a tensor outside the model, such as a detach() or a state_dict() taken "
+                "before wrap(), which would not see the training: delete it, or take it after wrap()"
+            )
+
+
+def _storage(parameter: nn.Parameter) -> int:
+    return int(parameter.untyped_storage()._cdata)  # noqa: SLF001  no public name gives it

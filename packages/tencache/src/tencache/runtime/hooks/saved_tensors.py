@@ -1,5 +1,6 @@
 """What autograd keeps for backward: a handle in place of a parameter's bytes, brought back when it is asked for."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,10 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.unrouted import Unrouted
+from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
 _HALVES = (torch.bfloat16, torch.float16)
 _VIEW_DEPTH = 4
@@ -28,6 +30,11 @@ class UnitView:
     shape: torch.Size
     stride: tuple[int, ...]
     dtype: torch.dtype
+    entry: ParameterEntry
+    version: int
+    # Whether hooks around the model would have kept a copy, which no later write reaches.
+    copied: bool
+    exposures: int
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class CastView:
     stride: tuple[int, ...]
     storage_offset: int
     dtype: torch.dtype
+    version: int
+    exposures: int
 
 
 @dataclass(frozen=True)
@@ -55,38 +64,78 @@ class SavedTensors:
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
         self._base, self._end = arena.base, arena.base + arena.size_bytes
+        self._by_unit: dict[int, list[ParameterEntry]] = {}
+        for entry in engine.entries:
+            self._by_unit.setdefault(entry.unit, []).append(entry)
+        self._parameters = {id(entry.parameter): entry for entry in engine.entries}
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
-        self._outer: Hooks | None = None
-        self._hooks: Hooks = (self._pack, self._unpack)
 
     def entered(self) -> saved_tensors_hooks:
         """Return the context in which handles are made; hooks already around it see everything else."""
         # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
         # checkpointing by others go on working.
-        self._outer = top_hooks()
-        return saved_tensors_hooks(*self._hooks)
+        return saved_tensors_hooks(_Pack(self, top_hooks()), self._unpack)
 
-    def left(self) -> None:
-        """Forget the hooks around the model."""
-        self._outer = None
-
-    def on_top(self) -> bool | None:
-        """Return whether these hooks are the innermost; None when there are none at all."""
+    def on_top(self) -> bool:
+        """Return whether these hooks are the innermost."""
         top = top_hooks()
-        return None if top is None else top[0] == self._hooks[0]
+        return top is not None and isinstance(top[0], _Pack) and top[0].owner is self
 
-    def _pack(self, tensor: Tensor) -> Any:
+    def pack(self, tensor: Tensor, outer: Hooks | None) -> Any:
+        """Return what is kept in place of a tensor."""
+        if outer is not None and not _only_stores(outer):
+            # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
+            # place while they hold it.
+            return self._hand_on(tensor, outer)
+        copied = outer is not None and not isinstance(outer[0], _Pack)
+        handle = self._handle(tensor, copied=copied)
+        if handle is not None:
+            return handle
+        return tensor if outer is None else self._hand_on(tensor, outer)
+
+    def _hand_on(self, tensor: Tensor, outer: Hooks) -> Foreign:
+        # Never the leaf itself, which points elsewhere when its unit moves.
+        return Foreign(outer[0](tensor.detach() if self._in_arena(tensor) else tensor), outer[1])
+
+    def _in_arena(self, tensor: Tensor) -> bool:
+        return tensor.layout is torch.strided and self._base <= tensor.data_ptr() < self._end
+
+    def _handle(self, tensor: Tensor, *, copied: bool) -> UnitView | CastView | None:
+        # A function of the user's own, or checkpointing, may keep a parameter that it was given. The bytes on the host
+        # are not what it computes with, and may be in the file.
+        if type(tensor) is WrappedParameter and (entry := self._parameters.get(id(tensor))) is not None:
+            if self._engine.stepped_in_autocast and torch.is_autocast_enabled(entry.leaf.device.type):
+                raise RefusedError(
+                    f"{entry.name} is given to checkpointing inside an autocast that goes on over steps, with casts of "
+                    "old values: end the autocast before step()"
+                )
+            return self._view(entry.unit, entry.offset, tensor, copied=copied)
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
                 offset = address - self._base
                 slot = self._engine.device_copies.at(offset)
-                return UnitView(slot.unit, offset - slot.offset, tensor.shape, tensor.stride(), tensor.dtype)
+                # A copy is kept as a copy where the parameter may be written to without a trace before backward.
+                if copied and self._engine.aliased(slot.unit):
+                    return None
+                return self._view(slot.unit, offset - slot.offset, tensor, copied=copied)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
-                return CastView(entry, tensor.shape, tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
-        if self._outer is not None:
-            return Foreign(self._outer[0](tensor), self._outer[1])
-        return tensor
+                return None if self._engine.aliased(entry.unit) else self._cast(entry, tensor)
+        return None
+
+    def _cast(self, entry: ParameterEntry, tensor: Tensor) -> CastView:
+        offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
+        exposures = self._engine.exposures[entry.unit]
+        return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version, exposures)
+
+    def _view(self, unit: int, offset: int, tensor: Tensor, *, copied: bool) -> UnitView:
+        entries = self._by_unit[unit]
+        entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
+        # A parameter that is in the file has one element, stretched: the strides are those that it will have.
+        stride = entry.stride if tensor is entry.parameter else tensor.stride()
+        version = entry.parameter._version  # noqa: SLF001
+        exposures = self._engine.exposures[unit]
+        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied, exposures)
 
     def _unpack(self, packed: Any) -> Tensor:
         if isinstance(packed, Tensor):
@@ -96,8 +145,30 @@ class SavedTensors:
         # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
-        with Unrouted():
+        self._check_version(packed)
+        with Unrouted(), Bookkeeping():
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
+
+    def _check_version(self, handle: UnitView | CastView) -> None:
+        """Raise as autograd does when a parameter was changed in place between forward and backward."""
+        version = handle.entry.parameter._version  # noqa: SLF001
+        if handle.version < handle.entry.assigned_version:
+            raise RefusedError(
+                f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
+            )
+        # A copy or a cast stays what it was. It is refused, because it cannot be made again.
+        changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures
+        if changed and (isinstance(handle, CastView) or handle.copied):
+            raise RefusedError(
+                f"{handle.entry.name} may have changed between forward and backward, and what was kept of it for "
+                "backward (a cast for autocast, a copy by save_on_cpu) is made again there: change it before or after "
+                "both"
+            )
+        if version != handle.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"{handle.entry.name} is at version {version}; expected version {handle.version} instead"
+            )
 
     def _from_slot(self, handle: UnitView) -> Tensor:
         # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
@@ -118,12 +189,32 @@ class SavedTensors:
         for _ in range(_VIEW_DEPTH):
             if node is None or len(node.next_functions) != 1:
                 return None
-            cast, node = node.name() == "ToCopyBackward0", node.next_functions[0][0]
-            if cast:
+            number, name = node._sequence_nr(), node.name()  # noqa: SLF001
+            node = node.next_functions[0][0]
+            if name == "ToCopyBackward0":
+                # Autocast keeps a cast until it ends. One from before the parameter changed cannot be made again.
+                if number < self._engine.changed_at_node:
+                    return None
                 entry = self._leaves.get(id(getattr(node, "variable", None)))
                 whole = entry is not None and entry.leaf.numel() * tensor.dtype.itemsize
                 return entry if whole == tensor.untyped_storage().nbytes() else None
         return None
+
+
+class _Pack:
+    """The pack hook, with the hooks that were around it when it was entered."""
+
+    def __init__(self, owner: SavedTensors, outer: Hooks | None) -> None:
+        self.owner = owner
+        self._outer = outer
+
+    def __call__(self, tensor: Tensor) -> Any:
+        return self.owner.pack(tensor, self._outer)
+
+
+def _only_stores(hooks: Hooks) -> bool:
+    """Return whether hooks are known to give back what they are given, one by one: save_on_cpu, and these."""
+    return isinstance(hooks[0], _Pack) or hooks[0].__module__ == "torch.autograd.graph"
 
 
 def top_hooks() -> Hooks | None:

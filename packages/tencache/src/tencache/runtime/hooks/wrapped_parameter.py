@@ -59,11 +59,12 @@ _HOST_SIDE = frozenset(
         "copy_",
         "data_ptr",
         "untyped_storage",
-        "to",
-        "float",
-        "double",
     ]
 )
+
+
+# These name parameters only to say whose gradients are wanted.
+_DIFFERENTIATING = frozenset([torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward])
 
 
 class Owner(Protocol):
@@ -74,6 +75,9 @@ class Owner(Protocol):
 
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the device."""
+
+    def differentiate(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Compute gradients of the parameters."""
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameter's own data."""
@@ -125,6 +129,8 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
         owner.refuse_hook(entries[0])
     elif name in _DESCRIBING:
         return func(*args, **kwargs)
+    elif func in _DIFFERENTIATING:
+        return owner.differentiate(func, entries, args, kwargs)
     if owner.computing() or (_differentiable(entries) and not _stays_on_host(name)):
         return owner.run(func, entries, args, kwargs)
     return owner.on_host(func, entries, args, kwargs)
@@ -149,6 +155,15 @@ def _collect(values: Iterable[Any], found: list[ParameterEntry]) -> None:
             _collect(value, found)
         elif isinstance(value, dict):
             _collect(value.values(), found)
+
+
+def swap_back(result: Any, originals: Mapping[int, nn.Parameter]) -> Any:
+    """Return an operation's result with each device leaf in it replaced by its parameter."""
+    if isinstance(result, torch.Tensor):
+        return originals.get(id(result), result)
+    if type(result) is tuple or type(result) is list:
+        return type(result)([swap_back(item, originals) for item in result])
+    return result
 
 
 def swap(value: Any, replacement: Mapping[int, Any]) -> Any:

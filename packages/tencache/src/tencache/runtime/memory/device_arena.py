@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Four or two such bytes are not a number: who computes with memory that is free notices.
+POISON = 0xFF
+
 
 class Arena:
     """The device's memory for parameters. It never grows."""
@@ -28,6 +31,10 @@ class Arena:
         if self.device.type == "cpu":
             return torch.frombuffer(self._memory, dtype=torch.uint8, offset=offset, count=size_bytes)
         return torch.as_tensor(_CudaBytes(self.base + offset, size_bytes, self._memory), device=self.device)
+
+    def poison(self) -> None:
+        """Fill all of it with what no parameter holds."""
+        self.carve(0, self.size_bytes).fill_(POISON)
 
     def close(self) -> None:
         """Drop the memory; it is freed with the last slot."""

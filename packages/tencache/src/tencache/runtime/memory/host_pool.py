@@ -33,8 +33,9 @@ class PoolStats:
 class HostPool:
     """Hands out host buffers and takes them back."""
 
-    def __init__(self, *, pin: bool) -> None:
+    def __init__(self, *, pin: bool, poison: int | None = None) -> None:
         self._pin = pin
+        self._poison = poison
         self._free: dict[int, list[Tensor]] = {}
         self._fresh: set[int] = set()
         self._mappings: list[tuple[mmap.mmap, int]] = []
@@ -77,6 +78,8 @@ class HostPool:
     def give(self, buffer: Tensor) -> None:
         """Take a buffer back."""
         # Called by the copy threads as well, once bytes have landed or were written.
+        if self._poison is not None:
+            buffer.fill_(self._poison)
         with self._lock:
             self._in_use -= buffer.numel()
             self._free.setdefault(buffer.numel(), []).append(buffer)

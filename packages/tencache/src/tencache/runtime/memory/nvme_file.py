@@ -51,9 +51,18 @@ class FileTier:
         self.reads = Lane("file-read", _work)
         self.writes = Lane("file-write", _work)
 
+    def reserve(self, size_bytes: int) -> None:
+        """Take disk space for extents that are still to come, or refuse if the disk is full."""
+        self._extend(Extent(self.size_bytes, blocks(size_bytes)))
+
     def allocate(self, size_bytes: int) -> Extent:
         """Return new blocks at the file's end, or refuse if the disk is full."""
         extent = Extent(self.size_bytes, blocks(size_bytes))
+        self._extend(extent)
+        self.size_bytes += extent.bytes
+        return extent
+
+    def _extend(self, extent: Extent) -> None:
         try:
             os.posix_fallocate(self._fd, extent.offset, extent.bytes)
         except OSError as error:
@@ -63,8 +72,6 @@ class FileTier:
                 f"{self.directory}: no room for {show_bytes(extent.bytes)} more after {show_bytes(self.size_bytes)} "
                 f"({error.strerror}): free some, give another nvme=, or raise host="
             ) from error
-        self.size_bytes += extent.bytes
-        return extent
 
     def read(self, extent: Extent, buffer: Tensor, after: Copy | None = None) -> Copy:
         """Fill a page-aligned buffer, once the write it follows is done."""

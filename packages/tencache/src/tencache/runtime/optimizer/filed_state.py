@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +129,12 @@ class StateStore:
         self._writing: deque[Copy] = deque()
         self._brought: set[StateRecord] = set()
         self._lock = threading.Lock()
+
+    def reserve(self, parameter_bytes: Iterable[int], tensors_each: int) -> None:
+        """Take the disk space that the state will need, so that a full disk is found before training begins."""
+        state_bytes = tensors_each * sum(blocks(size) for size in parameter_bytes if size >= SMALLEST_BYTES)
+        if state_bytes > self.shares.limit_bytes:
+            self._file.reserve(state_bytes - self.shares.limit_bytes)
 
     def settle(self, entry: ParameterEntry, state: dict[str, Any], parameter_bytes: int) -> dict[str, Any]:
         """Decide where a parameter's new state is kept, and return it, or its placeholder if that is the file."""

@@ -9,15 +9,44 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from tencache.errors import RefusedError
 from tencache.plan.step_trace import Update
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.unrouted import Unrouted
+from tencache.runtime.unrouted import Routed, Unrouted
 
 SLICE_BYTES = 8 * 2**20
+# Optimizers that are known to update each parameter by itself. Of any other, even of a subclass of these, nothing is
+# known: it may take a norm over all gradients, draw random numbers or count its steps. Its step runs as a whole.
+PER_PARAMETER = frozenset(
+    [
+        torch.optim.ASGD,
+        torch.optim.Adadelta,
+        torch.optim.Adafactor,
+        torch.optim.Adagrad,
+        torch.optim.Adam,
+        torch.optim.AdamW,
+        torch.optim.Adamax,
+        torch.optim.NAdam,
+        torch.optim.RAdam,
+        torch.optim.RMSprop,
+        torch.optim.Rprop,
+        torch.optim.SGD,
+    ]
+)
+
+
+def may_be_sliced(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer may be called for some of its parameters at a time."""
+    return type(optimizer) in PER_PARAMETER and own_step(optimizer) is None
+
+
+def own_step(optimizer: Optimizer) -> Any:
+    """Return the step that someone has put on this one object, if it does more than the class's."""
+    step = optimizer.__dict__.get("step")
+    # A scheduler's only notes that it was called.
+    return None if getattr(step, "_wrapped_by_lr_sched", False) else step
 
 
 @dataclass(eq=False)
@@ -51,15 +80,17 @@ class Stepper:
         self._slice_bytes = slice_bytes
         self._engine = engine
         self._masters = masters
-        self._raw = _without_hooks(type(optimizer).step)
+        self.sliced = may_be_sliced(optimizer)
+        self._raw = _raw_step(optimizer)
         self._slices: list[Slice] = []
         self._order: list[int] = []
-        self._checked = False
         self._settled: set[int] = set()
         self._members: list[list[int]] = []
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter; those that the next forward needs first come first."""
+        if not self.sliced:
+            return self._step_whole(closure)
         # The closure runs forward and backward, so it must be routed: it comes before Unrouted().
         loss = None
         if closure is not None:
@@ -81,6 +112,44 @@ class Stepper:
     def step_on_device(self, closure: Callable[[], Any] | None) -> Any:
         """Run the optimizer's own step, once everything it needs is on the device."""
         return self._raw(self.optimizer, closure)
+
+    def _step_whole(self, closure: Callable[[], Any] | None) -> Any:
+        """Run the optimizer's own step on all of its parameters at once, and let it call the closure when it likes."""
+        self._make_ready()
+
+        def routed() -> Any:
+            # What the optimizer has written so far is seen by the forward, as any write by user code is.
+            with Routed():
+                loss = None if closure is None else closure()
+            self._make_ready()
+            return loss
+
+        with Unrouted():
+            began = time.perf_counter()
+            loss = self._raw(self.optimizer) if closure is None else self._raw(self.optimizer, routed)
+            part = Slice([], tuple(self._written_units()), [])
+            part.seconds = time.perf_counter() - began
+            self._engine.step_begins([self._update(part)])
+            self._engine.updated(part.units)
+            for unit in part.units:
+                self._masters.close(unit, changed=True)
+            self._engine.step_ends()
+            self._engine.counters.optimizer_s += time.perf_counter() - began
+        return loss
+
+    def _make_ready(self) -> None:
+        """Bring every gradient and parameter to the host, and let no upload read what is about to be written."""
+        with Unrouted():
+            self._engine.end_op()
+            self._engine.device_copies.settle()
+            for entry in self._engine.entries:
+                self._engine.gradients.wait(entry)
+                self._masters.open(entry.unit)
+
+    def _written_units(self) -> set[int]:
+        known = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        mine = {entry.unit for entry in self._engine.entries if id(entry.parameter) in known}
+        return mine | self._engine.changed_units()
 
     def forget(self) -> None:
         """Start over with where state is kept, after the optimizer was given another one."""
@@ -124,7 +193,15 @@ class Stepper:
                 size_bytes = 0
             cuts[-1].append(unit)
             size_bytes += sum(entry.size_bytes for entry in by_unit[unit])
-        return [self._slice([entry for unit in units for entry in by_unit[unit]], tuple(units)) for units in cuts]
+        slices = [self._slice([entry for unit in units for entry in by_unit[unit]], tuple(units)) for units in cuts]
+        return slices + self._others(known)
+
+    def _others(self, known: set[int]) -> list[Slice]:
+        """Return a slice of the parameters that came to the optimizer after wrapping: nobody moves them."""
+        others = known - {id(entry.parameter) for entry in self._engine.entries}
+        groups = self.optimizer.param_groups
+        members = [[one for one in group["params"] if id(one) in others] for group in groups]
+        return [Slice([], (), members)] if others else []
 
     def _slice(self, entries: list[ParameterEntry], units: tuple[int, ...]) -> Slice:
         wanted = {id(entry.parameter) for entry in entries}
@@ -195,7 +272,6 @@ class Stepper:
         """Run the optimizer's own step on some of its parameters."""
         groups = self.optimizer.param_groups
         whole = [group["params"] for group in groups]
-        before = None if self._checked else [_settings(group) for group in groups]
         for group, some in zip(groups, members, strict=True):
             group["params"] = some
         # Groups without members are left out: not every optimizer expects an empty one.
@@ -207,19 +283,6 @@ class Stepper:
             self.optimizer.param_groups = groups
             for group, all_of_it in zip(groups, whole, strict=True):
                 group["params"] = all_of_it
-        # State in a group would advance once for each slice. Found after the first, the step can be refused.
-        if before is not None:
-            self._checked = True
-            self._refuse_shared_state(before)
-
-    def _refuse_shared_state(self, before: list[dict[str, Any]]) -> None:
-        for old, group in zip(before, self.optimizer.param_groups, strict=True):
-            changed = [key for key, value in _settings(group).items() if old.get(key, self) is not value]
-            if changed:
-                raise RefusedError(
-                    f"{type(self.optimizer).__name__} keeps state in its parameter groups ({', '.join(changed)}): "
-                    "use an optimizer whose state is per parameter"
-                )
 
 
 class _Brought(dict[str, Any]):
@@ -230,8 +293,21 @@ class _Brought(dict[str, Any]):
         self.filed = filed
 
 
-def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in group.items() if key != "params"}
+def state_tensors(optimizer: Optimizer) -> int:
+    """Return how many tensors of its size each parameter's state will have, found by a step on a small parameter."""
+    probe = nn.Parameter(torch.zeros(4, 4))
+    probe.grad = torch.zeros(4, 4)
+    kind: Any = type(optimizer)
+    small = kind([probe])
+    small.param_groups[0].update({key: value for key, value in optimizer.param_groups[0].items() if key != "params"})
+    _without_hooks(kind.step)(small)
+    return sum(getattr(value, "shape", None) == probe.shape for value in small.state[probe].values())
+
+
+def _raw_step(optimizer: Optimizer) -> Callable[..., Any]:
+    """Return the step to run, as a function of the optimizer and a closure."""
+    own = own_step(optimizer)
+    return _without_hooks(type(optimizer).step) if own is None else lambda _, *closure: own(*closure)
 
 
 def _without_hooks(step: Any) -> Callable[..., Any]:

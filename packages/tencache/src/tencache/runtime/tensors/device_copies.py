@@ -14,7 +14,7 @@ from tencache.plan.step_trace import Unit
 from tencache.runtime.counters import Counters
 from tencache.runtime.memory.checksum import checksum
 from tencache.runtime.memory.copy_lanes import Copy
-from tencache.runtime.memory.device_arena import Arena, user_counter
+from tencache.runtime.memory.device_arena import POISON, Arena, user_counter
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
@@ -52,6 +52,8 @@ class DeviceCopies:
         self._counters = counters
         self._verify = verify
         self._ticks = 0
+        if verify:
+            arena.poison()
 
     def load(self, row: Load) -> None:
         """Carry out a row: evict what lies at its addresses, unless it is in use, and start the copy."""
@@ -142,6 +144,22 @@ class DeviceCopies:
             "a view of a parameter outlived its place on the device: keep views of parameters inside one forward"
         )
 
+    def check_read(self, tensor: Tensor) -> None:
+        """Raise if a tensor lies in the arena, but is no view of what is there now."""
+        offset = tensor.data_ptr() - self.arena.base
+        if not 0 <= offset < self.arena.size_bytes or not tensor.numel():
+            return
+        index = bisect_right(self._starts, offset) - 1
+        slot = self._by_start[index] if index >= 0 and offset < self._by_start[index].end else None
+        if slot is None or tensor.untyped_storage()._cdata != slot.data.untyped_storage()._cdata:  # noqa: SLF001
+            there = "free" if slot is None else f"that of {self.units[slot.unit].name}"
+            raise CorruptedError(
+                f"an operation reads a device copy of shape {tuple(tensor.shape)} whose place is {there} by now; a "
+                "tensor has escaped from tencache: please report this program"
+            )
+        slot.copy.wait()
+        self._check(slot)
+
     def settle(self) -> None:
         """Wait until no copy reads the host's memory any more."""
         # The optimizer writes to that memory next. Copies into slots that are gone were queued earlier in the same
@@ -205,6 +223,10 @@ class DeviceCopies:
         index = bisect_left(self._starts, slot.offset)
         del self._starts[index], self._by_start[index], self.slots[slot.unit]
         self._used_bytes -= slot.end - slot.offset
+        if self._verify:
+            # A copy that is still on its way into it would undo this.
+            slot.copy.wait_over()
+            slot.data.fill_(POISON)
 
     def _overlapped(self, start: int, end: int) -> list[Slot]:
         first = max(bisect_right(self._starts, start) - 1, 0)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tencache.errors import RefusedError
 from tencache.plan.step_trace import Unit
 from tencache.runtime.memory.copy_lanes import Copy
+from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
@@ -27,6 +29,7 @@ class _Filed:
     leases: int = 0
     staged: bool = False
     opened: bool = False
+    changed: bool = False
 
 
 class Masters:
@@ -50,6 +53,8 @@ class Masters:
         self._lock = threading.RLock()
         self._buffers: dict[int, Tensor] = {}
         self._filed: dict[int, _Filed] = {}
+        self._adopted: set[int] = set()
+        self._laid_open: set[int] = set()
 
     @property
     def any_filed(self) -> bool:
@@ -67,6 +72,7 @@ class Masters:
         self._reserve_file()
         for unit, entries in self._entries.items():
             buffer = self._pool.take(self._size(unit))
+            self._adopted.add(unit)
             for entry in entries:
                 entry.view(buffer).copy_(entry.parameter.detach())
                 entry.parameter.data = entry.view(buffer)
@@ -77,8 +83,12 @@ class Masters:
 
     def release_all(self) -> None:
         """Copy every parameter into memory of its own again."""
-        for unit, entries in self._entries.items():
+        for unit in self._adopted:
+            entries = self._entries[unit]
             self.open(unit)
+            # Where user code holds a view of a parameter, the parameter stays where that view is.
+            if self.aliased(unit):
+                continue
             for entry in entries:
                 own = torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype)
                 entry.parameter.data = own.copy_(entry.parameter.detach())
@@ -133,11 +143,16 @@ class Masters:
         filed = self._filed.get(unit)
         if filed is None or not filed.opened:
             return
+        filed.changed = filed.changed or changed
+        # Stays open while user code holds a view: it is to see every update, and must not see another unit's bytes.
+        if self.aliased(unit):
+            return
         filed.opened = False
         # Before the memory is released: no parameter may point at a buffer that the pool may give to another unit.
         self._make_blank(unit)
         # The write takes a lease of its own before this one goes, so the bytes stay until they are on the disk.
-        if changed:
+        if filed.changed:
+            filed.changed = False
             self._write(filed)
         self._release(filed)
 
@@ -146,6 +161,31 @@ class Masters:
         for unit, filed in self._filed.items():
             if filed.opened:
                 self.close(unit, changed=changed(unit))
+
+    def refuse_moved(self, units: Iterable[int]) -> None:
+        """Refuse parameters that user code has given other memory, such as by `set_()`: uploads would not see it."""
+        for unit in units:
+            filed = self._filed.get(unit)
+            buffer = self._buffers.get(unit) if filed is None else filed.buffer
+            if buffer is None or (filed is not None and not filed.opened):
+                continue
+            for entry in self._entries[unit]:
+                if entry.size_bytes and entry.parameter.data_ptr() != buffer.data_ptr() + entry.offset:
+                    raise RefusedError(f"{entry.name} was given other memory, as set_() does: use .copy_() instead")
+
+    def lay_open(self, entry: ParameterEntry) -> None:
+        """Take a parameter's memory to be referred to for good: its storage was given to user code."""
+        # There is one storage object however many hold it, so nobody can tell when the last one is gone.
+        self._laid_open.add(entry.unit)
+
+    def aliased(self, unit: int) -> bool:
+        """Return whether anything but the parameters refers to a unit's memory on the host."""
+        if unit in self._laid_open:
+            return True
+        filed = self._filed.get(unit)
+        buffer = self._buffers.get(unit) if filed is None else filed.buffer
+        # The buffer itself, the storage object that counting makes, and each parameter's data.
+        return buffer is not None and users(buffer) > len(self._entries[unit]) + 2
 
     def _size(self, unit: int) -> int:
         size_bytes = self._units[unit].bytes

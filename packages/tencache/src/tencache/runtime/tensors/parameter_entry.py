@@ -22,6 +22,9 @@ class ParameterEntry:
     dtype: torch.dtype
     size_bytes: int
     leaf: Tensor
+    index: int = 0
+    # The version after `.data` was assigned to last: torch does not count that as a change.
+    assigned_version: int = 0
     slot: Slot | None = None
     gradient: Copy | None = None
     gradient_buffer: Tensor | None = None
@@ -40,3 +43,8 @@ class ParameterEntry:
         """Return a flat buffer that holds this parameter alone, in its own type and shape."""
         part = data[: self.size_bytes].view(self.dtype)
         return part.as_strided(self.shape, self.stride, part.storage_offset())
+
+
+def describe_write(name: str) -> str:
+    """Return a sentence that says why a forward must not write to a parameter."""
+    return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"

@@ -61,7 +61,7 @@ def group_parameters(named: Sequence[tuple[str, nn.Parameter]], budget_bytes: in
 
 def make_entries(groups: Sequence[UnitMembers], device: torch.device) -> list[ParameterEntry]:
     """Return an entry for each parameter; its device leaf has no bytes yet."""
-    entries = []
+    entries: list[ParameterEntry] = []
     for unit, group in enumerate(groups):
         for name, parameter, offset in zip(group.names, group.parameters, group.offsets, strict=True):
             # One element stretched to the shape: correct in every description, and no memory until it is bound.
@@ -78,6 +78,7 @@ def make_entries(groups: Sequence[UnitMembers], device: torch.device) -> list[Pa
                     parameter.dtype,
                     size_bytes,
                     leaf,
+                    len(entries),
                 )
             )
     return entries

@@ -1,0 +1,75 @@
+"""Programs that are never refused: each was once wrong without a word, or is what most users do."""
+
+import sys
+
+import torch
+from training_programs import Layer, Program, Turn, judge
+
+PLAIN = (Turn(), Turn(), Turn())
+FOUR = (Layer(kind="linear"), Layer(kind="norm"), Layer(kind="two"), Layer())
+AHEAD = (
+    Layer("linear", "to", ahead=True),
+    *(Layer(through=name, ahead=True) for name in ("contiguous", "float", "to")),
+)
+
+CORE = {
+    "plain": Program(FOUR, PLAIN),
+    "all_fits": Program(FOUR, PLAIN, budget=1000),
+    "file": Program(FOUR, PLAIN, file=True),
+    "verify": Program(FOUR, PLAIN, verify=True, budget=60),
+    "tied": Program(FOUR, PLAIN, tied=True),
+    "accumulation_and_clipping": Program(FOUR, (Turn(batches=3, clip=True),) * 3),
+    "checkpointing": Program((Layer("linear", recompute="nonreentrant"), Layer("two", recompute="reentrant")), PLAIN),
+    "autocast": Program(FOUR, PLAIN, precision="autocast", budget=60),
+    "bf16": Program(FOUR, PLAIN, precision="bf16", budget=60),
+    "frozen": Program((Layer("linear", frozen=True), Layer("norm"), Layer("linear", frozen=True), Layer()), PLAIN),
+    "returns_its_argument": Program(AHEAD, PLAIN, budget=60),
+    "returns_its_argument_where_all_fits": Program(AHEAD, PLAIN, budget=130),
+    "returns_its_argument_resident": Program(AHEAD, PLAIN, budget=1000),
+    "optimizer_with_a_norm_over_all": Program(FOUR, PLAIN, optimizer="norm"),
+    "optimizer_that_draws": Program(FOUR, PLAIN, optimizer="noise"),
+    "optimizer_that_counts": Program(FOUR, PLAIN, optimizer="count"),
+    "optimizer_with_a_closure": Program(FOUR, PLAIN, optimizer="LBFGS"),
+    "casts_shared_over_forwards": Program(FOUR, (Turn(), Turn(forwards=2), Turn(forwards=2)), precision="autocast"),
+    "casts_shared_in_a_loop": Program((Layer(times=3), Layer("linear")), PLAIN, precision="autocast", growing=True),
+    "one_autocast_for_all_steps": Program(FOUR, PLAIN, precision="autocast_all"),
+    "inference_mode": Program(FOUR, (Turn(evaluate="inference"),) * 3),
+    "part_without_gradients": Program(FOUR, (Turn(evaluate="part"), Turn(evaluate="part_inference"), Turn())),
+    "view_kept_over_steps": Program(FOUR, PLAIN, alias="detach"),
+    "view_kept_where_all_fits": Program(FOUR, PLAIN, alias="detach", budget=1000),
+    "view_kept_of_what_is_filed": Program(FOUR, PLAIN, alias="data", file=True),
+    "array_kept": Program(FOUR, PLAIN, alias="numpy", budget=100),
+    "written_by_data": Program(FOUR, (Turn(write="data"),) * 3, budget=100),
+    "written_by_numpy": Program(FOUR, (Turn(write="numpy"),) * 3, budget=100),
+    "weight_given_to_checkpointing": Program((Layer(ahead=True, recompute="nonreentrant"),) * 2, PLAIN, file=True),
+    "saved_tensors_rounded_by_others": Program(FOUR, PLAIN, hook="rounding"),
+    "recomputed_twice_in_one_backward": Program(
+        (Layer(through="normalised", recompute="nonreentrant"), Layer()),
+        (Turn(forwards=2), Turn(forwards=2)),
+        budget=100,
+    ),
+}
+RAISES = {
+    "backward_after_step": Program(FOUR, (Turn(step_twice=True),)),
+    "backward_after_step_recomputed": Program((Layer(recompute="nonreentrant"), Layer()), (Turn(step_twice=True),)),
+    "written_before_backward": Program(FOUR, (Turn(), Turn(write_before_backward="in_place"))),
+}
+
+REFUSED = {
+    "weight_given_to_checkpointing_with_old_casts": Program(
+        (Layer(ahead=True, recompute="nonreentrant"),), (Turn(), Turn()), precision="autocast_all"
+    ),
+    "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
+    "gradient_hook": Program(FOUR, PLAIN, hook="parameter"),
+}
+
+
+def main() -> None:
+    """Print what becomes of each."""
+    torch.set_num_threads(1)
+    for name, program in {**CORE, **RAISES, **REFUSED}.items():
+        sys.stdout.write(f"{name:<40} {judge(program).splitlines()[0][:90]}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,600 @@
+"""Random training programs, and what comes out of one, wrapped or not.
+
+`python packages/tencache/tests/fuzz/training_programs.py 5000` tries so many and counts what became of them.
+"""
+
+import contextlib
+import re
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import tencache
+from tencache import RefusedError
+from tencache.runtime import attach
+from tencache.runtime.tensors import gradients
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+WIDTH = 16
+CELLS = 4
+ROWS = 3
+
+
+# What a layer makes of its weight before it uses it.
+THROUGH: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "plain": lambda weight, _: weight,
+    "to": lambda weight, x: weight.to(x.dtype),
+    "contiguous": lambda weight, _: weight.contiguous(),
+    "float": lambda weight, _: weight.float(),
+    "type_as": lambda weight, x: weight.type_as(x),
+    "dropout_off": lambda weight, _: functional.dropout(weight, 0.5, training=False),
+    "view_as": lambda weight, _: weight.view_as(weight),
+    "transposed": lambda weight, _: weight.T,
+    "reshaped": lambda weight, _: weight.reshape(-1).view(WIDTH, WIDTH),
+    "sliced": lambda weight, _: torch.cat([weight[:8], weight[8:]]),
+    "chunked": lambda weight, _: torch.cat(weight.chunk(4, 1), 1),
+    "indexed": lambda weight, _: weight[torch.arange(WIDTH - 1, -1, -1)],
+    "expanded": lambda weight, _: weight.expand(2, -1, -1)[1],
+    "detached": lambda weight, _: weight + weight.detach() * 0.5,
+    "data": lambda weight, _: weight - weight.data.mean(),
+    "bf16_and_back": lambda weight, _: weight.to(torch.bfloat16).to(weight.dtype),
+    "double_and_back": lambda weight, _: weight.double().to(weight.dtype),
+    "scaled": lambda weight, _: weight * 2,
+    "normalised": lambda weight, _: functional.normalize(weight, dim=1),
+    "masked": lambda weight, _: weight.masked_fill(torch.eye(WIDTH, dtype=torch.bool), 0),
+    "stacked": lambda weight, _: torch.stack([weight, weight.T]).mean(0),
+}
+OPTIMIZERS = ("AdamW", "SGD", "Adafactor", "RMSprop", "NAdam", "foreach", "fused", "norm", "noise", "count", "LBFGS")
+WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "nothing": lambda _: None,
+    "in_place": lambda weight: weight.mul_(0.5),
+    "data": lambda weight: weight.data.mul_(0.5),
+    "assigned": lambda weight: setattr(weight, "data", weight.data * 0.5),
+    "numpy": lambda weight: np.negative(weight.detach().numpy(), out=weight.detach().numpy()),
+    "copy": lambda weight: weight.copy_(torch.ones_like(weight) / 8),
+    "clamp": lambda weight: weight.clamp_(-0.1, 0.1),
+    "init": lambda weight: nn.init.constant_(weight, 0.05),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its kind, what it makes of its weight, how often it is used, and how."""
+
+    kind: str = "matmul"
+    through: str = "plain"
+    times: int = 1
+    ahead: bool = False
+    recompute: str = "no"
+    frozen: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one step of the loop does."""
+
+    batches: int = 1
+    forwards: int = 1
+    twice: bool = False
+    penalty: bool = False
+    clip: bool = False
+    evaluate: str = "no"
+    write: str = "nothing"
+    write_before_backward: str = "nothing"
+    closure: bool = False
+    set_to_none: bool = True
+    skip: bool = False
+    step_twice: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model, an optimizer and a loop."""
+
+    layers: tuple[Layer, ...]
+    turns: tuple[Turn, ...]
+    optimizer: str = "AdamW"
+    precision: str = "float"
+    hook: str = "no"
+    alias: str = "no"
+    scheduler: bool = False
+    average: bool = False
+    growing: bool = False
+    tied: bool = False
+    budget: int = 40
+    verify: bool = False
+    file: bool = False
+
+
+class AnyLayer(nn.Module):
+    """A layer as drawn."""
+
+    def __init__(self, layer: Layer, weight: nn.Parameter | None) -> None:
+        super().__init__()
+        self.layer = layer
+        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH) / 4) if weight is None else weight
+        self.inner: Any = INNER[layer.kind]()
+        if layer.frozen:
+            self.requires_grad_(requires_grad=False)
+
+    def make(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what is used in place of the weight."""
+        return THROUGH[self.layer.through](self.weight, x)
+
+    def forward(self, x: torch.Tensor, made: torch.Tensor | None) -> torch.Tensor:
+        """Use the layer as often as drawn."""
+        for _ in range(self.layer.times):
+            x = self.once(x, made)
+        return x
+
+    def once(self, x: torch.Tensor, made: torch.Tensor | None) -> torch.Tensor:
+        """Use the layer, recomputed in backward or not."""
+        if self.layer.recompute == "no":
+            return self.compute(x, made)
+        result: torch.Tensor = checkpoint(self.compute, x, made, use_reentrant=self.layer.recompute == "reentrant")
+        return result
+
+    def compute(self, x: torch.Tensor, made: torch.Tensor | None) -> torch.Tensor:
+        """Use the layer once."""
+        weight = self.make(x) if made is None else made
+        y = torch.tanh(x @ (weight if weight.dtype == x.dtype else weight.to(x.dtype)))
+        if self.layer.kind in {"LSTM", "GRU"}:
+            return y + self.inner(y)[0].repeat(1, WIDTH // CELLS)
+        if self.layer.kind == "attention":
+            return y + self.inner(y, y, y, need_weights=False)[0]
+        return y + self.inner(y)
+
+
+INNER: dict[str, Callable[[], nn.Module]] = {
+    "matmul": nn.Identity,
+    "linear": lambda: nn.Linear(WIDTH, WIDTH),
+    "two": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH, bias=False)),
+    "norm": lambda: nn.LayerNorm(WIDTH),
+    "batchnorm": lambda: nn.BatchNorm1d(WIDTH),
+    "dropout": lambda: nn.Dropout(0.3),
+    "LSTM": lambda: nn.LSTM(WIDTH, CELLS),
+    "GRU": lambda: nn.GRU(WIDTH, CELLS, 2),
+    "attention": lambda: nn.MultiheadAttention(WIDTH, 2),
+    "prelu": nn.PReLU,
+    "weight_norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH)),
+    "spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH)),
+    "convolution": lambda: Convolved(nn.Conv1d(1, 1, 3, padding=1)),
+}
+
+
+class Convolved(nn.Module):
+    """Gives its input a channel."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the inner module's result."""
+        result: torch.Tensor = self.inner(x[:, None])
+        return result[:, 0]
+
+
+class Model(nn.Module):
+    """The layers, one after another."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.growing = program.growing
+        self.calls = 0
+        self.first = nn.Embedding(8, WIDTH)
+        layers: list[AnyLayer] = []
+        for layer in program.layers:
+            layers.append(AnyLayer(layer, layers[0].weight if program.tied and layers else None))
+        self.layers = nn.ModuleList(layers)
+        self.head = nn.Linear(WIDTH, 1)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the loss."""
+        self.calls += 1
+        x = self.first(tokens)
+        layers: Any = self.layers
+        made = [layer.make(x) if layer.layer.ahead else None for layer in layers]
+        for _ in range(1 + (self.growing and self.calls % 3 == 0)):
+            for layer, weight in zip(layers, made, strict=True):
+                x = layer(x, weight)
+        loss: torch.Tensor = self.head(x).float().square().mean()
+        return loss
+
+
+class Norm(torch.optim.SGD):
+    """Divides by the norm of all gradients."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Scale, then step."""
+        gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        norm = sum(float(gradient.norm()) for gradient in gradients)
+        for gradient in gradients:
+            gradient.div_(norm + 1)
+        return super().step(closure)
+
+
+class Noise(torch.optim.SGD):
+    """Draws random numbers."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Add noise, then step."""
+        for parameter in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            parameter.grad.add_(torch.randn_like(parameter.grad), alpha=0.1)
+        return super().step(closure)
+
+
+class Count(torch.optim.SGD):
+    """Counts its steps on itself."""
+
+    calls = 0
+
+    def step(self, closure: Any = None) -> Any:
+        """Step by less each time."""
+        self.calls += 1
+        self.param_groups[0]["lr"] = 0.1 / self.calls
+        return super().step(closure)
+
+
+def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """Return the optimizer as drawn."""
+    mine = {"norm": Norm, "noise": Noise, "count": Count}
+    if name in mine:
+        return mine[name](parameters, lr=0.05, momentum=0.9)
+    if name in {"foreach", "fused"}:
+        return torch.optim.AdamW(parameters, lr=0.02, **{name: True})
+    if name == "LBFGS":
+        return torch.optim.LBFGS(parameters, lr=0.1, max_iter=2)
+    kind: Any = getattr(torch.optim, name)
+    return kind(parameters, lr=0.02)  # type: ignore[no-any-return]
+
+
+class Run:
+    """One run of a program."""
+
+    def __init__(self, program: Program) -> None:
+        torch.manual_seed(0)
+        self.program = program
+        self.model = Model(program)
+        if program.precision == "bf16":
+            self.model.to(torch.bfloat16)
+        if program.precision == "double":
+            self.model.to(torch.float64)
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimizer = make_optimizer(program.optimizer, trained)
+        self.seen: list[Any] = []
+        self.kept: list[Any] = []
+        self.batch = 0
+        if program.alias == "before":
+            self.kept.append(self.weight(0).detach())
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.9) if program.scheduler else None
+
+    def weight(self, index: int) -> Any:
+        """Return a layer's weight."""
+        layers: Any = self.model.layers
+        return layers[index % len(layers)].weight
+
+    def train(self) -> None:
+        """Run the loop."""
+        torch.manual_seed(1)
+        self._hook()
+        if self.program.alias in {"detach", "data", "numpy"}:
+            weight = self.weight(1).detach()
+            views = {"detach": weight, "data": self.weight(1).data, "numpy": weight.numpy()}
+            self.kept.append(views[self.program.alias])
+        average = [parameter.detach().clone() for parameter in self.model.parameters()]
+        with self._autocast("autocast_all"):
+            for number, turn in enumerate(self.program.turns):
+                self._turn(turn, number)
+                if self.program.average:
+                    with torch.no_grad():
+                        for mean, parameter in zip(average, self.model.parameters(), strict=True):
+                            mean.lerp_(parameter.detach(), 0.3)
+        self.seen += [*average, *[torch.as_tensor(np.asarray(view)).clone() for view in self.kept if view is not None]]
+
+    def _hook(self) -> None:
+        kind, layer = self.program.hook, self.weight_module()
+        if kind == "forward":
+            layer.register_forward_hook(lambda _m, _a, out: out * 1.5)
+        elif kind == "pre":
+            layer.register_forward_pre_hook(lambda module, args: (args[0] + module.weight.mean(), *args[1:]))
+        elif kind == "backward":
+            layer.register_full_backward_hook(lambda _m, inputs, _: tuple(g if g is None else g * 0.5 for g in inputs))
+        elif kind == "parameter":
+            self.weight(0).register_hook(lambda gradient: gradient * 0.5)
+
+    def weight_module(self) -> nn.Module:
+        """Return the last layer."""
+        return self.model.layers[-1]
+
+    def _autocast(self, where: str) -> contextlib.AbstractContextManager[Any]:
+        precision = self.program.precision
+        if precision == "autocast_uncached" and where == "autocast":
+            return torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
+        return torch.autocast("cpu", torch.bfloat16) if precision == where else contextlib.nullcontext()
+
+    def _saved_hooks(self) -> contextlib.AbstractContextManager[Any]:
+        if self.program.hook == "rounding":
+            return saved_tensors_hooks(_rounded, lambda tensor: tensor)
+        return save_on_cpu() if self.program.hook == "offloading" else contextlib.nullcontext()
+
+    def _tokens(self) -> torch.Tensor:
+        self.batch += 1
+        return torch.randint(0, 8, (ROWS,), generator=torch.Generator().manual_seed(self.batch))
+
+    def _forward(self, turn: Turn) -> torch.Tensor:
+        """Return the loss of one or two forwards, under one autocast."""
+        with self._autocast("autocast"), self._saved_hooks():
+            loss = sum((self.model(self._tokens()) for _ in range(turn.forwards)), torch.zeros(()))
+            if turn.penalty:
+                loss = loss + sum(parameter.float().square().sum() for parameter in self.model.parameters()) * 1e-2
+        return loss
+
+    def _gradients(self, turn: Turn, number: int) -> torch.Tensor:
+        loss = torch.zeros(())
+        for _ in range(turn.batches):
+            loss = self._forward(turn)
+            with torch.no_grad():
+                WRITES[turn.write_before_backward](self.weight(number))
+            loss.backward(retain_graph=turn.twice or turn.step_twice)
+            if turn.twice:
+                loss.backward(retain_graph=turn.step_twice)
+            self.seen.append(loss.detach().clone())
+        if turn.clip:
+            self.seen.append(nn.utils.clip_grad_norm_(self.model.parameters(), 0.1))
+        return loss
+
+    def _turn(self, turn: Turn, number: int) -> None:
+        self._evaluate(turn, number)
+        if turn.closure or self.program.optimizer == "LBFGS":
+            self._step_with_closure(turn, number)
+        else:
+            loss = self._gradients(turn, number)
+            if not turn.skip:
+                self.optimizer.step()
+            if turn.step_twice:
+                # Torch raises where a weight was saved: it has changed since.
+                loss.backward()
+        with torch.no_grad():
+            WRITES[turn.write](self.weight(number))
+        self.optimizer.zero_grad(set_to_none=turn.set_to_none)
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def _step_with_closure(self, turn: Turn, number: int) -> None:
+        def closure() -> torch.Tensor:
+            self.optimizer.zero_grad()
+            return self._gradients(turn, number)
+
+        self.optimizer.step(closure)  # type: ignore[arg-type]
+
+    def _evaluate(self, turn: Turn, number: int) -> None:
+        modes: dict[str, Any] = {"inference": torch.inference_mode, "part_inference": torch.inference_mode}
+        if turn.evaluate == "no":
+            return
+        with modes.get(turn.evaluate, torch.no_grad)(), self._autocast("autocast"):
+            if turn.evaluate == "weights":
+                self.seen += [parameter.sum().clone() for parameter in self.model.parameters()]
+            elif turn.evaluate.startswith("part"):
+                x = torch.ones(ROWS, WIDTH, dtype=self.weight(0).dtype)
+                self.seen.append(self.model.layers[number % len(self.model.layers)](x, None).clone())
+            elif turn.evaluate == "state":
+                self.kept.append(self.model.state_dict()["head.weight"])
+            else:
+                self.seen.append(self.model(self._tokens()).clone())
+
+    def outcome(self) -> dict[str, Any]:
+        """Return everything to compare."""
+        gradients = [parameter.grad for parameter in self.model.parameters()]
+        state = self.optimizer.state_dict()
+        return {"seen": self.seen, "model": self.model.state_dict(), "optimizer": state, "gradients": gradients}
+
+
+def layers() -> st.SearchStrategy[Layer]:
+    """Draw a layer; plain ones are the most likely."""
+    return st.builds(
+        Layer,
+        kind=_mostly("matmul", *INNER),
+        through=_mostly("plain", *THROUGH),
+        times=_mostly(1, 2, 3),
+        ahead=_mostly(False, True),
+        recompute=_mostly("no", "reentrant", "nonreentrant"),
+        frozen=_mostly(False, True),
+    ).map(_recomputed_from_within)
+
+
+def _recomputed_from_within(layer: Layer) -> Layer:
+    """Return the layer, its weight not given to the recomputed function: of the reentrant kind that is refused."""
+    return replace(layer, ahead=layer.ahead and layer.recompute != "reentrant")
+
+
+def turns() -> st.SearchStrategy[Turn]:
+    """Draw a step."""
+    return st.builds(
+        Turn,
+        batches=_mostly(1, 2, 3),
+        forwards=_mostly(1, 2),
+        twice=_mostly(False, True),
+        penalty=_mostly(False, True),
+        clip=_mostly(False, True),
+        evaluate=_mostly("no", "no_grad", "inference", "part", "part_inference", "weights", "state"),
+        write=_mostly("nothing", *WRITES),
+        write_before_backward=_rarely("nothing", *WRITES),
+        closure=_mostly(False, True),
+        set_to_none=_mostly(True, False),
+        skip=_mostly(False, True),
+        step_twice=_rarely(False, True),
+    )
+
+
+def programs() -> st.SearchStrategy[Program]:
+    """Draw a program."""
+    precisions = ("autocast", "autocast_all", "autocast_uncached", "bf16", "double")
+    return st.builds(
+        Program,
+        layers=st.lists(layers(), min_size=2, max_size=5).map(tuple),
+        turns=st.lists(turns(), min_size=2, max_size=4).map(tuple),
+        optimizer=st.sampled_from(OPTIMIZERS),
+        precision=_mostly("float", *precisions),
+        hook=_mostly("no", "forward", "pre", "backward", "offloading", "rounding"),
+        alias=_mostly("no", "detach", "data", "numpy"),
+        scheduler=_mostly(False, True),
+        average=_mostly(False, True),
+        growing=_mostly(False, True),
+        tied=_mostly(False, True),
+        budget=st.sampled_from([40, 60, 80, 100, 130, 1000]),
+        verify=_mostly(False, True),
+        file=_mostly(False, True),
+    ).flatmap(_with_refused)
+
+
+def _with_refused(program: Program) -> st.SearchStrategy[Program]:
+    """Now and then, make the program one that is known to be refused."""
+    known = [replace(program, hook="parameter"), replace(program, alias="before")]
+    return _rarely(program, *known)
+
+
+def _mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
+    return st.one_of(st.just(usual), st.just(usual), st.just(usual), st.sampled_from([usual, *others]))
+
+
+def _rarely(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from([usual] * (30 * len(others)) + list(others))
+
+
+def _rounded(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.bfloat16).to(tensor.dtype) if tensor.is_floating_point() else tensor
+
+
+def _half_of_host(model: nn.Module) -> int:
+    """Return host memory for gradients, staging and half of the parameters."""
+    sizes = [parameter.nbytes + 64 for parameter in model.parameters()]
+    return 3 * sum(sizes) // 2 + 4 * max(sizes)
+
+
+@contextlib.contextmanager
+def wrapped(run: Run) -> Iterator[tencache.Cached]:
+    """Wrap a run's model and optimizer."""
+    program = run.program
+    # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients.
+    small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1]:
+        options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
+        budget = f"{program.budget}%"
+        cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
+        try:
+            yield cached
+        finally:
+            cached.unwrap()
+
+
+def try_unwrapped(program: Program) -> dict[str, Any] | str:
+    """Return what the plain run comes to, or the error that it raises."""
+    run = Run(program)
+    try:
+        run.train()
+    except Exception as error:  # noqa: BLE001  whatever it is, the wrapped run must raise too
+        return f"{type(error).__name__}: {error}"
+    return run.outcome()
+
+
+def try_wrapped(program: Program) -> dict[str, Any] | str:
+    """Return what the wrapped run comes to, or its error."""
+    run = Run(program)
+    try:
+        with wrapped(run):
+            run.train()
+            first = run.outcome()
+            first = {**first, "model": {key: value.clone() for key, value in first["model"].items()}}
+    except RefusedError as error:
+        return f"refused: {error}"
+    except Exception as error:  # noqa: BLE001  judged by the caller
+        return f"{type(error).__name__}: {error}"
+    return {**run.outcome(), "wrapped": first["model"]}
+
+
+def judge(program: Program) -> str:
+    """Return "same", "raised" as unwrapped, "refused: why", or "wrong: how"."""
+    from tencache_cases import same_tensors
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected, found = try_unwrapped(program), try_wrapped(program)
+    if isinstance(found, str):
+        if found.startswith("refused"):
+            return found
+        return "raised" if isinstance(expected, str) else f"wrong: raises {found}"
+    if isinstance(expected, str):
+        return f"wrong: does not raise {expected}"
+    expected["wrapped"] = expected["model"]
+    parts = [key for key in expected if not same_tensors(expected[key], found[key])]
+    return f"wrong: other {', '.join(parts)}" if parts else "same"
+
+
+def collect(count: int, start: int = 0) -> list[tuple[Program, str]]:
+    """Judge so many programs."""
+    found: list[tuple[Program, str]] = []
+
+    @seed(start)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs())
+    def one(program: Program) -> None:
+        found.append((program, judge(program)))
+
+    one()
+    return found
+
+
+def main() -> None:
+    """Try many programs, and print what became of them."""
+    torch.set_num_threads(1)
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 500
+    found = collect(count, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    kinds = Counter(verdict.split(":")[0] for _, verdict in found)
+    sys.stdout.write(f"{len(found)} programs: {dict(kinds)}\n")
+    for reason, times in Counter(_reason(verdict) for _, verdict in found).most_common(25):
+        sys.stdout.write(f"{times:>6} {reason}\n")
+    for program, verdict in [pair for pair in found if pair[1].startswith("wrong")][:10]:
+        sys.stdout.write(f"{verdict.splitlines()[0]}\n    {brief(program)}\n")
+
+
+def brief(value: Any) -> str:
+    """Return what differs from the plainest program."""
+    if isinstance(value, tuple):
+        return f"({', '.join(brief(item) for item in value)})"
+    if not is_dataclass(value):
+        return repr(value)
+    parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    defaults = {field.name: field.default for field in fields(value)}
+    text = ", ".join(f"{name}={brief(part)}" for name, part in parts.items() if part != defaults[name])
+    return f"{type(value).__name__}({text})"
+
+
+def _reason(verdict: str) -> str:
+    return " ".join(re.sub(r"[\d.]+ KiB|layers\S+", "...", verdict).split()[:10])
+
+
+if __name__ == "__main__":
+    main()

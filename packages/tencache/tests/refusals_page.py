@@ -1,0 +1,69 @@
+"""Makes docs/tencache/refusals.md from the tests: `python packages/tencache/tests/refusals_page.py`."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from textwrap import fill
+from types import ModuleType
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parents[2] / "docs" / "tencache" / "refusals.md"
+MODULES = ("runtime/hooks/test_refusals.py", "runtime/test_right_or_refused.py")
+sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
+
+HEAD = """# What is kept, what is refused?
+
+Losses, parameters and optimizer state are those of the unwrapped run, bit for bit, or the program is refused with a
+`RefusedError` whose sentence says what to change. This page is made from the tests: each line stands for one.
+
+**Kept, bit for bit:**
+
+"""
+FUZZ = """
+A fuzzer draws training programs (modules, aliases, views, casts, hooks, loops, shared weights, precisions, optimizers,
+loop shapes), and compares every bit with the unwrapped run. These are in it by name, and are never refused:
+"""
+REFUSED = """
+**Refused.** Most refusals are solved by one line in your code.
+
+| refused | do this instead |
+| --- | --- |
+"""
+TAIL = """
+**Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
+`autocast` that goes on, which then casts anew.
+
+**Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. With
+`torch.autocast(..., cache_enabled=False)` it does not; then the bits are those of the unwrapped run without it.
+
+**Not run:** the CUDA path. It has the same tests; they are skipped where there is no GPU, and none was there.
+"""
+
+
+def page() -> str:
+    """Return the page's text."""
+    tests = [test for name in MODULES for test in vars(_module(name)).values() if callable(test)]
+    kept = [fill(f"- {test.kept};", 120, subsequent_indent="  ") for test in tests if hasattr(test, "kept")]
+    rows = [f"| {test.refused[0]} | {test.refused[1]} |" for test in tests if hasattr(test, "refused")]
+    kept[-1] = kept[-1].rstrip(";") + "."
+    return HEAD + "\n".join(kept) + "\n" + FUZZ + _core() + REFUSED + "\n".join(rows) + "\n" + TAIL
+
+
+def _core() -> str:
+    from core_programs import CORE
+
+    return fill(", ".join(name.replace("_", " ") for name in CORE) + ".", 120) + "\n"
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", name), TESTS / name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -5,7 +5,7 @@ PY := .venv/bin/python
 .PHONY: help setup demo test lint types contracts unit format clean
 
 help:
-	@echo "make demo    the main job on an embedded trace: a table, and an HTML report"
+	@echo "make demo    policies compared on a made-up history (a table, an HTML report), then one is learnt"
 	@echo "make test    all tests, lint, types and import contracts"
 	@echo "make format  put the code into its format"
 

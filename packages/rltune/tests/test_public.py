@@ -57,3 +57,17 @@ def test_a_docstring_tells_every_argument_the_result_and_an_example(name):
 def test_the_module_of_traces_stays_one():
     assert inspect.ismodule(rltune.trace)
     assert rltune.read_trace is rltune.trace.read_trace
+
+
+def test_the_command_lines_words_for_windows_and_lists_work_in_python():
+    """What one learnt in the shell is understood here."""
+    jobs, cluster = rltune.trace.synthesise("philly", 400, seed=1), rltune.Cluster.uniform(2, 8)
+    made = rltune.compare(jobs, cluster, "fcfs,saf", "none,easy", windows="3x64", estimator="oracle")
+    assert (len(made.windows), [s.label for s in made.standings]) == (3, ["fcfs", "fcfs + easy", "saf", "saf + easy"])
+    judged = rltune.evaluate(jobs, cluster, ["saf"], windows="16:every=8:contended=0", holdout=0.4, estimator="oracle")
+    assert judged.test.size == 16
+
+
+def test_rooms_are_there_without_another_import():
+    assert rltune.policy.QueueView is rltune.policy.base.QueueView
+    assert rltune.evaluation.compare is rltune.compare

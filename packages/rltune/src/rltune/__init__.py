@@ -63,12 +63,15 @@ _HOME = {
 }
 
 
+_ROOMS = ("engine", "estimate", "evaluation", "metrics", "model", "placement", "policy", "report", "trace", "trials")
+
+
 def __getattr__(name: str) -> Any:
     """Import what is asked for, so that `import rltune` and `rltune --help` stay quick."""
     import importlib
 
-    if name == "trace":
-        return importlib.import_module("rltune.trace")
+    if name in _ROOMS:
+        return importlib.import_module(f"rltune.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'rltune' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -112,6 +112,11 @@ class _File(BaseModel):
     slowdown: Slowdown = Slowdown()
 
 
+def same_type(one: str, other: str) -> bool:
+    """Return whether two names are of one GPU type: Slurm and people write a100 and A100."""
+    return one.casefold() == other.casefold()
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Node groups in order; nodes are numbered through them from 0."""

@@ -170,7 +170,7 @@ def test_an_interrupt_gives_what_is_done_and_says_so(jobs):
 
 
 def test_an_interrupt_before_anything_is_done_goes_on(jobs, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("rltune.trials.trial.run_pipeline", interrupted)
@@ -225,9 +225,9 @@ def test_every_metric_can_be_compared_by(result, metric):
     assert np.isfinite(standing.difference.low)
 
 
-def losing(jobs, cluster, pipeline, estimator):
+def losing(jobs, cluster, pipeline, estimator, **how):
     """Reject one job more under saf."""
-    made = run_pipeline(jobs, cluster, pipeline, estimator)
+    made = run_pipeline(jobs, cluster, pipeline, estimator, **how)
     if pipeline.policy.name == "fcfs":
         return made
     rejected = made.rejected.copy()

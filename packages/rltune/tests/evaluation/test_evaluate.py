@@ -177,7 +177,7 @@ def test_what_cannot_be_evaluated_is_said(trace, cluster):
         evaluate(trace, cluster, [], **HOW)
     with pytest.raises(InputError, match="no metric 'makespan'"):
         evaluate(trace, cluster, ["saf"], **HOW, metric="makespan")
-    with pytest.raises(InputError, match="lower the threshold"):
+    with pytest.raises(InputError, match="lower contended="):
         evaluate(trace, cluster, ["saf"], **{**HOW, "contended_s": 1e9})
 
 

@@ -170,7 +170,7 @@ def test_where_no_window_is_contended_those_with_a_queue_are_held_out():
 
 def test_too_few_contended_windows_are_refused_with_a_way_out():
     """Before anything is trained."""
-    with pytest.raises(InputError, match="--contended"):
+    with pytest.raises(InputError, match="lower contended="):
         drawn(windows(contended_s=1e9))
 
 

@@ -97,3 +97,12 @@ def test_dependencies_that_end(tmp_path):
 def test_a_cycle_of_dependencies_is_named(tmp_path, after, said):
     with pytest.raises(InputError, match=said):
         require_no_cycle(with_dependencies(tmp_path, *after))
+
+
+def test_gpu_types_are_the_same_in_any_case(tmp_path):
+    """Slurm's accounting says a100 where people write A100; nothing is rejected for that."""
+    from rltune import Jobs, simulate
+
+    jobs = Jobs.from_arrays([0.0], [10.0], [1], gpu_types=["a100"])
+    schedule = simulate(jobs, Cluster((NodeGroup(count=1, gpus=1, gpu_type="A100"),)), estimator="oracle")
+    assert schedule.ran.all()

@@ -8,7 +8,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-LEAST_NEEDED = ("util.", "better in", "ratio", "slowdown")  # in this order
+LEAST_NEEDED = (
+    "util.",
+    "util. ratio",
+    "better in",
+    "ratio",
+    "slowdown",
+    "slowdown ratio",
+    "JCT ratio",
+)  # in this order
 
 
 def fitted(table: Table, console: Console, least_needed: Sequence[str] = LEAST_NEEDED) -> Table:
@@ -16,8 +24,9 @@ def fitted(table: Table, console: Console, least_needed: Sequence[str] = LEAST_N
     if _fits(table, console):
         return table
     made = table
-    for count in range(len(least_needed) + 1):
-        made = _without(table, least_needed[:count])
+    there = [name for name in least_needed if name in {str(column.header) for column in table.columns}]
+    for count in range(len(there) + 1):
+        made = _without(table, there[:count])
         if _fits(made, console):
             break
     return made

@@ -43,7 +43,8 @@ Estimator = Annotated[
     str,
     typer.Option(
         help="What is known of run times: history (learnt while it runs), user (the limits asked), noisy or noisy:1.2 "
-        "(the truth with an error), boost:TRACE (boosted trees learnt from an earlier trace), oracle (the truth).",
+        "(the truth with an error), boost:TRACE (boosted trees learnt from an earlier trace), oracle (the truth), or "
+        "your own as path.py:Name.",
         metavar="NAME",
         autocompletion=complete.estimators,
     ),
@@ -251,14 +252,16 @@ Warm = Annotated[
 Baseline = Annotated[
     str | None,
     typer.Option(
-        help="Against whom: a policy, or a pipeline such as 'saf + easy'; the first if not told.", metavar="NAME"
+        help="Against whom: a policy, or a pipeline such as 'saf + easy'; the first if not told; in `evaluate` the "
+        "chosen rule, or FCFS.",
+        metavar="NAME",
     ),
 ]
 Metric = Annotated[
     str,
     typer.Option(
         help="Compared by what: wait, jct, slowdown, wait-p99, wait-max, large-wait, utilisation, makespan, "
-        "fragmentation, fairness.",
+        "fragmentation, fairness, or your own as path.py:name.",
         metavar="NAME",
         autocompletion=complete.metrics,
     ),

@@ -66,7 +66,8 @@ class Outputs:
 def with_notes(comparison: "Comparison", work: "Workload") -> "Comparison":
     """Put what must be known of the trace under every form of the results."""
     waited = any(standing.wait_s.max > 0 for standing in comparison.standings)
-    nothing = () if waited else (NOBODY_WAITED,)
+    rejected = any(standing.rejected for standing in comparison.standings)
+    nothing = () if waited or rejected else (NOBODY_WAITED,)
     return replace(comparison, notes=(*work.notes, *nothing, *comparison.notes))
 
 

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.parsing import split
-from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ def one(
     policy: str | None, backfill: str | None, placement: str | None, pipeline: str | None, usual: str, **how: Any
 ) -> "Pipeline":
     """Make the one pipeline that is named, by its parts or as a whole."""
+    from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
+
     if pipeline is None:
         return parse_pipeline(policy or usual, backfill or "none", placement or "best-fit", **how)
     around = [how.pop(name) for name in ("guard", "search")]

@@ -27,7 +27,7 @@ from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import metric_of
 from rltune.trials.pipelines import contenders_of, line_up
 from rltune.trials.trial import Trial, in_order
-from rltune.trials.windows import SlidingSpec, Spec, Window, WindowSpec, choose_windows
+from rltune.trials.windows import SlidingSpec, Spec, Window, WindowSpec, choose_windows, parse_windows
 
 Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
 
@@ -38,7 +38,7 @@ def compare(
     policies: Sequence[Any],
     backfills: Sequence[str] = ("none",),
     placements: Sequence[str] = ("best-fit",),
-    windows: Spec = None,
+    windows: Spec | str = None,
     estimator: Any = "history",
     baseline: str | None = None,
     metric: str = "wait",
@@ -65,8 +65,8 @@ def compare(
         policies: Who runs next: names, files such as `mine.py:score`, functions or objects.
         backfills: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
         placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
-        windows: None for the whole trace, a `Steady` for the whole with a warm-up left out, a `WindowSpec` or a
-            `SlidingSpec`.
+        windows: Which parts are run, in the words of the command line: "20x1024", "20x1024:contended=600",
+            "1024:every=64", "steady:0.3"; None or "whole" for the whole trace. Or an object of `rltune.evaluation`.
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
         baseline: The contender that the others are compared with: its label or its policy; the first if not told.
         metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`.
@@ -93,6 +93,7 @@ def compare(
     """
     require_inputs(jobs, cluster)
     metric_of(metric)
+    windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
     lined_up = line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)
     learners = require_warm(lined_up, estimator, windows) if warm else ()

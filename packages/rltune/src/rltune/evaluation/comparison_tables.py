@@ -104,7 +104,10 @@ def honesty(comparison: Comparison) -> list[str]:
     for run in comparison.of(comparison.baseline).values():
         reasons.update(run.summary.reject_reasons)
     if reasons:
-        said.append(f"{reasons.total():,} jobs never ran and are in no mean ({most_common(dict(reasons))}).")
+        of = sum(run.summary.jobs for run in comparison.of(comparison.baseline).values())
+        said.insert(
+            0, f"{reasons.total():,} of {of:,} jobs never ran and are in no mean ({most_common(dict(reasons))})."
+        )
     if comparison.windows[0].interval_s:
         said.append(
             "The bound is of the measured jobs alone, as if no earlier job were in their way, so the gap is wide."
@@ -191,7 +194,7 @@ def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
     pair = ["baseline", "", ""]
     if not is_base:
         pair = [
-            interval(s.difference, metric.write, sign=True),
+            interval(s.difference, metric.write_difference, sign=True),
             interval(s.ratio, ratio),
             f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
         ]

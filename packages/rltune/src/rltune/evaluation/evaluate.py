@@ -23,6 +23,7 @@ from rltune.trials.outcome import Outcome
 from rltune.trials.parts import Part, split
 from rltune.trials.pipelines import find_pipeline, line_up, unique
 from rltune.trials.trial import Trial, in_order
+from rltune.trials.windows import parse_sliding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ def evaluate(
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
     holdout: float = 0.1,
+    windows: str | None = None,
     size: int = 1024,
     every: int = 64,
     contended_s: float = 600.0,
@@ -75,6 +77,7 @@ def evaluate(
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
         holdout: The share of the trace that is held out, at its end.
+        windows: The next three in the words of the command line: "1024:every=64:contended=600".
         size: The jobs of a window.
         every: How many jobs lie between the starts of two windows.
         contended_s: A window counts if FCFS without backfilling waits more than this on average.
@@ -95,6 +98,9 @@ def evaluate(
     """
     require_inputs(jobs, cluster)
     require_measured(metric)
+    if windows is not None:
+        sliding = parse_sliding(windows, min_wait_s=contended_s)
+        size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
     ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "seed": seed}
     contenders = beside_fcfs(

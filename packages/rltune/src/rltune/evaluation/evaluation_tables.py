@@ -75,7 +75,7 @@ def ratio_table(evaluation: Evaluation) -> Table:
     test, base = evaluation.test, evaluation.labels[evaluation.reference]
     metric = metric_of(evaluation.metric)
     others = [name for name in MEASURED if name != evaluation.metric]
-    heads = [metric.title, f"ratio to {base}", "better in", *(SHORT[name] for name in others), "vs fcfs"]
+    heads = [metric.title, f"ratio to {base}", "better in", *(f"{SHORT[name]} ratio" for name in others), "vs fcfs"]
     table = _table(f"test part: {extent(test)}; estimates: {evaluation.estimator}", ["pipeline", *heads])
     table.caption = Text("\n".join(honesty(evaluation)))
     for i, label in enumerate(evaluation.labels):

@@ -64,7 +64,7 @@ def lead(comparison: Comparison) -> str:
     sure = "" if best.difference.excludes_zero else " The interval includes 0, so chance may explain it."
     if not math.isfinite(best.difference.low):
         sure = " There are too few windows for an interval."
-    against = f"{interval(best.difference, metric.write, sign=True)} against {base}"
+    against = f"{interval(best.difference, metric.write_difference, sign=True)} against {base}"
     return f"Best {metric.title}: {best.label}, {metric.write(best.value)} ({against}).{sure} {gap}"
 
 
@@ -77,7 +77,7 @@ def headline(comparison: Comparison) -> Table:
         is_base = s.label == base
         cells = (
             metric.write(s.value),
-            "baseline" if is_base else interval(s.difference, metric.write, sign=True),
+            "baseline" if is_base else interval(s.difference, metric.write_difference, sign=True),
             "" if is_base else interval(s.ratio, ratio),
             *(["" if is_base else f"{s.better_in} of {s.windows}"] if many else []),
             seconds(s.jct_s.mean),

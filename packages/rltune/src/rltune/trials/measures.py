@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from rltune.schedule import Schedule
 
 
+def _points(value: float) -> str:
+    return f"{100 * value:.1f} points"
+
+
 @dataclass(frozen=True)
 class Metric:
     """A number of a summary; where it is a mean over jobs, also the jobs' values."""
@@ -38,6 +42,11 @@ class Metric:
     def __post_init__(self) -> None:
         if self.of is None and self.per_job is None:
             raise InputError(f"metric {self.title!r}: give a number of the summary or a number a job")
+
+    @property
+    def write_difference(self) -> Callable[[float], str]:
+        """Write a difference of two values: of two shares it is in percentage points, not in percent."""
+        return _points if self.write is percent else self.write
 
     def value(self, summary: Summary, schedule: Schedule, counts: NDArray[np.bool_]) -> float:
         """Return the number of the summary, or else the mean over the jobs that count."""

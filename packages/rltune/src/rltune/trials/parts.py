@@ -22,8 +22,8 @@ class Part:
         """Return the rows at which windows of `size` jobs may start so that they end within this part."""
         if size > len(self):
             raise InputError(
-                f"a window of {size:,} jobs does not fit the {self.name} part of {len(self):,}; "
-                "give smaller windows or a larger hold-out"
+                f"a window of {size:,} jobs does not fit the {self.name} part of {len(self):,}; give smaller windows, "
+                f"such as {max(1, len(self) // 4):,} jobs, or a longer history"
             )
         return range(self.first, self.end - size + 1, every)
 

@@ -53,6 +53,7 @@ def line_up(
     Every policy is crossed with every backfilling and placement, with the guard and the search around it. `pipelines`
     are further ones, as they are or as tables name them.
     """
+    policies, backfills, placements = (_listed(given) for given in (policies, backfills, placements))
     around = {"guard": guard, "search": search, **settings}
     crossed = [parse_pipeline(*parts, **around) for parts in itertools.product(policies, backfills, placements)]
     given = crossed + [p if isinstance(p, Pipeline) else read_pipeline(p, **settings) for p in pipelines]
@@ -63,6 +64,11 @@ def line_up(
     if twice:
         raise InputError(f"listed twice: {', '.join(twice)}")
     return tuple(given)
+
+
+def _listed(given: Sequence[Any]) -> Sequence[Any]:
+    """Take a list with commas apart: `"fcfs,saf"` is what the command line calls a list."""
+    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
 
 
 def unique(pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:

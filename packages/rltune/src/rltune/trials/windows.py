@@ -166,7 +166,11 @@ def choose_windows(
     if isinstance(spec, Steady):
         return (_steady(jobs, spec),), ()
     if spec.size > len(jobs):
-        raise InputError(f"a window of {spec.size:,} jobs does not fit a trace of {len(jobs):,}")
+        fitting = max(1, len(jobs) // 4)
+        raise InputError(
+            f"a window of {spec.size:,} jobs does not fit a trace of {len(jobs):,}; give smaller windows, such as "
+            f"4x{fitting}, or run the whole trace"
+        )
     if isinstance(spec, SlidingSpec):
         return _sliding(jobs, spec, fcfs_wait_s)
     if spec.min_wait_s > 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rltune.cluster import Cluster
+from rltune.cluster import Cluster, same_type
 from rltune.jobs import TYPE_SEPARATOR, Jobs
 from rltune.kernel.state.arrays import I4, I8, UNLIMITED
 
@@ -59,7 +59,7 @@ def _eligible(cluster: Cluster, vc: str | None, types: Sequence[str] | None, gpu
         for i, group in enumerate(cluster.groups)
         if (not gpus or group.gpus > 0)
         and (not group.vc or vc is None or vc in group.vc)
-        and (types is None or group.gpu_type in types)
+        and (types is None or any(same_type(group.gpu_type, t) for t in types))
     )
 
 

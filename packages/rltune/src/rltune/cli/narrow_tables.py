@@ -39,7 +39,8 @@ def _fits(table: Table, console: Console) -> bool:
 def _without(table: Table, left_out: Collection[str]) -> Table:
     title, caption = table.title, table.caption
     if left_out:
-        caption = Text(f"Left out for want of width: {', '.join(left_out).rstrip('.')}.\n").append(Text(str(caption or "")))
+        names = ", ".join(left_out).rstrip(".")
+        caption = Text(f"Left out for want of width: {names}.\n").append(Text(str(caption or "")))
     made = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
     made.pad_edge = False
     kept = [column for column in table.columns if str(column.header) not in left_out]

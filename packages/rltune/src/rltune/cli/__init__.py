@@ -12,6 +12,7 @@ from rltune.cli import evolve_command as evolve
 from rltune.cli import journal_command as journal
 from rltune.cli import model_command as model
 from rltune.cli import policies_command as policies
+from rltune.cli import reproduce_command as reproduce
 from rltune.cli import simulate_command as simulate
 from rltune.cli import slurm_command as slurm
 from rltune.cli import trace_command as trace
@@ -50,6 +51,7 @@ app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare
 app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)
 app.command(cls=Command, epilog=transfer.EXAMPLES, rich_help_panel=JUDGE)(transfer.transfer)
 app.command(cls=Command, epilog=policies.EXAMPLES, rich_help_panel=JUDGE)(policies.policies)
+app.command(cls=Command, epilog=reproduce.EXAMPLES, rich_help_panel=JUDGE)(reproduce.reproduce)
 app.command(cls=Command, epilog=train.EXAMPLES, rich_help_panel=LEARN)(train.train)
 app.command(cls=Command, epilog=evolve.EXAMPLES, rich_help_panel=LEARN)(evolve.evolve)
 app.add_typer(model.app, name="model", rich_help_panel=LEARN)

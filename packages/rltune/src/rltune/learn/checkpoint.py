@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 
 from rltune.errors import InputError
 from rltune.jobs import Jobs
+from rltune.whole_file import write_whole
 
 VERSION = 2  # raised, too, when the same settings come to give other weights
 SUFFIX = ".checkpoint"
@@ -23,13 +23,8 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write a state of tensors and plain values; what was there before stays until the new one is on disk."""
     buffer = io.BytesIO()
     torch.save({"version": VERSION, **state}, buffer)
-    beside = path.with_name(f"{path.name}.part")
     try:
-        with beside.open("wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_whole(path, buffer.getvalue())
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be written: {error.strerror}") from error
 

@@ -14,6 +14,7 @@ from rltune.errors import InputError
 from rltune.model.card import Card
 from rltune.model.feature_sets import KNOWN, Recipe
 from rltune.model.learned_model import Model, json_hash
+from rltune.whole_file import write_whole
 
 FORMAT = "rltune-model"
 VERSION = 2  # 1: a card without types or lessons, and a sha256 of the whole file
@@ -26,10 +27,8 @@ def save_model(model: Model, path: str | Path) -> None:
     body = {"format": FORMAT, "version": VERSION, **model.deciding(), "card": model.card.to_dict()}
     body["sha256"] = model.sha256
     text = json.dumps({**body, "file_sha256": json_hash(body)}, indent=1)
-    beside = Path(f"{path}.part")
     try:
-        beside.write_text(text + "\n", encoding="utf-8")
-        beside.replace(path)
+        write_whole(path, text + "\n")
     except OSError as error:
         raise InputError(f"model {path} cannot be written: {error.strerror}") from error
 

@@ -1,0 +1,32 @@
+"""All experiments, the most telling first: `--budget` leaves out from the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rltune.errors import unknown
+from rltune.reproduce.experiments.per_base import PerBase
+from rltune.reproduce.experiments.transfer_between_bases import TransferBetweenBases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rltune.reproduce.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    PerBase(),
+    TransferBetweenBases(),
+)
+
+
+def names() -> list[str]:
+    """List what `--only` takes."""
+    return [name for experiment in EXPERIMENTS for name in experiment.names]
+
+
+def chosen(only: Sequence[str]) -> list[Experiment]:
+    """Return the experiments that are asked for, all of them if none is named."""
+    for name in only:
+        if name not in names():
+            raise unknown("experiment", name, names())
+    return [e for e in EXPERIMENTS if not only or set(only) & set(e.names)]

@@ -1,0 +1,45 @@
+"""An experiment: the steps it needs, and what their results say."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from rltune.reproduce.cells import Section
+    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.step import Bench, Result, Step
+    from rltune.reproduce.workloads import Origin
+
+
+@dataclass(frozen=True)
+class Made:
+    """The results that are there: all of them, or what the time sufficed for."""
+
+    bench: Bench
+    scope: Scope
+
+    def get(self, step: Step) -> Result | None:
+        """Return the result of a step; None if it was not made."""
+        return self.bench.result(step) if self.bench.is_done(step) else None
+
+    def origin(self, workload: str) -> Origin:
+        """Return where a trace comes from."""
+        return self.bench.origins[workload]
+
+
+class Experiment(ABC):
+    """One table or figure of the paper, or several that share their runs."""
+
+    names: ClassVar[tuple[str, ...]]  # as `--only` takes them; the first is the section's
+    title: ClassVar[str]
+    where: ClassVar[str]
+
+    @abstractmethod
+    def steps(self, scope: Scope) -> tuple[Step, ...]:
+        """Return what is to be made; what these need comes with them."""
+
+    @abstractmethod
+    def section(self, made: Made) -> Section:
+        """Say what the results are, as far as they are there."""

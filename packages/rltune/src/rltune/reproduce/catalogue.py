@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rltune.errors import unknown
+from rltune.reproduce.experiments.costs import Costs
+from rltune.reproduce.experiments.cpu_trained import CpuTrained
+from rltune.reproduce.experiments.feature_count import FeatureCount
+from rltune.reproduce.experiments.multifactor import AgainstMultifactor
+from rltune.reproduce.experiments.naive_full import NaiveFull
 from rltune.reproduce.experiments.per_base import PerBase
+from rltune.reproduce.experiments.qssf import AgainstQssf
+from rltune.reproduce.experiments.rivals import Rivals
+from rltune.reproduce.experiments.tencache_claims import Tencache
+from rltune.reproduce.experiments.traces import Traces
 from rltune.reproduce.experiments.transfer_between_bases import TransferBetweenBases
 
 if TYPE_CHECKING:
@@ -16,6 +25,15 @@ if TYPE_CHECKING:
 EXPERIMENTS: tuple[Experiment, ...] = (
     PerBase(),
     TransferBetweenBases(),
+    Rivals(),
+    AgainstQssf(),
+    AgainstMultifactor(),
+    Traces(),
+    Costs(),
+    NaiveFull(),
+    FeatureCount(),
+    CpuTrained(),
+    Tencache(),
 )
 
 

@@ -30,20 +30,21 @@ SYNTHETIC = (
 )
 READING = (
     (
-        "Gains are in percent of the base policy's value, above 0 where ours is better, with a 95 % interval over windows or "
-        "blocks of time. Levels depend on windows that the paper does not publish, so they are not compared."
+        "Gains are in percent of the base policy's value, above 0 where ours is better, with a 95 % interval over "
+        "windows or blocks of time. Levels depend on windows that the paper does not publish, so they are not compared."
     ),
     (
-        "Paper's protocol: one queue for all pools, windows of 1,024 jobs from an idle cluster, networks trained with true "
-        "run times and judged with noisy estimates, no backfilling unless the row says so. Green: ahead of the paper's gain."
+        "Paper's protocol: one queue for all pools, windows of 1,024 jobs from an idle cluster, networks trained with "
+        "true run times and judged with noisy estimates, no backfilling unless the row says so. Green: ahead of the "
+        "paper's gain."
     ),
     (
-        "Honest: a queue for each pool, EASY, run times as learnt from jobs that had ended, steady state. The small print "
-        "has the gain over the best rule in hindsight."
+        "Honest: a queue for each pool, EASY, run times as learnt from jobs that had ended, steady state at a load of "
+        "0.9. The small print has the gain over the best rule in hindsight."
     ),
     (
-        "Product: the pipeline that was best on the part before the test part, of all rules, shipped models, backfillings "
-        "and placements, against the base policy under EASY."
+        "Product: the pipeline that was best on the part before the test part, of all rules, shipped models, "
+        "backfillings and placements, with run times as learnt, against the base policy under EASY."
     ),
 )
 
@@ -88,8 +89,8 @@ class Reproduction:
         honest = [gain for _, cell in self.cells if (gain := _over_best(cell)) is not None]
         said = [
             (
-                f"Under the paper's own protocol ours is ahead of the paper's gain in {ahead} of {len(judged)} cells for "
-                "which it prints a number."
+                f"Under the paper's own protocol ours is ahead of the paper's gain in {ahead} of {len(judged)} cells "
+                "that have a number in print."
             )
         ]
         if honest:

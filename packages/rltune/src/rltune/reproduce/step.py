@@ -128,7 +128,7 @@ def in_order(steps: tuple[Step, ...]) -> list[list[Step]]:
     return waves
 
 
-def _modules(step: type[Step]) -> set[str]:
+def _modules(step: Any) -> set[str]:
     """Return the modules in which kinds of steps are defined."""
     return {module for kind in step.__subclasses__() for module in ({kind.__module__} | _modules(kind))}
 

@@ -158,7 +158,7 @@ def _thinned(jobs: Jobs, cluster: Cluster) -> Jobs:
 
 
 def _bursts(jobs: Jobs) -> NDArray[np.int64]:
-    """Number the bursts: jobs of one size and VC that follow each other within a minute."""
+    """Return the number of each job's burst: jobs of one size and VC that follow each other within a minute."""
     alike = (np.diff(jobs.gpus) == 0) & (np.diff(jobs.vc.codes) == 0) & (np.diff(jobs.submit_s) < BURST_S)
     return np.concatenate([[0], np.cumsum(~alike)])
 

@@ -107,8 +107,12 @@ class Costs(Experiment):
             self.where,
             tables=tuple(tables),
             differs=(
-                "The paper's decision latency under 10,000 arrivals is not defined. Ours is the time of a whole run in "
-                "which 10,000 jobs are submitted at once: all decisions at that view, and the simulator around them.",
+                (
+                    "The paper's decision latency under 10,000 arrivals is not defined. Ours is the time of a whole "
+                    "run in "
+                    "which 10,000 jobs are submitted at once: all decisions at that view, and the simulator around "
+                    "them."
+                ),
                 "Wall-clock times depend on the machine and on what else it does.",
             ),
             concludes=_conclusion(found),
@@ -149,7 +153,10 @@ def _deciding(found: Result) -> Iterator[Plain]:
         f"{found['arrivals']:,} arrivals at once. A decision: one job started. The paper has 0.7 ms for inference.",
     )
     solver = found["solver"]
-    cells = (f"{number('section5.7.solver').value:g}", *(f"{solver[name]:.2f}" for name in ("milp_pass_ms_p50", "milp_solve_ms_p50", "milp_solve_ms_p99")))
+    cells = (
+        f"{number('section5.7.solver').value:g}",
+        *(f"{solver[name]:.2f}" for name in ("milp_pass_ms_p50", "milp_solve_ms_p50", "milp_solve_ms_p99")),
+    )
     heads = ("solver", "paper, ms", "a pass, median, ms", "a solve, median, ms", "a solve, p99, ms")
     yield Plain(heads, (("milp:8", *cells),), f"{100 * solver['milp_skip_rate']:.0f} % of the passes need no solve.")
 

@@ -60,7 +60,14 @@ class FeatureCount(Experiment):
                 note = "" if features == "sampled" else f"over eight: {beside}"
                 ours = Ours(window_gain(found, group, Entry(BASE).label, "wait"), note=note)
                 cells.append(Cell(told, f"wait over FIFO, {made.origin(TRACE).title}", {PAPER: ours}))
-        differs = [window_gain(found, Entry(lesson(made.scope, f, 0)).group, eight, "wait") for f in ("sampled-7", "sampled-9")] if found else []
+        differs = (
+            [
+                window_gain(found, Entry(lesson(made.scope, f, 0)).group, eight, "wait")
+                for f in ("sampled-7", "sampled-9")
+            ]
+            if found
+            else []
+        )
         shown = any(gain.shown for gain in differs)
         return Section(
             self.names[0],

@@ -88,7 +88,5 @@ def _cell(made: Made, trace: str) -> Cell:
         group, best = Entry(honest(made.scope, trace, 0), "easy").group, end["best_rule"][METRIC]
         beside = steady_gain(end, group, best, METRIC)
         note = f"over the best rule in hindsight ({best.partition(' + ')[0]}): {beside}"
-        ours[HONEST] = Ours(
-            steady_gain(end, group, Entry(BASE, "easy").label, METRIC), note=note, over_best=beside
-        )
+        ours[HONEST] = Ours(steady_gain(end, group, Entry(BASE, "easy").label, METRIC), note=note, over_best=beside)
     return Cell.of_key(f"fig16.{trace}.bsld", made.origin(trace).title, "bounded slowdown over multifactor", ours)

@@ -96,8 +96,10 @@ class NaiveFull(Experiment):
             cells=(first, *cells),
             figures=tuple(self._curves(made)),
             differs=(
-                "Naive: raw features, a node for one job at a time. Full: eight sampled features, trained with the "
-                "solver in the loop. With the solver a window takes long, so all of these saw fewer windows.",
+                (
+                    "Naive: raw features, a node for one job at a time. Full: eight sampled features, trained with the "
+                    "solver in the loop. With the solver a window takes long, so all of these saw fewer windows."
+                ),
             ),
             concludes=_conclusion(first),
         )

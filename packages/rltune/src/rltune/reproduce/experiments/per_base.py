@@ -240,5 +240,5 @@ def _conclusion(cells: tuple[Cell, ...]) -> str:
     traces_told = ", ".join(dict.fromkeys(TITLES[t] for t in GPU_TRACES))
     return (
         f"Of {len(printed)} cells for which the paper prints a number, ours is ahead in {len(ahead)} under its own "
-        f"protocol. Over {traces_told}, all bases and metrics, {shown} of {len(gains)} gains are shown by their interval."
+        f"protocol. Over {traces_told}, all bases and metrics, {shown} of {len(gains)} gains are shown by an interval."
     )

@@ -76,8 +76,10 @@ class AgainstQssf(Experiment):
             self.where,
             cells=tuple(cells),
             differs=(
-                "The paper takes QSSF's published predictions for Philly; our QSSF predicts from the jobs that had "
-                "ended, by VC and size, because the copy of the trace has no users.",
+                (
+                    "The paper takes QSSF's published predictions for Philly; our QSSF predicts from the jobs that had "
+                    "ended, by VC and size, because the copy of the trace has no users."
+                ),
                 "The paper's text says 3.25 times less slowdown; its Table 8 gives 1.40 times, which is compared with.",
             ),
             concludes=f"Ahead of the paper's gain over QSSF in {len(ahead)} of {len(judged)} cells." if judged else "",

@@ -131,10 +131,16 @@ class Rivals(Experiment):
             cells=cells,
             tables=(*_levels(made), *_timings(made)),
             differs=(
-                "All three are our own code, trained by the same PPO against FIFO for as many windows, with the same "
-                "seeds; for slowdown by slowdown, for the rest by wait.",
-                "The paper's utilisation is 4 to 5 % on Philly and Helios and 0.1 % on Alibaba: a share of more than "
-                "the slice that is run. Ours is of the slice.",
+                (
+                    "All three are our own code, trained by the same PPO against FIFO for as many windows, with the "
+                    "same "
+                    "seeds; for slowdown by slowdown, for the rest by wait."
+                ),
+                (
+                    "The paper's utilisation is 4 to 5 % on Philly and Helios and 0.1 % on Alibaba: a share of more "
+                    "than "
+                    "the slice that is run. Ours is of the slice."
+                ),
                 "Time: the paper's loop is Python, ours is compiled; both are for ten batches of 256 jobs.",
             ),
             concludes=_conclusion(cells),

@@ -45,7 +45,9 @@ class TencacheClaims(Step):
             return {"missing": f"{PROGRAM} is not installed"}
         page = bench.folder.parent / PAGE
         command = [program, "reproduce", "--json", "-", "--html", str(page), "--force"]
-        made = subprocess.run([*command, *(["--quick"] if self.quick else [])], capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            [*command, *(["--quick"] if self.quick else [])], capture_output=True, text=True, check=False
+        )
         if made.returncode:
             return {"missing": f"{PROGRAM} reproduce failed: {made.stderr.strip().splitlines()[-1:]}"}
         return {"claims": json.loads(made.stdout)["claims"]}

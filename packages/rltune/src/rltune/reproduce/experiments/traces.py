@@ -41,12 +41,18 @@ class Traces(Experiment):
             self.title,
             self.where,
             tables=(_table2(made, found), _table4(made, found)) if found else (),
-            figures=tuple([*_fig5(made, found), *_fig6(made, found)]) if found else (),
+            figures=(*_fig5(made, found), *_fig6(made, found)) if found else (),
             differs=(
-                "The public copies of Philly, Venus (Helios) and PAI record no waits: theirs are simulated, under FIFO "
-                "with EASY on the paper's slice at load 0.9, and marked so. CPU logs record theirs.",
-                "The paper's Table 2 is normalised over one month by a rule that it does not give; ours is the mean "
-                "month of the whole trace. The copy of PAI is a sample of 8 % of its tasks.",
+                (
+                    "The public copies of Philly, Venus (Helios) and PAI record no waits: theirs are simulated, under "
+                    "FIFO "
+                    "with EASY on the paper's slice at load 0.9, and marked so. CPU logs record theirs."
+                ),
+                (
+                    "The paper's Table 2 is normalised over one month by a rule that it does not give; ours is the "
+                    "mean "
+                    "month of the whole trace. The copy of PAI is a sample of 8 % of its tasks."
+                ),
             ),
             concludes=_conclusion(found),
         )
@@ -97,7 +103,10 @@ def _table4(made: Made, found: dict[str, Result]) -> Plain:
 
 
 def _fig5(made: Made, found: dict[str, Result]) -> Iterator[Figure]:
-    for name, what, unit in (("a", "mean_run_s", "mean run time, s"), ("b", "allocated_a_month", "GPUs or CPUs a month")):
+    for name, what, unit in (
+        ("a", "mean_run_s", "mean run time, s"),
+        ("b", "allocated_a_month", "GPUs or CPUs a month"),
+    ):
         series = [
             Series(made.origin(trace).title, [result[what]], [max(result["mean_wait_s"], 0.1)], i)
             for i, (trace, result) in enumerate(found.items())

@@ -1,0 +1,1 @@
+"""The experiments of the RLTune paper, and its numbers beside ours."""

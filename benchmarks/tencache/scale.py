@@ -2,9 +2,9 @@
 
 import time
 
-from tencache.plan.rival_policies import make_plan
+from tencache.plan.policy_costs import cost_of, pinned_bytes
 from tencache.plan.transformer_shapes import PRESETS, Setting, make_trace
-from tencache.plan.virtual_clock import Bandwidths, StepCost, best_plan, replay_plan
+from tencache.plan.virtual_clock import Bandwidths
 from tencache.progress_bar import progress
 
 GIB = 2**30
@@ -14,17 +14,6 @@ TOKENS = (512, 4096)
 NVME = 6e9
 STAGING = 8 * GIB
 NAMES = {"ahead": "planned", "zero3": "ZeRO-Infinity-like", "bucket": "buckets of half", "lru": "LRU"}
-
-
-def run(policy: str, trace, budget: int, speeds: Bandwidths) -> StepCost:
-    plan = best_plan(trace, budget, speeds) if policy == "ahead" else make_plan(trace, budget, policy)
-    return replay_plan(plan, speeds)
-
-
-def pinned(trace, *, rounded: bool) -> int:
-    """Bytes of pinned host memory for parameters and gradients: exact, or in powers of two as torch pins them."""
-    sizes = [unit.bytes for unit in trace.units] + [grad.bytes for grad in trace.grads]
-    return sum(1 << (size - 1).bit_length() if rounded else size for size in sizes)
 
 
 def scale_table() -> str:
@@ -46,8 +35,8 @@ def scale_table() -> str:
         speeds = Bandwidths(LINKS[link], LINKS[link], NVME, NVME, staging_bytes=STAGING)
         where = "half on NVMe" if state else "memory"
         for policy, name in NAMES.items():
-            result = run(policy, trace, MODELS[model], speeds)
-            memory = pinned(trace, rounded=policy != "ahead") / GIB
+            result = cost_of(policy, trace, MODELS[model], speeds)
+            memory = pinned_bytes(trace, rounded=policy != "ahead") / GIB
             used = result.peak_bytes / result.budget_bytes
             lines.append(
                 f"| {model}, {MODELS[model] // GIB} GiB | {tokens} | {link} | {where} | {name} | {result.step_s:.2f} | "

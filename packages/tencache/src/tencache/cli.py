@@ -1,4 +1,4 @@
-"""The command: `tencache plan`, `replay`, `bench` and `demo`."""
+"""The command: `tencache plan`, `replay`, `bench`, `demo` and `reproduce`."""
 
 import argparse
 import math
@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tencache.claims_command import add_reproduce
 from tencache.errors import RefusedError
-from tencache.plan.rival_policies import POLICIES, make_plan
-from tencache.plan.step_plan import StepPlan
+from tencache.plan.policy_costs import cost_of
+from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_trace import StepTrace
 from tencache.plan.timeline_page import draw
 from tencache.plan.transformer_shapes import PRESETS, Setting, find_shape, make_trace
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="train a small GPT larger than its simulated device")
     demo.add_argument("--out", type=Path, default=Path("out"), help="folder for the timeline (default: out)")
     demo.set_defaults(run=_demo)
+    add_reproduce(commands)
     return parser
 
 
@@ -148,16 +150,12 @@ def _replay(options: argparse.Namespace) -> int:
     chosen = POLICIES if options.policy == "all" else (options.policy,)
     _say(f"{'policy':<8} {'step s':>9} {'of bound':>9} {'stall s':>9} {'hit':>6} {'ready':>6} {'up':>11} {'floor':>11}")
     for policy in progress(chosen, "replaying"):
-        result = replay_plan(_table(trace, budget_bytes, speeds, policy), speeds)
+        result = cost_of(policy, trace, budget_bytes, speeds)
         _say(
             f"{policy:<8} {result.step_s:>9.4g} {result.of_bound:>9.0%} {result.stall_s:>9.4g} {result.hit_rate:>6.0%} "
             f"{result.ready_rate:>6.0%} {show_bytes(result.up_bytes):>11} {show_bytes(result.up_floor_bytes):>11}"
         )
     return 0
-
-
-def _table(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, policy: str) -> StepPlan:
-    return best_plan(trace, budget_bytes, speeds) if policy == "ahead" else make_plan(trace, budget_bytes, policy)
 
 
 def _bench(options: argparse.Namespace) -> int:

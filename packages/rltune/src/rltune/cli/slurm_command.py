@@ -168,8 +168,8 @@ def experiment(
     from rltune.lab.experiment.perform import perform
     from rltune.live.pinned_pipeline import pin_pipeline
 
-    further = [Arm(_label(name), name, placement) for name in policy or []]
-    arms = (Arm(ALONE), Arm("saf", "saf"), *further)
+    further = [Arm.driven(name, placement) for name in policy or []]
+    arms = (Arm(ALONE), Arm.driven("saf"), *further)
     plan = ExperimentPlan(
         arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer, band
     )
@@ -178,11 +178,6 @@ def experiment(
     with bar("jobs ended") as tell:
         perform(plan, out, tell, workers)
     _show_result(plan, out)
-
-
-def _label(policy: str) -> str:
-    """Name an arm by its policy, or by the file that holds it."""
-    return re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy)
 
 
 def _show_result(plan: "ExperimentPlan", folder: Path) -> None:

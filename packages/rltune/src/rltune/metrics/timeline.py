@@ -33,6 +33,16 @@ class Timeline:
         edges = np.append(np.clip(self.time_s, begin_s, end_s), end_s)
         return np.diff(edges)
 
+    def averaged(self, values: Counts, edges: Floats) -> Floats:
+        """Average a quantity over time within each interval, so that no peak is drawn longer than it was."""
+        if not len(self.time_s):
+            return np.zeros(len(edges) - 1)
+        finite = np.isfinite(self.time_s)
+        time_s, held = self.time_s[finite], values[finite]
+        total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(time_s))])
+        averages: Floats = np.diff(np.interp(edges, time_s, total)) / np.diff(edges)
+        return averages
+
 
 @dataclass(frozen=True)
 class _Changes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.evaluation.comparison import pooled
-from rltune.metrics.timeline import Timeline, timeline
+from rltune.metrics.timeline import timeline
 from rltune.metrics.utilisation import span_of
 from rltune.report.drawn_jobs import Stretch, stretch
 from rltune.report.gantt_bars import bars
@@ -76,22 +76,11 @@ def _over_time(runs: list[Run]) -> dict[str, Any]:
         lines.append(
             {
                 "of": run.contender,
-                "queue": pack_floats(_averaged(line, line.waiting, edges)),
-                "use": pack_floats(_averaged(line, line.busy, edges) / gpus),
+                "queue": pack_floats(line.averaged(line.waiting, edges)),
+                "use": pack_floats(line.averaged(line.busy, edges) / gpus),
             }
         )
     return {"x": pack_floats((edges[:-1] + edges[1:]) / 2 - begin), "lines": lines}
-
-
-def _averaged(line: Timeline, values: np.ndarray[Any, np.dtype[np.int64]], edges: Floats) -> Floats:
-    """Average a quantity over time within each interval, so that no peak is drawn longer than it was."""
-    if not len(line.time_s):
-        return np.zeros(len(edges) - 1)
-    finite = np.isfinite(line.time_s)
-    time_s, held = line.time_s[finite], values[finite]
-    total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(time_s))])
-    averages: Floats = np.diff(np.interp(edges, time_s, total)) / np.diff(edges)
-    return averages
 
 
 def _gantt(runs: list[Run], most_jobs: int) -> dict[str, Any]:

@@ -7,41 +7,24 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from experiment_records import record_of
 from real_slurm import require_slurm
 
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.lab.experiment import fine_tuning_jobs as workload
-from rltune.lab.experiment import one_run as running
+from rltune.lab.experiment import fresh_slurm as running
 from rltune.lab.experiment import prediction as predict
 from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.experiment_result import ExperimentResult
-from rltune.lab.experiment.one_run import RunWatch
+from rltune.lab.experiment.fresh_slurm import RunWatch
 from rltune.lab.experiment.perform import perform
-from rltune.lab.experiment.run_record import Cycles, Ran, RunRecord, as_schedule
+from rltune.lab.experiment.run_record import RunRecord, as_schedule
 from rltune.lab.testbed import debian_needs as needs
 
 ALONE, SAF = Arm("multifactor"), Arm("saf", "saf")
-NODES = ("p100-1", "p100-2", "k80-1", "k80-2", "m40-1")
-
-
-def record_of(plan, arm, seed, *, later_s=0.0, states=None):
-    """Make the record of a run that went exactly as simulated, but for a delay of every start."""
-    jobs = plan.workload(seed)
-    made = simulate(jobs, plan.cluster, arm.policy or "fcfs", "conservative", "best-fit", "user")
-    ran = [
-        Ran(
-            1e9 + jobs.submit_s[i],
-            1e9 + made.start_s[i] + later_s,
-            1e9 + made.end_s[i] + later_s,
-            tuple(NODES[node] for node, _ in made.placements[i]),
-            (states or {}).get(i, "COMPLETED"),
-        )
-        for i in range(len(jobs))
-    ]
-    return RunRecord(arm, seed, tuple(ran), Cycles(10, 1, 0.2, 1.5) if arm.policy else Cycles(), 60.0, "22.05.8")
 
 
 @pytest.fixture
@@ -196,6 +179,21 @@ def test_a_run_in_which_nothing_moves_is_ended():
     assert not watch.over()
     with pytest.raises(InputError, match="1 jobs are left and none has ended for 6 hours"):
         watch.over()
+
+
+def test_what_a_killed_run_left_is_ended(tmp_path):
+    """Also a testbed that had not come up; a note that was cut short ends nothing."""
+    note = tmp_path / "saf-1.testbed"
+    left = running._place(note)
+    (left / "run").mkdir()
+    again = running._place(note)
+    assert not left.exists()
+    assert note.read_text() == str(again)
+    again.rmdir()
+    for cut in ("", str(tmp_path)):
+        note.write_text(cut)
+        running._place(note).rmdir()
+    assert tmp_path.exists()
 
 
 def test_runs_side_by_side_on_a_real_slurm(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.lab.experiment.fine_tuning_jobs import make_jobs
+from rltune.whole_file import write_whole
 from rltune.lab.testbed.slurm_conf import PEOPLE
 
 FASTEST = 60  # beyond it a cycle of the controller has less than a second
@@ -27,6 +29,11 @@ class Arm:
     name: str
     policy: str = ""
     placement: str = "best-fit"
+
+    @classmethod
+    def driven(cls, policy: str, placement: str = "best-fit") -> Arm:
+        """Make an arm of the controller, named by its policy, or by the file that holds it."""
+        return cls(re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy), policy, placement)
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class ExperimentPlan:
         if file.exists() and _fixed(_read(file)) != _fixed(self):
             raise InputError(f"{folder}: holds an experiment with other settings; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        write_whole(file, json.dumps(asdict(self), indent=1) + "\n")
 
 
 def path_of(folder: Path, arm: Arm, seed: int) -> Path:

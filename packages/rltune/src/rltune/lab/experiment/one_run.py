@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rltune.errors import InputError
-from rltune.jobs import Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
-from rltune.lab.experiment.run_record import Cycles, Ran, RunRecord
+from rltune.lab.experiment.fresh_slurm import RunWatch, Told, fresh_testbed, release_of, results_of, submitting
+from rltune.lab.experiment.run_record import Cycles, RunRecord
 from rltune.lab.experiment.submit import Submitter
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
@@ -23,14 +20,8 @@ from rltune.live.cycle_report import CycleReport
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.slurm.hostlist import expand
 
-LEAD_S = 60.0  # by the fast clock, before the first job is submitted
-STUCK_S = 6 * 3600.0  # without any end: more than the longest job takes
 _NEVER_S = 1e9
-_ACCOUNTS_S = 900.0  # until accounting must know all ends: a busy machine's is minutes behind, and a run takes an hour
-_FIELDS = "JobIDRaw,Submit,Start,End,State,NodeList"
-Told = Callable[[int], None]  # jobs ended so far
 
 
 def run(plan: ExperimentPlan, arm: Arm, seed: int, folder: Path, told: Told = lambda _: None) -> RunRecord:
@@ -40,30 +31,11 @@ def run(plan: ExperimentPlan, arm: Arm, seed: int, folder: Path, told: Told = la
         _rehearse(control_settings(plan, arm))  # what is not compiled yet would hold up the first cycles
     began = time.monotonic()
     note = folder / f"{arm.name}-{seed}.testbed"
-    where = _place(note)
-    with Testbed.up(where, plan.cluster, factor=plan.factor, database=True, settings=multifactor.SETTINGS) as bed:
-        submitter = Submitter(bed, jobs, bed.now_s() + LEAD_S)
-        submitter.start()
-        try:
+    with fresh_testbed(note, plan.cluster, plan.factor, multifactor.SETTINGS) as bed:
+        with submitting(bed, jobs) as submitter:
             cycles = _drive(plan, arm, bed, submitter, folder / f"{arm.name}-{seed}", told)
-        finally:
-            submitter.stop()
-        ran = _results(bed, submitter.ids, jobs)
-        release = bed.run("scontrol", "--version").split()[-1]
-    note.unlink()
+        ran, release = results_of(bed, submitter), release_of(bed)
     return RunRecord(arm, seed, ran, cycles, time.monotonic() - began, release)
-
-
-def _place(note: Path) -> Path:
-    """Make a folder for a testbed, with a short path that jobs' users can enter, and end what an earlier run left."""
-    if note.exists():
-        left = Path(note.read_text(encoding="utf-8"))
-        if left.exists():
-            Testbed.open(left).down()
-    folder = Path(tempfile.mkdtemp(prefix="rltune-"))
-    folder.chmod(0o755)
-    note.write_text(str(folder), encoding="utf-8")
-    return folder
 
 
 def _drive(plan: ExperimentPlan, arm: Arm, bed: Testbed, submitter: Submitter, stem: Path, told: Told) -> Cycles:
@@ -80,29 +52,6 @@ def _drive(plan: ExperimentPlan, arm: Arm, bed: Testbed, submitter: Submitter, s
     finally:
         driver.close()
     return driver.told()
-
-
-@dataclass
-class RunWatch:
-    """Tells when all is over, and when nothing moves any more."""
-
-    bed: Testbed
-    submitter: Submitter
-    told: Told
-    _left: int = -1
-    _moved_s: float = 0.0
-
-    def over(self) -> bool:
-        """Return whether all jobs were submitted and have ended."""
-        submitted = self.submitter.done  # asked first: a job submitted in between is still seen below
-        left = len(self.bed.run("squeue", "-h", "-o", "%A").split())
-        ended = len(self.submitter.ids) - left
-        if left != self._left or not submitted:
-            self._left, self._moved_s = left, self.bed.now_s()
-            self.told(max(0, ended))
-        if self.bed.now_s() - self._moved_s > STUCK_S:
-            raise InputError(f"{self.bed.folder}: {left} jobs are left and none has ended for {STUCK_S / 3600:g} hours")
-        return submitted and left == 0
 
 
 @dataclass
@@ -173,26 +122,3 @@ def control_settings(plan: ExperimentPlan, arm: Arm) -> ControlSettings:
             },
         },
     )
-
-
-def _results(bed: Testbed, ids: list[int], jobs: Jobs) -> tuple[Ran, ...]:
-    """Ask accounting until it knows the end of every job."""
-    found: dict[int, Ran] = {}
-
-    def all_known() -> bool:
-        found.update(_accounting(bed))
-        return all(number in found for number in ids)
-
-    bed.wait_for("accounting to know all ends", all_known, timeout_s=_ACCOUNTS_S)
-    in_order = {int(row): number for row, number in zip(jobs.submit_s.argsort(kind="stable"), ids, strict=True)}
-    return tuple(found[in_order[row]] for row in range(len(jobs)))
-
-
-def _accounting(bed: Testbed) -> dict[int, Ran]:
-    words = ("sacct", "-a", "-X", "-n", "-P", "-S", "2000-01-01", "-E", "now+365days", "-o", _FIELDS)
-    rows = (line.split("|") for line in bed.run(*words).splitlines())
-    return {
-        int(number): Ran(float(submit), float(start), float(end), expand(nodes), state.split(" ")[0])
-        for number, submit, start, end, state, nodes in rows
-        if start.isdecimal() and end.isdecimal()
-    }

@@ -17,7 +17,7 @@ from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.estimate import get_estimator
-from rltune.jobs import Floats, Jobs
+from rltune.jobs import Jobs
 from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.one_run import control_settings
@@ -48,9 +48,15 @@ class Prediction:
 def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
     """Simulate a run, and set it beside what was."""
     real = as_schedule(record, plan)
-    rng = np.random.default_rng(record.seed)
-    late_s = rng.uniform(0, multifactor.BACKFILL_S, size=(DRAWS, len(real.jobs)))
-    made = _simulated(real.jobs, late_s, record, plan)
+    pipeline = _driven(record.arm, plan) if record.arm.policy else slurm_alone(record.arm)
+    return set_beside(real, real.jobs, replace(pipeline, seed=record.seed), plan.estimator)
+
+
+def set_beside(real: Schedule, jobs: Jobs, pipeline: Pipeline, estimator: str) -> Prediction:
+    """Simulate jobs once for every draw of how long GPUs stay idle, and set the means beside what was."""
+    late_s = np.random.default_rng(pipeline.seed).uniform(0, multifactor.BACKFILL_S, size=(DRAWS, len(jobs)))
+    held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
+    made = [run_pipeline(one, real.cluster, pipeline, get_estimator(estimator)) for one in held]
     waits = [float((m.wait_s + np.where(m.wait_s > 0, late, 0.0)).mean()) for m, late in zip(made, late_s, strict=True)]
     return Prediction(
         wait_s=float(np.mean(waits)),
@@ -61,16 +67,8 @@ def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
     )
 
 
-def _simulated(jobs: Jobs, late_s: Floats, record: RunRecord, plan: ExperimentPlan) -> list[Schedule]:
-    """Run the jobs once for every draw of how long GPUs stay idle."""
-    arm = record.arm
-    pipeline = _driven(arm, plan) if arm.policy else _slurm_alone(arm)
-    seeded = replace(pipeline, seed=record.seed)
-    held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
-    return [run_pipeline(one, plan.cluster, seeded, get_estimator(plan.estimator)) for one in held]
-
-
-def _slurm_alone(arm: Arm) -> Pipeline:
+def slurm_alone(arm: Arm) -> Pipeline:
+    """Return Slurm without us as the simulator has it."""
     return parse_pipeline(multifactor.as_policy(), BACKFILL, arm.placement)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.jobs import Jobs
-from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
+from rltune.lab.experiment.experiment_plan import Arm
+from rltune.whole_file import write_whole
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.labels import Labels
 from rltune.schedule import Placements, Schedule, Settings
@@ -57,9 +59,7 @@ class RunRecord:
 
     def write(self, path: Path) -> None:
         """Write it, as a whole or not at all."""
-        draft = path.with_suffix(".part")
-        draft.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, json.dumps(asdict(self)) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:
@@ -78,7 +78,25 @@ class RunRecord:
         return sum(job.state != GOOD for job in self.jobs)
 
 
-def as_jobs(record: RunRecord, plan: ExperimentPlan) -> Jobs:
+class PlanOfRuns(Protocol):
+    """What a run was made of."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return the nodes."""
+        ...
+
+    @property
+    def estimator(self) -> str:
+        """Name what is known of run times."""
+        ...
+
+    def workload(self, seed: int) -> Jobs:
+        """Make the jobs of one seed."""
+        ...
+
+
+def as_jobs(record: RunRecord, plan: PlanOfRuns) -> Jobs:
     """Return the workload as Slurm saw it: submit times are those it wrote down, run times are as made."""
     first_s = min(job.submit_s for job in record.jobs)
     return plan.workload(record.seed).with_columns(
@@ -86,7 +104,7 @@ def as_jobs(record: RunRecord, plan: ExperimentPlan) -> Jobs:
     )
 
 
-def as_schedule(record: RunRecord, plan: ExperimentPlan) -> Schedule:
+def as_schedule(record: RunRecord, plan: PlanOfRuns) -> Schedule:
     """Return a run as the simulator would, so that all that is known of schedules applies to it."""
     jobs = as_jobs(record, plan)
     first_s = min(job.submit_s for job in record.jobs)
@@ -109,7 +127,7 @@ def as_schedule(record: RunRecord, plan: ExperimentPlan) -> Schedule:
     )
 
 
-def _placements(record: RunRecord, plan: ExperimentPlan, jobs: Jobs) -> Placements:
+def _placements(record: RunRecord, plan: PlanOfRuns, jobs: Jobs) -> Placements:
     cluster = plan.cluster
     spec = Spec(Path("/"), cluster, range(1, 1 + ports_needed(cluster)))
     number = {node.name: i for i, node in enumerate(spec.nodes)}

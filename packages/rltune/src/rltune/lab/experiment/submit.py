@@ -45,9 +45,17 @@ class Submitter:
             raise self.error
         return len(self.ids) == len(self.jobs)
 
+    def by_row(self) -> dict[int, int]:
+        """Return Slurm's numbers by the jobs' rows, as far as it has come."""
+        return dict(zip(self._rows(), self.ids, strict=False))
+
+    def _rows(self) -> list[int]:
+        rows: list[int] = np.argsort(self.jobs.submit_s, kind="stable").tolist()
+        return rows
+
     def _run(self) -> None:
         try:
-            for row in np.argsort(self.jobs.submit_s, kind="stable").tolist():
+            for row in self._rows():
                 if not self._wait_until(self.begin_s + self.jobs.submit_s[row]):
                     return
                 self.ids.append(self._submit(row))

@@ -68,8 +68,7 @@ class Testbed:
         try:
             return cls._start(spec)
         except BaseException:
-            Nursery(spec.folder).close()
-            shutil.rmtree(spec.folder, ignore_errors=True)
+            end_testbed(spec.folder)
             raise
 
     @classmethod
@@ -105,8 +104,7 @@ class Testbed:
 
     def down(self) -> None:
         """End all of it and remove the folder."""
-        self._nursery.close()
-        shutil.rmtree(self.folder)
+        end_testbed(self.folder)
 
     def start(self, daemon: str, *, wait: bool = True) -> None:
         """Start a daemon and wait until it answers."""
@@ -233,6 +231,13 @@ class Testbed:
             "clock_at": self.clock_at,
         }
         (self.folder / _ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def end_testbed(folder: Path) -> None:
+    """End all that belongs to a folder and remove it, however far its start had come."""
+    Nursery(folder.resolve()).close()
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _require_room(folder: Path) -> None:

@@ -10,7 +10,7 @@ from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.learn.training_windows import TrainingWindow, Variation, Windows
+from rltune.learn.training_windows import TrainingWindow, Variation, Windows, busy_places
 from rltune.parallel import Here, Threads
 from rltune.policy import get_policy
 from rltune.trials.parts import Part
@@ -60,7 +60,7 @@ def test_a_survey_keeps_to_places_where_jobs_queue_and_misses_none_of_them():
     """What is drawn is contended; candidates are few; every contended start of the trace can be drawn."""
     made = windows(survey=True, size=64)  # every fourth place is looked at
     known = Knowledge(JOBS, 0)
-    busy = set(made._surveyed(known, Here()).tolist())
+    busy = set(busy_places(made, Here()).tolist())
     contended = {first for first in made.places if _contended(made, first, known)}
     assert contended <= busy
     assert 0 < len(contended) < len(made.places)
@@ -69,6 +69,15 @@ def test_a_survey_keeps_to_places_where_jobs_queue_and_misses_none_of_them():
         assert window.first in contended
     again = windows(survey=True, size=64)
     assert [w.first for w in drawn(made)] == [w.first for w in drawn(again, spread=Threads(2))]
+
+
+def test_a_survey_is_shared_by_trainings_on_the_same_jobs_and_cluster_only():
+    """Another base policy needs no survey of its own; another cluster, threshold or trace does."""
+    first = busy_places(windows(survey=True), Here())
+    assert busy_places(windows(survey=True, pipeline=parse_pipeline("fcfs")), Here()) is first
+    for other in ({"contended_s": 300.0}, {"cluster": Cluster.uniform(1, 4)}, {"jobs": JOBS.take(np.arange(N - 1))}):
+        part = Part("training", 0, len(other.get("jobs", JOBS)))
+        assert busy_places(windows(survey=True, **{"part": part, **other}), Here()) is not first
 
 
 def test_a_survey_that_finds_nothing_leaves_all_places_to_be_tried():

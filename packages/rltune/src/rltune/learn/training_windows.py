@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -122,7 +123,6 @@ class Windows:
     contended_s: float
     variation: Variation = field(default_factory=Variation)
     survey: bool = False  # see first where jobs queue, and draw only there: for those who draw many windows
-    _busy: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def places(self) -> range:
@@ -133,7 +133,7 @@ class Windows:
         """Draw contended windows; the same key gives the same windows."""
         rng = np.random.default_rng(list(key))
         look = Looker(self.contended_s)
-        busy = self._surveyed(known, spread) if self.survey else None
+        busy = busy_places(self, spread) if self.survey else None
         found: list[TrainingWindow] = []
         for _ in range(_ROUNDS):
             places = self.places
@@ -143,21 +143,6 @@ class Windows:
             if len(found) >= count:
                 return [found[i] for i in rng.permutation(len(found))[:count]]
         raise InputError(self._too_few(len(found), _ROUNDS * count))
-
-    def _surveyed(self, known: Knowledge, spread: Spread) -> NDArray[np.int64]:
-        """Return the rows beside which a window of the trace as it is was contended, or all if none was; found once.
-
-        Windows that begin a sixteenth of a window apart are much alike, so little is missed between two calm ones.
-        """
-        if not self._busy:
-            places = np.arange(self.places.start, self.places.stop)
-            probed = np.arange(0, len(places), max(1, self.size // _PROBES_A_WINDOW))
-            items = [self._plain(int(places[at]), i, known) for i, at in enumerate(probed)]
-            hit = np.isin(places[probed], [w.first for w in Looker(self.contended_s).among(items, spread)])
-            before = np.searchsorted(probed, np.arange(len(places)), side="right") - 1
-            near = hit[before] | hit[np.minimum(before + 1, len(probed) - 1)]
-            self._busy.append(places[near] if near.any() else places)
-        return self._busy[0]
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue."""
@@ -191,6 +176,51 @@ class Windows:
             f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part make FCFS wait "
             f"{self.contended_s:g} s on average; lower contended= of --windows, enlarge windows or shrink the cluster"
         )
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Called with the row at which a window starts: whether its jobs queue. Depends on jobs and cluster alone."""
+
+    jobs: Jobs
+    cluster: Cluster
+    size: int
+    contended_s: float
+
+    def __call__(self, first: int) -> bool:
+        """Return whether the window is contended."""
+        window = _light(self.jobs.window(first, self.size))
+        return is_contended(fcfs_wait_s(window, self.cluster), self.contended_s)
+
+
+_SURVEYS: dict[str, NDArray[np.int64]] = {}  # by all that they depend on: several trainings on one trace share one
+
+
+def busy_places(windows: Windows, spread: Spread) -> NDArray[np.int64]:
+    """Return the rows beside which a window of the trace as it is was contended, or all if none was.
+
+    Windows that begin a sixteenth of a window apart are much alike, so little is missed between two calm ones.
+    """
+    key = f"{_hash(windows.jobs)} {vars(windows.cluster)} {windows.part} {windows.size} {windows.contended_s}"
+    if key not in _SURVEYS:
+        places = np.arange(windows.places.start, windows.places.stop)
+        probed = np.arange(0, len(places), max(1, windows.size // _PROBES_A_WINDOW))
+        probe = Probe(windows.jobs, windows.cluster, windows.size, windows.contended_s)
+        hit = np.array(spread.map(probe, places[probed].tolist()))
+        before = np.searchsorted(probed, np.arange(len(places)), side="right") - 1
+        near = hit[before] | hit[np.minimum(before + 1, len(probed) - 1)]
+        _SURVEYS[key] = places[near] if near.any() else places
+    return _SURVEYS[key]
+
+
+def _hash(jobs: Jobs) -> str:
+    """Return a hash of all that decides when jobs run, in their order."""
+    digest = hashlib.sha256()
+    for column in vars(_light(jobs)).values():
+        digest.update(repr(column.names).encode() if isinstance(column, Labels) else b"")
+        values = column.codes if isinstance(column, Labels) else column
+        digest.update(np.ascontiguousarray(values).tobytes() if values.dtype != object else b"")
+    return digest.hexdigest()
 
 
 def _light(jobs: Jobs) -> Jobs:

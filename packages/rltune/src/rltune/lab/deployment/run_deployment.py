@@ -15,9 +15,9 @@ from rltune.lab.experiment.experiment_result import ExperimentResult
 from rltune.lab.experiment.fresh_slurm import LEAD_S, START_S
 from rltune.lab.experiment.perform import perform
 from rltune.lab.experiment.prediction import slurm_alone
-from rltune.whole_file import write_whole
 from rltune.metrics.formats import plain
 from rltune.text import seconds
+from rltune.whole_file import write_whole
 
 MODEL = "learned:slurm-five"
 BAND = 1_000_000  # the order is the policy's; Slurm's own factors only break ties

@@ -13,8 +13,8 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.lab.experiment.fine_tuning_jobs import make_jobs
-from rltune.whole_file import write_whole
 from rltune.lab.testbed.slurm_conf import PEOPLE
+from rltune.whole_file import write_whole
 
 FASTEST = 60  # beyond it a cycle of the controller has less than a second
 ALONE = "multifactor"  # the arm that is Slurm without us

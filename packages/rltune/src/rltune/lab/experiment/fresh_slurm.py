@@ -13,9 +13,9 @@ from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.lab.experiment.run_record import Ran
 from rltune.lab.experiment.submit import Submitter
-from rltune.whole_file import write_whole
 from rltune.lab.testbed import Testbed, end_testbed
 from rltune.live.slurm.hostlist import expand
+from rltune.whole_file import write_whole
 
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted
 START_S = 20.0  # real seconds to start a Slurm with its database, hear of all ends, and stop it

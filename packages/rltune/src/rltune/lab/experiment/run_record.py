@@ -13,10 +13,10 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.lab.experiment.experiment_plan import Arm
-from rltune.whole_file import write_whole
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.labels import Labels
 from rltune.schedule import Placements, Schedule, Settings
+from rltune.whole_file import write_whole
 
 GOOD = "COMPLETED"
 

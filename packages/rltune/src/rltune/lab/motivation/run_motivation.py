@@ -10,7 +10,6 @@ import numpy as np
 
 from rltune.lab.experiment.fresh_slurm import LEAD_S, START_S
 from rltune.lab.experiment.run_record import RunRecord, as_schedule
-from rltune.whole_file import write_whole
 from rltune.lab.motivation.motivation_gantt import arm_picture
 from rltune.lab.motivation.motivation_plan import MotivationArm, MotivationPlan
 from rltune.lab.motivation.motivation_prediction import simulate_arm
@@ -19,6 +18,7 @@ from rltune.lab.motivation.motivation_run import run_arm
 from rltune.lab.testbed import debian_needs as needs
 from rltune.metrics.formats import plain
 from rltune.text import seconds
+from rltune.whole_file import write_whole
 
 Told = Callable[[int, int, str], None]  # jobs ended, in all, which arm
 _PLAN = MotivationPlan()

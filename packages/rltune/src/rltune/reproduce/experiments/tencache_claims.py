@@ -44,13 +44,13 @@ class TencacheClaims(Step):
         if program is None:
             return {"missing": f"{PROGRAM} is not installed"}
         page = bench.folder.parent / PAGE
-        command = [program, "reproduce", "--json", "-", "--html", str(page), "--force"]
+        command = [program, "reproduce", "--json", "--html", str(page), "--force"]
         made = subprocess.run(
             [*command, *(["--quick"] if self.quick else [])], capture_output=True, text=True, check=False
         )
         if made.returncode:
             return {"missing": f"{PROGRAM} reproduce failed: {made.stderr.strip().splitlines()[-1:]}"}
-        return {"claims": json.loads(made.stdout)["claims"]}
+        return {"rows": json.loads(made.stdout)["rows"]}
 
 
 def claims(scope: Scope) -> TencacheClaims:
@@ -79,6 +79,21 @@ class Tencache(Experiment):
         if found is None or "missing" in found:
             why = found["missing"] if found else "it was not run"
             return Section(self.names[0], self.title, self.where, missing=(f"{why}.",))
-        rows = tuple((c["claim"], str(c["paper"]), str(c["ours"]), c["differs"]) for c in found["claims"])
-        table = Plain(("claim", "paper", "ours", "what differs"), rows)
-        return Section(self.names[0], self.title, self.where, tables=(table,), links={"Its own page": PAGE})
+        rows = tuple(_row(claim) for claim in found["rows"])
+        table = Plain(("claim, times better", "against", "paper", "replayed", "on the simulated device"), rows)
+        reached = sum(bool(claim["reached"]) for claim in found["rows"])
+        return Section(
+            self.names[0],
+            self.title,
+            self.where,
+            tables=(table,),
+            concludes=f"{reached} of {len(rows)} claims are reached by the replay.",
+            differs=tuple(dict.fromkeys(claim["differs"] for claim in found["rows"])),
+            links={"Its own page": PAGE},
+        )
+
+
+def _row(claim: Result) -> tuple[str, ...]:
+    replayed = f"{claim['replay_least']:.2f} to {claim['replay_most']:.2f}"
+    device = ", ".join(f"{times:.2f} at {link}" for link, times in (claim["device"] or {}).items()) or "-"
+    return claim["what"], claim["against"], f"{claim['paper']:g}", replayed, device

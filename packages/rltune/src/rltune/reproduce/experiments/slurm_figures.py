@@ -1,0 +1,191 @@
+"""Figs. 1 to 4 and section 5.6 (Figs. 18 and 19) on a real Slurm with fake GPUs, where one can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rltune.lab.deployment.run_deployment import MODEL, run_deployment
+from rltune.lab.motivation.run_motivation import run_motivation
+from rltune.lab.slurm_here import slurm_available
+from rltune.metrics.formats import plain
+from rltune.reproduce.cells import PAPER, Cell, Figure, Ours, Plain, Section
+from rltune.reproduce.experiment import Experiment, Made
+from rltune.reproduce.gain import Gain
+from rltune.reproduce.step import Bench, Result, Step
+
+if TYPE_CHECKING:
+    from rltune.reproduce.scope import Scope
+
+NOT_RUN = "Slurm's experiments are not part of the quick look; they run with the others."
+SLURM = "slurm"  # beside the report: the records of runs, which are not made twice
+KEYS = {"makespan": "fig18.makespan", "wait": "fig18.wait", "utilisation": "fig19.util"}
+TOLD = {"makespan": "makespan", "wait": "mean wait", "utilisation": "GPU utilisation"}
+SIGN = {"makespan": -100.0, "wait": -100.0, "utilisation": 100.0}
+
+
+@dataclass(frozen=True)
+class OnSlurm(Step):
+    """One of the two experiments; without Slurm the result says why."""
+
+    kind: ClassVar[str] = "slurm"
+
+    which: str  # motivation, deployment
+    jobs: int = 0
+    seeds: int = 0
+
+    @property
+    def told(self) -> str:
+        """Say what is run."""
+        return f"Slurm: {self.which}" + (f", {self.jobs} jobs, {self.seeds} seeds" if self.jobs else "")
+
+    @property
+    def cost_s(self) -> float:
+        """Return roughly how long it takes: Slurm's clock runs 60 times as fast, and waits do not use a core."""
+        return 120.0 if self.which == "motivation" else 1.7 * self.jobs * self.seeds
+
+    def make(self, bench: Bench) -> Result:
+        """Run what is missing; records of runs stay beside the report."""
+        if (why := slurm_available()) is not None:
+            return {"missing": why}
+        out = bench.folder.parent / SLURM / self.which
+        out.mkdir(parents=True, exist_ok=True)
+        if self.which == "motivation":
+            found: dict[str, Any] = plain(run_motivation(out).to_dict())
+            found["svg"] = {name: (out / name).read_text(encoding="utf-8") for name in found["pictures"]}
+            return found
+        made: dict[str, Any] = plain(run_deployment(out, self.jobs, self.seeds).to_dict())
+        made["svg"] = {name: _drawn(out / name) for name in ("gantt.svg", "utilisation.svg")}
+        return made
+
+
+def _drawn(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _found(made: Made, steps: tuple[Step, ...]) -> Result | None:
+    return made.get(steps[0]) if steps else {"missing": NOT_RUN}
+
+
+class PackOrSpread(Experiment):
+    """Pack or spread, and priorities swapped."""
+
+    names = ("fig1", "fig2", "fig3", "fig4")
+    title = "Slurm: one job a node or packed, and priorities swapped"
+    where = "section 2: Figs. 1 to 4"
+
+    def steps(self, scope: Scope) -> tuple[Step, ...]:
+        """Return the run."""
+        return (OnSlurm("motivation"),) if scope.slurm_jobs else ()
+
+    def section(self, made: Made) -> Section:
+        """Return the four arms with their pictures."""
+        found = _found(made, self.steps(made.scope))
+        if found is None or "missing" in found:
+            missing = (found["missing"],) if found else ()
+            return Section(self.names[0], self.title, self.where, missing=missing)
+        rows = tuple(
+            (
+                f"Fig. {arm['arm']['figure']}: {arm['arm']['name']}",
+                f"{arm['wait_s'] / 60:.0f}",
+                f"{arm['makespan_s'] / 60:.0f}",
+                f"{100 * arm['utilisation']:.0f} %",
+                f"{100 * arm['wait_error']:+.1f} %",
+            )
+            for arm in found["arms"]
+        )
+        heads = ("arm", "all waits, min", "makespan, min", "utilisation", "simulated wait is off by")
+        figures = tuple(
+            Figure(f"slurm-{name.removesuffix('.svg')}", f"As Fig. {name.removesuffix('.svg')[-1]}", svg)
+            for name, svg in found["svg"].items()
+        )
+        return Section(
+            self.names[0],
+            self.title,
+            self.where,
+            tables=(Plain(heads, rows, f"Recorded by Slurm {found['arms'][0]['slurm']}."),),
+            figures=figures,
+            differs=tuple(found["notes"]),
+            concludes=" ".join(_effects(found)),
+        )
+
+
+def _effects(found: Result) -> Iterator[str]:
+    for effect in found["effects"]:
+        wait, span = 100 * effect["wait"], 100 * effect["makespan"]
+        yield f"{effect['name'].capitalize()}: waits {wait:+.0f} %, makespan {span:+.0f} %."
+
+
+class OnRealSlurm(Experiment):
+    """The deployment of section 5.6."""
+
+    names = ("fig18", "fig19")
+    title = "A real Slurm of five nodes"
+    where = "section 5.6: Figs. 18 and 19"
+
+    def steps(self, scope: Scope) -> tuple[Step, ...]:
+        """Return the run."""
+        return (OnSlurm("deployment", scope.slurm_jobs, scope.slurm_seeds),) if scope.slurm_jobs else ()
+
+    def section(self, made: Made) -> Section:
+        """Return makespan, wait and utilisation over Slurm alone."""
+        found = _found(made, self.steps(made.scope))
+        if found is None or "missing" in found:
+            missing = (found["missing"],) if found else ()
+            return Section(self.names[0], self.title, self.where, missing=missing)
+        cells = tuple(_cell(found, gain) for gain in found["gains"])
+        figures = tuple(
+            Figure(f"slurm-{name.removesuffix('.svg')}", title, found["svg"][name])
+            for name, title in (("gantt.svg", "The runs of one seed"), ("utilisation.svg", "Fig. 19: GPUs in use"))
+            if found["svg"].get(name)
+        )
+        return Section(
+            self.names[0],
+            self.title,
+            self.where,
+            cells=cells,
+            tables=(_runs(found),),
+            figures=figures,
+            differs=(
+                (
+                    f"{found['jobs']} jobs and {found['seeds']} seeds on Slurm {found['slurm']} with fake GPUs, a clock 60 "
+                    "times as fast, and jobs that sleep. The paper ran 1,024 real jobs once."
+                ),
+                *found["notes"],
+            ),
+            concludes=_conclusion(cells),
+        )
+
+
+def _cell(found: Result, gain: dict[str, Any]) -> Cell:
+    sign = SIGN[gain["measure"]]
+    bounds = [gain["change_low"], gain["change_high"]]
+    known = [sign * bound for bound in bounds if bound is not None]
+    by_seed = ", ".join(f"{sign * change:.1f}" for change in gain["by_seed"])
+    ours = Ours(Gain(sign * gain["change"], *sorted(known)), note=f"by seed: {by_seed} %")
+    row, column = f"{gain['arm']}, {found['jobs']} jobs", f"{TOLD[gain['measure']]} over multifactor"
+    if gain["arm"] == MODEL:
+        return Cell.of_key(KEYS[gain["measure"]], row, column, {PAPER: ours})
+    return Cell(row, column, {PAPER: ours})
+
+
+def _runs(found: Result) -> Plain:
+    heads = ("run", "mean wait, min", "makespan, h", "utilisation", "simulated wait is off by")
+    rows = tuple(
+        (
+            f"{run['arm']}, seed {run['seed']}",
+            f"{run['wait_s'] / 60:.1f}",
+            f"{run['makespan_s'] / 3600:.1f}",
+            f"{100 * run['utilisation']:.1f} %",
+            f"{100 * (run['simulated_wait_s'] / run['wait_s'] - 1):+.1f} %",
+        )
+        for run in found["runs"]
+    )
+    return Plain(heads, rows, "Every run, in the cluster's time.")
+
+
+def _conclusion(cells: tuple[Cell, ...]) -> str:
+    printed = [cell for cell in cells if cell.key]
+    return "; ".join(f"{cell.column}: {cell.ours[PAPER]} (paper {cell.paper})" for cell in printed) + "."

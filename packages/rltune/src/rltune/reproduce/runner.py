@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ class Runner:
     _began: float = field(default_factory=time.monotonic)
     _expected_s: float = 0.0  # of what was made here, as it was foreseen
     _taken_s: float = 0.0  # as it was
+    _compiled: set[str] = field(default_factory=set)  # kinds of steps that have been made in this process
 
     def run(self, experiments: Sequence[Experiment], after: Callable[[Experiment], None]) -> bool:
         """Make the steps of each experiment in turn; return whether all were made within the time."""
@@ -58,9 +59,8 @@ class Runner:
         return {step: None for step in dict.fromkeys(steps) if not self.bench.is_done(step)}
 
     def _wave(self, steps: list[Step], waiting: dict[Step, None], total: int) -> bool:
-        with closing(self.spread.each(self.bench, steps)) as made:
-            for index, _ in made:
-                step = steps[index]
+        with closing(self._made(steps)) as made:
+            for step in made:
                 del waiting[step]
                 self._taken_s += self.bench.seconds(step)
                 self._expected_s += step.cost_s
@@ -68,6 +68,21 @@ class Runner:
                 if waiting and time.monotonic() - self._began > self.budget_s:
                     return False
         return True
+
+    def _made(self, steps: list[Step]) -> Generator[Step]:
+        """Make steps, and yield each that is done; the first of a kind here, so that workers find its code compiled."""
+        rest = []
+        for step in steps:
+            if self.workers > 1 and step.kind not in self._compiled:
+                self._compiled.add(step.kind)
+                self.bench(step)
+                yield step
+            else:
+                rest.append(step)
+        if rest:
+            with closing(self.spread.each(self.bench, rest)) as made:
+                for index, _ in made:
+                    yield rest[index]
 
     def _left_s(self, waiting: dict[Step, None]) -> float:
         pace = self._taken_s / self._expected_s if self._expected_s else 1.0

@@ -150,8 +150,8 @@ class OnRealSlurm(Experiment):
             figures=figures,
             differs=(
                 (
-                    f"{found['jobs']} jobs and {found['seeds']} seeds on Slurm {found['slurm']} with fake GPUs, a clock "
-                    "60 times as fast, and jobs that sleep. The paper ran 1,024 real jobs once."
+                    f"{found['jobs']} jobs and {found['seeds']} seeds on Slurm {found['slurm']} with fake GPUs, a "
+                    "clock 60 times as fast, and jobs that sleep. The paper ran 1,024 real jobs once."
                 ),
                 *found["notes"],
             ),

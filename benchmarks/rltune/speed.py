@@ -89,7 +89,7 @@ def against_yardstick(console):
 
 def deep_queue(console):
     """Time passes with 10,000 jobs waiting, in CPU time: another program's turn is not the pass's."""
-    from rltune.kernel.backfill.scheduling_pass import decide
+    from rltune.kernel.backfill.scheduling_pass import make_pass
     from rltune.kernel.rollout.event_loop import advance
 
     table = Table(title="One pass with 10,000 jobs waiting, 36 nodes of 8 (bar: 5 ms)")
@@ -100,14 +100,14 @@ def deep_queue(console):
     jobs = jobs.with_columns(submit_s=np.zeros(len(jobs)))
     first = machine(jobs, cluster, "fcfs", "none")
     advance(first.w, first.s, first.options)
-    decide(first.w, first.s, first.options)  # loads the compiled code, so that no timed pass does
+    make_pass(first.w, first.s, first.options)  # loads the compiled code, so that no timed pass does
     for policy in ("fcfs", "sjf", "saf", "f1", "wfp3", "unicep", "multifactor", "qssf"):
         for backfill in ("none", "fit-first", "easy"):
             m = machine(jobs, cluster, policy, backfill)
             took = []
             while advance(m.w, m.s, m.options) and len(took) < 700:
                 begun = time.thread_time()
-                decide(m.w, m.s, m.options)
+                make_pass(m.w, m.s, m.options)
                 took.append(1e3 * (time.thread_time() - begun))
             later = took[1:]
             table.add_row(

@@ -226,7 +226,7 @@ class Cluster:
         return [(group.name or f"group {i}", _group_text(group)) for i, group in enumerate(self.groups)]
 
     def _rules(self) -> list[tuple[str, str]]:
-        """Say what else there is but nodes."""
+        """Return what else there is but nodes."""
         speeds = ", ".join(f"{kind} {speed:g}" for kind, speed in self.speed.items())
         counts = {"limits": self.limits, "maintenance windows": self.maintenance, "outages": self.outages}
         told = [("speed", speeds)] if speeds else []

@@ -34,5 +34,5 @@ def shown(value: object) -> str:
 
 
 def told(error: Exception) -> str:
-    """Tell in a few words what somebody else's code raised."""
+    """Return in a few words what somebody else's code raised."""
     return f"{type(error).__name__}: {error}"

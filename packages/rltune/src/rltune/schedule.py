@@ -171,7 +171,7 @@ class Schedule:
         return f"{s.policy}, backfill {s.backfill}, placement {s.placement}, estimates {s.estimator}{around}"
 
     def _facts(self) -> list[tuple[str, str]]:
-        """Say in a few words how the jobs fared; `summary()` says more, and takes longer."""
+        """Return in a few words how the jobs fared; `summary()` says more, and takes longer."""
         where = f"{counted(self.cluster.node_count, 'node')}, {counted(self.cluster.gpu_count, 'GPU')}"
         jobs = ("jobs", f"{int(self.ran.sum()):,} ran, {int(self.rejected.sum()):,} rejected, on {where}")
         if not self.ran.any():

@@ -16,7 +16,7 @@ from rltune.cluster import Limit, NodeGroup, Outage
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.state import arrays as core
 
@@ -112,8 +112,8 @@ def test_explaining_changes_no_decision_and_gives_every_waiting_job_a_reason(cas
     explaining = told.options._replace(explain=True)
     while advance(plain.w, plain.s, plain.options):
         assert advance(told.w, told.s, explaining)
-        decide(plain.w, plain.s, plain.options)
-        decide(told.w, told.s, explaining)
+        make_pass(plain.w, plain.s, plain.options)
+        make_pass(told.w, told.s, explaining)
         np.testing.assert_array_equal(plain.state.life.start, told.state.life.start)
         waiting = told.state.life.status == core.WAITING
         assert (told.state.life.reason[waiting] != core.NO_REASON).all()

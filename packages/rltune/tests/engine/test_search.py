@@ -19,7 +19,7 @@ from rltune.engine.search import Search, Searcher, get_search
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout import order_search as kernels
 from rltune.kernel.rollout.believed_world import draw_sketch, make_sketch, restore, room_needed
 from rltune.kernel.rollout.event_loop import advance
@@ -95,12 +95,11 @@ def test_a_sketch_rolled_forward_is_what_happens(case, backfill, policy, data):
         parse_pipeline(policy, backfill, view=len(case.jobs)),
         get_estimator("oracle"),
     )
-    while m.state.n[core.ARRIVED] < len(case.jobs):
-        assert advance(m.w, m.s, m.options)
-        decide(m.w, m.s, m.options)
+    while m.state.n[core.ARRIVED] < len(case.jobs) and advance(m.w, m.s, m.options):  # rejected jobs do not arrive
+        make_pass(m.w, m.s, m.options)
     for _ in range(data.draw(st.integers(0, 5))):
         if advance(m.w, m.s, m.options):
-            decide(m.w, m.s, m.options)
+            make_pass(m.w, m.s, m.options)
     waiting = m.state.queue.job[m.state.n[core.Q_HEAD] : m.state.n[core.Q_TAIL]].tolist()
     if not waiting:
         return
@@ -110,9 +109,9 @@ def test_a_sketch_rolled_forward_is_what_happens(case, backfill, policy, data):
     for _ in range(2):  # the second time from a state that has been rolled
         restore(w, d, r)
         while advance(w, r, m.options):
-            decide(w, r, m.options)
+            make_pass(w, r, m.options)
     while advance(m.w, m.s, m.options):
-        decide(m.w, m.s, m.options)
+        make_pass(m.w, m.s, m.options)
     np.testing.assert_array_equal(rolled.life.start[: len(waiting)], m.state.life.start[waiting])
 
 
@@ -279,7 +278,7 @@ def _stopped(jobs: Jobs) -> Machine:
         tried = _looked(m, Search(64))
         if tried.taken and tried.rolled > 4:
             return m
-        decide(m.w, m.s, m.options)
+        make_pass(m.w, m.s, m.options)
     raise AssertionError("nothing is ever changed")
 
 

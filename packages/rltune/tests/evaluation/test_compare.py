@@ -17,7 +17,7 @@ from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
 from rltune.estimate import History
 from rltune.evaluation import METRICS, Comparison, Steady, WindowSpec, compare
-from rltune.evaluation.comparison_tables import honesty, interval
+from rltune.evaluation.comparison_tables import comparison_notes, interval
 from rltune.jobs import Jobs
 from rltune.metrics.formats import seconds
 from rltune.policy.qssf import Qssf
@@ -258,7 +258,7 @@ def test_two_waits_of_zero_have_no_ratio():
 
 def test_intervals_are_explained_only_where_they_are_shown(jobs, result):
     def said(comparison):
-        return [note for note in honesty(comparison) if "interval" in note]
+        return [note for note in comparison_notes(comparison) if "interval" in note]
 
     assert said(result) == ["[low, high]: 95% intervals, paired bootstrap (BCa) over windows."]
     assert said(Comparison.of_schedules([simulate(jobs, CLUSTER, estimator="oracle")])) == []
@@ -331,14 +331,14 @@ def test_a_warm_window_does_not_depend_on_what_comes_later(jobs):
 
 def test_a_warm_start_is_said_and_a_cold_one_too(jobs):
     how = {"windows": WindowSpec(3, 100), "estimator": "history", "backfills": ["none", "easy"]}
-    warm = honesty(compare(jobs, CLUSTER, ["saf", "qssf"], warm=True, **how))
+    warm = comparison_notes(compare(jobs, CLUSTER, ["saf", "qssf"], warm=True, **how))
     assert (
         "Warm start: estimator history, policy qssf began each window with what had ended before it, "
         "the same for all pipelines." in warm
     )
     assert "The window at the trace's beginning has no job before it." in warm
     assert not any("nothing learnt" in note for note in warm)
-    cold = honesty(compare(jobs, CLUSTER, ["saf"], **how))
+    cold = comparison_notes(compare(jobs, CLUSTER, ["saf"], **how))
     assert any("nothing learnt" in note for note in cold)
     assert not any("Warm" in note for note in cold)
 

@@ -16,7 +16,7 @@ from rltune.estimate import History, Oracle
 from rltune.evaluation import evaluate
 from rltune.evaluation.choose import KINDS, admits
 from rltune.evaluation.cross import cross
-from rltune.evaluation.evaluation_tables import cross_table, honesty, tables
+from rltune.evaluation.evaluation_tables import cross_table, evaluation_notes, tables
 from rltune.parallel import Processes
 from rltune.policy.learned import Learned
 from rltune.trials.measures import MEASURED
@@ -211,9 +211,9 @@ def test_estimates_that_nobody_has_are_said(trace, cluster):
     """So are errors that stay with a job, and windows too few for intervals."""
     for estimator, note in (("oracle", "true run times"), ("noisy:1", "one error")):
         got = evaluate(trace, cluster, ["saf"], **HOW, estimator=estimator)
-        assert any(note in line for line in honesty(got))
+        assert any(note in line for line in evaluation_notes(got))
     few = evaluate(trace, cluster, ["saf"], **{**HOW, "size": 400})
-    assert any("are too few" in line for line in honesty(few))
+    assert any("are too few" in line for line in evaluation_notes(few))
     assert np.isnan(few.test.ratio(1, 0).low)
 
 
@@ -222,7 +222,7 @@ def test_a_model_that_met_what_it_was_not_trained_on_is_said(trace, cluster):
     norm = NET.model.norm.copy()
     norm[:, 2:] = 0.0  # it has seen nothing but zeros
     got = evaluate(trace, cluster, [NET, Learned(replace(NET.model, norm=norm), name="narrow")], **HOW)
-    (told,) = (line for line in honesty(got) if "of jobs unlike its training" in line)
+    (told,) = (line for line in evaluation_notes(got) if "of jobs unlike its training" in line)
     assert "scores asked of narrow were" in told
     assert told.startswith("100.0 %")
     assert not any(drift["scores_outside_training"] for drift in got.test.drift[:2])
@@ -233,7 +233,7 @@ def test_jobs_that_cannot_run_are_said(trace, cluster):
     gpus = trace.gpus.copy()
     gpus[1700] = 99
     got = evaluate(trace.with_columns(gpus=gpus), cluster, ["saf"], **HOW)
-    assert any("can never run" in line for line in honesty(got))
+    assert any("can never run" in line for line in evaluation_notes(got))
 
 
 def test_json_holds_everything(selected):

@@ -9,7 +9,7 @@ from rltune import Cluster, Jobs
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import arrive
 from rltune.kernel.score.overtaking import fill_claims
 from rltune.kernel.state import arrays as core
@@ -46,7 +46,7 @@ def test_an_order_that_is_given_is_kept(orders, started):
     """By scores a job without a claim is first; the guard has SLA and owed jobs before it."""
     m = waiting(gpus=(2, 4, 2, 4))
     m.state.queue.score[:4] = [3.0, 0.0, 2.0, 1.0]
-    decide(m.w, m.s, m.options._replace(guard_orders=orders))
+    make_pass(m.w, m.s, m.options._replace(guard_orders=orders))
     assert np.flatnonzero(m.state.life.status == core.RUNNING).tolist() == started
 
 
@@ -55,7 +55,7 @@ def test_an_owed_head_is_protected_in_an_order_that_is_given(guard, started):
     """Whatever fits may start under fit-first, but not what delays an owed job that blocks, though it is second."""
     m = waiting(guard, "fit-first", gpus=(4, 1, 4, 1))
     m.state.queue.score[:4] = [1.0, 2.0, 3.0, 0.0]
-    decide(m.w, m.s, m.options._replace(guard_orders=False))
+    make_pass(m.w, m.s, m.options._replace(guard_orders=False))
     assert sorted(np.flatnonzero(m.state.life.status == core.RUNNING).tolist()) == sorted(started)
 
 

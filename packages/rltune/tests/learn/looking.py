@@ -5,7 +5,7 @@ import numpy as np
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.features import feature, look_around, sample
 from rltune.kernel.score.network import fill_inputs
@@ -50,7 +50,7 @@ def stopped_at(time_s: float, m: Machine) -> Machine:
         if m.state.now[0] == time_s:
             look_around(m.w, m.s, m.options, m.state.n[core.Q_TAIL])
             return m
-        decide(m.w, m.s, m.options)
+        make_pass(m.w, m.s, m.options)
     raise AssertionError(f"nothing happens at {time_s}")
 
 

@@ -8,7 +8,7 @@ from learn.looking import WIDE, a_model, machine, stopped_at
 from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.evaluation import compare
-from rltune.evaluation.comparison_tables import honesty
+from rltune.evaluation.comparison_tables import comparison_notes
 from rltune.jobs import Jobs
 from rltune.kernel.score.rules import score_queue
 from rltune.kernel.state import arrays as core
@@ -124,5 +124,5 @@ def test_a_summary_and_a_comparison_warn_of_a_lost_model():
         assert (
             "of jobs unlike its training" in str(simulate(MANY, SMALL, policy, estimator="oracle").summary())
         ) is warned
-        notes = honesty(compare(MANY, SMALL, [policy, "saf"], estimator="oracle", windows=None))
+        notes = comparison_notes(compare(MANY, SMALL, [policy, "saf"], estimator="oracle", windows=None))
         assert any("scores asked of mine were of jobs unlike its training" in note for note in notes) is warned

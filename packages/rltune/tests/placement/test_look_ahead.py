@@ -12,14 +12,14 @@ from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import Given, Oracle
 from rltune.jobs import Jobs
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.state import arrays as core
 from rltune.placement.adaptive_k import COST_MS, Adaptive
 from rltune.placement.greedy import greedy, started
 from rltune.placement.highs import Effort, Solver
 from rltune.placement.look_ahead import LookAhead
-from rltune.placement.program import build
+from rltune.placement.program import build_program
 
 SOLVER = Solver(Effort(nodes=10_000, ties=True))
 
@@ -45,9 +45,9 @@ def test_skipping_loses_nothing(case, policy, backfill):
 @given(seen=snapshots(max_nodes=4, max_jobs=4))
 def test_settled_means_one_answer(seen):
     """Where a program is skipped because there is one way, its best answer starts what best fit starts, and there."""
-    model = build(seen.first(len(seen.asks)))
+    model = build_program(seen.first(len(seen.asks)))
     first = greedy(model)
-    sure = build(type(seen)(seen.slots_s, seen.asks, seen.classes, seen.groups, sure=started(model, first)))
+    sure = build_program(type(seen)(seen.slots_s, seen.asks, seen.classes, seen.groups, sure=started(model, first)))
     if sure.settled:
         best, plain = SOLVER.answer(sure).values, greedy(sure)
         now = [i for o in sure.options if o.slot == 0 for columns in o.puts for i in columns]
@@ -66,7 +66,7 @@ def contended_machine() -> Machine:
     cluster = Cluster((NodeGroup(count=2, gpus=8, cpus=16),))
     m = Machine.of(jobs, cluster, parse_pipeline("fcfs", placement="milp:8"), Oracle())
     advance(m.w, m.s, m.options)
-    decide(m.w, m.s, m.options)
+    make_pass(m.w, m.s, m.options)
     advance(m.w, m.s, m.options)
     return m
 

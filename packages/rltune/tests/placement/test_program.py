@@ -10,7 +10,7 @@ from snapshots import apart, ask, gpus, snapshot, snapshots, wider
 
 from rltune.placement.greedy import finish, greedy, started, worth
 from rltune.placement.highs import Effort, Solver, feasible
-from rltune.placement.program import Program, Weights, build, starts
+from rltune.placement.program import Program, Weights, build_program, starts
 from rltune.placement.realise import realise
 from rltune.placement.solver_view import ChunkKind, Form
 
@@ -39,14 +39,14 @@ def chosen(model: Program, values: list[int]) -> dict[int, tuple[int, int, tuple
 
 
 def solve(seen, **weights):
-    model = build(seen, replace(Weights.of(seen), **weights))
+    model = build_program(seen, replace(Weights.of(seen), **weights))
     return chosen(model, SOLVER.answer(model).values)
 
 
 @given(seen=snapshots())
 def test_optimal_on_single_nodes(seen):
     """With every node a class of its own the answer is the best there is."""
-    model = build(apart(seen))
+    model = build_program(apart(seen))
     answer = SOLVER.answer(model)
     assert answer.worth == expected(model, best(seen))
 
@@ -54,7 +54,7 @@ def test_optimal_on_single_nodes(seen):
 @given(seen=snapshots(cpus=True, max_jobs=2))
 def test_optimal_with_cpus(seen):
     """CPUs are a limit of their own."""
-    model = build(apart(seen))
+    model = build_program(apart(seen))
     assert SOLVER.answer(model).worth == expected(model, best(seen))
 
 
@@ -62,14 +62,14 @@ def test_optimal_with_cpus(seen):
 def test_optimal_with_racks(seen, rack_of):
     """Where classes know their racks, the answer is the best there is in racks, too."""
     racked = apart(seen, rack_of)
-    model = build(racked)
+    model = build_program(racked)
     assert SOLVER.answer(model).worth == expected(model, best(racked))
 
 
 @given(seen=snapshots(max_nodes=5, gangs=False))
 def test_alike_nodes_are_one_class(seen):
     """Jobs of one chunk whose sizes divide one another lose nothing when nodes alike are only counted."""
-    together, single = build(seen), build(apart(seen))
+    together, single = build_program(seen), build_program(apart(seen))
     assert total(together) == total(single)
     assert len(together.cost) <= len(single.cost)
 
@@ -77,13 +77,13 @@ def test_alike_nodes_are_one_class(seen):
 @given(seen=snapshots(sizes=(1, 2, 3, 4), max_nodes=4))
 def test_counting_nodes_forbids_nothing(seen):
     """Whatever is possible on the nodes is possible on the classes; the converse is checked when nodes are chosen."""
-    assert total(build(seen)) >= total(build(apart(seen)))
+    assert total(build_program(seen)) >= total(build_program(apart(seen)))
 
 
 @given(seen=st.one_of(snapshots(sizes=(1, 2, 3, 4), max_nodes=6, max_jobs=6), snapshots(cpus=True, max_jobs=5)))
 def test_never_worse_than_greedy(seen):
     """Whatever the limits of the solver, its answer is feasible and its objective at least that of the greedy one."""
-    model = build(seen)
+    model = build_program(seen)
     first = greedy(model)
     assert feasible(model, first)
     for nodes in (0, 1, 1000):
@@ -96,11 +96,11 @@ def test_never_worse_than_greedy(seen):
 @given(seen=snapshots(sizes=(1, 2, 3), cpus=True, max_nodes=5, max_jobs=5))
 def test_answers_are_packed_on_nodes(seen):
     """What starts fits its nodes, gangs on distinct ones; classes that cannot be packed are found out."""
-    model = build(seen)
+    model = build_program(seen)
     values = SOLVER.answer(model).values
     nodes, broken = realise(model, values, [0] * 10)
     if broken >= 0:
-        model = build(apart(seen))
+        model = build_program(apart(seen))
         values = SOLVER.answer(model).values
         nodes, broken = realise(model, values, [0] * 10)
     assert broken < 0
@@ -119,7 +119,7 @@ def test_start_term():
     """The first job leaves the node with CPUs to the second, though it fits that node best."""
     jobs = [ask(Form(i, (ChunkKind(1, 2, cpu, -1),))) for i, cpu in enumerate((1000, 4000))]
     seen = snapshot(jobs, [((2, 8000, 1 << 40),), ((3, 2000, 1 << 40),)], cpu=16000)
-    model = build(seen)
+    model = build_program(seen)
     assert started(model, greedy(model)) == 1
     assert solve(seen) == {0: (0, 0, (1,)), 1: (0, 0, (0,))}
     assert set(solve(seen, start=0, early=0)) == set()
@@ -178,7 +178,7 @@ def test_a_time_limit_keeps_the_greedy_answer():
     """Out of time before the first bound, the answer is the greedy one."""
     jobs = [ask(gpus(g), slots=3) for g in (1, 2, 4, 2, 1, 8, 3)]
     seen = snapshot(jobs, [(3, 5, 8), (4, 4, 8), (2, 6, 6), (1, 1, 8)], slots=(0.0, 5.0, 9.0))
-    model = build(seen)
+    model = build_program(seen)
     answer = Solver().answer(model, seconds=1e-9)
     assert answer.worth >= answer.greedy_worth == worth(model, finish(model, greedy(model)))
 
@@ -188,4 +188,7 @@ def test_deterministic(repeat):
     """One solver, kept between calls, answers as a new one."""
     jobs = [ask(gpus(g), slots=2) for g in (2, 2, 4, 2, 1, 8)]
     seen = snapshot(jobs, [(3, 8), (4, 8), (2, 6), (5, 8)], slots=(0.0, 5.0))
-    assert SOLVER.answer(build(seen)).values == Solver(Effort(nodes=10_000, ties=True)).answer(build(seen)).values
+    assert (
+        SOLVER.answer(build_program(seen)).values
+        == Solver(Effort(nodes=10_000, ties=True)).answer(build_program(seen)).values
+    )

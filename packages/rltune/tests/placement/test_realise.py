@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from snapshots import apart, ask, gpus, snapshot, snapshots
 
 from rltune.placement.highs import Effort, Solver
-from rltune.placement.program import build
+from rltune.placement.program import build_program
 from rltune.placement.promise import early, kept_early
 from rltune.placement.realise import realise
 from rltune.placement.solver_view import ChunkKind, Form
@@ -24,7 +24,7 @@ def test_a_gang_on_alike_nodes_takes_fewest_racks(rack_of, chunks):
     """Same rack before across racks: no choice of the class's nodes is in fewer."""
     chunks = min(chunks, len(rack_of))
     seen = snapshot([ask(Form(0, (ChunkKind(chunks, 8, -1, -1),)))], [(8,)] * len(rack_of))
-    model = build(seen)
+    model = build_program(seen)
     (start,), broken = realise(model, SOLVER.answer(model).values, rack_of)
     assert broken < 0
     fewest = min(racks_of(c, rack_of) for c in itertools.combinations(range(len(rack_of)), chunks))
@@ -34,7 +34,7 @@ def test_a_gang_on_alike_nodes_takes_fewest_racks(rack_of, chunks):
 def test_a_gang_on_two_classes_stays_in_a_rack():
     """The rack that has room for both kinds of its chunks, though another has the first node."""
     seen = snapshot([ask(gpus(8, 4))], [(8,), (4,), (8,), (4,)])
-    model = build(seen)
+    model = build_program(seen)
     (start,), _ = realise(model, SOLVER.answer(model).values, [0, 1, 2, 2])
     assert start.nodes == (2, 3)
 
@@ -42,7 +42,7 @@ def test_a_gang_on_two_classes_stays_in_a_rack():
 @given(seen=snapshots(sizes=(1, 2, 3, 4), max_nodes=5, max_jobs=4), rack_of=st.lists(st.integers(0, 2), min_size=5))
 def test_racks_never_cost_a_start(seen, rack_of):
     """Whatever the racks, the same jobs start: they only choose among nodes alike."""
-    model = build(seen)
+    model = build_program(seen)
     values = SOLVER.answer(model).values
     near, far = (realise(model, values, racks) for racks in (rack_of, [0] * 5))
     assert near[1] == far[1]
@@ -52,7 +52,7 @@ def test_racks_never_cost_a_start(seen, rack_of):
 def over_promised():
     """Two nodes of four GPUs later on: a gang of two times two must use both, so nobody gets four beside it."""
     jobs = [ask(gpus(4), slots=2), ask(Form(0, (ChunkKind(2, 2, -1, -1),)), slots=2), ask(gpus(4), slots=2)]
-    return build(snapshot(jobs, [(0, 4), (0, 4)], size=4, slots=(0.0, 10.0)))
+    return build_program(snapshot(jobs, [(0, 4), (0, 4)], size=4, slots=(0.0, 10.0)))
 
 
 def test_a_gang_is_not_promised_what_nodes_cannot_hold():
@@ -66,7 +66,7 @@ def test_a_gang_is_not_promised_what_nodes_cannot_hold():
 @given(seen=snapshots(sizes=(1, 2, 3, 4), max_nodes=4, max_jobs=4))
 def test_promises_are_kept_at_most(seen):
     """Checked on nodes a promise never grows; and with every node a class of its own all that is promised is kept."""
-    for model in (build(seen), build(apart(seen))):
+    for model in (build_program(seen), build_program(apart(seen))):
         values = SOLVER.answer(model).values
         now, broken = realise(model, values, [0] * 5)
         if broken < 0:

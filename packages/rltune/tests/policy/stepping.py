@@ -7,7 +7,7 @@ from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.rules import score_queue
 from rltune.kernel.state import arrays as core
@@ -24,7 +24,7 @@ def scores_at(time_s: float, jobs: Jobs, cluster: Cluster, policy, estimator="or
     while advance(m.w, m.s, m.options):
         if m.state.now[0] == time_s:
             return scores_by_row(m)
-        decide(m.w, m.s, m.options)
+        make_pass(m.w, m.s, m.options)
     raise AssertionError(f"nothing happens at {time_s}")
 
 

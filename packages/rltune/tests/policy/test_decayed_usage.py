@@ -8,7 +8,7 @@ from policy.stepping import machine, scores_by_row
 
 from rltune.cluster import Cluster
 from rltune.jobs import Jobs
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.fair_share import REFERENCE
@@ -73,7 +73,7 @@ def test_usage_decays_as_computed_spell_by_spell(half_life_s, rebased):
         for job, score in scores_by_row(m).items():
             assert -score == pytest.approx(expected_factor(jobs, usage, job), rel=1e-9)
             compared += 1
-        decide(m.w, m.s, m.options)
+        make_pass(m.w, m.s, m.options)
     assert compared > 400
     assert (m.state.growth[REFERENCE] > reference_s) == rebased
     assert m.state.n[core.ENDED] == len(jobs)

@@ -10,9 +10,9 @@ from learn.looking import a_model
 from rltune import Cluster, Jobs, read_trace
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.evaluation import compare, evaluate, parse_windows
-from rltune.evaluation.evaluation_tables import honesty
+from rltune.evaluation.evaluation_tables import evaluation_notes
 from rltune.evaluation.transfer import Ground, transfer
-from rltune.evaluation.transfer_tables import notes
+from rltune.evaluation.transfer_tables import transfer_notes
 from rltune.learn.cma_es import EvolveSettings
 from rltune.learn.evolve import EvolvePlan, evolve_policy
 from rltune.model.card import Card, Lessons
@@ -128,7 +128,7 @@ def test_an_evolved_model_names_its_jobs(evolved):
 def test_training_on_what_is_looked_at_is_told(trace, cluster, end, select, told):
     """For the validation part only where it is looked at."""
     got = evaluate(trace, cluster, [learnt_from(trace, (0, end))], **HOW, select=select)
-    warned = [line for line in honesty(got) if "was taught by" in line]
+    warned = [line for line in evaluation_notes(got) if "was taught by" in line]
     assert [what in line for what, line in zip(told, warned, strict=True)] == [True] * len(told)
 
 
@@ -155,7 +155,7 @@ def test_a_comparison_tells_of_the_jobs_in_its_windows(trace, cluster):
 def test_a_transfer_tells_of_leaks_by_trace(trace, cluster):
     """So that one column is not believed."""
     made = transfer([learnt_from(trace, (0, 2000))], [Ground("mine", trace, cluster)], ["saf"], **HOW)
-    assert any(line.startswith("mine: net was taught by 500") for line in notes(made))
+    assert any(line.startswith("mine: net was taught by 500") for line in transfer_notes(made))
 
 
 def test_a_model_that_does_not_say_what_taught_it_is_told(trace):

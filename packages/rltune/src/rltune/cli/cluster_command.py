@@ -129,7 +129,7 @@ def _totals(cluster: "Cluster") -> str:
 
 
 def _more(cluster: "Cluster") -> Iterator[str]:
-    """Say what no column holds."""
+    """Return what no column holds."""
     yield f"in all: {_totals(cluster)}"
     for gpu_type, factor in cluster.speed.items():
         yield f"speed of {gpu_type}: {factor:g}"

@@ -42,7 +42,7 @@ def compile_core(pipelines: "Iterable[Pipeline]" = ()) -> None:
 
     needed: list[Any] = [committed.run_committed] if commit else [loop.run]
     if own_policy:
-        needed += [loop.advance, decide.decide]
+        needed += [loop.advance, decide.make_pass]
     if searches:
         needed += [search.search]
     source = SOURCE_HASH  # of all kernels; every compiled signature holds it

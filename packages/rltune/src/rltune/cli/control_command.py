@@ -165,7 +165,7 @@ def _drive(
 
 
 def _release(backend: "Backend", clock: "Clock", settings: "ControlSettings", journal: Path) -> None:
-    """Give back what the journal says was changed; no policy is read, so it may be missing."""
+    """Restore what the journal says was changed; no policy is read, so it may be missing."""
     from rltune.live.act.state_machine import Brain
     from rltune.live.hands import Hands
     from rltune.live.journal.store import Journal
@@ -219,7 +219,7 @@ class _led_by_signals:  # noqa: N801  reads as what it does
 
 
 def _tell_of_compiling() -> None:
-    """Say so if the first cycle will have to compile the core."""
+    """Print a notice if the first cycle will have to compile the core."""
     from rltune.cli.compile_notice import NOTICE, is_compiled
     from rltune.kernel.backfill.easy import reservation
     from rltune.kernel.jit import SOURCE_HASH

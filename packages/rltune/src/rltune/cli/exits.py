@@ -68,7 +68,7 @@ def _one_sentence() -> Iterator[None]:
 
 
 def _usage(error: Any) -> str:
-    """Say what was wrong with the words, and where their meaning is told."""
+    """Print what was wrong with the words, and where their meaning is told."""
     offered = getattr(error, "possibilities", None) or ()
     near = get_close_matches(getattr(error, "option_name", ""), offered, n=1, cutoff=NEAR)
     text = " ".join((error.message if offered else error.format_message()).split()).rstrip(".")

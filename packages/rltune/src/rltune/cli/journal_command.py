@@ -26,7 +26,7 @@ def story(
     journal: _File = JOURNAL,
     json: options.Json = False,
 ) -> None:
-    """Tell a job's whole story: seen, ranked, changed, started, ended, and why it waited."""
+    """Show a job's whole story: seen, ranked, changed, started, ended, and why it waited."""
     from rltune.live.journal.store import Journal
     from rltune.live.journal.story import story as tell
 

@@ -48,7 +48,7 @@ class Outputs:
             show_json(content)
 
     def name_files(self) -> None:
-        """Say which files were written, unless stdout belongs to JSON."""
+        """Print which files were written, unless stdout belongs to JSON."""
         for what, path in (("JSON", self.json_file), ("all jobs", self.jobs_file), ("report", self.report)):
             if path is not None and not self.only_json:
                 show_line(f"{what}: {path}")

@@ -222,7 +222,7 @@ def _factor(text: str) -> int:
 
 
 def _tell_ignored(cluster: "Cluster") -> None:
-    """Say what of a cluster's TOML a testbed does not do."""
+    """Return what of a cluster's TOML a testbed does not do."""
     parts = {"limits": cluster.limits, "maintenance": cluster.maintenance, "outages": cluster.outages}
     ignored = [name for name, given in parts.items() if given]
     if ignored:

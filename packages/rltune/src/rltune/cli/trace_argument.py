@@ -46,7 +46,7 @@ def read(path: str, format_name: str | None) -> "Trace":
 
 
 def notes_on(trace: "Trace") -> tuple[str, ...]:
-    """Say what was done to the trace that changes every result."""
+    """Return what was done to the trace that changes every result."""
     rounded = trace.quality["gpu-share-rounded-up"]
     if not rounded:
         return ()

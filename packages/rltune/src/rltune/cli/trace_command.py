@@ -69,7 +69,7 @@ def check(
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
-    """Say what was repaired or dropped, and why.
+    """Show what was repaired or dropped, and why.
 
     Refused are a cycle of dependencies and, with a cluster, a job that the empty cluster cannot hold.
     """

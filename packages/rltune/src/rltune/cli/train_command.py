@@ -152,7 +152,7 @@ def train(
 
 
 def _warn(begun: "Model", name: str, trainer: "Trainer") -> None:
-    """Say if the model to begin with has seen the jobs that the best network is chosen on."""
+    """Warn if the model to begin with has seen the jobs that the best network is chosen on."""
     from rltune.policy.learned import Learned
     from rltune.trials.leak import Exam, leaks
 
@@ -242,7 +242,7 @@ def _compile() -> None:
     from rltune.kernel.rollout import drawn_window as rollout
     from rltune.kernel.rollout import event_loop as loop
 
-    needed = (loop.run, loop.advance, decide.decide, rollout.rollout)
+    needed = (loop.run, loop.advance, decide.make_pass, rollout.rollout)
     source = SOURCE_HASH  # of all kernels; every compiled signature holds it
     if not all(is_compiled(kernel, source) for kernel in needed):
         say(NOTICE)

@@ -87,10 +87,10 @@ def transfer(
 
 
 def _write(made: "Transfer", outputs: Outputs, told: list[str]) -> None:
-    from rltune.evaluation.transfer_tables import matrix, notes
+    from rltune.evaluation.transfer_tables import matrix, transfer_notes
     from rltune.version import __version__
 
-    outputs.write_json({"rltune": __version__, **made.to_dict(), "notes": [*told, *notes(made)]})
+    outputs.write_json({"rltune": __version__, **made.to_dict(), "notes": [*told, *transfer_notes(made)]})
     if outputs.only_json:
         return
     for line in told:

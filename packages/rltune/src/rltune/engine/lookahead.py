@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rltune.engine.search import Search, Searcher
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays
 from rltune.placement.look_ahead import INF, LookAhead
@@ -39,7 +39,7 @@ class PassMaker:
         if self._ahead:
             self._ahead.make_pass(options)
         else:
-            decide(self._arrays.w, self._arrays.s, options)
+            make_pass(self._arrays.w, self._arrays.s, options)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what search and solver did."""

@@ -195,7 +195,7 @@ class Machine:
         return {"placements_tried": tried, "placer": self.placer.name, **self._model_work(), **self.work}
 
     def _model_work(self) -> dict[str, int]:
-        """Say how often a model was asked about what it was not trained on, and what it refused."""
+        """Return how often a model was asked about what it was not trained on, and what it refused."""
         n = self.state.n
         if not isinstance(self.pipeline.policy, Networked):
             return {}
@@ -210,7 +210,7 @@ class Machine:
 
 
 def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
-    """Say it all in numbers, as compiled code takes it."""
+    """Return the pipeline in numbers, as compiled code takes it."""
     policy, guard = pipeline.policy, pipeline.guard
     networked = isinstance(policy, Networked)
     view = pipeline.view or (policy.view if isinstance(policy, Networked) else 0)

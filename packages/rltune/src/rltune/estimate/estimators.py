@@ -166,7 +166,7 @@ def likeness(
     before: Jobs | None = None,
     own: Floats | None = None,
 ) -> Likeness:
-    """Tell a run which jobs are alike, and what was known of such jobs before it.
+    """Return which jobs of a run are alike, and what was known of such jobs before it.
 
     A job without the last label of a level (no user, say) has no likeness there. With `own`, every job's first
     likeness is its own and knows that run time: a prediction made elsewhere, for the others to correct.

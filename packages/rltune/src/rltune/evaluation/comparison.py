@@ -182,9 +182,9 @@ class Comparison:
         return over_windows(values[known], against[known], statistic, **how)
 
     def __repr__(self) -> str:
-        from rltune.evaluation.comparison_tables import in_lines
+        from rltune.evaluation.comparison_tables import comparison_lines
 
-        return "\n".join(in_lines(self))
+        return "\n".join(comparison_lines(self))
 
     def _repr_html_(self) -> str:
         return html_of(self.table())

@@ -37,8 +37,8 @@ def headline(comparison: Comparison) -> Table:
     return table
 
 
-def in_lines(comparison: Comparison) -> list[str]:
-    """Say in a few lines who stands where: the best first, each against the baseline."""
+def comparison_lines(comparison: Comparison) -> list[str]:
+    """Return in a few lines who stands where: the best first, each against the baseline."""
     if not comparison.runs:
         return ["Comparison: no run was made"]
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
@@ -48,7 +48,7 @@ def in_lines(comparison: Comparison) -> list[str]:
     return [
         f"Comparison by {metric.title}, {windows}: {title(comparison)}",
         *cut(columns(rows), kind="more pipelines; .table() has all"),
-        *(f"  {note}" for note in honesty(comparison)),
+        *(f"  {note}" for note in comparison_notes(comparison)),
     ]
 
 
@@ -61,7 +61,7 @@ def best_first(values: Sequence[float], metric: Metric) -> list[int]:
 
 
 def _against(standing: Standing, base: str) -> str:
-    return "baseline" if standing.label == base else f"{interval(standing.ratio, ratio)} of {base}"
+    return "baseline" if standing.label == base else f"{interval(standing.ratio, write_ratio)} of {base}"
 
 
 def details(comparison: Comparison) -> Table:
@@ -85,12 +85,12 @@ def details(comparison: Comparison) -> Table:
 
 
 def title(comparison: Comparison) -> str:
-    """Say in one line what was compared."""
+    """Return in one line what was compared."""
     settings = comparison.runs[0].schedule.settings
     return f"{comparison.about}; estimates: {settings.estimator}; head of line per {settings.head}"
 
 
-def honesty(comparison: Comparison) -> list[str]:
+def comparison_notes(comparison: Comparison) -> list[str]:
     """List what a reader must know before believing the numbers."""
     said = list(comparison.notes)
     if not comparison.complete:
@@ -141,7 +141,7 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
     return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
 
 
-def ratio(value: float) -> str:
+def write_ratio(value: float) -> str:
     """Write a ratio; to a baseline of 0 there is none."""
     return f"{value:.3f}" if math.isfinite(value) else "-"
 
@@ -187,7 +187,7 @@ def _about_intervals(comparison: Comparison) -> list[str]:
 
 
 def _caption(comparison: Comparison) -> Text:
-    return Text("\n".join(honesty(comparison)))
+    return Text("\n".join(comparison_notes(comparison)))
 
 
 def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
@@ -195,7 +195,7 @@ def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
     if not is_base:
         pair = [
             interval(s.difference, metric.write_difference, sign=True),
-            interval(s.ratio, ratio),
+            interval(s.ratio, write_ratio),
             f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
         ]
     facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]

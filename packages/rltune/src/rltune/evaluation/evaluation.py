@@ -78,9 +78,9 @@ class Evaluation:
         return [int(g) for g in order if jobs[g] > 0]
 
     def __repr__(self) -> str:
-        from rltune.evaluation.evaluation_tables import in_lines
+        from rltune.evaluation.evaluation_tables import evaluation_lines
 
-        return "\n".join(in_lines(self))
+        return "\n".join(evaluation_lines(self))
 
     def _repr_html_(self) -> str:
         from rltune.evaluation.evaluation_tables import tables
@@ -89,7 +89,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all results as plain values; what cannot be told is None."""
-        from rltune.evaluation.evaluation_tables import honesty
+        from rltune.evaluation.evaluation_tables import evaluation_notes
         from rltune.metrics.formats import plain
 
         content: dict[str, Any] = plain(
@@ -97,7 +97,7 @@ class Evaluation:
                 "metric": self.metric,
                 "estimator": self.estimator,
                 "contended_s": self.contended_s,
-                "notes": honesty(self),
+                "notes": evaluation_notes(self),
                 "choices": [
                     {"side": c.side, "kind": c.kind, "pipeline": c.pipeline.label, "value": c.value, "among": c.among}
                     for c in self.choices

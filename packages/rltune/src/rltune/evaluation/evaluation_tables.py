@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from rltune.evaluation.comparison_tables import best_first, interval, ratio
+from rltune.evaluation.comparison_tables import best_first, interval, write_ratio
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import drift_of, number, percent, seconds
@@ -39,22 +39,22 @@ def tables(evaluation: Evaluation, *, details: bool = False) -> Iterator[Table]:
             yield group_table(evaluation, BY_VC, "mean wait by VC")
 
 
-def in_lines(evaluation: Evaluation) -> list[str]:
-    """Say in a few lines how the pipelines fared on the test part: the best first, each over the reference."""
+def evaluation_lines(evaluation: Evaluation) -> list[str]:
+    """Return in a few lines how the pipelines fared on the test part: the best first, each over the reference."""
     test, metric = evaluation.test, metric_of(evaluation.metric)
     means = test.means(evaluation.metric).tolist()
     rows = [(evaluation.labels[i], metric.write(means[i]), _against(evaluation, i)) for i in best_first(means, metric)]
     return [
         f"Evaluation by {metric.title}; test part: {extent(test)}; estimates: {evaluation.estimator}",
         *cut(columns(rows), kind="more pipelines"),
-        *(f"  {note}" for note in honesty(evaluation)),
+        *(f"  {note}" for note in evaluation_notes(evaluation)),
     ]
 
 
 def _against(evaluation: Evaluation, i: int) -> str:
     if i == evaluation.reference:
         return "reference"
-    over = interval(evaluation.test.ratio(i, evaluation.reference, evaluation.metric), ratio)
+    over = interval(evaluation.test.ratio(i, evaluation.reference, evaluation.metric), write_ratio)
     return f"{over} of {evaluation.labels[evaluation.reference]}"
 
 
@@ -77,7 +77,7 @@ def ratio_table(evaluation: Evaluation) -> Table:
     others = [name for name in MEASURED if name != evaluation.metric]
     heads = [metric.title, f"ratio to {base}", "better in", *(f"{SHORT[name]} ratio" for name in others), "vs fcfs"]
     table = _table(f"test part: {extent(test)}; estimates: {evaluation.estimator}", ["pipeline", *heads])
-    table.caption = Text("\n".join(honesty(evaluation)))
+    table.caption = Text("\n".join(evaluation_notes(evaluation)))
     for i, label in enumerate(evaluation.labels):
         cells = [metric.write(test.mean(i, evaluation.metric)), *_ratios(evaluation, i, others)]
         table.add_row(Text(label), *cells, style="dim" if i == evaluation.reference else "")
@@ -89,7 +89,7 @@ def pair_table(evaluation: Evaluation) -> Table:
     heads = ["", "learned / static", *(SHORT[name] for name in MEASURED), "better in"]
     table = _table("chosen on the validation part, then frozen: ratios on the test part", heads)
     for pair in evaluation.pairs:
-        cells = [interval(pair.ratios[name], ratio) for name in MEASURED]
+        cells = [interval(pair.ratios[name], write_ratio) for name in MEASURED]
         wins = f"{pair.better_in}/{len(evaluation.test.starts)}"
         table.add_row(pair.kind, Text(f"{pair.learned} / {pair.static}"), *cells, wins)
     return table
@@ -103,7 +103,7 @@ def cross_table(evaluations: Sequence[Evaluation]) -> Table:
     table = _table(f"{metric.title}: each side with each estimator, ratios on the test part", heads)
     cells: dict[tuple[str, str, str, str], list[str]] = {}
     for c in cross(evaluations):
-        cells.setdefault((c.kind, c.side, c.pipeline, c.estimator), []).append(interval(c.ratio, ratio))
+        cells.setdefault((c.kind, c.side, c.pipeline, c.estimator), []).append(interval(c.ratio, write_ratio))
     for (kind, side, pipeline, estimator), row in cells.items():
         table.add_row(kind, Text(f"{side}: {pipeline}"), estimator, *row)
     return table
@@ -135,12 +135,12 @@ def group_table(evaluation: Evaluation, grouping: int, title: str) -> Table:
 
 
 def extent(results: Results) -> str:
-    """Say how many windows of which part there are."""
+    """Return how many windows of which part there are."""
     rows = f"jobs {results.part.first:,} to {results.part.end - 1:,}"
     return f"{rows}, {len(results.starts)} contended windows of {results.size:,} ({results.disjoint} disjoint)"
 
 
-def honesty(evaluation: Evaluation) -> list[str]:
+def evaluation_notes(evaluation: Evaluation) -> list[str]:
     """List what a reader must know before believing the numbers."""
     test = evaluation.test
     contended = f"FCFS without backfilling waits over {seconds(evaluation.contended_s)} on average"
@@ -181,8 +181,8 @@ def _ratios(evaluation: Evaluation, i: int, others: Sequence[str]) -> list[str]:
     if i == base:
         return ["reference", "", *("" for _ in others), against_fcfs]
     wins = f"{test.better_in(i, base, evaluation.metric)}/{len(test.starts)}"
-    main = interval(test.ratio(i, base, evaluation.metric), ratio)
-    return [main, wins, *(ratio(test.ratio(i, base, name).estimate) for name in others), against_fcfs]
+    main = interval(test.ratio(i, base, evaluation.metric), write_ratio)
+    return [main, wins, *(write_ratio(test.ratio(i, base, name).estimate) for name in others), against_fcfs]
 
 
 def _change(of_one: float) -> str:
@@ -193,7 +193,7 @@ def _group_cells(evaluation: Evaluation, i: int, grouping: int, group: int) -> t
     mean = seconds(evaluation.test.group_mean(i, grouping, group))
     if i == evaluation.reference:
         return mean, "reference"
-    return mean, interval(evaluation.test.group_ratio(i, evaluation.reference, grouping, group), ratio)
+    return mean, interval(evaluation.test.group_ratio(i, evaluation.reference, grouping, group), write_ratio)
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rltune.evaluation.comparison_tables import honesty
+from rltune.evaluation.comparison_tables import comparison_notes
 from rltune.metrics.formats import plain
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "confidence": comparison.confidence,
         "resamples": comparison.resamples,
         "seed": comparison.seed,
-        "notes": honesty(comparison),
+        "notes": comparison_notes(comparison),
         "standings": [asdict(s) for s in comparison.standings],
         "windows": [asdict(w) for w in comparison.windows],
         "runs": [

@@ -83,7 +83,7 @@ class Results:
 
     @property
     def course(self) -> Course:
-        """Say where the windows lie, for intervals."""
+        """Return where the windows lie, for intervals."""
         step = (np.array(self.starts) - self.part.first) // self.every
         steps = len(self.part.starts(self.size, self.every))
         return Course(step, steps, max(self.size // self.every, 1), self.disjoint)
@@ -137,5 +137,5 @@ class Results:
 
     @property
     def how(self) -> dict[str, Any]:
-        """Say how intervals are made."""
+        """Return how intervals are made."""
         return {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from rltune.evaluation.comparison_tables import interval, ratio
+from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.evaluation.transfer import gap
 from rltune.metrics.formats import percent, seconds
 from rltune.trials.measures import metric_of
@@ -22,7 +22,9 @@ def matrix(made: Transfer) -> Table:
     """Lay out one row a model and one column a trace."""
     metric = metric_of(made.metric)
     title = f"{metric.title} on the test part of each trace; backfill {made.backfill}, estimates: {made.estimator}"
-    table = Table(title=Text(title), title_justify="left", caption=Text("\n".join(notes(made))), caption_justify="left")
+    table = Table(
+        title=Text(title), title_justify="left", caption=Text("\n".join(transfer_notes(made))), caption_justify="left"
+    )
     table.add_column("model", no_wrap=True)
     for trace in made.traces:
         one = made.cell(made.models[0], trace)
@@ -32,8 +34,8 @@ def matrix(made: Transfer) -> Table:
     return table
 
 
-def notes(made: Transfer) -> list[str]:
-    """Say how a cell is read, and what was done."""
+def transfer_notes(made: Transfer) -> list[str]:
+    """Return how a cell is read, and what was done."""
     contended = f"FCFS without backfilling waits over {seconds(made.contended_s)}"
     return [
         *made.warnings,
@@ -46,7 +48,7 @@ def notes(made: Transfer) -> list[str]:
 def _cell(made: Transfer, cell: Cell) -> str:
     metric = metric_of(made.metric)
     to_base = gap(cell.to_base[made.metric], higher_is_better=metric.higher_is_better)
-    rule = interval(cell.to_static[made.metric], ratio)
+    rule = interval(cell.to_static[made.metric], write_ratio)
     return f"{metric.write(cell.value)}\n{_shares(to_base)} to {cell.base}\n{rule} of {cell.static}"
 
 

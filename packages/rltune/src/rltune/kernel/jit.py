@@ -49,7 +49,7 @@ def _compiled(function: Callable[P, R], flags: dict[str, Any]) -> Callable[P, R]
 
 
 def _keep_apart(cache: Any) -> None:
-    """Give the machine code of this very source files of its own.
+    """Keep the machine code of this very source in files of its own.
 
     Numba asks only whether a function's own file has changed, not what it calls. An index that names a class which is
     gone cannot even be read, and two versions that compile at the same time would overwrite each other's code.

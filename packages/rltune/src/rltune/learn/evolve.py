@@ -127,7 +127,7 @@ def evolve_policy(
 
 
 def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:
-    """Say where the model comes from, for its file."""
+    """Return where the model comes from, for its file."""
     best = best_of(told)
     card = Card(
         trace="; ".join(filter(None, (name for name, _ in traces))),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.engine.run import Machine
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.features import feature, look_around
 from rltune.kernel.score.network import fill_inputs
@@ -98,7 +98,7 @@ def _look(window: TrainingWindow, model: Model) -> Iterator[tuple[Floats, Floats
             look_around(machine.w, machine.s, options, tail)
             score_queue(machine.w, machine.s, options, tail, False)
             yield *_rows(machine, head, tail), int(np.argmin(machine.state.queue.score[head:tail]))
-        decide(machine.w, machine.s, options)
+        make_pass(machine.w, machine.s, options)
 
 
 def _rows(machine: Machine, head: int, tail: int) -> tuple[Floats, Floats]:

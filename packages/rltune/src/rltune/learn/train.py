@@ -133,7 +133,7 @@ class Trainer:
         return {**trace, **self.settings.identity()}
 
     def card(self) -> Card:
-        """Say where the model comes from, for its file."""
+        """Return where the model comes from, for its file."""
         s, at = self.settings, self.progress
         assert at.best is not None
         elsewhere = {"features", "base", "estimators"}  # in the model itself, or in the card

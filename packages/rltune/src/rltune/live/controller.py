@@ -150,7 +150,7 @@ class Controller:
         self._hands.tell(Tell("reload", told), report)
 
     def release(self) -> int:
-        """Give everything back that was changed; tell how many jobs could not be."""
+        """Restore everything that was changed; return how many jobs could not be."""
         return self._hands.give_back()
 
     def _look(self) -> Event:
@@ -235,7 +235,7 @@ class Controller:
                 self._take(Compared(f"the canary is rolled back: {verdict}"), report)
 
     def _estimate_gain(self, snapshot: Snapshot, estimates: dict[int, float], report: CycleReport) -> None:
-        """Tell from time to time what acting wins."""
+        """Report from time to time what acting wins."""
         now = self.clock.elapsed_s()
         if now - self._gained_s < self.settings.advanced.gain.every_s:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rltune.kernel.score.slowdown import bounded_slowdown
-from rltune.live.act.canary import Verdict, compare
+from rltune.live.act.canary import Verdict, judge_canary
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.gain import Gain, Seen, estimate_gain
 from rltune.live.decide.pinned import Pinned
@@ -35,7 +35,7 @@ class GainWatch:
         acted = [one for one in ended if one.acted]
         first = min((one.job.submit_s for one in acted), default=0.0)
         others = [one for one in ended if not one.acted and (one.job.submit_s < first) == bool(canary.partition)]
-        return compare(
+        return judge_canary(
             [_slowdown(one) for one in acted], [_slowdown(one) for one in others], self.settings.advanced.canary
         )
 

@@ -45,7 +45,7 @@ class Hands:
             self._count(outcomes, report)
 
     def give_back(self) -> int:
-        """Give everything back that was changed; tell how many jobs could not be. No policy is asked."""
+        """Restore everything that was changed; return how many jobs could not be. No policy is asked."""
         snapshot = self.backend.observe()
         plan = self.brain.let_go(snapshot)
         report = CycleReport(cycle=self.journal.last_cycle())

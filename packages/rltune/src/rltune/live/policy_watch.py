@@ -28,7 +28,7 @@ class PolicyWatch:
         return cls(policy_file(spec), pinned)
 
     def news(self) -> str:
-        """Say what became of the file since the last look; "" if nothing did. It is hashed only if it was touched."""
+        """Return what became of the file since the last look; "" if nothing did. It is hashed only if touched."""
         if self.path is None:
             return ""
         now = _signature(self.path)

@@ -86,7 +86,7 @@ DRIFT = ("model_scores", "scores_outside_training", "model_looks", "looks_by_bas
 
 
 def drift_of(model: str, work: Counter[str]) -> str:
-    """Say how much of what a model was asked lay outside its training, as shares; "" if nothing did."""
+    """Return how much of what a model was asked lay outside its training, as shares; "" if nothing did."""
     outside, scores = work["scores_outside_training"], work["model_scores"]
     if not outside:
         return ""
@@ -96,7 +96,7 @@ def drift_of(model: str, work: Counter[str]) -> str:
 
 
 def _placer_lines(summary: Summary) -> list[str]:
-    """Say what the solver did, where one was asked."""
+    """Return what the solver did, where one was asked."""
     work = summary.work
     if "milp_solved" not in work:
         return []

@@ -114,7 +114,7 @@ class Card:
 
     @property
     def taught_by(self) -> str:
-        """Say which jobs taught it, in a few words."""
+        """Return which jobs taught it, in a few words."""
         spans = self.lessons.told(TAUGHT) if self.lessons else ()
         return "; ".join([*spans, *([f"not known: {self.unknown}"] if self.unknown else [])])
 

@@ -117,7 +117,7 @@ class Model:
         return f"<table><caption>Model</caption>{''.join(rows)}</table>"
 
     def _told(self) -> Iterator[tuple[str, str]]:
-        """Say in a few lines what it sees, what it is, and where it comes from."""
+        """Describe in a few lines what it sees, what it is, and where it comes from."""
         card = self.card
         yield "inputs", ", ".join(self.recipe.inputs)
         yield "layers", " x ".join(map(str, self.sizes))

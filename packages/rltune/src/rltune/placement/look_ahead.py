@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rltune.kernel.backfill.queue_front import ALL_START, CONTESTED, NOTHING_FITS, OWED_FIRST, judge, start_on, top_jobs
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays
@@ -17,7 +17,7 @@ from rltune.placement.adaptive_k import Adaptive, Depth, Fixed
 from rltune.placement.greedy import Values, started
 from rltune.placement.highs import Answer, Effort, Solver, without_solver
 from rltune.placement.one_node_more import any_cut_fits, turns_with_cuts
-from rltune.placement.program import Program, build
+from rltune.placement.program import Program, build_program
 from rltune.placement.promise import early, kept_early
 from rltune.placement.realise import Start, realise
 from rltune.placement.solver_view import Camera
@@ -77,7 +77,7 @@ class LookAhead:
         else:
             self._look()
             self._cut()
-        decide(self._w, self._s, self._options)
+        make_pass(self._w, self._s, self._options)
         self.work.error = self.solver.error
         self.work.ms.append((self._timer() - begin) * 1e3)
 
@@ -162,11 +162,11 @@ class LookAhead:
     def _model(self, jobs: core.I8, pool: int, fitting: int, *, aggregate: bool) -> Program:
         """Make the program; the last jobs are left out of one that is too large."""
         snapshot = self._camera.take(self._w, self._s, self._state, jobs, pool, SLOTS, fitting, aggregate=aggregate)
-        model = build(snapshot)
+        model = build_program(snapshot)
         if len(model.cost) <= MOST_COLUMNS:
             return model
         few = len(jobs) * MOST_COLUMNS // len(model.cost)
-        return build(snapshot.first(max(2, snapshot.sure + 1, few)))
+        return build_program(snapshot.first(max(2, snapshot.sure + 1, few)))
 
     def _answer(self, model: Program) -> Answer:
         """Ask the solver, unless there is no time for it."""

@@ -146,7 +146,7 @@ class Weights:
         return cls(start, early, whole, of_largest, node, rack=rack)
 
 
-def build(snapshot: SolverView, weights: Weights | None = None) -> Program:
+def build_program(snapshot: SolverView, weights: Weights | None = None) -> Program:
     """Make the program of a snapshot."""
     model = Program(snapshot, weights=weights or Weights.of(snapshot))
     order = [_best_fit_order(snapshot, s) for s in range(len(snapshot.slots_s))]

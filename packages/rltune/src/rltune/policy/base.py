@@ -58,12 +58,12 @@ class Policy(Protocol):
 
     @property
     def code(self) -> int:
-        """Say which scores of kernel/score/rules.py it takes."""
+        """Return which scores of kernel/score/rules.py it takes."""
         ...
 
     @property
     def dynamic(self) -> bool:
-        """Say whether scores change while a job waits."""
+        """Return whether scores change while a job waits."""
         ...
 
     def factors(self, jobs: Jobs) -> Factors:

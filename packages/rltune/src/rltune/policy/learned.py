@@ -22,7 +22,7 @@ class Learned:
 
     @property
     def code(self) -> int:
-        """Say which pass of the core asks the network."""
+        """Return which pass of the core asks the network."""
         return INSPECTED if self.model.recipe.kind == "schedinspector" else LEARNED
 
     @property

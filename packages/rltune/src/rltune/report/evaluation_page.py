@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.evaluation.comparison_tables import interval, ratio
+from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
-from rltune.evaluation.evaluation_tables import SHORT, extent, honesty
+from rltune.evaluation.evaluation_tables import SHORT, evaluation_notes, extent
 from rltune.metrics.formats import seconds
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table, forest_scale
@@ -42,7 +42,7 @@ def render_evaluation(evaluation: Evaluation, trace: str = "", cluster: str = ""
         _data(evaluation),
         title="Evaluation on held-out windows",
         trace=" on ".join(filter(None, (trace, cluster))),
-        lead=lead(evaluation),
+        lead=evaluation_lead(evaluation),
         extent=extent(evaluation.test),
         headline=_headline(evaluation),
         pairs=_pairs(evaluation),
@@ -50,12 +50,12 @@ def render_evaluation(evaluation: Evaluation, trace: str = "", cluster: str = ""
         by_size=_by_group(evaluation, BY_SIZE),
         by_vc=_by_group(evaluation, BY_VC) if evaluation.present(BY_VC) else None,
         validation=_validation(evaluation),
-        notes=[*notes, *honesty(evaluation)],
+        notes=[*notes, *evaluation_notes(evaluation)],
     )
 
 
-def lead(evaluation: Evaluation) -> str:
-    """Say the result in a few sentences."""
+def evaluation_lead(evaluation: Evaluation) -> str:
+    """Return the result in a few sentences."""
     test, metric = evaluation.test, metric_of(evaluation.metric)
     said = [_pair_sentence(evaluation, kind) for kind in range(len(evaluation.pairs))]
     if said:
@@ -64,7 +64,7 @@ def lead(evaluation: Evaluation) -> str:
     of_best = f"{evaluation.labels[best]}, {metric.write(test.mean(best, evaluation.metric))}"
     if best == base:
         return f"Nothing beats the reference: {metric.title} of {of_best}."
-    how = interval(test.ratio(best, base, evaluation.metric), ratio)
+    how = interval(test.ratio(best, base, evaluation.metric), write_ratio)
     picked = "It was picked here, on the test part, so it looks better than it is."
     return f"Best {metric.title}: {of_best}, {how} of {evaluation.labels[base]}. {picked}"
 
@@ -75,7 +75,8 @@ def _pair_sentence(evaluation: Evaluation, which: int) -> str:
     sure = math.isfinite(of.low) and not of.low <= 1 <= of.high
     doubt = "" if sure else " The interval holds 1, so chance may explain it." if math.isfinite(of.low) else ""
     what = metric_of(evaluation.metric).title
-    return f"{pair.kind.capitalize()}: {pair.learned} has {interval(of, ratio)} of the {what} of {pair.static}.{doubt}"
+    share = interval(of, write_ratio)
+    return f"{pair.kind.capitalize()}: {pair.learned} has {share} of the {what} of {pair.static}.{doubt}"
 
 
 def _looks(pipelines: Sequence[Pipeline]) -> list[tuple[str, int, int]]:
@@ -95,7 +96,7 @@ def _headline(evaluation: Evaluation) -> Table:
         cells = (
             metric.write(test.mean(i, evaluation.metric)),
             "reference" if is_base else f"{test.better_in(i, base, evaluation.metric)} of {len(test.starts)}",
-            "" if is_base else interval(of, ratio),
+            "" if is_base else interval(of, write_ratio),
             *([_to_fcfs(evaluation, i)] if base != evaluation.fcfs else []),
         )
         span = (at(of.low), at(of.high)) if of.low > 0 and not is_base else None
@@ -108,13 +109,13 @@ def _headline(evaluation: Evaluation) -> Table:
 def _to_fcfs(evaluation: Evaluation, i: int) -> str:
     if i == evaluation.fcfs:
         return ""
-    return interval(evaluation.test.ratio(i, evaluation.fcfs, evaluation.metric), ratio)
+    return interval(evaluation.test.ratio(i, evaluation.fcfs, evaluation.metric), write_ratio)
 
 
 def _pairs(evaluation: Evaluation) -> Table | None:
     looks = {look[0]: look for look in _looks(evaluation.test.pipelines)}
     rows = [
-        Row(*looks[p.learned], (p.kind, p.static, *(interval(p.ratios[name], ratio) for name in MEASURED)))
+        Row(*looks[p.learned], (p.kind, p.static, *(interval(p.ratios[name], write_ratio) for name in MEASURED)))
         for p in evaluation.pairs
     ]
     return Table(("kind", "against", *(SHORT[name] for name in MEASURED)), tuple(rows)) if rows else None
@@ -137,7 +138,7 @@ def _by_group(evaluation: Evaluation, grouping: int) -> Table:
         mean = seconds(test.group_mean(i, grouping, group))
         if i == evaluation.reference:
             return mean
-        return f"{mean}\n{interval(test.group_ratio(i, evaluation.reference, grouping, group), ratio)}"
+        return f"{mean}\n{interval(test.group_ratio(i, evaluation.reference, grouping, group), write_ratio)}"
 
     rows = [Row(*look, tuple(cell(i, g) for g in kept)) for i, look in enumerate(_looks(test.pipelines))]
     rest = len(shown) - len(kept)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.evaluation.comparison import measured
-from rltune.evaluation.comparison_tables import has_intervals, honesty, interval, ratio
+from rltune.evaluation.comparison_tables import comparison_notes, has_intervals, interval, write_ratio
 from rltune.metrics.formats import number, percent, seconds
 from rltune.report.chart_data import pipelines
 from rltune.trials.groups import SIZES, size_name
@@ -48,8 +48,8 @@ class Table:
     one: float | None = None  # where ratio 1 lies in the forest plot
 
 
-def lead(comparison: Comparison) -> str:
-    """Say the result in a few sentences."""
+def comparison_lead(comparison: Comparison) -> str:
+    """Return the result in a few sentences."""
     if not comparison.standings:
         return "It was stopped before the baseline had run once, so there is nothing to compare."
     metric = metric_of(comparison.metric)
@@ -68,7 +68,7 @@ def lead(comparison: Comparison) -> str:
     return f"Best {metric.title}: {best.label}, {metric.write(best.value)} ({against}).{sure} {gap}"
 
 
-def headline(comparison: Comparison) -> Table:
+def result_table(comparison: Comparison) -> Table:
     """Compare by the metric: value, difference, ratio, wins, gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
     at = forest_scale(s.ratio for s in comparison.standings)
@@ -78,7 +78,7 @@ def headline(comparison: Comparison) -> Table:
         cells = (
             metric.write(s.value),
             "baseline" if is_base else interval(s.difference, metric.write_difference, sign=True),
-            "" if is_base else interval(s.ratio, ratio),
+            "" if is_base else interval(s.ratio, write_ratio),
             *(["" if is_base else f"{s.better_in} of {s.windows}"] if many else []),
             seconds(s.jct_s.mean),
             percent(s.gap),
@@ -200,7 +200,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
     ]
 
 
-def notes(comparison: Comparison) -> list[str]:
+def page_notes(comparison: Comparison) -> list[str]:
     """List what a reader must know, the bound included."""
     bound = comparison.runs[0].summary.bound
     parts = {"own run times": bound.own_s, "one fast machine": bound.fluid_s, "mean busy times": bound.busy_s}
@@ -208,14 +208,14 @@ def notes(comparison: Comparison) -> list[str]:
     tightest = max(parts, key=lambda name: parts[name])
     relaxed = "The bound knows all run times and the future, and lets jobs be cut up or packed on average"
     return [
-        *honesty(comparison),
+        *comparison_notes(comparison),
         f"{relaxed}, so even the best schedule may lie above it. Tightest relaxation in the first run: {tightest}.",
         "Large gains over FCFS prove little: compare with the best rule under the same estimates and backfilling.",
     ]
 
 
 def shown_window(comparison: Comparison, window: int) -> str:
-    """Say which part the charts over time show."""
+    """Return which part the charts over time show."""
     if len(comparison.windows) == 1:
         return comparison.about
     part = comparison.windows[window]

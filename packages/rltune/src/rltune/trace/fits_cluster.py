@@ -76,7 +76,7 @@ def _cycle(jobs: Jobs) -> list[int]:
 
 
 def _problem(trace: Trace, cluster: Cluster, row: int) -> tuple[str, str] | None:
-    """Say which column asks too much, and what; None if all is well."""
+    """Return which column asks too much, and what; None if all is well."""
     jobs = trace.jobs
     vc, gpus = jobs.vc.name_of(row), int(jobs.gpus[row])
     types = [t for t in jobs.gpu_types.name_of(row).split(TYPE_SEPARATOR) if t]

@@ -35,7 +35,7 @@ class Format:
         return reader(source)
 
     def likeness(self, source: Source, head: list[str]) -> float:
-        """Say from 0 to 1 how much a file looks like this format."""
+        """Return from 0 to 1 how much a file looks like this format."""
         if source.is_parquet or self.name == "parquet":
             return float(source.is_parquet and self.name == "parquet")
         if not self.header:

@@ -75,7 +75,7 @@ class Finding:
 
     @property
     def meaning(self) -> str:
-        """Say in words what the rule does."""
+        """Return in words what the rule does."""
         return RULES[self.rule].meaning
 
 

@@ -235,7 +235,7 @@ def _capacity(cluster: Cluster, vc: str | None, gpu_type: str | None) -> int:
 
 
 def _states(profile: Profile, bursts: _Bursts, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Say how jobs end: 0 completed, 1 failed, 2 killed; some work fails more often than other."""
+    """Return how jobs end: 0 completed, 1 failed, 2 killed; some work fails more often than other."""
     luck = _ranks(0.6 * _effect(bursts.work, rng)[bursts.of] + rng.normal(size=len(bursts.of)), rng)
     failed = profile.states.get("failed", 0.0)
     killed = profile.states.get("killed", 0.0)

@@ -31,7 +31,7 @@ class Exam:
 
 
 def leaks(policies: Iterable[Policy], exams: Iterable[Exam]) -> tuple[str, ...]:
-    """Say of which models the jobs they are judged on are not new to them, or are not known to be new.
+    """Return which models are judged on jobs that are not new to them, or are not known to be new.
 
     Of policies that are no models nothing is said.
     """

@@ -46,7 +46,7 @@ _MOST_PARTINGS = 8  # in a pass: about as much work as taking all from the heap
 
 @kernel
 def _cannot_backfill(s: State, o: Options, shape: int, estimate: float, pool: int) -> bool:
-    """Tell without trying that a job behind a head cannot start."""
+    """Return whether a job behind a head is known not to start, without trying."""
     if o.backfill == NO_BACKFILL or s.demand[shape].fails_from == -INF:
         return True
     return known_to_delay(s, shape, estimate, pool)
@@ -303,7 +303,7 @@ def _conservative(w: World, s: State, o: Options) -> None:
 
 
 @kernel
-def decide(w: World, s: State, o: Options) -> None:
+def make_pass(w: World, s: State, o: Options) -> None:
     """Make one pass over the waiting jobs as of now."""
     s.n[PASSES] += 1
     s.n[EPOCH] += 1

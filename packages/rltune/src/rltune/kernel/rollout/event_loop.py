@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.fit.allocate import forget_failures
 from rltune.kernel.fit.node_index import index_add, index_remove
 from rltune.kernel.fit.running import drop_end, pop_end, settle_running, stop_job
@@ -28,7 +28,7 @@ from rltune.kernel.state.arrays import (
     World,
 )
 from rltune.kernel.state.limits import count_submitted, submit_is_allowed
-from rltune.kernel.state.online_means import FOR_ESTIMATE, FOR_RANK, learn, predict
+from rltune.kernel.state.online_means import FOR_ESTIMATE, FOR_RANK, learn, predicted_run_time
 from rltune.kernel.state.queue import enqueue, settle_queue
 
 INF = float("inf")
@@ -54,8 +54,8 @@ def arrive(w: World, s: State, o: Options, job: int) -> None:
     if s.life[job].status != FUTURE:
         return
     if o.estimate_by_history:
-        s.life[job].estimate = predict(w, s, FOR_ESTIMATE, job)
-    s.life[job].rank = predict(w, s, FOR_RANK, job) if o.rank_by_history else s.life[job].estimate
+        s.life[job].estimate = predicted_run_time(w, s, FOR_ESTIMATE, job)
+    s.life[job].rank = predicted_run_time(w, s, FOR_RANK, job) if o.rank_by_history else s.life[job].estimate
     s.life[job].key = static_score(w, s, job, o.policy)
     s.life[job].status = HELD
     if s.life[job].after_left == 0:
@@ -178,5 +178,5 @@ def run(w: World, s: State, o: Options, moments: int) -> bool:
     for _ in range(moments):
         if not advance(w, s, o):
             return False
-        decide(w, s, o)
+        make_pass(w, s, o)
     return True

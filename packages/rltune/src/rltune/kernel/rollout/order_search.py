@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from rltune.kernel.backfill.scheduling_pass import decide
+from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.fit.allocate import find
 from rltune.kernel.jit import kernel
 from rltune.kernel.rollout.believed_world import draw_sketch, restore
@@ -112,7 +112,7 @@ def begin_search(w: World, s: State, o: Passes, small: World, drawn: State, roll
     p.n[BEST_KIND] = OWN
     p.n[ROLLED] = 1
     restore(small, drawn, rolled)
-    decide(small, rolled, o.own)
+    make_pass(small, rolled, o.own)
     _note_action(rolled, p)
     for i in range(p.n[JOBS]):
         p.waits[i] = rolled.life[i].status == WAITING
@@ -158,7 +158,7 @@ def _roll_on(small: World, rolled: State, later: Options, p: Plans, goal: int, n
     if not later.dynamic:
         _queue_later(small, rolled, p, n)
     while rolled.n[Q_HEAD] < rolled.n[Q_TAIL] and advance(small, rolled, later):
-        decide(small, rolled, later)
+        make_pass(small, rolled, later)
     total = 0.0
     for i in range(n):
         life = rolled.life[i]
@@ -240,7 +240,7 @@ def try_next(o: Passes, small: World, drawn: State, rolled: State, p: Plans, goa
         restore(small, drawn, rolled)
         for i in range(p.n[JOBS]):
             rolled.queue[p.tried[i]].score = float(i)
-        decide(small, rolled, o.given)
+        make_pass(small, rolled, o.given)
         if not _note_action(rolled, p):
             continue
         p.n[ROLLED] += 1

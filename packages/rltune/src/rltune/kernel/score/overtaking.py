@@ -32,7 +32,7 @@ def is_protected(w: World, s: State, o: Options, job: int) -> bool:
 
 @kernel
 def fill_claims(w: World, s: State, o: Options, last: int, since: F8) -> None:
-    """Say of each job of the queue since when it comes first: -inf for SLA jobs, NaN for those that do not."""
+    """Write for each job of the queue since when it comes first: -inf for SLA jobs, NaN for those that do not."""
     head = s.n[Q_HEAD]
     for i in range(head, last):
         job = s.queue[i].job
@@ -46,7 +46,7 @@ def fill_claims(w: World, s: State, o: Options, last: int, since: F8) -> None:
 
 @kernel
 def is_first_class(s: State, row: int) -> bool:
-    """Tell from its guarded score whether the job in this place of the queue is protected."""
+    """Return, from its guarded score, whether the job in this place of the queue is protected."""
     return s.queue[row].score <= OWED
 
 

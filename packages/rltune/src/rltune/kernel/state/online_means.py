@@ -13,7 +13,7 @@ TRUST, DECAY = range(2)
 
 
 @kernel
-def predict(w: World, s: State, which: int, job: int) -> float:
+def predicted_run_time(w: World, s: State, which: int, job: int) -> float:
     """Blend the mean run time of ended jobs like this one, from the coarsest likeness to the finest.
 
     Each level's mean counts as much as it has jobs, against `trust` jobs' worth of the level above it.

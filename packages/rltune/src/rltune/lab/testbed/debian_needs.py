@@ -20,7 +20,7 @@ _PORTS = range(12000, 32000)  # below those that the kernel gives to clients
 
 
 def missing(*, database: bool = False, clock: bool = False) -> str:
-    """Say in one sentence why there can be no testbed here; "" if there can."""
+    """Return in one sentence why there can be no testbed here; "" if there can."""
     if os.geteuid() != 0:
         return "a testbed needs root: Slurm's daemons start jobs as their users"
     wanted = PACKAGE_OF | (WITH_DATABASE if database else {}) | (WITH_CLOCK if clock else {})

@@ -214,7 +214,7 @@ def _mariadbd(spec: Spec) -> list[str]:
 
 
 def database_words(folder: Path) -> tuple[str, ...]:
-    """Say where a database lies; one that starts removes what others have left, or still use, in its `tmpdir`."""
+    """Return where a database lies; one that starts removes what others have left, or still use, in its `tmpdir`."""
     return (f"--datadir={folder}/database", f"--tmpdir={folder}/scratch", *_FORGETFUL)
 
 

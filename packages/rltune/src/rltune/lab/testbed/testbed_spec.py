@@ -31,7 +31,7 @@ class Node:
 
     @property
     def gres(self) -> str:
-        """Say which GPUs it has, in Slurm's spelling; "" if none."""
+        """Return which GPUs it has, in Slurm's spelling; "" if none."""
         if not self.group.gpus:
             return ""
         return ":".join(filter(None, ("gpu", self.gpu_type, str(self.group.gpus))))

@@ -29,7 +29,7 @@ class Verdict:
         )
 
 
-def compare(acted: Sequence[float], others: Sequence[float], test: CanaryTest) -> Verdict | None:
+def judge_canary(acted: Sequence[float], others: Sequence[float], test: CanaryTest) -> Verdict | None:
     """Judge by Welch's test, one-sided at 95 %, that the canary is worse by more than allowed; None = too few jobs.
 
     Slowdowns have long tails, so their logarithms are compared; the means told are geometric.

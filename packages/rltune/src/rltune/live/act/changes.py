@@ -24,7 +24,7 @@ class ChangePlan:
 
 
 def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: ControlSettings) -> ChangePlan:
-    """Say what to change so that the queue is as decided; nodes of jobs that do not start now are given back."""
+    """Return what to change so that the queue is as decided; nodes of jobs that do not start now are given back."""
     wishes = {w.job: _wish(w, snapshot, holdings, settings) for w in decision.waiting}
     undoing = list(_undoing(snapshot, decision, holdings, wishes))
     doing = list(_doing(snapshot, decision, holdings, wishes))
@@ -33,7 +33,7 @@ def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: C
 
 
 def release(snapshot: Snapshot, holdings: Holdings) -> ChangePlan:
-    """Say what to change so that every job is as Slurm alone would have it."""
+    """Return what to change so that every job is as Slurm alone would have it."""
     return ChangePlan(
         tuple(intent for job in snapshot.pending for hold in holdings.of(job).values() for intent in _undo(job, hold))
     )
@@ -61,7 +61,7 @@ def _doing(snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: M
 
 
 def _undo(job: LiveJob, hold: Hold) -> Iterable[Intent]:
-    """Give a job back what it had; a held job's priority is Slurm's again already."""
+    """Restore what a job had; a held job's priority is Slurm's again already."""
     if hold.kind is ChangeKind.PRIORITY:
         change = Change(job.id, ChangeKind.RELEASE, ref=job.ref)
         return () if job.held else (Intent(change, job.submit_s, hold.before, undo=True),)
@@ -88,7 +88,7 @@ def _has(job: LiveJob, kind: ChangeKind) -> Value | None:
 
 
 def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: ControlSettings) -> Wish:
-    """Say what a job should have of ours."""
+    """Return what a job should have of ours."""
     if part.kept or not part.ours or part.number is None:
         return {}
     wish: Wish = {_NUMBERS[settings.numbers.channel]: part.number}

@@ -79,7 +79,7 @@ class Make:
 
 @dataclass(frozen=True)
 class Advise:
-    """Say which changes would be made."""
+    """Show the operator which changes would be made."""
 
     intents: tuple[Intent, ...]
 
@@ -246,7 +246,7 @@ class Brain:
         return [Tell("stopped", f"{reason}; not acting until it is started again")]
 
     def _warn_once(self, snapshot: Snapshot) -> list[Instruction]:
-        """Say after the first look what the operator should know."""
+        """Return after the first look what the operator should know."""
         if self._warned:
             return []
         self._warned = True

@@ -59,7 +59,7 @@ def decide(
     known: Known = _NOTHING,
     timer: Callable[[], float] = lambda: 0.0,
 ) -> Decision:
-    """Say who should start where, and in which order the others should wait."""
+    """Return who should start where, and in which order the others should wait."""
     snapshot = situation.bare
     judged = {job.id: standing(job, snapshot, settings, situation.holdings) for job in snapshot.pending}
     competing = [job for job in snapshot.pending if judged[job.id].competes]

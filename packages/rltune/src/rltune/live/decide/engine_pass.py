@@ -205,7 +205,7 @@ class CorePass:
         m.work.update(_without_clock(maker.to_dict()))
 
     def results(self) -> dict[int, JobResult]:
-        """Say of every job what became of it."""
+        """Return what became of every job."""
         told = _PassResults(self._m, self._layout.names, dict(self._problem.tasks), self._has_heads)
         results: dict[int, JobResult] = {}
         for row, job in self._problem.tasks:
@@ -244,7 +244,7 @@ class _PassResults:
         return heads
 
     def of(self, row: int) -> JobResult:
-        """Say what became of one task."""
+        """Return what became of one task."""
         if row in self._m.reject_reason:
             return JobResult(reason=self._m.reject_reason[row])
         if self._status[row] == core.RUNNING:

@@ -12,7 +12,7 @@ from rltune.estimate.estimators import Estimates, Estimator, History, estimated
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.state.handles import state_handle, world_handle
-from rltune.kernel.state.online_means import FOR_ESTIMATE, predict
+from rltune.kernel.state.online_means import FOR_ESTIMATE, predicted_run_time
 from rltune.live.see.snapshot import LiveJob, Snapshot
 from rltune.policy.base import no_factors
 
@@ -53,7 +53,7 @@ def _predicted(jobs: Jobs, estimates: Estimates) -> Floats:
     anywhere = Cluster.uniform(1, max(1, int(jobs.gpus.max())))
     world, state = prepare(jobs, anywhere, estimates.values_s, no_factors(jobs), likeness, sorts=False)
     w, s = world_handle(world), state_handle(state)
-    return np.array([predict(w, s, FOR_ESTIMATE, row) for row in range(len(jobs))])
+    return np.array([predicted_run_time(w, s, FOR_ESTIMATE, row) for row in range(len(jobs))])
 
 
 def _like_history(jobs: Sequence[LiveJob], limit: Floats, now_s: float) -> Jobs:

@@ -42,7 +42,7 @@ def standing(job: LiveJob, snapshot: Snapshot, settings: ControlSettings, holdin
 
 
 def left_to_slurm(job: LiveJob, snapshot: Snapshot, holdings: Holdings) -> str:
-    """Say why a job cannot start whatever its place in the queue, or is none of the core's business; "" if it can."""
+    """Return why a job cannot start whatever its place in the queue, or is not for the core to decide; "" if it can."""
     if job.held:
         return "held"
     if job.dependency:
@@ -77,7 +77,7 @@ def _array_running(job: LiveJob, snapshot: Snapshot) -> int:
 
 
 def not_touched(job: LiveJob, settings: ControlSettings, holdings: Holdings) -> str:
-    """Say why a job is not to be changed; "" if it may be."""
+    """Return why a job is not to be changed; "" if it may be."""
     reason = out_of_scope(job, settings.scope)
     if reason:
         return reason
@@ -93,7 +93,7 @@ def not_touched(job: LiveJob, settings: ControlSettings, holdings: Holdings) -> 
 
 
 def out_of_scope(job: LiveJob, scope: Scope) -> str:
-    """Say whose jobs are not to be touched; "" if this one has opted in."""
+    """Return whose jobs are not to be touched; "" if this one has opted in."""
     for what, having, wanted, unwanted in (
         ("partition", job.partitions, scope.partitions, scope.not_partitions),
         ("account", (job.account,), scope.accounts, scope.not_accounts),

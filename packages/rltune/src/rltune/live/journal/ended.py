@@ -92,7 +92,7 @@ def _floats(values: Sequence[float | None]) -> np.ndarray[Any, np.dtype[np.float
 
 
 def _unique(ids: Sequence[int]) -> list[str]:
-    """Tell the runs of a requeued job apart."""
+    """Return names that differ for the runs of a requeued job."""
     seen: dict[int, int] = {}
     names = []
     for job in ids:

@@ -24,7 +24,7 @@ class Line:
 
 
 def story(journal: Journal, job: int) -> list[Line]:
-    """Tell everything about a job, in order."""
+    """Return everything about a job, in order."""
     lines = sorted([*_notes(journal, job), *_changes(journal, job)])
     if not lines:
         raise InputError(f"{journal.path}: tells nothing of job {job}")

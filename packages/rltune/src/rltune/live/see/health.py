@@ -34,7 +34,7 @@ class Drift:
 
 
 def problems(last: Look | None, look: Look, health: Health) -> Iterator[str]:
-    """Say what is wrong with a look, by itself and after the last one."""
+    """Return what is wrong with a look, by itself and after the last one."""
     if not look.snapshot.nodes:
         yield "Slurm shows no nodes"
     if last is not None:
@@ -44,7 +44,7 @@ def problems(last: Look | None, look: Look, health: Health) -> Iterator[str]:
 
 
 def too_slow(seconds: float, health: Health) -> Iterator[str]:
-    """Say that a decision took too long."""
+    """Return a sentence if a decision took too long."""
     if seconds > health.max_decision_s:
         yield f"a decision took {seconds:.1f} s, more than {health.max_decision_s:g} s"
 
@@ -117,7 +117,7 @@ def _comparable(value: Value) -> int | frozenset[str]:
 
 
 def too_much_meddling(count: int, holdings: Holdings, health: Health) -> Iterator[str]:
-    """Say that another hand is at work on more than a few jobs."""
+    """Return a sentence if another hand is at work on more than a few jobs."""
     held = sum(hold.kind in {ChangeKind.SITE_FACTOR, ChangeKind.PRIORITY} for _, hold in holdings)
     if count >= health.lost_matter_from and count > health.max_lost_share * held:
         yield f"{count} of {held} numbers set here were changed by another hand: is there a second controller?"

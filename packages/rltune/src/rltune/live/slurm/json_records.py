@@ -209,7 +209,7 @@ def _memory(record: Record, dialect: Dialect, asked: Gpus, tres: Tres, nodes: in
 
 
 def _is_held(record: Record, reason: str, priority: int) -> bool:
-    """Tell a hold from a job that Slurm set to 0 because its constraints cannot be met."""
+    """Return whether a job is held, and not one that Slurm set to 0 because its constraints cannot be met."""
     return bool(record.get("hold")) or reason.startswith("JobHeld") or (priority == 0 and reason != "BadConstraints")
 
 

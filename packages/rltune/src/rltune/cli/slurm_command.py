@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli import completion as complete
-from rltune.cli.console import make_room, say, show_json, show_line, show_table, write_json
+from rltune.cli.console import say, show_json, show_line, show_table
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
 from rltune.cli.terminal_progress import bar, spinner
@@ -182,16 +182,12 @@ def experiment(
 
 def _show_result(plan: "ExperimentPlan", folder: Path) -> None:
     from rltune.lab.experiment.experiment_result import ExperimentResult
-    from rltune.report.comparison_page import write_report
 
     result = ExperimentResult.of(plan, folder)
     show_table(result.table())
     for note in result.comparison.notes:
         show_line(note)
-    write_json(result.to_dict(), folder / "result.json")
-    make_room(folder / "gantt.svg").write_text(result.gantt(), encoding="utf-8")
-    title = "The same jobs on a real Slurm"
-    write_report(result.comparison, folder / "report.html", title, f"{plan.jobs:,} synthetic jobs a seed")
+    result.write(folder)
     say(f"{folder / 'report.html'} shows every job")
 
 

@@ -100,7 +100,8 @@ def test_runs_that_are_there_are_not_made_again(tmp_path, plan, monkeypatch):
     made = whole.run_deployment(tmp_path, JOBS, 2, "wfp3", progress=lambda *progress: told.append(progress))
     assert not told
     assert len(made.runs) == 6
-    assert {"gantt.svg", "utilisation.svg", "deployment.json"} < {path.name for path in tmp_path.iterdir()}
+    written = {"gantt.svg", "utilisation.svg", "deployment.json", "result.json", "report.html"}
+    assert written < {path.name for path in tmp_path.iterdir()}
     kept = json.loads((tmp_path / "deployment.json").read_text())
     assert kept["gains"][0]["change_low"] is None
 

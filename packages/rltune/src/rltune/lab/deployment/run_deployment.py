@@ -50,7 +50,7 @@ def run_deployment(
     workers: int = WORKERS,
     progress: Told = lambda *_: None,
 ) -> Deployment:
-    """Make the runs that `out` does not hold yet, and return all; the records, result.json and SVGs are in `out`."""
+    """Make the runs that `out` does not hold yet, and return all; records, numbers, page and SVGs are in `out`."""
     plan = deployment_plan(jobs, seeds, policy, band)
     total = jobs * len(plan.arms) * seeds
     if left_s := estimate_deployment_s(out, plan, workers):
@@ -58,7 +58,7 @@ def run_deployment(
     perform(plan, out, progress, workers)
     result = ExperimentResult.of(plan, out)
     made = Deployment.of(result)
-    write_whole(out / "gantt.svg", result.gantt())
+    result.write(out)
     write_whole(out / "utilisation.svg", draw_use(made.use))
     write_whole(out / "deployment.json", json.dumps(plain(made.to_dict()), indent=1) + "\n")
     return made

@@ -17,12 +17,15 @@ def draw_use(use: Sequence[UseOverTime]) -> str:
     shown = [one for one in use if one.seed == use[0].seed]
     span_s = max(one.step_s * len(one.share) for one in shown)
     lines = [part for i, one in enumerate(shown) for part in _line(i, one, span_s)]
-    return svg([*axis(span_s, HEIGHT + FOOT), _frame(), *lines], HEIGHT + FOOT)
+    return svg([*axis(span_s, HEIGHT + FOOT), *_frame(use[0].seed), *lines], HEIGHT + FOOT)
 
 
-def _frame() -> str:
+def _frame(seed: int) -> Iterator[str]:
+    """Draw the frame, with what its height means."""
     size = f'width="{WIDTH - 2 * LEFT}" height="{HEIGHT - GAP}"'
-    return f'<rect x="{LEFT}" y="{GAP}" {size} fill="none" stroke="#ccc"/>'
+    yield f'<rect x="{LEFT}" y="{GAP}" {size} fill="none" stroke="#ccc"/>'
+    right = f'x="{WIDTH - LEFT}" text-anchor="end" fill="#555"'
+    yield f'<text {right} y="{GAP - 8}">GPUs in use, 0 to 100 %, seed {seed}</text>'
 
 
 def _line(i: int, one: UseOverTime, span_s: float) -> Iterator[str]:

@@ -48,8 +48,9 @@ def scale_of(span_s: float) -> float:
 
 
 def axis(span_s: float, height: int) -> Iterator[str]:
-    """Draw the axis: a line and a number every two hours, or every ten minutes if it is short."""
-    step, unit_s, unit = (10, MINUTE_S, "min") if span_s < SHORT_S else (2, HOUR_S, "h")
+    """Draw the axis: a line and a number every two hours, or every ten or thirty minutes if it is short."""
+    minutes = 10 if span_s < SHORT_S / 2 else 30
+    step, unit_s, unit = (minutes, MINUTE_S, "min") if span_s < SHORT_S else (2, HOUR_S, "h")
     for moment in range(0, int(span_s / unit_s) + 1, step):
         x = round(LEFT + moment * unit_s * scale_of(span_s), 1)
         yield f'<path d="M{x} {GAP - 4}V{height - FOOT}" stroke="#ddd"/>'

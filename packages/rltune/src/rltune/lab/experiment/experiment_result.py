@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,9 +18,11 @@ from rltune.lab.experiment.prediction import Prediction, predict
 from rltune.lab.experiment.run_record import RunRecord, as_schedule
 from rltune.metrics import summarise
 from rltune.metrics.formats import number, percent, seconds
+from rltune.report.comparison_page import write_report
 from rltune.schedule import Settings
 from rltune.trials.pipelines import Contender
 from rltune.trials.windows import Window
+from rltune.whole_file import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -84,6 +87,14 @@ class ExperimentResult:
         """Draw all arms of the first seed that has one."""
         seed = self.records[0].seed
         return picture({r.arm.name: as_schedule(r, self.plan) for r in self.records if r.seed == seed})
+
+    def write(self, folder: Path) -> None:
+        """Write result.json, gantt.svg and report.html beside the records."""
+        told = json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_whole(folder / "result.json", told + "\n")
+        write_whole(folder / "gantt.svg", self.gantt())
+        title = "The same jobs on a real Slurm"
+        write_report(self.comparison, folder / "report.html", title, f"{self.plan.jobs:,} synthetic jobs a seed")
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the jobs as plain values."""

@@ -81,7 +81,7 @@ def test_without_backfilling_nobody_overtakes_an_owed_job(case, policy, guard):
 def test_nothing_that_backfills_delays_an_owed_job(backfill, case, policy, placement, guard):
     """Under exact estimates the first of those owed could start as early after the others' starts as before them."""
     schedule = run(case, policy, backfill=backfill, placement=placement, head="global", guard=guard)
-    assert owed_delayed(case.jobs, case.cluster, schedule, place_of(case, guard)) == []
+    assert owed_delayed(case.jobs, case.cluster, schedule, place_of(case, guard), placement) == []
 
 
 @pytest.mark.parametrize("backfill", ["none", "fit-first", "easy"])

@@ -85,6 +85,7 @@ class Machine:
             (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs))),
             sorts=options.dynamic or pipeline.backfill == "conservative",
             wider=placer.solves,
+            whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)

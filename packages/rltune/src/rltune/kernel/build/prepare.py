@@ -352,15 +352,18 @@ def prepare(
     *,
     sorts: bool,
     wider: bool = False,
+    whole_nodes: bool = False,
     net: Net | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
+    `whole_nodes`: no two jobs share a node.
     """
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
-    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), fixed, wider=wider)
+    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes}
+    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), fixed, **cut)
     state = _make_state(world, limit, factors, likeness, fixed, sorts=sorts)
     life = np.asarray(state.life)
     life["estimate"] = estimate_s
@@ -378,6 +381,7 @@ def _make_world(
     fixed: _ClusterTables,
     *,
     wider: bool,
+    whole_nodes: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -428,6 +432,7 @@ def _make_world(
         has_limits=bool((counters >= 0).any()),
         has_pauses=len(fixed.pause) > 0,
         has_slowdown=cluster.slowdown != Slowdown(),
+        whole_nodes=whole_nodes,
         total_gpus=float(max(cluster.gpu_count, 1)),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from rltune.kernel.fit.allocate import find
-from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem
+from rltune.kernel.fit.chunk_need import asked_cpu, chunk_mem
 from rltune.kernel.fit.pools import join_pools
 from rltune.kernel.fit.running import settle_running
 from rltune.kernel.fit.ways import fill_ways
@@ -107,7 +107,7 @@ def _asked_cpu_and_mem(w: World, shape: int) -> tuple[float, float]:
     cpu = mem = 0.0
     group = w.mask_group[w.mask[w.shape[shape].mask].lo]
     for kind in range(w.shape[shape].kinds):
-        cpu += chunk_cpu(w, shape, kind, group) * w.chunk[shape, kind].n
+        cpu += asked_cpu(w, shape, kind, group) * w.chunk[shape, kind].n
         mem += chunk_mem(w, shape, kind, group) * w.chunk[shape, kind].n
     return cpu / 1000.0, mem / 1024.0
 

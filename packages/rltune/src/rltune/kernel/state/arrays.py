@@ -250,6 +250,7 @@ class World(NamedTuple):
     has_limits: bool
     has_pauses: bool
     has_slowdown: bool
+    whole_nodes: bool  # nodes are not shared: a chunk takes all of its node
     total_gpus: float
 
 

@@ -226,6 +226,7 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         estimate_by_history=online,
         rank_by_history=ranks,
         guarded=bool(guard),
+        sla_by_base=bool(guard.sla_by_base),
         guard_orders=True,
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,

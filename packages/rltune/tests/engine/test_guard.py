@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from learn.looking import a_model
@@ -13,6 +14,7 @@ from strategies import BACKFILLS, HEADS, PLACEMENTS, POLICIES, RULES, TROUBLE, C
 import rltune
 from rltune.cluster import Cluster
 from rltune.engine.guard import Guard, get_guard
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.policy.learned import Learned
@@ -81,7 +83,7 @@ def test_without_backfilling_nobody_overtakes_an_owed_job(case, policy, guard):
 def test_nothing_that_backfills_delays_an_owed_job(backfill, case, policy, placement, guard):
     """Under exact estimates the first of those owed could start as early after the others' starts as before them."""
     schedule = run(case, policy, backfill=backfill, placement=placement, head="global", guard=guard)
-    assert owed_delayed(case.jobs, case.cluster, schedule, place_of(case, guard)) == []
+    assert owed_delayed(case.jobs, case.cluster, schedule, place_of(case, guard), placement) == []
 
 
 @pytest.mark.parametrize("backfill", ["none", "fit-first", "easy"])
@@ -225,3 +227,66 @@ def test_commit_mode_knows_no_guard():
     jobs, cluster = Jobs.from_arrays([0], [1], 1), Cluster.uniform(nodes=1, gpus=4)
     with pytest.raises(InputError, match="commit mode knows no guard"):
         rltune.simulate(jobs, cluster, "saf", commit=True, guard="1h", estimator="oracle")
+
+
+# SLA jobs that are left to the base policy
+
+
+def as_smallest_first(base: str):
+    """Make a model that orders as `srf` does, with another base policy."""
+    return a_model("gpus", (1, 1), weights=np.array([1.0, 0.0, 1.0, 0.0, -1.0, 0.0]), base=base, drift="off")
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(
+    case=cases(always=("qos",), without=("no-gpus",)),
+    base=st.sampled_from(POLICIES),
+    guard=guards(),
+    sla=st.sampled_from((("a",), ("b",), ("a", "b"))),
+    head=st.sampled_from(HEADS),
+)
+def test_sla_jobs_are_where_the_base_policy_puts_them(backfill, case, base, guard, sla, head):
+    """The base policy says who is before and behind them, the network orders those between, alike in both."""
+    around = Guard(guard.hours, guard.times, tuple(set(guard.sla) - set(sla)), sla)
+    settings = {"backfill": backfill, "head": head}
+    core = run(case, Learned(as_smallest_first(base)), guard=around, **settings)
+    plain = reference.simulate(
+        case.jobs,
+        case.cluster,
+        "srf",
+        estimate_s=case.estimate_s,
+        guard=reference.Guard(around.hours, around.times, around.sla, sla, base),
+        **settings,
+    )
+    np.testing.assert_array_equal(core.start_s, plain.start_s)
+    assert [sorted(p) for p in core.placements] == [sorted(p) for p in plain.placements]
+
+
+def test_the_network_orders_only_between_sla_jobs():
+    """By hand: smallest first, but nobody passes the SLA job whom the base policy ranks behind it."""
+    jobs = Jobs.from_arrays(
+        submit_s=[0, 1, 2, 3, 4, 5],
+        duration_s=[10] * 6,
+        gpus=[4, 3, 2, 4, 2, 1],
+        qos=[None, None, None, "gold", None, None],
+    )
+    one = Cluster.uniform(nodes=1, gpus=4)
+    model = as_smallest_first("fcfs")
+    free, left = (
+        rltune.simulate(jobs, one, Learned(model), estimator="oracle", guard=guard).start_s.tolist()
+        for guard in (None, "sla-base=gold")
+    )
+    assert np.argsort(free, kind="stable").tolist() == [0, 2, 5, 4, 1, 3]
+    assert left == [0.0, 20.0, 10.0, 30.0, 40.0, 40.0]
+
+
+def test_a_guard_that_leaves_jobs_to_the_base_policy_reads_as_it_is_written():
+    """And is refused where there is no base policy beside the order, or a search would move them."""
+    assert get_guard("24h:sla=a:sla-base=b|c") == Guard(24.0, None, ("a",), ("b", "c"))
+    assert str(get_guard("sla-base=b|c")) == "sla-base=b|c"
+    with pytest.raises(InputError, match="name it once"):
+        get_guard("sla=a:sla-base=a")
+    with pytest.raises(InputError, match="no order beside a base policy"):
+        parse_pipeline("saf", guard="sla-base=gold")
+    with pytest.raises(InputError, match="leave it out"):
+        parse_pipeline("learned", guard="sla-base=gold", search=4)

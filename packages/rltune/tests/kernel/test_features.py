@@ -13,7 +13,7 @@ from learn.looking import a_model, inputs, machine, sampled, seen, stopped_at
 
 from rltune.cluster import Cluster, NodeGroup, Outage
 from rltune.jobs import Jobs
-from rltune.model.feature_sets import FEATURES, SLOTS
+from rltune.model.feature_sets import AS_PRINTED, FEATURES, SLOTS, get_recipe
 
 CLUSTER = Cluster(
     (
@@ -53,6 +53,8 @@ BY_HAND = {
     "queue_length": {BIG: log1p(4), ANY: log1p(4)},
     "busy": {BIG: 1 - 5 / 12, T4: 0.0, ANY: 1 - 7 / 14},
     "spares": {BIG: 1.0, SMALL: 1.0, T4: 1.0, ANY: 1.0},
+    "demand_supply_eq1": {BIG: 8 / 5, SMALL: 2 / 5, T4: 1 / 2, ANY: 1 / 7},
+    "future_availability_eq2": {BIG: 5 - 8 - 7, SMALL: 5 - 2 - 7, T4: 2 - 1 - 0, ANY: 7 - 1 - 7},
 }
 
 
@@ -63,13 +65,35 @@ def at_100():
 
 def test_every_feature_is_computed_by_hand_here():
     """A feature that is added must be added to the table above."""
-    assert tuple(BY_HAND) == FEATURES
+    assert tuple(BY_HAND) == FEATURES + AS_PRINTED
 
 
 @pytest.mark.parametrize(("name", "job"), [(name, job) for name, jobs in BY_HAND.items() for job in jobs])
 def test_a_feature_is_what_its_formula_gives_by_hand(at_100, name, job):
     """The compiled value is the documented formula's."""
     assert seen(at_100, job, name) == pytest.approx(BY_HAND[name][job], abs=1e-12)
+
+
+def test_the_printed_equations_where_nothing_is_free():
+    """A quotient by no GPUs counts as one by one; a node that is down has neither free GPUs nor used ones."""
+    jobs = Jobs.from_arrays(submit_s=[0.0, 10.0], duration_s=[500.0, 5.0], gpus=[4, 3])
+    full = stopped_at(10.0, machine(jobs, Cluster.uniform(1, 4)))
+    assert seen(full, 1, "demand_supply_eq1") == 3.0
+    assert seen(full, 1, "future_availability_eq2") == 0 - 3 - 4
+    down = replace(Cluster.uniform(2, 4), outages=(Outage(node=1, down_s=5.0),))
+    assert seen(stopped_at(10.0, machine(jobs, down)), 1, "future_availability_eq2") == 0 - 3 - 4
+
+
+def test_the_literal_recipe_is_the_sampler_with_two_slots_as_printed(at_100):
+    """Six of the eight are those of `sampled`."""
+    literal, plain = (get_recipe(name).inputs for name in ("paper-literal", "sampled"))
+    assert [i for i in range(8) if literal[i] != plain[i]] == [5, 6]
+    assert get_recipe("paper-literal").samples
+    for name in AS_PRINTED:
+        assert sampled(at_100, BIG, name) == seen(at_100, BIG, name)
+    m = stopped_at(100.0, machine(JOBS, CLUSTER, a_model("paper-literal")))
+    x, _ = inputs(m, BIG)
+    assert x[[5, 6]].tolist() == [8 / 5, -10.0]
 
 
 def test_urgency_is_wait_over_a_run_time_of_a_minute_at_least():
@@ -197,7 +221,7 @@ def test_the_network_is_given_the_slots_in_order(recipe, slots):
     """Seven leave out the future, nine add the wait."""
     m = stopped_at(100.0, machine(JOBS, CLUSTER, a_model(recipe)))
     x, _ = inputs(m, BIG)
-    wanted = {7: SLOTS[:6] + SLOTS[7:8], 8: SLOTS[:8], 9: SLOTS}[slots]
+    wanted = {7: SLOTS[:6] + SLOTS[7:8], 8: SLOTS[:8], 9: SLOTS[:9]}[slots]
     assert x.tolist() == pytest.approx([sampled(m, BIG, slot) for slot in wanted])
 
 

@@ -62,7 +62,7 @@ def test_committed_schedules_are_sound(simulate, case, backfill, policy):
 def test_easy_keeps_its_promise(simulate, case, placement):
     """Under exact estimates no head of the only queue starts later than the reservation it got when it became head."""
     schedule = simulate(case, backfill="easy", placement=placement, head="global")
-    assert heads_delayed(case.jobs, case.cluster, schedule) == []
+    assert heads_delayed(case.jobs, case.cluster, schedule, placement) == []
 
 
 @given(

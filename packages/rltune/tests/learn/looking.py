@@ -10,20 +10,20 @@ from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.features import feature, look_around, sample
 from rltune.kernel.score.network import fill_inputs
 from rltune.kernel.state import arrays as core
-from rltune.model.feature_sets import FEATURES, SLOTS, get_recipe
+from rltune.model.feature_sets import KNOWN, SLOTS, get_recipe
 from rltune.model.learned_model import Model, n_weights
 from rltune.policy.learned import Learned
 
 WIDE = (0.0, 1.0, -1e9, 1e9)  # a norm that changes nothing and has seen everything
 
 
-def random_weights(inputs: int, hidden: tuple[int, int], seed: int = 0) -> np.ndarray:
+def random_weights(inputs: int, hidden: tuple[int, ...], seed: int = 0) -> np.ndarray:
     """Give weights as a file holds them, in single precision."""
     drawn = np.random.default_rng(seed).normal(0.0, 0.5, n_weights(inputs, hidden))
     return drawn.astype(np.float32).astype(np.float64)
 
 
-def a_model(recipe: str = "all", hidden: tuple[int, int] = (6, 4), seed: int = 0, **changes) -> Model:
+def a_model(recipe: str = "all", hidden: tuple[int, ...] = (6, 4), seed: int = 0, **changes) -> Model:
     """Make a model with random weights that trusts every input."""
     made = get_recipe(recipe)
     n = len(made.inputs)
@@ -62,7 +62,7 @@ def row_of(m: Machine, job: int) -> int:
 
 def seen(m: Machine, job: int, name: str) -> float:
     """Give a feature of a waiting job."""
-    return float(feature(m.w, m.s, row_of(m, job), FEATURES.index(name)))
+    return float(feature(m.w, m.s, row_of(m, job), KNOWN.index(name)))
 
 
 def sampled(m: Machine, job: int, slot: str) -> float:

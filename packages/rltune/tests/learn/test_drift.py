@@ -94,13 +94,36 @@ def test_a_strange_job_does_not_take_its_place_from_one_that_was_left_out():
     assert strange < known
 
 
-@pytest.mark.parametrize("base", ["fcfs", "sjf", "srf", "saf", "wfp3", "unicep", "f1", "multifactor"])
+@pytest.mark.parametrize(
+    "base", ["fcfs", "sjf", "srf", "saf", "wfp3", "unicep", "f1", "multifactor", "multifactor-paper"]
+)
 def test_a_model_that_knows_nothing_is_its_base_policy(base):
     """Fallen back in every pass, a learned schedule is the base policy's, job by job."""
     model = knows_up_to(0.5, "whole", base=base)
     ours = simulate(MANY, SMALL, policy=Learned(model), estimator="oracle")
     theirs = simulate(MANY, SMALL, policy=base, estimator="oracle")
     assert ours.start_s.tolist() == theirs.start_s.tolist()
+
+
+@pytest.mark.parametrize("base", ["multifactor", "multifactor-paper"])
+@pytest.mark.parametrize("backfill", ["none", "easy"])
+def test_a_lost_model_shares_fairly_as_its_multifactor_base_does(base, backfill):
+    """Users, accounts and QOS count as by the base policy itself, and the two bases differ."""
+    rng = np.random.default_rng(3)
+    jobs = Jobs.from_arrays(
+        submit_s=MANY.submit_s,
+        duration_s=MANY.duration_s,
+        gpus=MANY.gpus,
+        user=rng.choice(["ann", "bob"], 40).tolist(),
+        account=rng.choice(["x", "y"], 40).tolist(),
+        qos=rng.choice(["low", "high"], 40).tolist(),
+    )
+    model = knows_up_to(0.5, "whole", base=base)
+    ours = simulate(jobs, SMALL, Learned(model), backfill, estimator="oracle")
+    theirs = simulate(jobs, SMALL, base, backfill, estimator="oracle")
+    assert ours.start_s.tolist() == theirs.start_s.tolist()
+    other = {"multifactor": "multifactor-paper", "multifactor-paper": "multifactor"}[base]
+    assert simulate(jobs, SMALL, other, backfill, estimator="oracle").start_s.tolist() != ours.start_s.tolist()
 
 
 def test_a_schedule_says_how_often_its_model_was_lost():

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from itertools import pairwise
 
 import highspy
 import numpy as np
@@ -64,6 +65,37 @@ def test_the_run_says_what_the_solver_did():
     assert work["milp_started_by_solver"] >= work["milp_more_starts"] > 0
     assert 0 < work["milp_skip_rate"] < 1
     assert work["milp_solve_ms_p99"] >= work["milp_solve_ms_p50"] > 0
+
+
+@settings(max_examples=30)
+@given(case=cases(without=("zero",)), policy=st.sampled_from(POLICIES), backfill=st.sampled_from(BACKFILLS))
+def test_exclusive_nodes_are_not_shared(case, policy, backfill):
+    """While a job runs, nobody else is on its nodes, whatever it leaves idle there."""
+    schedule = rltune.simulate(case.jobs, case.cluster, policy, backfill, "exclusive", case.estimate_s)
+    spells: dict[int, list[tuple[float, float]]] = {}
+    for i in np.flatnonzero(~schedule.rejected):
+        for node, _ in schedule.placements[i]:
+            spells.setdefault(node, []).append((schedule.start_s[i], schedule.end_s[i]))
+    for on_node in spells.values():
+        on_node.sort()
+        assert all(end <= start for (_, end), (start, _) in pairwise(on_node))
+
+
+def test_exclusive_jobs_wait_where_packed_ones_run():
+    """Two jobs of one GPU need two nodes, the smaller one first; a third waits for a whole node."""
+    jobs = Jobs.from_arrays(submit_s=[0, 0, 0], duration_s=[10, 20, 5], gpus=[1, 1, 1])
+    cluster = Cluster(groups=(NodeGroup(count=1, gpus=8), NodeGroup(count=1, gpus=4)))
+    packed, alone = (rltune.simulate(jobs, cluster, placement=p, estimator="oracle") for p in ("best-fit", "exclusive"))
+    assert packed.start_s.tolist() == [0.0, 0.0, 0.0]
+    assert alone.start_s.tolist() == [0.0, 0.0, 10.0]
+    assert list(alone.placements) == [((1, 1),), ((0, 1),), ((1, 1),)]
+
+
+def test_an_exclusive_job_asks_no_less():
+    """A node is not enough for a job that asks more CPUs than it has, though the job would have it alone."""
+    jobs = Jobs.from_arrays(submit_s=[0, 0], duration_s=[10, 10], gpus=[1, 1], cpus=[8, 9])
+    cluster = Cluster(groups=(NodeGroup(count=1, gpus=4, cpus=8),))
+    assert rltune.simulate(jobs, cluster, placement="exclusive", estimator="oracle").rejected.tolist() == [False, True]
 
 
 def test_jobs_are_cut_where_that_starts_them():
@@ -206,7 +238,7 @@ def test_auto_chooses():
     assert get_placement("auto").placer(single, FOUR, "none").name == "best-fit"
     assert get_placement("auto").placer(contended(), slow, "none").name == "best-fit"
     assert rltune.simulate(single, FOUR, placement="auto", estimator="oracle").work["placer"] == "best-fit"
-    assert set(NAMES) == {"first-fit", "best-fit", "spread", "hierarchical", "milp", "auto"}
+    assert set(NAMES) == {"first-fit", "best-fit", "spread", "hierarchical", "exclusive", "milp", "auto"}
 
 
 def test_k_falls_in_bursts():

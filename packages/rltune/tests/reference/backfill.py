@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.ask import Job, Node
-from reference.fit import Chunk, Free, free_on
+from reference.fit import Chunk, Free, fits, free_on
 from reference.machine import Machine, Run, age, in_the_way, is_down
 
 
@@ -174,7 +174,8 @@ def _place_over(
         if really:
             taken.append([c for r in m.running for c in r.chunks])  # this very moment: right after it, they are gone
         free = [free_on(node, chunks) for chunks in taken]
-        return Free(min(f.gpus for f in free), min(f.cpus for f in free), min(f.mem for f in free))
+        least = (min(getattr(f, what) for f in free) for what in ("gpus", "cpus", "mem", "empty"))
+        return Free(*least)
 
     chunks = m.place_at(job, t, free_of)
     if chunks and before and before[0] == t and all(_still_free(m, job, t, c, free_of) for c in before[1]):
@@ -186,7 +187,8 @@ def _still_free(m: Machine, job: Job, t: float, chunk: Chunk, free_of: Callable[
     node = m.nodes[chunk.node]
     free = free_of(node)
     usable = not is_down(node, m.now) and not in_the_way(node, job, t)
-    return usable and free.gpus >= chunk.gpus and free.cpus >= chunk.cpus and free.mem >= chunk.mem
+    unshared = free.empty or m.settings.placement != "exclusive"
+    return usable and unshared and fits(chunk, free)
 
 
 def _held_until(m: Machine, run: Run) -> float:

@@ -17,7 +17,8 @@ def problems(jobs, cluster, estimate_s, schedule) -> list[str]:
 class Seen:
     """A schedule beside what was asked."""
 
-    def __init__(self, jobs, cluster, estimate_s, schedule) -> None:
+    def __init__(self, jobs, cluster, estimate_s, schedule, placement: str = "") -> None:
+        self.shares_nodes = placement != "exclusive"
         self.jobs, self.cluster, self.schedule = jobs, cluster, schedule
         self.estimate = [float(x) for x in estimate_s]
         self.group_of = [g for g in cluster.groups for _ in range(g.count)]
@@ -162,12 +163,12 @@ def _on_down_nodes(seen: Seen) -> Iterator[str]:
 # reservations, worked out from the schedule itself
 
 
-def heads_delayed(jobs, cluster, schedule) -> list[str]:
+def heads_delayed(jobs, cluster, schedule, placement: str) -> list[str]:
     """Name the jobs that started later than the time first promised to them as the head of the only queue.
 
     For submit order, exact estimates, jobs of more than zero duration, GPUs alone, no limits, dependencies or outages.
     """
-    seen = Seen(jobs, cluster, jobs.duration_s, schedule)
+    seen = Seen(jobs, cluster, jobs.duration_s, schedule, placement)
     order = sorted(seen.ran, key=lambda i: (jobs.submit_s[i], i))
     late = []
     for k, i in enumerate(order):
@@ -181,13 +182,15 @@ def heads_delayed(jobs, cluster, schedule) -> list[str]:
     return late
 
 
-def owed_delayed(jobs, cluster, schedule, first_class: Callable[[int, float], tuple | None]) -> list[str]:
+def owed_delayed(
+    jobs, cluster, schedule, first_class: Callable[[int, float], tuple | None], placement: str = ""
+) -> list[str]:
     """Name the starts that delayed the first of those that come before all others in the only queue.
 
     `first_class` gives the place of a job among those as of a time, None if it is not of them. For exact estimates,
     jobs of more than zero duration, GPUs alone, no limits, dependencies or outages.
     """
-    seen = Seen(jobs, cluster, jobs.duration_s, schedule)
+    seen = Seen(jobs, cluster, jobs.duration_s, schedule, placement)
     found = []
     for t in sorted({seen.start[i] for i in seen.ran}):
         waiting = [i for i in seen.ran if jobs.submit_s[i] <= t < seen.start[i] and first_class(i, t)]
@@ -215,7 +218,7 @@ def _room(seen: Seen, i: int, t: float, there: Callable[[int, float], bool], oth
     free = [group.gpus for group in seen.group_of]
     for j in (j for j in others if there(j, t)):
         for node, gpus in seen.schedule.placements[j]:
-            free[node] -= gpus
+            free[node] -= gpus if seen.shares_nodes else seen.group_of[node].gpus
     mine = [n for n in range(len(free)) if _accepts(seen, i, n) and not _window_in_way(seen, i, n, t)]
     chunks = sorted((gpus for _, gpus in seen.schedule.placements[i]), reverse=True)
     best = sorted((free[n] for n in mine), reverse=True)

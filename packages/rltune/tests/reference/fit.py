@@ -25,6 +25,7 @@ class Free:
     gpus: float
     cpus: float
     mem: float
+    empty: bool  # nobody is on it
 
 
 def eligible(job: Job, group) -> bool:
@@ -82,6 +83,7 @@ def free_on(node: Node, chunks: Iterable[Chunk]) -> Free:
         gpus=node.gpus - sum(c.gpus for c in here),
         cpus=UNLIMITED if node.cpus is None else node.cpus - sum(c.cpus for c in here),
         mem=UNLIMITED if node.mem is None else node.mem - sum(c.mem for c in here),
+        empty=not here,
     )
 
 
@@ -95,6 +97,8 @@ def place(
     """Choose a node for every chunk, or say that they do not fit; `nodes` are those that may take the job now."""
     mine = [n for n in nodes if eligible(job, groups[n.group])]
     free = {n.index: free_of(n) for n in mine}
+    if rule == "exclusive":
+        mine, rule = [n for n in mine if free[n.index].empty], "best-fit"
     sizes = chunk_sizes(job, [g for g in groups if eligible(job, g)])
     if rule == "hierarchical" and len(sizes) > 1:
         return _in_racks(job, sizes, mine, free)

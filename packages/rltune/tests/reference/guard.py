@@ -9,6 +9,8 @@ class Guard:
     hours: float | None = None
     times: float | None = None
     sla: tuple[str, ...] = ()
+    sla_by_base: tuple[str, ...] = ()
+    base: str = ""
 
     def grace(self, estimate: float) -> float:
         """Say for how long a job may be overtaken: the longest of what is given, for ever if nothing is."""

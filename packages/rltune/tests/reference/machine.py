@@ -88,7 +88,21 @@ class Machine:
         return empty is not None
 
     def in_order(self, jobs: Iterable[Job]) -> list[Job]:
-        return sorted(jobs, key=lambda j: (self.rank(j), *age(j)))
+        ranked = sorted(jobs, key=lambda j: (self.rank(j), *age(j)))
+        if self.settings.guard is None or not self.settings.guard.sla_by_base:
+            return ranked
+        first = [j for j in ranked if self.rank(j)[0] < 2]
+        return first + self.between_sla([j for j in ranked if self.rank(j)[0] == 2])
+
+    def between_sla(self, ranked: list[Job]) -> list[Job]:
+        """Order all by the base policy, then those between two SLA jobs as they were ranked."""
+        guard, parts = self.settings.guard, [[]]
+        for job in sorted(ranked, key=lambda j: (score(guard.base, j, self.now), *age(j))):
+            if job.labels["qos"] in guard.sla_by_base:
+                parts += [[job], []]
+            else:
+                parts[-1].append(job)
+        return [job for part in parts for job in sorted(part, key=ranked.index)]
 
     def rank(self, job: Job) -> tuple[int, float]:
         """Rank as of now, or as when the policy was last asked: who came since is last."""

@@ -158,7 +158,7 @@ Backfills = Annotated[
         autocompletion=complete.backfills,
     ),
 ]
-_PLACEMENTS = "best-fit, first-fit, spread, hierarchical, milp[:K], auto"
+_PLACEMENTS = "best-fit, first-fit, spread, hierarchical, exclusive, milp[:K], auto"
 Placement = Annotated[
     str | None,
     typer.Option(

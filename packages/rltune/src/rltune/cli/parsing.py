@@ -35,12 +35,12 @@ def cluster_for_each(traces: list[str], clusters: str) -> list[str]:
     return names * len(traces) if len(names) == 1 else names
 
 
-def widths(text: str) -> tuple[int, int]:
-    """Read the widths of two layers, such as `32x16`."""
+def widths(text: str) -> tuple[int, ...]:
+    """Read the widths of two layers or three, such as `32x16`."""
     parts = text.lower().split("x")
-    if len(parts) != 2 or not all(p.isdigit() and 0 < int(p) <= WIDEST for p in parts):
-        raise InputError(f"hidden layers {text!r} are not understood; write two widths, such as 32x16")
-    return int(parts[0]), int(parts[1])
+    if len(parts) not in {2, 3} or not all(p.isdigit() and 0 < int(p) <= WIDEST for p in parts):
+        raise InputError(f"hidden layers {text!r} are not understood; write two widths or three, such as 32x16")
+    return tuple(map(int, parts))
 
 
 def drawn_windows(text: str | None, min_wait_s: float) -> "WindowSpec | None":

@@ -50,6 +50,8 @@ class Pipeline:
             raise InputError(f"view should be 0 (all) or more, not {self.view}")
         if self.commit:
             self._require_commit()
+        if self.guard.sla_by_base:
+            self._require_base()
         if self.cycle_s > 0 and (self.commit or not self.takes_cycles):
             searched = "a search" if self.search else f"policy {self.policy.name}"
             what = "commit mode" if self.commit else searched
@@ -70,6 +72,13 @@ class Pipeline:
             raise InputError(f"commit mode backfills by 'none' or 'shadow', not {self.backfill!r}")
         if isinstance(self.policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {self.policy.name}")
+
+    def _require_base(self) -> None:
+        """Refuse to leave SLA jobs to a base policy where there is none."""
+        if not self.learned or self.policy.code == INSPECTED:
+            raise InputError(f"guard {self.guard}: policy {self.policy.name} is no order beside a base policy's")
+        if self.search:
+            raise InputError(f"guard {self.guard}: a search would try other places for SLA jobs; leave it out")
 
     @property
     def policy_name(self) -> str:

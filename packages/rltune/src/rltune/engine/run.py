@@ -85,6 +85,7 @@ class Machine:
             (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs))),
             sorts=options.dynamic or pipeline.backfill == "conservative",
             wider=placer.solves,
+            whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
@@ -225,6 +226,7 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         estimate_by_history=online,
         rank_by_history=ranks,
         guarded=bool(guard),
+        sla_by_base=bool(guard.sla_by_base),
         guard_orders=True,
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,

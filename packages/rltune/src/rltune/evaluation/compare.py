@@ -64,7 +64,8 @@ def compare(
         cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
         policies: Who runs next: names, files such as `mine.py:score`, functions or objects.
         backfills: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
-        placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "milp" or "auto".
+        placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "milp" or
+            "auto".
         windows: Which parts are run, in the words of the command line: "20x1024", "20x1024:contended=600",
             "1024:every=64", "steady:0.3"; None or "whole" for the whole trace. Or an object of `rltune.evaluation`.
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.

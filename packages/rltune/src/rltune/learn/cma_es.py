@@ -43,7 +43,7 @@ class EvolveSettings:
 
 
 def two_scores(
-    recipe: Recipe, hidden: tuple[int, int], norm: Floats, rng: np.random.Generator, bends: int = 0
+    recipe: Recipe, hidden: tuple[int, ...], norm: Floats, rng: np.random.Generator, bends: int = 0
 ) -> tuple[Floats, Floats]:
     """Return weights and a matrix: weights + matrix @ (a, b) score a job by a x + [it fits] max(0, b x + 1).
 

@@ -51,11 +51,10 @@ class PpoSettings:
 class Actor(nn.Module):
     """One small network for all jobs: a logit from a job's inputs."""
 
-    def __init__(self, inputs: int, hidden: tuple[int, int]) -> None:
+    def __init__(self, inputs: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(inputs, hidden[0]), nn.ReLU(), nn.Linear(hidden[0], hidden[1]), nn.ReLU(), nn.Linear(hidden[1], 1)
-        )
+        layers = [layer for a, b in pairwise((inputs, *hidden)) for layer in (nn.Linear(a, b), nn.ReLU())]
+        self.layers = nn.Sequential(*layers, nn.Linear(hidden[-1], 1))
         _initialise(self.layers, last=0.01)
 
     def forward(self, rows: Tensor, first: Ints | None = None) -> Tensor:  # noqa: ARG002  a job is scored by itself

@@ -36,7 +36,8 @@ FEATURES = (
 PAPER = FEATURES[:17]
 # What an inspector sees besides, see kernel/backfill/inspector.py.
 OF_REFUSAL = ("refusals", "queue_delay", "fitting", "accept")
-KNOWN = FEATURES + OF_REFUSAL
+AS_PRINTED = ("demand_supply_eq1", "future_availability_eq2")  # the paper's equations 1 and 2, see features.md
+KNOWN = FEATURES + OF_REFUSAL + AS_PRINTED
 SLOTS = (
     "gpus",
     "requested_time",
@@ -47,7 +48,9 @@ SLOTS = (
     "future_availability",
     "fragmentation",
     "submit_time",
+    *AS_PRINTED,
 )
+LITERAL = (*SLOTS[:5], *AS_PRINTED, SLOTS[7])
 NAIVE = ("job_id", "user", "gpus", "vc", "gpu_type", "requested_time", "submit_time", "req_cpu", "req_mem")
 RLSCHEDULER = ("submit_time", "requested_time", "gpus", "user", "can_schedule_now", "busy")
 SCHEDINSPECTOR = ("submit_time", "requested_time", "gpus", "refusals", "queue_delay", "busy", "fitting", "accept")
@@ -85,7 +88,7 @@ class Recipe:
     @property
     def samples(self) -> bool:
         """Return whether the situation decides what fills a slot."""
-        return self.name.startswith("sampled")
+        return self.name.startswith("sampled") or self.name == "paper-literal"
 
     def codes(self) -> list[int]:
         """Return the inputs as the core knows them."""
@@ -108,7 +111,8 @@ RECIPES = {
     for recipe in (
         Recipe("sampled", SLOTS[:8]),
         Recipe("sampled-7", SLOTS[:6] + SLOTS[7:8]),
-        Recipe("sampled-9", SLOTS),
+        Recipe("sampled-9", SLOTS[:9]),
+        Recipe("paper-literal", LITERAL),
         Recipe("naive", NAIVE),
         Recipe("paper-17", PAPER),
         Recipe("wide", WIDE),
@@ -124,11 +128,12 @@ def get_recipe(spec: str) -> Recipe:
     """Take a recipe by its name, or as names joined by +: of features, or of recipes that are lists of such."""
     if spec in RECIPES:
         return RECIPES[spec]
-    lists = {name: recipe.inputs for name, recipe in RECIPES.items() if set(recipe.inputs) <= set(FEATURES)}
+    single = FEATURES + AS_PRINTED
+    lists = {name: recipe.inputs for name, recipe in RECIPES.items() if set(recipe.inputs) <= set(single)}
     names = tuple(dict.fromkeys(name for part in spec.split("+") for name in lists.get(part, (part,))))
-    strange = [name for name in names if name not in FEATURES]
+    strange = [name for name in names if name not in single]
     if strange:
-        raise unknown("features", strange[0], (*RECIPES, *FEATURES), more=" (single ones are joined by +)")
+        raise unknown("features", strange[0], (*RECIPES, *single), more=" (single ones are joined by +)")
     return Recipe("listed", names)
 
 

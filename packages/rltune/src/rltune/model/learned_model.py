@@ -31,7 +31,9 @@ BASES = {
     "unicep": UNICEP,
     "qssf": SAF,  # by the run's own estimates: QSSF's history is not kept for a fallback
     "multifactor": MULTIFACTOR,
+    "multifactor-paper": MULTIFACTOR,
 }
+LAYERS = (2, 3)  # hidden ones
 DRIFT = {"off": core.DRIFT_OFF, "job": core.DRIFT_JOB, "whole": core.DRIFT_WHOLE}
 VIEWS = {"rlscheduler": 128}
 OWN_DOING = ("refusals", "accept")  # inputs that a model makes itself: no range of training is outside
@@ -43,7 +45,7 @@ class Model:
     """An actor and all that is needed to use it."""
 
     recipe: Recipe
-    hidden: tuple[int, int]
+    hidden: tuple[int, ...]  # widths of two layers or three
     weights: Floats  # layer by layer: weights by rows of inputs, then biases
     norm: Floats  # [input, 4]: shift, scale, and the range seen in training
     base: str = "saf"
@@ -51,6 +53,7 @@ class Model:
     card: Card = field(default_factory=Card)
 
     def __post_init__(self) -> None:
+        require_layers(self.hidden)
         if len(self.weights) != n_weights(len(self.recipe.inputs), self.hidden):
             raise InputError(f"a network of {self.sizes} has not {len(self.weights)} weights")
         if self.base not in BASES:
@@ -80,6 +83,7 @@ class Model:
             DRIFT[self.drift],
             len(codes),
             *self.hidden,
+            *([0] if len(self.hidden) == LAYERS[0] else []),  # no third layer
             *codes,
         ]
         norm = self.norm.copy()
@@ -131,7 +135,13 @@ class Model:
         yield "sha256", self.sha256
 
 
-def n_weights(inputs: int, hidden: tuple[int, int]) -> int:
+def require_layers(hidden: tuple[int, ...]) -> None:
+    """Refuse a network that the core does not evaluate."""
+    if len(hidden) not in LAYERS or min(hidden) < 1:
+        raise InputError(f"a network has two hidden layers or three of one unit or more, not {list(hidden)}")
+
+
+def n_weights(inputs: int, hidden: tuple[int, ...]) -> int:
     """Count the weights and biases of the actor."""
     sizes = (inputs, *hidden, 1)
     return sum((a + 1) * b for a, b in pairwise(sizes))

@@ -71,8 +71,8 @@ def _model(body: dict[str, Any]) -> Model:
     norm = np.array(body["norm"], dtype=np.float64)
     if norm.shape != (len(recipe.inputs), 4) or not np.isfinite(weights).all():
         raise ValueError("its numbers are not as many as it says, or not finite")
-    first, second = (int(n) for n in body["hidden"])
-    model = Model(recipe, (first, second), weights, norm, body["base"], body["drift"], _card(body))
+    hidden = tuple(int(n) for n in body["hidden"])
+    model = Model(recipe, hidden, weights, norm, body["base"], body["drift"], _card(body))
     if body["version"] > 1 and body["sha256"] != model.sha256:
         raise ValueError("what decides does not match its hash")
     return model

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
 
+EXCLUSIVE = "exclusive"  # nodes are not shared
 GREEDY = {
     "first-fit": core.FIRST_FIT,
     "best-fit": core.BEST_FIT,
     "spread": core.SPREAD,
     "hierarchical": core.HIERARCHICAL,
+    EXCLUSIVE: core.BEST_FIT,
 }
 NAMES = (*GREEDY, "milp", "auto")
 
@@ -25,13 +27,14 @@ NAMES = (*GREEDY, "milp", "auto")
 class Placer:
     """How nodes are chosen: by a greedy rule of the core alone, or by the solver with a rule for the rest.
 
-    `k` is how many jobs the solver looks at; 0 = it adapts.
+    `k` is how many jobs the solver looks at; 0 = it adapts. `whole_nodes`: no two jobs share a node.
     """
 
     name: str
     rule: int
     solves: bool = False
     k: int = 0
+    whole_nodes: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Placement:
     def placer(self, jobs: Jobs, cluster: Cluster, backfill: str) -> Placer:
         """Choose the placer for these jobs on this cluster."""
         if self.name in GREEDY:
-            return Placer(self.name, GREEDY[self.name])
+            return Placer(self.name, GREEDY[self.name], whole_nodes=self.name == EXCLUSIVE)
         if self.name == "auto" and not pays(jobs, cluster, backfill):
             return Placer("best-fit", core.BEST_FIT)
         rest = core.HIERARCHICAL if cluster.slowdown.extra_rack > 1.0 else core.BEST_FIT

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Factors, Likeness, Net
-from rltune.kernel.score.rules import INSPECTED, LEARNED, MULTIFACTOR
-from rltune.model.learned_model import BASES, Model
+from rltune.kernel.score.rules import INSPECTED, LEARNED
+from rltune.model.learned_model import Model
 from rltune.policy.base import no_factors
-from rltune.policy.multifactor import Multifactor
+from rltune.policy.multifactor import Multifactor, paper
+
+_MULTIFACTOR = {rule.name: rule for rule in (Multifactor(), paper())}
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Learned:
 
     def factors(self, jobs: Jobs) -> Factors:
         """Return what the model's base policy needs."""
-        return Multifactor().factors(jobs) if BASES[self.model.base] == MULTIFACTOR else no_factors(jobs)
+        base = _MULTIFACTOR.get(self.model.base)
+        return base.factors(jobs) if base else no_factors(jobs)
 
     def likeness(self, jobs: Jobs) -> Likeness | None:  # noqa: ARG002
         """Rank by the run's estimates."""

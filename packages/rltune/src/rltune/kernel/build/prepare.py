@@ -13,7 +13,7 @@ from rltune.cluster import Cluster, Limit, Slowdown
 from rltune.jobs import Jobs
 from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shapes
 from rltune.kernel.fit.ways import COLUMNS
-from rltune.kernel.score.features import A_COLUMNS, HIDDEN_1, HIDDEN_2, INPUTS
+from rltune.kernel.score.features import A_COLUMNS, FIRST_INPUT, HIDDEN_1, HIDDEN_2, HIDDEN_3, INPUTS
 from rltune.kernel.state.arrays import (
     AT,
     B1,
@@ -102,7 +102,7 @@ class Net:
     @classmethod
     def none(cls) -> Net:
         """Return a network that is never asked."""
-        return cls(np.zeros(1), np.zeros(9, dtype=np.int64), np.zeros((1, 4)))
+        return cls(np.zeros(1), np.zeros(FIRST_INPUT + 1, dtype=np.int64), np.zeros((1, 4)))
 
 
 def _groups(cluster: Cluster) -> Records:
@@ -352,15 +352,18 @@ def prepare(
     *,
     sorts: bool,
     wider: bool = False,
+    whole_nodes: bool = False,
     net: Net | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
+    `whole_nodes`: no two jobs share a node.
     """
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
-    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), fixed, wider=wider)
+    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes}
+    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), fixed, **cut)
     state = _make_state(world, limit, factors, likeness, fixed, sorts=sorts)
     life = np.asarray(state.life)
     life["estimate"] = estimate_s
@@ -378,6 +381,7 @@ def _make_world(
     fixed: _ClusterTables,
     *,
     wider: bool,
+    whole_nodes: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -428,6 +432,7 @@ def _make_world(
         has_limits=bool((counters >= 0).any()),
         has_pauses=len(fixed.pause) > 0,
         has_slowdown=cluster.slowdown != Slowdown(),
+        whole_nodes=whole_nodes,
         total_gpus=float(max(cluster.gpu_count, 1)),
     )
 
@@ -491,7 +496,7 @@ def _make_state(
         crowd=np.zeros(int(job["user"].max(initial=0)) + 1, dtype=np.int64),
         way=np.zeros((ways, COLUMNS), dtype=np.int64),
         way_nodes=np.zeros((ways, int(shape["chunks"].max(initial=0)) + 2), dtype=np.int64),
-        hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2]].max()) + 1)),
+        hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2, HIDDEN_3]].max()) + 1)),
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
     )
     state.demand["fails_from"] = np.inf

@@ -8,7 +8,17 @@ from rltune.kernel.state.arrays import UNLIMITED, World
 
 @kernel
 def chunk_cpu(w: World, shape: int, kind: int, group: int) -> int:
-    """Return the thousandths of a CPU that a chunk takes on a node of a group."""
+    """Return the thousandths of a CPU that a chunk takes on a node of a group: all of them where nodes are not shared.
+
+    Who holds all CPUs of a node keeps everybody else away, since every chunk then needs all of them.
+    """
+    asked = asked_cpu(w, shape, kind, group)
+    return max(asked, w.group[group].cpu, 1) if w.whole_nodes else asked
+
+
+@kernel
+def asked_cpu(w: World, shape: int, kind: int, group: int) -> int:
+    """Return the thousandths of a CPU that a chunk asks on a node of a group."""
     asked = w.chunk[shape, kind].cpu
     if asked >= 0:
         return asked

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from rltune.kernel.fit.allocate import find
-from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem
+from rltune.kernel.fit.chunk_need import asked_cpu, chunk_mem
 from rltune.kernel.fit.pools import join_pools
 from rltune.kernel.fit.running import settle_running
 from rltune.kernel.fit.ways import fill_ways
@@ -44,8 +44,10 @@ INF = float("inf")
     QUEUE_DELAY,
     FITTING,
     ACCEPT,
+    DEMAND_EQ_1,  # the paper's equations as printed
+    FUTURE_EQ_2,
     N_FEATURES,
-) = range(26)
+) = range(28)
 
 # What is known of a shape in this look: columns of State.asked.
 (A_TYPE, A_CPU, A_MEM, A_FREE_NODES, A_CAN, A_WAYS, A_DEMAND, A_FUTURE, A_FRAGMENTATION, A_LEFTOVER, A_VC, A_BUSY) = (
@@ -58,7 +60,7 @@ HIGH_FRAGMENTATION = 0.8
 
 
 # World.net_plan: how the network's inputs are made, and its shape.
-RECIPE, USES_WAYS, USES_SPARES, BASE, DRIFT, INPUTS, HIDDEN_1, HIDDEN_2, FIRST_INPUT = range(9)
+RECIPE, USES_WAYS, USES_SPARES, BASE, DRIFT, INPUTS, HIDDEN_1, HIDDEN_2, HIDDEN_3, FIRST_INPUT = range(10)
 LISTED, SAMPLED = range(2)
 # What happens outside the range of training.
 DRIFT_OFF, DRIFT_JOB, DRIFT_WHOLE = range(3)
@@ -107,7 +109,7 @@ def _asked_cpu_and_mem(w: World, shape: int) -> tuple[float, float]:
     cpu = mem = 0.0
     group = w.mask_group[w.mask[w.shape[shape].mask].lo]
     for kind in range(w.shape[shape].kinds):
-        cpu += chunk_cpu(w, shape, kind, group) * w.chunk[shape, kind].n
+        cpu += asked_cpu(w, shape, kind, group) * w.chunk[shape, kind].n
         mem += chunk_mem(w, shape, kind, group) * w.chunk[shape, kind].n
     return cpu / 1000.0, mem / 1024.0
 
@@ -220,9 +222,29 @@ def feature(w: World, s: State, row: int, which: int) -> float:
         return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
     if which == SPARES:
         return _spares(w, s, row)
+    if which >= DEMAND_EQ_1:
+        return _as_printed(w, s, row, which)
     if which >= REFUSALS:
         return _of_refusal(s, job, which)
     return _of_shape(a, which)
+
+
+@kernel
+def _as_printed(w: World, s: State, row: int, which: int) -> float:
+    """Return the paper's Eq. 1 or Eq. 2 as printed, over the groups that the job may use.
+
+    Eq. 1: GPUs asked over GPUs free, none counted as one. Eq. 2: GPUs free, less those asked, less those in use.
+    """
+    wanted = float(w.job[s.queue[row].job].gpus)
+    mask = w.shape[s.queue[row].asks].mask
+    free = used = 0.0
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
+        group = w.mask_group[m]
+        for level in range(w.group[group].gpus + 1):
+            n = s.level[w.group[group].level_at + level]
+            free += n * level
+            used += n * (w.group[group].gpus - level)
+    return wanted / max(free, 1.0) if which == DEMAND_EQ_1 else free - wanted - used
 
 
 @kernel
@@ -268,7 +290,7 @@ def _of_shape(a: F8, which: int) -> float:
 
 @kernel
 def sample(w: World, s: State, row: int, slot: int) -> float:
-    """Return one of the sampler's eight (a ninth is for comparison): what fills a slot depends on the situation.
+    """Return one of the sampler's eight (the others are for comparison): what fills a slot depends on the situation.
 
     High fragmentation: the job's size, weighted; low: its urgency. Several ways: their number, else the free nodes.
     """
@@ -288,7 +310,11 @@ def sample(w: World, s: State, row: int, slot: int) -> float:
         return feature(w, s, row, DEMAND_SUPPLY)
     if slot == 6:
         return feature(w, s, row, FUTURE)
-    return feature(w, s, row, FRAGMENTATION) if slot == 7 else feature(w, s, row, SUBMIT)
+    if slot == 7:
+        return feature(w, s, row, FRAGMENTATION)
+    if slot == 8:
+        return feature(w, s, row, SUBMIT)
+    return feature(w, s, row, DEMAND_EQ_1) if slot == 9 else feature(w, s, row, FUTURE_EQ_2)
 
 
 @kernel

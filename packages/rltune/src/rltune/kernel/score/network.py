@@ -10,6 +10,7 @@ from rltune.kernel.score.features import (
     DRIFT_OFF,
     HIDDEN_1,
     HIDDEN_2,
+    HIDDEN_3,
     HIGH,
     INPUTS,
     LOW,
@@ -55,7 +56,11 @@ def logit(w: World, s: State, x: F8) -> float:
     plan = w.net_plan
     at = _layer(w.net, 0, x, plan[INPUTS], s.hidden[0], plan[HIDDEN_1])
     at = _layer(w.net, at, s.hidden[0], plan[HIDDEN_1], s.hidden[1], plan[HIDDEN_2])
-    value = w.net[at + plan[HIDDEN_2]]
-    for i in range(plan[HIDDEN_2]):
-        value += w.net[at + i] * s.hidden[1][i]
+    last, n = s.hidden[1], plan[HIDDEN_2]
+    if plan[HIDDEN_3] > 0:
+        at = _layer(w.net, at, s.hidden[1], n, s.hidden[0], plan[HIDDEN_3])
+        last, n = s.hidden[0], plan[HIDDEN_3]
+    value = w.net[at + n]
+    for i in range(n):
+        value += w.net[at + i] * last[i]
     return value if math.isfinite(value) else -1e300

@@ -7,7 +7,7 @@ longer. Nothing but its submit time is needed to tell, so a live cluster and a s
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import F8, Q_HEAD, Options, State, World
+from rltune.kernel.state.arrays import F8, Q_HEAD, SLA_FIRST, Options, State, World
 
 # Scores of the classes: within the first two the oldest is first, as of all equal scores. No other job has one so low.
 SLA, OWED, OTHERS = -1.5e308, -1e308, -5e307
@@ -27,7 +27,7 @@ def is_owed(w: World, s: State, o: Options, job: int) -> bool:
 @kernel
 def is_protected(w: World, s: State, o: Options, job: int) -> bool:
     """Return whether nothing may delay a job that waits at the head of its pool."""
-    return o.guarded and (w.job[job].sla == 1 or is_owed(w, s, o, job))
+    return o.guarded and (w.job[job].sla == SLA_FIRST or is_owed(w, s, o, job))
 
 
 @kernel
@@ -36,7 +36,7 @@ def fill_claims(w: World, s: State, o: Options, last: int, since: F8) -> None:
     head = s.n[Q_HEAD]
     for i in range(head, last):
         job = s.queue[i].job
-        if w.job[job].sla == 1:
+        if w.job[job].sla == SLA_FIRST:
             since[i - head] = -float("inf")
         elif is_owed(w, s, o, job):
             since[i - head] = w.job[job].submit + _grace(s, o, job)
@@ -55,7 +55,7 @@ def guard_queue(w: World, s: State, o: Options, last: int) -> None:
     """Put SLA jobs before all and owed jobs next, each by age, and leave the rest in the policy's order."""
     for i in range(s.n[Q_HEAD], last):
         job = s.queue[i].job
-        if w.job[job].sla == 1:
+        if w.job[job].sla == SLA_FIRST:
             s.queue[i].score = SLA
         elif is_owed(w, s, o, job):
             s.queue[i].score = OWED

@@ -16,11 +16,13 @@ from rltune.kernel.state.arrays import (
     Q_HEAD,
     Q_TAIL,
     SCORED,
+    SLA_BY_BASE,
     Options,
     State,
     World,
 )
 from rltune.kernel.state.fair_share import MAX_AGE, TIME_SCALE, W_AGE, W_FAIR, W_TIME, fair_share, share_among_waiting
+from rltune.kernel.state.score_heap import heapify, pop_best
 
 FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
 TINY = 1e-15
@@ -115,6 +117,9 @@ def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bo
         if only_fitting and s.asked[s.queue[i].asks][A_CAN] == 0.0:
             s.queue[i].score = float("inf")
             continue
+        if o.sla_by_base and w.job[s.queue[i].job].sla == SLA_BY_BASE:
+            s.queue[i].score = float("inf")  # nobody's neighbour; its place is found below
+            continue
         inside = fill_inputs(w, s, i, s.hidden[2])
         s.queue[i].score = -logit(w, s, s.hidden[2]) if inside else float("nan")
         outside += not inside
@@ -122,6 +127,8 @@ def score_by_network(w: World, s: State, o: Options, last: int, only_fitting: bo
     if outside > 0:
         s.n[DRIFTED] += outside
         _fall_back(w, s, last, outside)
+    if o.sla_by_base:
+        _keep_sla_in_base_order(w, s, last)
 
 
 @kernel
@@ -132,12 +139,54 @@ def _fall_back(w: World, s: State, last: int, outside: int) -> None:
         s.n[FELL_BACK] += 1
         score_by_base(w, s, last)
         return
-    base = w.net_plan[BASE]
-    for i in range(head, last):
-        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base)
+    _note_base_scores(w, s, last)
     for i in range(head, last):
         if s.queue[i].score != s.queue[i].score:  # NaN: strange
             s.queue[i].score = _score_of_neighbour(s, last, i)
+
+
+@kernel
+def _note_base_scores(w: World, s: State, last: int) -> None:
+    base = w.net_plan[BASE]
+    for i in range(s.n[Q_HEAD], last):
+        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base)
+
+
+@kernel
+def _keep_sla_in_base_order(w: World, s: State, last: int) -> None:
+    """Let the base policy say who is before and who is behind an SLA job; those between two of them stay in order.
+
+    Scores become places. s.heap is scratch: the others from its beginning, SLA jobs from the end of as many places.
+    """
+    head, n = s.n[Q_HEAD], last - s.n[Q_HEAD]
+    _note_base_scores(w, s, last)
+    others = 0
+    sla = n
+    for i in range(head, last):
+        if w.job[s.queue[i].job].sla == SLA_BY_BASE:
+            sla -= 1
+            s.heap[sla] = i
+        else:
+            s.heap[others] = i
+            others += 1
+    heapify(s, others)
+    for place in range(others):
+        row = pop_best(s, others - place)
+        s.queue[row].score = (n + 1.0) * _sla_before(s, row, sla, n) + place
+    for i in range(sla, n):
+        s.queue[s.heap[i]].score = (n + 1.0) * _sla_before(s, s.heap[i], sla, n) + n
+
+
+@kernel
+def _sla_before(s: State, row: int, first: int, last: int) -> int:
+    """Count the SLA jobs, in these places of s.heap, that the base policy ranks before the job in a row."""
+    job = s.queue[row].job
+    count = 0
+    for i in range(first, last):
+        other = s.queue[s.heap[i]].job
+        key, own = s.life[other].key, s.life[job].key
+        count += key < own or (key == own and other < job)
+    return count
 
 
 @kernel
@@ -200,7 +249,7 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         for i in range(head, last):
             s.queue[i].score = multifactor_score(w, s, s.queue[i].job, weights)
     elif policy == LEARNED:
-        score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST)
+        score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST and not o.sla_by_base)
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key

@@ -33,6 +33,9 @@ UNLIMITED = 1 << 40  # stands for a resource or a limit that is not modelled; ti
 # Life of a job.
 FUTURE, HELD, WAITING, RUNNING, DONE, REJECTED = range(6)
 
+# Jobs under a service level agreement: before all others, or at the place that the base policy gives them.
+SLA_FIRST, SLA_BY_BASE = 1, 2
+
 # Placement rules.
 BEST_FIT, FIRST_FIT, SPREAD, HIERARCHICAL = range(4)
 
@@ -102,7 +105,7 @@ JOB = _record(
     gpus="i8",
     asks="i8",  # its shape
     after_n="i8",  # how many jobs it waits for
-    sla="i8",  # 1 = comes before all others, see engine/guard.py
+    sla="i8",  # SLA_FIRST or SLA_BY_BASE, see engine/guard.py; 0 = neither
 )
 SHAPE = _record(
     mask="i8",
@@ -218,6 +221,7 @@ class Options(NamedTuple):
     estimate_by_history: bool
     rank_by_history: bool
     guarded: bool  # no job is overtaken for longer than this, see engine/guard.py
+    sla_by_base: bool  # some jobs have their place by the network's base policy
     guard_orders: bool  # the guard puts owed jobs first; if not, the order is given, and it protects heads alone
     grace_s: float
     grace_times: float  # of its own estimate
@@ -250,6 +254,7 @@ class World(NamedTuple):
     has_limits: bool
     has_pauses: bool
     has_slowdown: bool
+    whole_nodes: bool  # nodes are not shared: a chunk takes all of its node
     total_gpus: float
 
 

@@ -13,6 +13,7 @@ from rltune.reproduce.experiments.naive_full import NaiveFull
 from rltune.reproduce.experiments.per_base import PerBase
 from rltune.reproduce.experiments.qssf import AgainstQssf
 from rltune.reproduce.experiments.rivals import Rivals
+from rltune.reproduce.experiments.sla_jobs import SlaJobs
 from rltune.reproduce.experiments.slurm_figures import OnRealSlurm, PackOrSpread
 from rltune.reproduce.experiments.tencache_claims import Tencache
 from rltune.reproduce.experiments.traces import Traces
@@ -34,6 +35,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     NaiveFull(),
     FeatureCount(),
     CpuTrained(),
+    SlaJobs(),
     Tencache(),
     PackOrSpread(),
     OnRealSlurm(),

@@ -43,6 +43,15 @@ def test_a_model_is_written_and_told(learn, rltune, tmp_path):
     assert rltune("model", "check", tmp_path / "made.rltune").code == 0
 
 
+def test_the_placement_to_learn_under_is_an_option(learn, tmp_path):
+    """It reaches the card; a word that is no placement is refused."""
+    assert learn("--placement", "exclusive").code == 0
+    assert read_model(tmp_path / "made.rltune").card.settings["placement"] == "exclusive"
+    said = learn("--placement", "tight", "--force")
+    assert said.code == 2
+    assert "no placement 'tight'" in said.err
+
+
 def test_a_training_is_resumed_to_the_same_file(learn, tmp_path):
     """One epoch, then a second, is two epochs."""
     learn(out="whole.rltune")
@@ -104,7 +113,7 @@ def test_a_model_can_be_the_beginning(learn, tmp_path):
         (("--set", "reward=never"), "no reward 'never'"),
         (("--backfill", "conservative"), "no backfill to train under"),
         (("--features", "nothing"), "no features 'nothing'"),
-        (("--set", "hidden=32x"), "two widths"),
+        (("--set", "hidden=32x"), "two widths or three"),
         (("--estimator", "guess"), "no estimator 'guess'"),
         (("--set", "variation.cluster=1.5"), "can be varied"),
         (("--windows", "4x40:contended=1e9"), "lower contended="),

@@ -121,4 +121,4 @@ def test_cycles(backfill: str, data) -> None:
 def test_commit_mode(backfill: str, data) -> None:
     """RLScheduler's machine, with gangs, types, VCs, CPUs and memory."""
     case = data.draw(cases(without=(*RULES, *TROUBLE)))
-    assert_equal(case, commit=True, **data.draw(settings(backfill=backfill, head="pool", view=0)))
+    assert_equal(case, commit=True, **data.draw(settings(backfill=backfill, head="pool")))

@@ -127,12 +127,23 @@ def test_the_same_seed_gives_the_same_model_and_the_best_held_out_is_kept() -> N
     assert min(news.validation for news in one.told) == best[-1]
 
 
+@pytest.mark.parametrize("placement", ["exclusive", "milp:4"])
+def test_a_policy_evolves_where_it_is_to_work(placement: str) -> None:
+    """Windows are placed as told, the card says so, and the numbers are others."""
+    plan = replace(PLAN, placement=placement)
+    sources = [(busy(4000, 1), SMALL)]
+    found, packed = evolve_policy(sources, plan), evolve_policy(sources, replace(plan, placement="best-fit"))
+    assert found.model.card.settings["placement"] == placement
+    assert [news.validation for news in found.told] != [news.validation for news in packed.told]
+
+
 def test_what_cannot_be_evolved_is_refused() -> None:
     """An unknown objective, features without can_schedule_now, layers too narrow."""
     for wrong, said in (
         ({"objective": "joy"}, "no objective 'joy'"),
         ({"features": "naive"}, "can_schedule_now"),
         ({"hidden": (2, 6)}, "3 units"),
+        ({"hidden": (8, 6, 4)}, "two hidden layers"),
         ({"hidden": (8, 6), "bends": 4}, "with 4 bends needs layers of 7 units"),
     ):
         with pytest.raises(InputError, match=said):

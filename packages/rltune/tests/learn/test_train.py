@@ -12,6 +12,8 @@ import pytest
 import torch
 from learn.small_training import jobs, trained, trainer
 
+from rltune import simulate
+from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.learn.checkpoint import read_checkpoint, save_checkpoint, trace_hash
 from rltune.learn.objective import Objective
@@ -20,8 +22,10 @@ from rltune.learn.train_settings import TrainSettings
 from rltune.learn.window_worker import Held, Judge
 from rltune.model.card import Card, Lessons
 from rltune.model.fingerprint import shared
+from rltune.model.learned_model import BASES
 from rltune.model.model_file import read_model, save_model
 from rltune.parallel import Threads
+from rltune.policy.learned import Learned
 from rltune.trace import synthesise
 
 HERE = Path(__file__).parent
@@ -42,6 +46,95 @@ def test_the_same_seed_gives_the_same_weights_on_any_number_of_threads(small):
     with Threads(3) as spread:
         assert weights(trained(threads=3, spread=spread)) == weights(small)
     assert weights(trained(seed=1)) != weights(small)
+
+
+@pytest.mark.parametrize("placement", ["exclusive", "spread", "hierarchical", "milp:4"])
+def test_a_policy_learns_where_it_is_to_work(placement, small):
+    """Both pipelines, rollouts and held-out windows place jobs as told, and the card says so."""
+    made = trained(epochs=1, placement=placement)
+    assert all(str(w.pipeline.placement) == placement for w in (*made.held, *made._batch(0)))
+    assert made.best_model().card.settings["placement"] == placement
+    assert small.best_model().card.settings["placement"] == "best-fit"
+    if placement in {"exclusive", "milp:4"}:
+        assert weights(made) != weights(trained(epochs=1))
+
+
+def test_a_training_with_the_solver_is_one_training_on_any_threads_and_after_a_break(tmp_path):
+    """Bit for bit, though its rollouts leave compiled code."""
+    whole = trained(epochs=2, placement="milp:4")
+    with Threads(2) as spread:
+        trained(epochs=1, placement="milp:4", threads=2, spread=spread).save(tmp_path / "checkpoint")
+    again = trainer(epochs=2, placement="milp:4")
+    again.resume(tmp_path / "checkpoint")
+    for _ in again.epochs():
+        pass
+    assert weights(again) == weights(whole)
+
+
+def test_a_checkpoint_from_before_placements_goes_on_under_best_fit_alone(tmp_path):
+    """It names none, and was made under best fit."""
+    path = tmp_path / "checkpoint"
+    trained(epochs=1).save(path)
+    state = read_checkpoint(path)
+    del state["identity"]["placement"], state["identity"]["commit"]
+    save_checkpoint(path, state)
+    trainer().resume(path)
+    with pytest.raises(InputError, match="placement = 'best-fit', not 'spread'"):
+        trainer(placement="spread").resume(path)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_base_policy_can_be_trained_against(base, tmp_path):
+    """From windows to a file that simulates, and falls back to that base policy for jobs that it does not know."""
+    made = trained(epochs=2, base=base)
+    save_model(made.best_model(), tmp_path / "model.rltune")
+    model = read_model(tmp_path / "model.rltune")
+    assert model.base == base
+    lost = replace(model, norm=np.column_stack([model.norm[:, :2], np.full((len(model.norm), 2), 1e9)]))
+    some = jobs(80)
+    ours, theirs = (
+        simulate(some, Cluster.uniform(2, 4), policy, estimator="oracle")
+        for policy in (Learned(lost), {"qssf": "saf"}.get(base, base))
+    )
+    assert ours.work["looks_by_base_policy"] == ours.work["model_looks"] > 0
+    assert ours.start_s.tolist() == theirs.start_s.tolist()
+
+
+def test_rlscheduler_as_published_is_trained_and_used_on_its_machine(tmp_path):
+    """Three layers, commit mode, its view, its backfilling."""
+    how = {"commit": True, "backfill": "shadow"}
+    made = trained(epochs=2, features="rlscheduler", hidden=(32, 16, 8), reward="end", **how)
+    save_model(made.best_model(), tmp_path / "model.rltune")
+    model = read_model(tmp_path / "model.rltune")
+    assert model.sizes == (6, 32, 16, 8, 1)
+    assert model.card.settings["commit"] is True
+    window = made.held[0]
+    used = simulate(window.jobs, window.cluster, Learned(model), estimator=window.estimator, **how)
+    assert used.start_s.tolist() == pytest.approx(_starts(window, model))
+
+
+def _starts(window, model) -> list[float]:
+    machine = window.machine(Learned(model))
+    machine.run()
+    return machine.state.life.start.tolist()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"commit": True, "placement": "milp"}, "commit mode places jobs one at a time"),
+        ({"features": "schedinspector", "placement": "auto"}, "an inspector places jobs one at a time"),
+        ({"commit": True, "backfill": "easy"}, "easy"),
+        ({"backfill": "shadow"}, "shadow"),
+        ({"commit": True, "features": "schedinspector"}, "commit mode is not for it"),
+        ({"placement": "tight"}, "tight"),
+        ({"hidden": (8,)}, "two hidden layers or three"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_at_once(wrong, told):
+    """In one sentence, before any window is run."""
+    with pytest.raises(InputError, match=told):
+        TrainSettings(**wrong)
 
 
 def test_torch_is_left_as_it_was(small):

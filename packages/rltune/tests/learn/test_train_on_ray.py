@@ -39,4 +39,4 @@ def test_weights_are_those_of_a_training_here_though_workers_die(ray_cluster, tm
         there = trained(epochs=2, spread=spread)
     assert weights(there) == weights(here)
     assert there.progress.curve == here.progress.curve
-    assert {path.name for path in tmp_path.iterdir()} == {"Looker", "Roller", "Judge"}
+    assert {path.name for path in tmp_path.iterdir()} == {"Looker", "BaseRun", "Roller", "Judge"}

@@ -75,6 +75,7 @@ def evolve(
     base: options.Base = None,
     objective: Goal = None,
     backfill: options.TrainedBackfill = None,
+    placement: options.TrainedPlacement = None,
     estimator: options.Estimators = None,
     features: Features = None,
     windows: options.EvolveWindows = None,
@@ -95,7 +96,8 @@ def evolve(
     """
     where = cluster_for_each(trace, cluster)
     require_free([out], force=force, inputs=[*trace, *where, *filter(None, [settings])])
-    given: Values = {"base": base, "objective": objective, "backfill": backfill, "features": features}
+    given: Values = {"base": base, "objective": objective, "backfill": backfill, "placement": placement}
+    given["features"] = features
     given["estimators"] = split(estimator) if estimator is not None else None
     steps: Values = {"generations": generations, "seed": seed}
     plan = evolve_plan(read_settings(settings, set_ or ()), {**given, "evolve": steps}, windows, workers)

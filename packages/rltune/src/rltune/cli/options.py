@@ -80,7 +80,8 @@ Guard = Annotated[
     str,
     typer.Option(
         help="For how long a job may be overtaken before it comes first: 24h, 4x (times its estimate), 24h:4x (the "
-        "longer); 24h:sla=gold lets jobs of that QOS go before all; off.",
+        "longer); 24h:sla=gold lets jobs of that QOS go before all, sla-base=gold leaves them to a model's base "
+        "policy; off.",
         metavar="GRACE",
     ),
 ]
@@ -305,7 +306,8 @@ Base = Annotated[
     str | None,
     typer.Option(
         "--base",
-        help="The rule to beat, and to fall back to: fcfs, sjf, saf, f1, wfp3, unicep, qssf, multifactor.",
+        help="The rule to beat, and to fall back to: fcfs, sjf, saf, f1, wfp3, unicep, qssf, multifactor, "
+        "multifactor-paper.",
         metavar="NAME",
         show_default="saf",
         autocompletion=complete.policies,
@@ -330,6 +332,16 @@ TrainedBackfill = Annotated[
         metavar="NAME",
         show_default="none",
         autocompletion=complete.backfills,
+    ),
+]
+TrainedPlacement = Annotated[
+    str | None,
+    typer.Option(
+        "--placement",
+        help=f"On which nodes jobs run while it learns: {_PLACEMENTS}. With the solver it learns much more slowly.",
+        metavar="NAME",
+        show_default="best-fit",
+        autocompletion=complete.placements,
     ),
 ]
 LearnSeed = Annotated[

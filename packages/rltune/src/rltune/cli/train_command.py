@@ -61,8 +61,8 @@ P99 = Annotated[
 Features = Annotated[
     str | None,
     typer.Option(
-        help="What the network sees: sampled (the paper's 8), sampled-7, sampled-9, naive, paper-17, wide, ahead, "
-        "all, or names joined by +.",
+        help="What the network sees: sampled (the paper's 8), sampled-7, sampled-9, paper-literal, naive, "
+        "paper-17, wide, ahead, all, or names joined by +.",
         metavar="NAME",
         show_default="sampled",
     ),
@@ -97,6 +97,7 @@ def train(
     objective: Goal = None,
     p99: P99 = None,
     backfill: options.TrainedBackfill = None,
+    placement: options.TrainedPlacement = None,
     estimator: options.Estimators = None,
     features: Features = None,
     windows: options.TrainWindows = None,
@@ -121,7 +122,8 @@ def train(
     _require_torch()
     require_free([out], force=force or resume, inputs=[trace, cluster, *filter(None, [settings])])
     given: Values = {"base": base, "objective": objective, "p99": p99, "backfill": backfill, "features": features}
-    given |= {"epochs": epochs, "seed": seed, "estimators": split(estimator) if estimator is not None else None}
+    given |= {"placement": placement, "epochs": epochs, "seed": seed}
+    given |= {"estimators": split(estimator) if estimator is not None else None}
     chosen = train_settings(read_settings(settings, set_ or ()), given, windows)
     from rltune import Cluster
     from rltune.learn.checkpoint import SUFFIX, read_checkpoint

@@ -45,12 +45,13 @@ class EvolvePlan:
     objective: str = "wait"
     estimators: tuple[str, ...] = ("history",)
     backfill: str = "none"
+    placement: str = "best-fit"
     head: str = "pool"
     commit: bool = False
     cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
     guard: str = "off"  # around the policy, and around the base policy
     features: str = "wide"
-    hidden: tuple[int, int] = (8, 6)
+    hidden: tuple[int, ...] = (8, 6)
     bends: int = 0  # see `two_scores`
     pool: int = 120  # windows to draw from
     size: int = 1024
@@ -65,6 +66,8 @@ class EvolvePlan:
             raise unknown("objective", self.objective, COSTS, "to evolve for")
         if "can_schedule_now" not in get_recipe(self.features).inputs:
             raise InputError("evolution needs the feature can_schedule_now: try --features wide")
+        if len(self.hidden) != 2:
+            raise InputError(f"evolution moves networks of two hidden layers, not {'x'.join(map(str, self.hidden))}")
         if min(self.hidden) < PLAIN + self.bends:
             behind = f" with {self.bends} bends" if self.bends else ""
             raise InputError(
@@ -133,7 +136,12 @@ def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[T
         trace="; ".join(filter(None, (name for name, _ in traces))),
         estimators=plan.estimators,
         held_out=HeldOut(plan.held_windows, plan.size, best.validation, generation=best.generation),
-        settings={"objective": plan.objective, "backfill": plan.backfill, "holdout": plan.holdout},
+        settings={
+            "objective": plan.objective,
+            "backfill": plan.backfill,
+            "placement": plan.placement,
+            "holdout": plan.holdout,
+        },
     )
     return with_lessons(card, traces, plan.holdout)
 
@@ -144,6 +152,7 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: EvolvePlan) -> tuple[list[TrainingW
     pipeline = parse_pipeline(
         plan.base,
         plan.backfill,
+        plan.placement,
         guard=plan.guard,
         head=plan.head,
         commit=plan.commit,

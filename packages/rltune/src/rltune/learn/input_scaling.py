@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.engine.lookahead import PassMaker
 from rltune.engine.run import Machine
-from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.features import feature, look_around
 from rltune.kernel.score.network import fill_inputs
@@ -91,6 +91,7 @@ def _look(window: TrainingWindow, model: Model) -> Iterator[tuple[Floats, Floats
     machine = window.machine(Learned(model))
     options = machine.options._replace(policy=BASES[model.base], relook=False)
     moments = 0
+    maker = PassMaker(machine.arrays, options, machine.placer)
     while advance(machine.w, machine.s, options):
         head, tail = (int(machine.state.n[i]) for i in (core.Q_HEAD, core.Q_TAIL))
         moments += tail - head > 1
@@ -98,7 +99,7 @@ def _look(window: TrainingWindow, model: Model) -> Iterator[tuple[Floats, Floats
             look_around(machine.w, machine.s, options, tail)
             score_queue(machine.w, machine.s, options, tail, False)
             yield *_rows(machine, head, tail), int(np.argmin(machine.state.queue.score[head:tail]))
-        make_pass(machine.w, machine.s, options)
+        maker.make_pass()
 
 
 def _rows(machine: Machine, head: int, tail: int) -> tuple[Floats, Floats]:

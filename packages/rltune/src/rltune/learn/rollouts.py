@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from rltune.engine.run import Machine
 from rltune.kernel.build.prepare import copy_state
-from rltune.kernel.rollout.drawn_window import rollout
+from rltune.kernel.rollout.drawn_window import draw_order, drawn_pass, rollout, rollout_committed, write_order
+from rltune.kernel.rollout.event_loop import advance
+from rltune.kernel.score.rules import GIVEN
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import record_handle, state_handle
 from rltune.model.feature_sets import critic_codes
+from rltune.placement.look_ahead import LookAhead
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_ROWS_A_JOB = 64  # room at first; doubled when it is not enough
+_ROWS_A_JOB = 64  # room at first; made larger when it is not enough
+_ROWS_A_JOB_SOLVED = 1024  # with a solver, a run of which is not thrown away lightly
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,44 @@ def roll(machine: Machine, seed: int) -> Episode:
 
     The machine is left as it is, so that the window can be run again; the same seed gives the same episode.
     """
-    room = _ROWS_A_JOB * len(machine.jobs)
+    room = (_ROWS_A_JOB_SOLVED if machine.placer.solves else _ROWS_A_JOB) * len(machine.jobs)
     while True:
         record = _record(machine, room, seed)
         run = fresh_run(machine)
-        rollout(run.w, run.s, run.options, record_handle(record))
+        _play(run, record_handle(record))
         if not record.n[core.FULL]:
             return _episode(run, record)
         room *= 4
+
+
+def _play(run: Machine, record: core.Record) -> None:
+    if run.placer.solves:
+        _play_with_solver(run, record)
+    elif run.pipeline.commit:
+        rollout_committed(run.w, run.s, run.options, record)
+    else:
+        rollout(run.w, run.s, run.options, record)
+
+
+def _play_with_solver(run: Machine, record: core.Record) -> None:
+    """Leave compiled code in every pass, as the solver's runs do.
+
+    The order of the jobs that the solver looks at is drawn, and so is every choice of the pass that follows. Those
+    that it lets start on one node more are tried in the network's own order: nothing is drawn there.
+    """
+    w, s, o = run.w, run.s, run.options
+    ahead = LookAhead(run.arrays, o, run.placer.k)
+    given = o._replace(policy=GIVEN, relook=False)
+
+    def note(pool: int, jobs: core.I8) -> None:
+        write_order(w, s, o, record, pool, jobs)
+
+    while advance(w, s, o):
+        if run.state.n[core.Q_TAIL] > run.state.n[core.Q_HEAD]:
+            draw_order(w, s, o, record)
+            ahead.look(given, note)
+            ahead.cut(o)
+        drawn_pass(w, s, o, record)
 
 
 def _record(machine: Machine, rows: int, seed: int) -> core.Record:

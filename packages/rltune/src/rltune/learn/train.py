@@ -35,6 +35,7 @@ from rltune.trials.warm_start import Knowledge
 
 # What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
 _DRAW, _ORDER, _ROLL, _IMITATE = range(4)
+_OF_BEFORE = {"placement": "best-fit", "commit": False}  # under which those trained who could not say
 _PRICE_STEP = 0.5  # by how much a bound that is broken entirely raises its price in an epoch
 
 
@@ -116,7 +117,7 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Go on where a checkpoint was written; the weights will be those of a training that was never broken off."""
         found = read_checkpoint(path)
-        require_same(path, found["identity"], self.identity())
+        require_same(path, {**_OF_BEFORE, **found["identity"]}, self.identity())
         self.ppo.load_state_dict(found["networks"])
         state = found["progress"]
         state["best"] = Held(**state["best"]) if state["best"] else None
@@ -155,7 +156,8 @@ class Trainer:
         s = self.settings
         parts = self.parts
         guesses = tuple(get_estimator(name) for name in s.estimators)
-        pipeline = parse_pipeline(s.base, s.backfill, head=s.head, view=s.view, seed=s.seed)
+        machine: dict[str, Any] = {"head": s.head, "view": s.view, "commit": s.commit}
+        pipeline = parse_pipeline(s.base, s.backfill, s.placement, seed=s.seed, **machine)
         training = Windows(
             self.jobs,
             self.cluster,
@@ -184,7 +186,7 @@ class Trainer:
             if (init.recipe.inputs, init.hidden) != (recipe.inputs, s.hidden):
                 raise InputError(
                     f"the model to begin with has inputs {', '.join(init.recipe.inputs)} and layers of "
-                    f"{init.hidden[0]} and {init.hidden[1]}; train with the same features and layers"
+                    f"{' and '.join(map(str, init.hidden))}; train with the same features and layers"
                 )
             actor.from_flat(init.weights)
             return scaling.seen_through(init.norm), actor, Ppo(actor, critic, s.ppo)

@@ -12,9 +12,11 @@ from rltune.learn.objective import Objective
 from rltune.learn.ppo import PpoSettings
 from rltune.learn.training_windows import Variation
 from rltune.model.feature_sets import get_recipe
-from rltune.model.learned_model import BASES
+from rltune.model.learned_model import BASES, require_layers
+from rltune.placement.placers import get_placement
 
 BACKFILLS = ("none", "fit-first", "easy")  # under which what a rollout draws is what the core would decide
+COMMITTED_BACKFILLS = ("none", "shadow")  # and those of RLScheduler's machine
 REWARDS = ("dense", "end")
 
 
@@ -29,8 +31,10 @@ class TrainSettings:
     backfill: str = "none"
     head: str = "pool"
     view: int = 0
+    placement: str = "best-fit"
+    commit: bool = False
     features: str = "sampled"
-    hidden: tuple[int, int] = (32, 16)
+    hidden: tuple[int, ...] = (32, 16)
     imitate: int = 10
     epochs: int = 100
     windows: int = 100
@@ -50,16 +54,27 @@ class TrainSettings:
         for what, value, known in (
             ("base policy to train against", self.base, tuple(BASES)),
             ("reward", self.reward, REWARDS),
-            ("backfill to train under", self.backfill, BACKFILLS),
+            ("backfill to train under", self.backfill, COMMITTED_BACKFILLS if self.commit else BACKFILLS),
             ("head", self.head, HEADS),
         ):
             if value not in known:
                 raise unknown(what, value, known)
-        get_recipe(self.features)
+        require_layers(self.hidden)
+        self._require_placement()
         if not self.estimators:
             raise InputError("name at least one estimator to train with")
         for name in self.estimators:
             get_estimator(name)
+
+    def _require_placement(self) -> None:
+        """Refuse what a rollout cannot place, and what one job at a time does not go with."""
+        placement = get_placement(self.placement)
+        inspects = get_recipe(self.features).kind == "schedinspector"
+        if placement.may_solve and (self.commit or inspects):
+            what = "commit mode" if self.commit else "an inspector"
+            raise InputError(f"{what} places jobs one at a time: placement '{placement}' is not for it")
+        if self.commit and inspects:
+            raise InputError("an inspector is asked in every pass: commit mode is not for it")
 
     def identity(self) -> dict[str, Any]:
         """Return all that weights depend on, and so must stay the same when a training goes on."""

@@ -96,18 +96,31 @@ class Variation:
 
 @dataclass(frozen=True)
 class Looker:
-    """Called with a window: what the base policy made of it if it is contended, else None."""
+    """Called with a window: whether it is contended."""
 
     contended_s: float
 
     def among(self, windows: list[TrainingWindow], spread: Spread) -> list[TrainingWindow]:
-        """Keep the windows in which jobs queue, with what the base policy made of them."""
-        times = spread.map(self, windows)
-        return [replace(window, base=t) for window, t in zip(windows, times, strict=True) if t is not None]
+        """Keep the windows in which jobs queue."""
+        return [window for window, busy in zip(windows, spread.map(self, windows), strict=True) if busy]
 
-    def __call__(self, window: TrainingWindow) -> Times | None:
+    def __call__(self, window: TrainingWindow) -> bool:
+        """Return whether jobs queue in the window."""
+        return is_contended(fcfs_wait_s(window.jobs, window.cluster), self.contended_s)
+
+
+@dataclass(frozen=True)
+class BaseRun:
+    """Called with a window that was chosen: what the base policy made of it. With a solver that takes long."""
+
+    def on(self, windows: list[TrainingWindow], spread: Spread) -> list[TrainingWindow]:
+        """Give windows with what the base policy made of them."""
+        times = spread.map(self, windows)
+        return [replace(window, base=t) for window, t in zip(windows, times, strict=True)]
+
+    def __call__(self, window: TrainingWindow) -> Times:
         """Return what the base policy made of the window."""
-        return window.times() if is_contended(fcfs_wait_s(window.jobs, window.cluster), self.contended_s) else None
+        return window.times()
 
 
 @dataclass(frozen=True)
@@ -141,7 +154,7 @@ class Windows:
             candidates = [self._varied(int(first), known, rng) for first in np.sort(firsts)]
             found += look.among(candidates, spread)
             if len(found) >= count:
-                return [found[i] for i in rng.permutation(len(found))[:count]]
+                return BaseRun().on([found[i] for i in rng.permutation(len(found))[:count]], spread)
         raise InputError(self._too_few(len(found), _ROUNDS * count))
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
@@ -153,7 +166,7 @@ class Windows:
             found = Looker(contended_s).among(items, spread)
             if found:
                 chosen = np.unique(np.linspace(0, len(found) - 1, count).round().astype(np.int64))
-                return [found[i] for i in chosen]
+                return BaseRun().on([found[i] for i in chosen], spread)
         raise InputError(f"in no window of {self.size:,} jobs of the {self.part.name} part does a job wait under FCFS")
 
     def _plain(self, first: int, turn: int, known: Knowledge) -> TrainingWindow:

@@ -75,8 +75,8 @@ class LookAhead:
         elif self._options.policy == GIVEN:
             self._start_keeping_scores()
         else:
-            self._look()
-            self._cut()
+            self.look(self._options)
+            self.cut(self._options)
         make_pass(self._w, self._s, self._options)
         self.work.error = self.solver.error
         self.work.ms.append((self._timer() - begin) * 1e3)
@@ -86,13 +86,14 @@ class LookAhead:
         queue, n = self._state.queue, self._state.n
         before = slice(n[core.Q_HEAD], n[core.Q_TAIL])
         score = dict(zip(queue.job[before].tolist(), queue.score[before].tolist(), strict=True))
-        for start in (self._look, self._cut):
-            start()
+        for start in (self.look, self.cut):
+            start(self._options)
             after = slice(n[core.Q_HEAD], n[core.Q_TAIL])
             queue.score[after] = [score[job] for job in queue.job[after].tolist()]
 
-    def _cut(self) -> None:
+    def cut(self, options: core.Options) -> None:
         """Where jobs may overtake, let those that do not fit whole start on one node more."""
+        self._options = options
         if self._options.backfill in OVERTAKING and any_cut_fits(self._w, self._s):
             self.work.cut_behind += turns_with_cuts(self._w, self._s, self._options, self._rows_in_order())
 
@@ -106,11 +107,17 @@ class LookAhead:
         fill_order(self._s, end, rows)
         return rows
 
-    def _look(self) -> None:
-        """Solve for each pool where jobs compete, and start what should."""
+    def look(self, options: core.Options, note: Callable[[int, core.I8], None] = lambda _pool, _jobs: None) -> None:
+        """Solve for each pool where jobs compete, and start what should.
+
+        Before anything starts, `note` is told the pools and the jobs of each that are looked at, first one first.
+        """
+        self._options = options
         k = self._depth.k(float(self._state.now[0]), int(self._state.n[core.ARRIVED]))
         self.work.k_total += k
         jobs, counts = top_jobs(self._w, self._s, self._options, k)
+        for pool in np.flatnonzero(counts).tolist():
+            note(pool, jobs[pool, : counts[pool]].copy())
         skipped = ALL_START
         solved = False
         for pool in np.flatnonzero(counts).tolist():

@@ -1,22 +1,28 @@
 """Whole windows in compiled code with the network's choices drawn at random, and what was seen and chosen written down.
 
-A choice is which waiting job to take next (see look.py) or, for an inspector, whether to accept its rule's. With the
-noise at 0 this is what `decide` does.
+A choice is which waiting job to take next (see candidates.py) or, for an inspector, whether to accept its rule's. With
+the noise at 0 this is what `decide` does, and in commit mode what `run_committed` does. Before a pass with a solver the
+order is drawn of the jobs that it looks at, place by place.
 """
 
 from __future__ import annotations
 
 from rltune.kernel.backfill.candidates import begin_look, best_candidate, is_candidate, take
 from rltune.kernel.backfill.inspector import fill_accept, fill_refuse, is_refused, may_refuse, refuse
+from rltune.kernel.fit.pools import make_pools
+from rltune.kernel.fit.ways import wider_fits
 from rltune.kernel.jit import kernel
 from rltune.kernel.rollout.event_loop import advance
-from rltune.kernel.score.features import feature
+from rltune.kernel.rollout.rlscheduler_machine import make_one_pool, start_selected, wait_for_queue
+from rltune.kernel.score.features import A_CAN, feature, look_around
 from rltune.kernel.score.network import fill_inputs, logit
-from rltune.kernel.score.rules import INSPECTED, score_by_base
+from rltune.kernel.score.rules import INSPECTED, queue_end_in_view, score_by_base
 from rltune.kernel.state.arrays import (
+    ACTIVE_N,
     CHOICES,
     CHOSEN,
     FULL,
+    I8,
     N_CRITIC,
     PASSES,
     Q_HEAD,
@@ -27,7 +33,9 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
+from rltune.kernel.state.limits import start_is_allowed
 from rltune.kernel.state.random_draw import gumbel
+from rltune.kernel.state.score_heap import row_before
 
 
 @kernel
@@ -39,8 +47,13 @@ def _score(w: World, s: State, o: Options, r: Record, end: int) -> None:
     for row in range(s.n[Q_HEAD], end):
         s.queue[row].score = 0.0
         if is_candidate(s, o, row):
-            fill_inputs(w, s, row, s.hidden[2])
-            s.queue[row].score = -(logit(w, s, s.hidden[2]) + gumbel(r.n, SEED_1))
+            s.queue[row].score = _drawn_score(w, s, r, row)
+
+
+@kernel
+def _drawn_score(w: World, s: State, r: Record, row: int) -> float:
+    fill_inputs(w, s, row, s.hidden[2])
+    return -(logit(w, s, s.hidden[2]) + gumbel(r.n, SEED_1))
 
 
 @kernel
@@ -65,13 +78,18 @@ def _write(w: World, s: State, o: Options, r: Record, end: int, best: int) -> No
     at = r.n[ROWS]
     for row in range(s.n[Q_HEAD], end):
         if is_candidate(s, o, row):
-            fill_inputs(w, s, row, r.row[at])
-            for i in range(N_CRITIC):
-                r.critic[at, i] = feature(w, s, row, r.critic_of[i])
-            if row == best:
-                r.taken[r.n[CHOICES]] = at - r.n[ROWS]
+            _write_candidate(w, s, r, row, at, best)
             at += 1
     _end_choice(s, r, at)
+
+
+@kernel
+def _write_candidate(w: World, s: State, r: Record, row: int, at: int, best: int) -> None:
+    fill_inputs(w, s, row, r.row[at])
+    for i in range(N_CRITIC):
+        r.critic[at, i] = feature(w, s, row, r.critic_of[i])
+    if row == best:
+        r.taken[r.n[CHOICES]] = at - r.n[ROWS]
 
 
 @kernel
@@ -127,9 +145,85 @@ def _inspected_look(w: World, s: State, o: Options, r: Record) -> bool:
 
 
 @kernel
+def drawn_pass(w: World, s: State, o: Options, r: Record) -> None:
+    """Make one pass, drawing every choice."""
+    s.n[PASSES] += 1
+    while _inspected_look(w, s, o, r) if o.policy == INSPECTED else _look(w, s, o, r):
+        pass
+
+
+@kernel
 def rollout(w: World, s: State, o: Options, r: Record) -> None:
     """Run a window to its end, drawing every choice from the network."""
     while advance(w, s, o):
-        s.n[PASSES] += 1
-        while _inspected_look(w, s, o, r) if o.policy == INSPECTED else _look(w, s, o, r):
-            pass
+        drawn_pass(w, s, o, r)
+
+
+@kernel
+def rollout_committed(w: World, s: State, o: Options, r: Record) -> None:
+    """Run a window on RLScheduler's machine, drawing every selection among those in view."""
+    make_one_pool(s)
+    while wait_for_queue(w, s, o):
+        end = queue_end_in_view(s, o.in_view)
+        look_around(w, s, o, end)
+        _score(w, s, o, r, end)
+        best, n = best_candidate(s, o, end)
+        r.n[CHOSEN] += 1
+        if n > 1 and _has_room(r, n):
+            _write(w, s, o, r, end, best)
+        if not start_selected(w, s, o, s.queue[best].job):
+            return
+
+
+@kernel
+def draw_order(w: World, s: State, o: Options, r: Record) -> None:
+    """Score all in view with noise: their order is then drawn place by place, each from the softmax of those left."""
+    end = queue_end_in_view(s, o.in_view)
+    make_pools(w, s, o.global_head)
+    look_around(w, s, o, end)
+    for row in range(s.n[Q_HEAD], end):
+        s.queue[row].score = _drawn_score(w, s, r, row)
+
+
+@kernel
+def write_order(w: World, s: State, o: Options, r: Record, pool: int, jobs: I8) -> None:
+    """Write down as choices how the first jobs of a pool were drawn, if anything of the pool could start."""
+    if not _could_start(w, s, pool):
+        return
+    end = queue_end_in_view(s, o.in_view)
+    for i in range(len(jobs)):
+        best = s.n[Q_HEAD]
+        while s.queue[best].job != jobs[i]:
+            best += 1
+        n = 0
+        for row in range(s.n[Q_HEAD], end):
+            n += _is_left(w, s, row, pool, best)
+        if n < 2:
+            return
+        r.n[CHOSEN] += 1
+        if not _has_room(r, n):
+            return
+        at = r.n[ROWS]
+        for row in range(s.n[Q_HEAD], end):
+            if _is_left(w, s, row, pool, best):
+                _write_candidate(w, s, r, row, at, best)
+                at += 1
+        _end_choice(s, r, at)
+
+
+@kernel
+def _could_start(w: World, s: State, pool: int) -> bool:
+    """Return whether a job of the pool fits now, whole or cut for one node more."""
+    for i in range(s.n[ACTIVE_N]):
+        shape = s.active[i]
+        if s.demand[shape].pool == pool and (s.asked[shape][A_CAN] > 0.0 or wider_fits(w, s, shape, 0.0)):
+            return True
+    return False
+
+
+@kernel
+def _is_left(w: World, s: State, row: int, pool: int, best: int) -> bool:
+    """Return whether a job could have been drawn for the place that the job in row `best` got."""
+    if s.demand[s.queue[row].asks].pool != pool or row_before(s, row, best):
+        return False
+    return not w.has_limits or start_is_allowed(w, s, s.queue[row].job)

@@ -7,7 +7,7 @@ from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.running import pop_end, start_in_turn
 from rltune.kernel.jit import kernel
 from rltune.kernel.rollout.event_loop import arrive, complete, skip_rejected
-from rltune.kernel.score.rules import score_queue
+from rltune.kernel.score.rules import queue_end_in_view, score_queue
 from rltune.kernel.state.arrays import ARRIVED, HEAP_N, Q_HEAD, Q_TAIL, RUNNING_N, SHADOW, STARTS, Options, State, World
 from rltune.kernel.state.queue import close_gaps
 from rltune.kernel.state.score_heap import row_before
@@ -33,9 +33,9 @@ def _advance_one(w: World, s: State, o: Options) -> bool:
 
 
 @kernel
-def _best_row(s: State) -> int:
+def _best_row(s: State, end: int) -> int:
     best = s.n[Q_HEAD]
-    for row in range(s.n[Q_HEAD] + 1, s.n[Q_TAIL]):
+    for row in range(s.n[Q_HEAD] + 1, end):
         if row_before(s, row, best):
             best = row
     return best
@@ -106,7 +106,7 @@ def _top_speed(w: World) -> float:
 
 
 @kernel
-def _start_selected(w: World, s: State, o: Options, job: int) -> bool:
+def start_selected(w: World, s: State, o: Options, job: int) -> bool:
     """Stay with the selected job until it fits; False if it never does."""
     if not _fits(w, s, o, job):
         shadow = shadow_time(w, s, job, 0)
@@ -131,15 +131,35 @@ def _fits(w: World, s: State, o: Options, job: int) -> bool:
 
 
 @kernel
-def run_committed(w: World, s: State, o: Options) -> None:
-    """Simulate a window: select, wait until it fits, start, select again."""
+def make_one_pool(s: State) -> None:
+    """Join all groups for the whole run; no pool is blocked or shut, since one job is selected at a time."""
     for g in range(len(s.pool)):
         s.pool[g].pool = 0
-    while True:
-        if s.n[Q_HEAD] == s.n[Q_TAIL]:
-            if not _advance_one(w, s, o):
-                return
-            continue
-        score_queue(w, s, o, s.n[Q_TAIL], False)
-        if not _start_selected(w, s, o, s.queue[_best_row(s)].job):
+        s.pool[g].head = -1
+        s.pool[g].shut = 0
+
+
+@kernel
+def wait_for_queue(w: World, s: State, o: Options) -> bool:
+    """Advance until a job waits; False if none ever will."""
+    while s.n[Q_HEAD] == s.n[Q_TAIL]:
+        if not _advance_one(w, s, o):
+            return False
+    return True
+
+
+@kernel
+def _select(w: World, s: State, o: Options) -> int:
+    """Return the job that the policy selects of those in view."""
+    end = queue_end_in_view(s, o.in_view)
+    score_queue(w, s, o, end, False)
+    return s.queue[_best_row(s, end)].job
+
+
+@kernel
+def run_committed(w: World, s: State, o: Options) -> None:
+    """Simulate a window: select, wait until it fits, start, select again."""
+    make_one_pool(s)
+    while wait_for_queue(w, s, o):
+        if not start_selected(w, s, o, _select(w, s, o)):
             return

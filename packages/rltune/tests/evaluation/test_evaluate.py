@@ -10,6 +10,7 @@ from learn.looking import a_model
 from rich.console import Console
 
 from rltune import simulate
+from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.errors import InputError
 from rltune.estimate import History, Oracle
@@ -19,6 +20,7 @@ from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation_tables import cross_table, evaluation_notes, tables
 from rltune.parallel import Processes
 from rltune.policy.learned import Learned
+from rltune.trace import synthesise
 from rltune.trials.measures import MEASURED
 from rltune.trials.pipelines import line_up
 
@@ -318,3 +320,14 @@ def test_better_knowledge_is_told_from_a_better_policy(trace, cluster):
     console = Console(width=200, file=io.StringIO())
     console.print(cross_table(made))
     assert "over the static choice with oracle" in console.file.getvalue()
+
+
+def test_an_evaluation_on_the_committed_machine_runs_all_there_and_says_so():
+    """The reference, too: in commit mode FCFS is not FCFS as ever."""
+    cluster = Cluster.uniform(4, 8)
+    jobs = synthesise("philly", 1500, seed=3, load=1.5, cluster=cluster)
+    how = {"windows": "100:every=50:contended=1", "estimator": "oracle"}
+    committed, ordinary = (evaluate(jobs, cluster, ["sjf"], ["shadow"], commit=c, **how) for c in (True, False))
+    assert "commit mode" in str(committed)
+    assert "commit mode" not in str(ordinary)
+    assert committed.to_dict() != ordinary.to_dict()

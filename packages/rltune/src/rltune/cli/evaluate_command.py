@@ -75,6 +75,7 @@ def evaluate(
     head: options.Head = "pool",
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
+    commit: options.Commit = False,
     search: options.Search = "off",
     ray: options.Ray = None,
     format: options.Format = None,  # noqa: A002
@@ -93,7 +94,7 @@ def evaluate(
     from rltune.evaluation import evaluate as run
     from rltune.parallel import spread_over
 
-    settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "seed": seed}
+    settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
     pipelines = pipeline_options.several(*parts, guard=guard, search=search, **settings)
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}

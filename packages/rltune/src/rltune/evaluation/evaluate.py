@@ -56,6 +56,7 @@ def evaluate(
     head: str = "pool",
     view: int = 0,
     cycle_s: float = 0.0,
+    commit: bool = False,
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
@@ -88,6 +89,7 @@ def evaluate(
         head: What a job that does not fit blocks: its "pool", or all others ("global").
         view: How many of the oldest waiting jobs a policy sees; 0 = all.
         cycle_s: How often a policy is asked; 0 = in every pass.
+        commit: Whether to run as RLScheduler's machine does.
         seed: For everything that is drawn.
         spread: Where the work is done; in this process if not told.
         progress: Called with the windows done, the windows in all and the part.
@@ -102,7 +104,7 @@ def evaluate(
         sliding = parse_sliding(windows, min_wait_s=contended_s)
         size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
     ordered, estimator = in_order(jobs, estimator)
-    settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "seed": seed}
+    settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
     contenders = beside_fcfs(
         line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)
     )
@@ -123,6 +125,8 @@ def evaluate(
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
     exams = [Exam.of_part(ordered, part, chooses=part is parts.validation) for part in looked_at]
     warnings = leaks([c.policy for c in contenders], exams)
+    if commit:
+        warnings += ("Pipelines run on RLScheduler's machine (commit mode).",)
     if cycle_s:
         warnings += (f"Policies are asked every {cycle_s:g} s, multifactor too.",)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
@@ -153,7 +157,8 @@ class HeldOutTrial:
 def beside_fcfs(pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     """Put FCFS without backfilling first, whether it was asked for or not."""
     like = pipelines[0]
-    fcfs = replace(Pipeline(), head=like.head, view=like.view, cycle_s=like.cycle_s, seed=like.seed)
+    same = {name: getattr(like, name) for name in ("head", "view", "cycle_s", "commit", "seed")}
+    fcfs = replace(Pipeline(), **same)
     return unique([fcfs, *pipelines])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rltune import InputError
+from rltune.parallel import Here
 from rltune.reproduce import code_hash, perform, runner
 from rltune.reproduce.catalogue import EXPERIMENTS, chosen, names
 from rltune.reproduce.cells import PAPER, Cell, Ours, Section
@@ -89,8 +90,6 @@ def made_in(folder):
 
 
 def run(folder, *steps, budget_s=math.inf):
-    from rltune.parallel import Here
-
     told = []
     on = runner.Runner(bench(folder), TINY, Here(), 1, budget_s, told.append)
     done = on.run([Few(*steps)], lambda _: None)
@@ -110,14 +109,19 @@ def test_what_is_needed_comes_first_and_is_made_once(tmp_path):
     assert made_in(tmp_path) == ["first", "second", "third"]
 
 
-def test_after_a_failure_the_rest_is_made_by_the_next_run(tmp_path):
-    """What a killed or failed run had finished stays; nothing of the step that failed is left."""
-    with pytest.raises(InputError, match="as it should"):
-        run(tmp_path, Counted("good"), Counted("fails"), Counted("never"))
-    assert made_in(tmp_path) == ["good", "fails"]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".json"]
-    run(tmp_path, Counted("good"), Counted("never"))
-    assert made_in(tmp_path) == ["good", "fails", "never"]
+def test_a_step_that_fails_leaves_out_only_what_needs_it(tmp_path):
+    """The others are made, why is said, nothing of the failed step is left, and the next run tries it again."""
+    bad = Counted("fails")
+    on = runner.Runner(bench(tmp_path), TINY, Here(), 1)
+    assert on.run([Few(Counted("good"), Counted("never", (bad,)), Counted("last"))], lambda _: None)
+    assert made_in(tmp_path) == ["good", "fails", "last"]
+    assert set(on.failed.values()) == {"as it should"}
+    assert {step.name for step in on.failed} == {"fails", "never"}
+    assert sum(path.suffix == ".json" for path in tmp_path.iterdir()) == 2
+    section = perform._section(Few(Counted("never", (bad,))), perform.Made(bench(tmp_path), TINY), on.failed)
+    assert section.missing == ("fails: as it should",)
+    run(tmp_path, bad)
+    assert made_in(tmp_path)[-1] == "fails"
 
 
 def test_when_the_time_is_over_the_rest_is_left_out(tmp_path):
@@ -209,7 +213,7 @@ def test_a_report_without_time_says_what_is_left_out(tmp_path):
 def test_every_experiment_can_be_told_before_anything_is_made(tmp_path):
     """Steps are named and priced, and sections render, without a single result."""
     empty = tuple(
-        perform._section(e, perform.Made(bench(tmp_path), scope)) for e in EXPERIMENTS for scope in (QUICK, FULL)
+        perform._section(e, perform.Made(bench(tmp_path), scope), {}) for e in EXPERIMENTS for scope in (QUICK, FULL)
     )
     page = render_reproduction(Reproduction(empty, QUICK, {}, "no machine", complete=False))
     assert page.count("<section") > len(EXPERIMENTS)

@@ -15,7 +15,7 @@ from rltune.reproduce.catalogue import chosen
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.page import Reproduction, write_reproduction
 from rltune.reproduce.runner import Runner, Standing
-from rltune.reproduce.step import Bench, in_order
+from rltune.reproduce.step import Bench, Step, in_order
 from rltune.reproduce.workloads import Origin, find_origins
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def perform(
     """Make what is missing, and write the report after every experiment and at the end."""
     experiments = chosen(only)
     bench = Bench(_folder(out), find_origins(traces, scope.synthetic_jobs))
-    finished: list[Experiment] = []
 
     def report(*, complete: bool) -> Reproduction:
         made = Reproduction(
-            tuple(_section(e, Made(bench, scope)) for e in experiments),
+            tuple(_section(e, Made(bench, scope), runner.failed) for e in experiments),
             scope,
             _used(bench, experiments, scope),
             machine=_machine(),
@@ -54,25 +53,27 @@ def perform(
         write_reproduction(made, out)
         return made
 
-    def after(experiment: Experiment) -> None:
-        finished.append(experiment)
-        report(complete=False)
-
     _announce(bench, experiments, scope, workers, say)
     with spread_over(workers) as spread:
-        complete = Runner(bench, scope, spread, workers, budget_s, tell).run(experiments, after)
-    return report(complete=complete)
+        runner = Runner(bench, scope, spread, workers, budget_s, tell)
+        complete = runner.run(experiments, lambda _: report(complete=False))
+    return report(complete=complete and not runner.failed)
 
 
-def _section(experiment: Experiment, made: Made) -> Section:
+def _section(experiment: Experiment, made: Made, failed: dict[Step, str]) -> Section:
     """Return what an experiment has to show; what is missing is said."""
     steps = [step for wave in in_order(experiment.steps(made.scope)) for step in wave]
-    missing = sum(made.get(step) is None for step in steps)
+    told = [f"{step.told}: {failed[step]}" for step in steps if step in failed and not _because(step, failed)]
+    late = sum(made.get(step) is None and step not in failed for step in steps)
+    if late:
+        told.append(f"{late} of {len(steps)} steps were not made in the time given.")
     section = experiment.section(made)
-    if not missing:
-        return section
-    told = f"{missing} of {len(steps)} steps were not made in the time given."
-    return replace(section, missing=(*section.missing, told))
+    return replace(section, missing=(*section.missing, *told))
+
+
+def _because(step: Step, failed: dict[Step, str]) -> bool:
+    """Return whether a step failed only because one that it needs did."""
+    return any(other in failed for other in step.needs)
 
 
 def _announce(

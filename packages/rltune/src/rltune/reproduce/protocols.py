@@ -53,7 +53,7 @@ def paper_lesson(scope: Scope, workload: str, base: str, objective: str, seed: i
 
 def honest_lesson(scope: Scope, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
     """Return a training under the conditions in which it is judged: what a site knows, EASY, pools."""
-    how: dict[str, Any] = {"estimator": HISTORY, "head": "pool", "backfill": "easy", "imitate": 10, **more}
+    how: dict[str, Any] = {"estimator": HISTORY, "head": "pool", "backfill": "easy", **more}
     return _lesson(scope, workload + STEADY, base, objective, seed, how)
 
 

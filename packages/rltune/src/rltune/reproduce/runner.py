@@ -39,6 +39,7 @@ class Runner:
     _began: float = field(default_factory=time.monotonic)
     _expected_s: float = 0.0  # of what was made here, as it was foreseen
     _taken_s: float = 0.0  # as it was
+    failed: dict[Step, str] = field(default_factory=dict)  # why; what needs these is left out, too
     _compiled: set[str] = field(default_factory=set)  # kinds of steps that have been made in this process
 
     def run(self, experiments: Sequence[Experiment], after: Callable[[Experiment], None]) -> bool:
@@ -47,7 +48,7 @@ class Runner:
         total = len({step for e in experiments for wave in in_order(e.steps(self.scope)) for step in wave})
         for experiment in experiments:
             for wave in in_order(experiment.steps(self.scope)):
-                missing = [step for step in wave if step in waiting]
+                missing = self._possible([step for step in wave if step in waiting], waiting)
                 if missing and not self._wave(missing, waiting, total):
                     return False
             after(experiment)
@@ -60,29 +61,39 @@ class Runner:
 
     def _wave(self, steps: list[Step], waiting: dict[Step, None], total: int) -> bool:
         with closing(self._made(steps)) as made:
-            for step in made:
+            for step, why in made:
                 del waiting[step]
-                self._taken_s += self.bench.seconds(step)
-                self._expected_s += step.cost_s
+                if why:
+                    self.failed[step] = why
+                else:
+                    self._taken_s += self.bench.seconds(step)
+                    self._expected_s += step.cost_s
                 self.tell(Standing(total - len(waiting), total, self._left_s(waiting), step.told))
                 if waiting and time.monotonic() - self._began > self.budget_s:
                     return False
         return True
 
-    def _made(self, steps: list[Step]) -> Generator[Step]:
-        """Make steps, and yield each that is done; the first of a kind here, so that workers find its code compiled."""
+    def _possible(self, steps: list[Step], waiting: dict[Step, None]) -> list[Step]:
+        """Leave out what needs something that could not be made."""
+        for step in steps:
+            if why := next((self.failed[other] for other in step.needs if other in self.failed), ""):
+                self.failed[step] = why
+                del waiting[step]
+        return [step for step in steps if step not in self.failed]
+
+    def _made(self, steps: list[Step]) -> Generator[tuple[Step, str]]:
+        """Make steps, and yield each with why it failed; the first of a kind here, so that workers find it compiled."""
         rest = []
         for step in steps:
             if self.workers > 1 and step.kind not in self._compiled:
                 self._compiled.add(step.kind)
-                self.bench(step)
-                yield step
+                yield step, self.bench(step)
             else:
                 rest.append(step)
         if rest:
             with closing(self.spread.each(self.bench, rest)) as made:
-                for index, _ in made:
-                    yield rest[index]
+                for index, why in made:
+                    yield rest[index], why
 
     def _left_s(self, waiting: dict[Step, None]) -> float:
         pace = self._taken_s / self._expected_s if self._expected_s else 1.0

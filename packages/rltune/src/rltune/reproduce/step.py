@@ -98,10 +98,13 @@ class Bench:
         """Return how long a step that is done took."""
         return float(json.loads(self.path(step).read_text(encoding="utf-8"))["seconds"])
 
-    def __call__(self, step: Step) -> None:
-        """Make a step and keep its result; nothing is left half written."""
+    def __call__(self, step: Step) -> str:
+        """Make a step and keep its result; nothing is left half written. Return why it could not be made, or nothing."""
         began = time.perf_counter()
-        result = step.make(self)
+        try:
+            result = step.make(self)
+        except InputError as error:
+            return str(error)
         content: Result = {"step": step.told, "kind": step.kind, "values": step.values()}
         content |= {"seconds": time.perf_counter() - began, "result": result}
         path = self.path(step)
@@ -109,6 +112,7 @@ class Bench:
             write_whole(path, json.dumps(content, indent=1, default=str) + "\n")
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from error
+        return ""
 
 
 def in_order(steps: tuple[Step, ...]) -> list[list[Step]]:

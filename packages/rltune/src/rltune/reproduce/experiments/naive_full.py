@@ -30,9 +30,15 @@ SOLVER_SHARE = 4  # with the solver a window takes much longer, so these trainin
 
 def lesson(scope: Scope, name: str, seed: int) -> Lesson:
     """Return one training of the five."""
-    how = TRAINED[name]
-    windows = max(8, scope.windows // SOLVER_SHARE)  # the same for all, so that they are comparable
-    return by.paper_lesson(scope, TRACE, BASE, METRIC, seed, windows=windows, **how)
+    size = {"windows": max(8, scope.windows // SOLVER_SHARE), "epochs": min(8, scope.epochs)}  # the same for all
+    return by.paper_lesson(
+        scope, TRACE, BASE, METRIC, seed, **{**size, "held_windows": 3, "starts": (0,)}, **TRAINED[name]
+    )
+
+
+def seeds_of(scope: Scope) -> range:
+    """Return the seeds: fewer than elsewhere, because of the solver."""
+    return range(max(1, scope.seeds // 2))
 
 
 def shown(scope: Scope) -> tuple[str, ...]:
@@ -41,7 +47,7 @@ def shown(scope: Scope) -> tuple[str, ...]:
 
 
 def _entries(scope: Scope) -> dict[str, tuple[Entry, ...]]:
-    seeds = scope.all_seeds
+    seeds = seeds_of(scope)
     made = {name: tuple(_entry(lesson(scope, name, seed)) for seed in seeds) for name in shown(scope)}
     if scope.ablations:
         full = [lesson(scope, FULL, seed) for seed in seeds]

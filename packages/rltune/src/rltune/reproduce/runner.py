@@ -42,7 +42,7 @@ class Runner:
     failed: dict[Step, str] = field(default_factory=dict)  # why; what needs these is left out, too
     _compiled: set[str] = field(default_factory=set)  # kinds of steps that have been made in this process
 
-    def run(self, experiments: Sequence[Experiment], after: Callable[[Experiment], None]) -> bool:
+    def run(self, experiments: Sequence[Experiment], after: Callable[[Experiment], object]) -> bool:
         """Make the steps of each experiment in turn; return whether all were made within the time."""
         waiting = self._missing(experiments)
         total = len({step for e in experiments for wave in in_order(e.steps(self.scope)) for step in wave})

@@ -99,7 +99,7 @@ class Bench:
         return float(json.loads(self.path(step).read_text(encoding="utf-8"))["seconds"])
 
     def __call__(self, step: Step) -> str:
-        """Make a step and keep its result; nothing is left half written. Return why it could not be made, or nothing."""
+        """Make a step and keep its result, whole; return why it could not be made, or nothing."""
         began = time.perf_counter()
         try:
             result = step.make(self)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rltune.reproduce.cells import Plain, Section
@@ -40,7 +42,7 @@ class TencacheClaims(Step):
 
     def make(self, bench: Bench) -> Result:
         """Run it; its page lies beside the report."""
-        program = shutil.which(PROGRAM)
+        program = _program()
         if program is None:
             return {"missing": f"{PROGRAM} is not installed"}
         page = bench.folder.parent / PAGE
@@ -53,9 +55,15 @@ class TencacheClaims(Step):
         return {"rows": json.loads(made.stdout)["rows"]}
 
 
+def _program() -> str | None:
+    """Find the program beside this Python, or on the path."""
+    beside = Path(sys.executable).parent / PROGRAM
+    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
+
+
 def claims(scope: Scope) -> TencacheClaims:
     """Return the step for the program that is installed."""
-    program = shutil.which(PROGRAM)
+    program = _program()
     if program is None:
         return TencacheClaims("none", quick=True)
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()

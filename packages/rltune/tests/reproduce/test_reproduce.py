@@ -11,19 +11,20 @@ import pytest
 
 from rltune import InputError
 from rltune.parallel import Here
-from rltune.reproduce import code_hash, perform, runner
+from rltune.reproduce import code_hash, runner
+from rltune.reproduce import perform_experiments as perform
 from rltune.reproduce.catalogue import EXPERIMENTS, chosen, names
-from rltune.reproduce.cells import PAPER, Cell, Ours, Section
-from rltune.reproduce.drawing import Axes, Series, Spread, lines, points, spreads
+from rltune.reproduce.cells import PAPER, Ours, PaperCell, Section
+from rltune.reproduce.drawing import Axes, Series, SpreadRow, lines, points, spreads
 from rltune.reproduce.experiment import Experiment
-from rltune.reproduce.gain import Gain, seeds_of, window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.extent import FULL, QUICK
+from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.lesson import Lesson
 from rltune.reproduce.page import Reproduction, render_reproduction
 from rltune.reproduce.paper import number
-from rltune.reproduce.scope import FULL, QUICK
-from rltune.reproduce.steady import Steady
-from rltune.reproduce.step import Bench, Step, in_order
+from rltune.reproduce.relative_gain import RelativeGain, seeds_of, window_gain
+from rltune.reproduce.steady import SteadyRun
+from rltune.reproduce.step import Step, Workbench, in_order
 from rltune.reproduce.workloads import find_origins, load_workload
 from rltune.trials.intervals import Interval
 
@@ -31,7 +32,7 @@ TINY = replace(QUICK, epochs=1, windows=2, patience=1, every=512, synthetic_jobs
 
 
 def bench(folder, jobs=6_000):
-    return Bench(folder, find_origins(None, jobs))
+    return Workbench(folder, find_origins(None, jobs))
 
 
 def lesson(**more):
@@ -131,12 +132,12 @@ def test_when_the_time_is_over_the_rest_is_left_out(tmp_path):
 
 
 def test_a_step_is_made_again_when_what_it_depends_on_changes(tmp_path, monkeypatch):
-    step = HeldOut("philly", (Entry("fcfs"),), "oracle", "pool")
+    step = HeldOutRun("philly", (Entry("fcfs"),), "oracle", "pool")
     before = bench(tmp_path).digest(step)
     assert bench(tmp_path).digest(step) == before
     assert bench(tmp_path, jobs=7_000).digest(step) != before
     assert bench(tmp_path).digest(replace(step, estimator="noisy")) != before
-    of_one, of_other = (HeldOut("philly", (Entry(lesson(seed=s)),), "oracle", "pool") for s in (0, 1))
+    of_one, of_other = (HeldOutRun("philly", (Entry(lesson(seed=s)),), "oracle", "pool") for s in (0, 1))
     assert bench(tmp_path).digest(of_one) != bench(tmp_path).digest(of_other)
     other = dict.fromkeys(bench(tmp_path).code, "other")
     assert replace(bench(tmp_path), code=other).digest(step) != before
@@ -173,7 +174,7 @@ def test_lessons_windows_and_steady_state_for_real(tmp_path):
     for each in lessons:
         on(each)
     assert len(on.result(lessons[0])["log"]) == 2
-    windows = HeldOut(
+    windows = HeldOutRun(
         "philly", (Entry("fcfs"), Entry("sjf"), *map(Entry, lessons)), "noisy", "global", size=256, every=128
     )
     on(windows)
@@ -183,7 +184,7 @@ def test_lessons_windows_and_steady_state_for_real(tmp_path):
     gain = window_gain(found, "sjf + none, best-fit", "fcfs + none, best-fit", "wait")
     means = {label: np.mean(of["wait"]) for label, of in found["values"].items()}
     assert gain.percent == pytest.approx(100 * (1 - means["sjf + none, best-fit"] / means["fcfs + none, best-fit"]))
-    end = Steady(
+    end = SteadyRun(
         "philly-steady", (Entry("fcfs", "easy"), Entry("saf", "easy"), *(Entry(each, "easy") for each in lessons))
     )
     on(end)
@@ -249,24 +250,24 @@ def _crowded():
 
 
 def test_a_gain_turns_a_ratio_around():
-    assert str(Gain.of_ratio(Interval(0.75, 0.5, 0.9), "wait")) == "25.0 % [10.0, 50.0]"
-    assert str(Gain.of_ratio(Interval(1.2, 1.1, 1.3), "utilisation")) == "20.0 % [10.0, 30.0]"
-    assert str(Gain.of_ratio(Interval(0.75, math.nan, math.nan), "wait")) == "25.0 %"
+    assert str(RelativeGain.of_ratio(Interval(0.75, 0.5, 0.9), "wait")) == "25.0 % [10.0, 50.0]"
+    assert str(RelativeGain.of_ratio(Interval(1.2, 1.1, 1.3), "utilisation")) == "20.0 % [10.0, 30.0]"
+    assert str(RelativeGain.of_ratio(Interval(0.75, math.nan, math.nan), "wait")) == "25.0 %"
 
 
 def test_ahead_of_the_paper_is_by_its_gain():
     key = "fig12.philly.fifo.wait"
-    cell = Cell.of_key(key, "r", "c", {PAPER: Ours(Gain(number(key).value))})
+    cell = PaperCell.of_key(key, "r", "c", {PAPER: Ours(RelativeGain(number(key).value))})
     assert cell.ahead(PAPER) is True
-    assert Cell.of_key(key, "r", "c", {PAPER: Ours(Gain(number(key).value - 0.1))}).ahead(PAPER) is False
-    assert Cell.of_key(key, "r", "c", {}).ahead(PAPER) is None
-    assert Cell("r", "c", {PAPER: Ours(Gain(3.0))}).ahead(PAPER) is None
+    assert PaperCell.of_key(key, "r", "c", {PAPER: Ours(RelativeGain(number(key).value - 0.1))}).ahead(PAPER) is False
+    assert PaperCell.of_key(key, "r", "c", {}).ahead(PAPER) is None
+    assert PaperCell("r", "c", {PAPER: Ours(RelativeGain(3.0))}).ahead(PAPER) is None
 
 
 def test_drawings_are_whole_and_take_any_name():
     axes = Axes("<b>", "x", "y", log_x=True)
     line = Series("a & b", [1, 10, math.nan, 0], [1, 2, 3, 4])
-    for svg in (lines(axes, [line]), points(axes, [line]), spreads(axes, [Spread("a & b", [1, 2, 30.0])])):
+    for svg in (lines(axes, [line]), points(axes, [line]), spreads(axes, [SpreadRow("a & b", [1, 2, 30.0])])):
         assert svg.startswith("<svg")
         assert svg.rstrip().endswith("</svg>")
         assert "<b>" not in svg

@@ -13,8 +13,8 @@ from rltune.cli.terminal_progress import bar
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.page import Reproduction
-    from rltune.reproduce.scope import Scope
 
 EXAMPLES = examples(
     "rltune reproduce --out again --quick",
@@ -30,7 +30,7 @@ Out = Annotated[
 ]
 Traces = Annotated[
     Path | None,
-    typer.Option(help="A folder that holds the public traces; without it jobs are made up.", metavar="DIR"),
+    typer.Option("--traces", help="A folder that holds the public traces; without it jobs are made up.", metavar="DIR"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Small trainings, few windows: about 15 minutes on two cores.")]
 Full = Annotated[bool, typer.Option("--full", help="More base policies, five seeds, long trainings: a night.")]
@@ -39,13 +39,13 @@ Only = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(help="Stop after so many minutes; what matters least is left out.", metavar="MINUTES", min=0.0),
+    typer.Option(help="Stop after so many minutes; what matters least is left out.", metavar="MINUTES"),
 ]
 
 
 def reproduce(
     out: Out,
-    traces: Traces = None,
+    folder: Traces = None,
     quick: Quick = False,
     full: Full = False,
     only: Only = None,
@@ -58,12 +58,14 @@ def reproduce(
     changed. The report is written after every experiment.
     """
     scope = _scope(quick=quick, full=full)
-    from rltune.reproduce.perform import perform
+    if budget is not None and not budget >= 0:
+        raise InputError(f"--budget should be 0 minutes or more, not {budget:g}")
+    from rltune.reproduce.perform_experiments import perform
 
     with bar("reproducing") as tell:
         made = perform(
             out,
-            traces,
+            folder,
             scope,
             split(only) if only else [],
             budget_s=float("inf") if budget is None else 60 * budget,
@@ -74,12 +76,12 @@ def reproduce(
     _show(made, out)
 
 
-def _scope(*, quick: bool, full: bool) -> "Scope":
+def _scope(*, quick: bool, full: bool) -> "Extent":
     if quick and full:
         raise InputError("--quick and --full cannot both be")
-    from rltune.reproduce import scope
+    from rltune.reproduce import extent
 
-    return scope.QUICK if quick else scope.FULL if full else scope.PAPER
+    return extent.QUICK if quick else extent.FULL if full else extent.PAPER
 
 
 def _show(made: "Reproduction", out: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rltune.errors import unknown
+from rltune.reproduce.experiments.against_multifactor import AgainstMultifactor
+from rltune.reproduce.experiments.against_qssf import AgainstQssf
 from rltune.reproduce.experiments.costs import Costs
 from rltune.reproduce.experiments.cpu_trained import CpuTrained
 from rltune.reproduce.experiments.feature_count import FeatureCount
-from rltune.reproduce.experiments.multifactor import AgainstMultifactor
 from rltune.reproduce.experiments.naive_full import NaiveFull
 from rltune.reproduce.experiments.per_base import PerBase
-from rltune.reproduce.experiments.qssf import AgainstQssf
 from rltune.reproduce.experiments.rivals import Rivals
 from rltune.reproduce.experiments.sla_jobs import SlaJobs
 from rltune.reproduce.experiments.slurm_figures import OnRealSlurm, PackOrSpread

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from rltune.reproduce.gain import Gain
 from rltune.reproduce.paper import number
+from rltune.reproduce.relative_gain import RelativeGain
 
 PAPER, HONEST, PRODUCT = COLUMNS = ("paper's protocol", "honest", "product")
 
@@ -15,10 +15,10 @@ PAPER, HONEST, PRODUCT = COLUMNS = ("paper's protocol", "honest", "product")
 class Ours:
     """One of our numbers: a gain in percent, or text for what is not a gain; `note` says how it was made."""
 
-    gain: Gain | None = None
+    gain: RelativeGain | None = None
     text: str = ""
     note: str = ""
-    over_best: Gain | None = None  # the gain over the best rule in hindsight
+    over_best: RelativeGain | None = None  # the gain over the best rule in hindsight
 
     def __str__(self) -> str:
         return self.text or (str(self.gain) if self.gain else "-")
@@ -34,7 +34,7 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Cell:
+class PaperCell:
     """One number of the paper, or one that it shows only as a curve, and what we have for it."""
 
     row: str
@@ -45,7 +45,7 @@ class Cell:
     paper_text: str = ""
 
     @classmethod
-    def of_key(cls, key: str, row: str, column: str, ours: dict[str, Ours]) -> Cell:
+    def of_key(cls, key: str, row: str, column: str, ours: dict[str, Ours]) -> PaperCell:
         """Make the cell of a gain that the paper prints."""
         return cls(row, column, ours, key, number(key).value)
 
@@ -106,7 +106,7 @@ class Section:
     name: str  # as `--only` takes it
     title: str
     where: str  # in the paper
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[PaperCell, ...] = ()
     tables: tuple[Plain, ...] = ()
     figures: tuple[Figure, ...] = ()
     differs: tuple[str, ...] = ()  # a sentence each on how ours differs from the paper's experiment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from rltune.reproduce.cells import COLUMNS, HONEST, PAPER
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BEGIN, END = "<!-- from docs/results/reproduce/results.json: begin -->", "<!-- end -->"
+COLUMNS_OF_TEXT = 118
 SHOWN = (  # cells of the README's table: section, row, column
     ("fig12", "Philly", "wait over FIFO"),
     ("fig12", "Helios", "wait over FIFO"),
@@ -27,7 +29,7 @@ def headlines(results: dict[str, Any]) -> str:
     when = f"{results['date']}, {results['machine']}, commit {results['commit'] or 'unknown'}"
     rows = [_row(cell) for wanted in SHOWN if (cell := _find(results, *wanted)) is not None]
     table = [f"| | paper | {' | '.join(COLUMNS)} |", f"|{' --- |' * (2 + len(COLUMNS))}", *rows]
-    return "\n".join([BEGIN, " ".join(results["lead"]), "", *table, "", f"Made {when}.", END])
+    return "\n".join([BEGIN, *_wrapped(" ".join(results["lead"])), "", *table, "", f"Made {when}.", END])
 
 
 def with_headlines(text: str, results: dict[str, Any]) -> str:
@@ -48,7 +50,7 @@ def _page(results: dict[str, Any]) -> Iterator[str]:
     yield "# The paper's evaluation, run again"
     yield ""
     for line in results["lead"]:
-        yield f"- {line}"
+        yield from _wrapped(f"- {line}")
     yield ""
     how = f"Made {results['date']} on {results['machine']}, commit {results['commit'] or 'unknown'}, scope"
     yield f"{how} `{results['scope']['name']}`:"
@@ -57,7 +59,7 @@ def _page(results: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "[What the columns mean](../../how-to/reproduce.md#three-columns-of-ours). Gains are in percent, above 0"
     yield "where ours is better, with 95 % intervals. Traces:"
-    yield ", ".join(f"{name} ({told})" for name, told in results["traces"].items()) + "."
+    yield from _wrapped(", ".join(f"{name} ({told})" for name, told in results["traces"].items()) + ".")
     yield ""
     yield from _behind(results)
     for section in results["sections"]:
@@ -86,10 +88,10 @@ def _behind(results: dict[str, Any]) -> Iterator[str]:
 def _section(section: dict[str, Any]) -> Iterator[str]:
     yield f"## {section['title']}"
     yield ""
-    yield f"{section['where'][:1].upper()}{section['where'][1:]}. {section['concludes']}".rstrip()
+    yield from _wrapped(f"{section['where'][:1].upper()}{section['where'][1:]}. {section['concludes']}")
     yield ""
     for missing in section["missing"]:
-        yield f"Left out: {missing}"
+        yield from _wrapped(f"Left out: {missing}")
         yield ""
     if section["cells"]:
         yield f"| | | paper | {' | '.join(COLUMNS)} |"
@@ -99,7 +101,7 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
             yield f"| {cell['row']} | {cell['column']} | {cell['paper']} | {ours} |"
         yield ""
     for table in section["tables"]:
-        yield f"{table['caption'] or ''}".strip()
+        yield from _wrapped(table["caption"])
         yield ""
         yield f"| {' | '.join(table['columns'])} |"
         yield f"|{' --- |' * len(table['columns'])}"
@@ -114,8 +116,16 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
         yield "What differs from the paper:"
         yield ""
         for differs in section["differs"]:
-            yield f"- {differs}"
+            yield from _wrapped(f"- {differs}")
         yield ""
+
+
+def _wrapped(text: str) -> list[str]:
+    """Break prose into lines, a list's item below its dash."""
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.wrap(
+        text, COLUMNS_OF_TEXT, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _contradictions(results: dict[str, Any]) -> Iterator[str]:

@@ -26,7 +26,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpreadRow:
     """One row of a plot of distributions: values, and where their mean lies."""
 
     name: str
@@ -64,7 +64,7 @@ def points(axes: Axes, series: Sequence[Series]) -> str:
     return _plot(axes, series, dots)
 
 
-def spreads(axes: Axes, rows: Sequence[Spread]) -> str:
+def spreads(axes: Axes, rows: Sequence[SpreadRow]) -> str:
     """Draw a row for each distribution: its range, its middle half, its median and its mean."""
     kept = [(row, sorted(v for v in row.values if _can(v, axes.log_x))) for row in rows]
     kept = [(row, values) for row, values in kept if values]
@@ -164,7 +164,7 @@ def _path(s: Series, at_x: _Scale, at_y: _Scale) -> str:
     return f'<path d="M{course}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>' if pairs else ""
 
 
-def _box(row: Spread, values: list[float], y: float, at: _Scale, left: float) -> Iterator[str]:
+def _box(row: SpreadRow, values: list[float], y: float, at: _Scale, left: float) -> Iterator[str]:
     colour = COLOURS[row.colour % len(COLOURS)]
     low, quarter, middle, three, high = (at(_quantile(values, q)) for q in (0, 0.25, 0.5, 0.75, 1))
     yield f'<text x="{left - 8}" y="{y + 4}" text-anchor="end" fill="{_INK}">{escape(row.name)}</text>'

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from rltune.reproduce.cells import Section
-    from rltune.reproduce.scope import Scope
-    from rltune.reproduce.step import Bench, Result, Step
+    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.step import Result, Step, Workbench
     from rltune.reproduce.workloads import Origin
 
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Made:
     """The results that are there: all of them, or what the time sufficed for."""
 
-    bench: Bench
-    scope: Scope
+    bench: Workbench
+    scope: Extent
 
     def get(self, step: Step) -> Result | None:
         """Return the result of a step; None if it was not made."""
@@ -37,7 +37,7 @@ class Experiment(ABC):
     where: ClassVar[str]
 
     @abstractmethod
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return what is to be made; what these need comes with them."""
 
     @abstractmethod

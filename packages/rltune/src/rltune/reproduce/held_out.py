@@ -10,7 +10,7 @@ from rltune.engine.pipeline import Pipeline
 from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, run_part
 from rltune.parallel import Here
 from rltune.reproduce.lesson import Lesson
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import HOLDOUT
 from rltune.trials.measures import MEASURED
 from rltune.trials.parts import split
@@ -42,7 +42,7 @@ class Entry:
         """Name what the seeds of one training have in common."""
         return self.label if isinstance(self.policy, str) else self.label.replace(f":{self.policy.seed} +", " +")
 
-    def pipeline(self, bench: Bench, head: str, view: int) -> Pipeline:
+    def pipeline(self, bench: Workbench, head: str, view: int) -> Pipeline:
         """Make the pipeline."""
         policy = self.policy if isinstance(self.policy, str) else self.policy.policy(bench)
         guard, search = (None if value == "off" else value for value in (self.guard, self.search))
@@ -51,7 +51,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class HeldOut(Step):
+class HeldOutRun(Step):
     """Windows of one part, under every entry, with the same knowledge of run times."""
 
     kind: ClassVar[str] = "held-out"
@@ -87,7 +87,7 @@ class HeldOut(Step):
         entries = [entry.label for entry in self.entries]
         return {**{name: value for name, value in vars(self).items() if name != "entries"}, "entries": entries}
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Run the windows."""
         work = bench.workload(self.workload)
         pipelines = [entry.pipeline(bench, self.head, self.view) for entry in self.entries]

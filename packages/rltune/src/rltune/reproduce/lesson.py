@@ -11,7 +11,7 @@ from rltune.learn.train import Trainer
 from rltune.learn.train_settings import TrainSettings
 from rltune.model.model_file import read_model, save_model
 from rltune.policy.learned import Learned
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 
 if TYPE_CHECKING:
     from rltune.learn.train import Progress
@@ -63,7 +63,7 @@ class Lesson(Step):
         how = f"{self.estimator}:{self.backfill}:{self.placement}{':commit' if self.commit else ''}"
         return f"{self.workload}:{self.features}:{self.base}:{self.objective}:{how}"
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Train from each start, and keep the network that does best on the validation part."""
         trained = [self._train(bench, imitate) for imitate in self.starts]
         kept = trained[0]
@@ -73,14 +73,14 @@ class Lesson(Step):
         save_model(kept.best_model(), bench.path(self, MODEL))
         return {**_told(kept.progress), "imitated": self.starts[trained.index(kept)]}
 
-    def _train(self, bench: Bench, imitate: int) -> Trainer:
+    def _train(self, bench: Workbench, imitate: int) -> Trainer:
         work = bench.workload(self.workload)
         trainer = Trainer(work.jobs, work.cluster, self._settings(imitate), trace=work.origin.told)
         for _ in trainer.epochs():
             pass
         return trainer
 
-    def policy(self, bench: Bench) -> Learned:
+    def policy(self, bench: Workbench) -> Learned:
         """Return the trained policy."""
         return Learned(read_model(bench.path(self, MODEL)), f"{self.group}:{self.seed}")
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from rltune.errors import InputError
 from rltune.report.comparison_page import page_of
-from rltune.reproduce.cells import COLUMNS, HONEST, PAPER, Cell, Section
+from rltune.reproduce.cells import COLUMNS, HONEST, PAPER, PaperCell, Section
 from rltune.reproduce.paper import Derivation, contradictions
 from rltune.version import __version__
 from rltune.whole_file import write_whole
@@ -20,7 +20,7 @@ from rltune.whole_file import write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.workloads import Origin
 
 PAGE, DATA, FIGURES = "report.html", "results.json", "figures"
@@ -65,7 +65,7 @@ class Reproduction:
     """All sections so far, and what was run."""
 
     sections: tuple[Section, ...]
-    scope: Scope
+    scope: Extent
     origins: dict[str, Origin]
     machine: str
     complete: bool = True
@@ -73,12 +73,12 @@ class Reproduction:
     tried: tuple[str, ...] = ()
 
     @property
-    def cells(self) -> list[tuple[Section, Cell]]:
+    def cells(self) -> list[tuple[Section, PaperCell]]:
         """Return all cells with their sections."""
         return [(section, cell) for section in self.sections for cell in section.cells]
 
     @property
-    def behind(self) -> list[tuple[Section, Cell]]:
+    def behind(self) -> list[tuple[Section, PaperCell]]:
         """Return the cells that are behind the paper, or honestly behind the best rule in hindsight."""
         return [(section, cell) for section, cell in self.cells if cell.ahead(PAPER) is False or _beaten(cell)]
 
@@ -175,11 +175,11 @@ def _marked(section: Section) -> Section:
     return replace(section, figures=figures)
 
 
-def _over_best(cell: Cell) -> Any:
+def _over_best(cell: PaperCell) -> Any:
     mine = cell.ours.get(HONEST)
     return mine.over_best if mine is not None else None
 
 
-def _beaten(cell: Cell) -> bool:
+def _beaten(cell: PaperCell) -> bool:
     gain = _over_best(cell)
     return gain is not None and gain.percent < 0

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rltune.reproduce.gain import Gain, best_rule, mean, steady_gain, window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.lesson import Lesson
-from rltune.reproduce.steady import Steady
+from rltune.reproduce.relative_gain import RelativeGain, best_rule, mean, steady_gain, window_gain
+from rltune.reproduce.steady import SteadyRun
 from rltune.reproduce.workloads import STEADY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.step import Result
 
 RULES = ("fcfs", "sjf", "saf", "f1", "wfp3", "unicep", "qssf", "multifactor")
@@ -45,55 +45,55 @@ SHIPPED = {
 }
 
 
-def paper_lesson(scope: Scope, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
+def paper_lesson(scope: Extent, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
     """Return a training as the paper has it: true run times, one queue, no backfilling."""
     how: dict[str, Any] = {"estimator": TRUTH, "head": "global", "backfill": "none", **more}
     return _lesson(scope, workload, base, objective, seed, how)
 
 
-def honest_lesson(scope: Scope, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
+def honest_lesson(scope: Extent, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
     """Return a training under the conditions in which it is judged: what a site knows, EASY, pools."""
     how: dict[str, Any] = {"estimator": HISTORY, "head": "pool", "backfill": "easy", **more}
     return _lesson(scope, workload + STEADY, base, objective, seed, how)
 
 
-def _lesson(scope: Scope, workload: str, base: str, objective: str, seed: int, how: dict[str, Any]) -> Lesson:
+def _lesson(scope: Extent, workload: str, base: str, objective: str, seed: int, how: dict[str, Any]) -> Lesson:
     size = {"epochs": scope.epochs, "windows": scope.windows, "patience": scope.patience}
     return Lesson(workload=workload, base=base, objective=objective, seed=seed, **{**size, **how})
 
 
 def paper_windows(
-    scope: Scope, workload: str, lessons: Iterable[Lesson], variant: tuple[str, str], rules: Iterable[str] = RULES
-) -> HeldOut:
+    scope: Extent, workload: str, lessons: Iterable[Lesson], variant: tuple[str, str], rules: Iterable[str] = RULES
+) -> HeldOutRun:
     """Return rules and networks on windows of the held-out part, as the paper runs them."""
     estimator, backfill = variant
     entries = [Entry(rule, backfill) for rule in rules] + [
         Entry(lesson, backfill, lesson.placement) for lesson in lessons
     ]
-    return HeldOut(workload, tuple(dict.fromkeys(entries)), estimator, "global", every=scope.every)
+    return HeldOutRun(workload, tuple(dict.fromkeys(entries)), estimator, "global", every=scope.every)
 
 
-def honest_run(workload: str, lessons: Iterable[Lesson], rules: Iterable[str] = RULES) -> Steady:
+def honest_run(workload: str, lessons: Iterable[Lesson], rules: Iterable[str] = RULES) -> SteadyRun:
     """Return rules and networks under EASY in steady state."""
     entries = [Entry(rule, "easy") for rule in rules] + [Entry(lesson, "easy") for lesson in lessons]
-    return Steady(workload + STEADY, tuple(entries))
+    return SteadyRun(workload + STEADY, tuple(entries))
 
 
-def product_windows(scope: Scope, workload: str, part: str) -> HeldOut:
+def product_windows(scope: Extent, workload: str, part: str) -> HeldOutRun:
     """Return all that a user may choose from, on the part that chooses or on the one that judges."""
     entries = [Entry(rule, backfill) for rule in RULES for backfill in ("easy", "fit-first")]
     entries += [Entry(name, backfill) for name in SHIPPED[workload] for backfill in ("none", "easy", "fit-first")]
     entries += [Entry(name, "easy", "milp:8") for name in ("saf", *SHIPPED[workload])]
-    return HeldOut(workload, tuple(entries), HISTORY, "pool", part, every=max(scope.every, 512))
+    return HeldOutRun(workload, tuple(entries), HISTORY, "pool", part, every=max(scope.every, 512))
 
 
-def product_gain(validation: Result, test: Result, base: str, metric: str) -> tuple[Gain, str]:
+def product_gain(validation: Result, test: Result, base: str, metric: str) -> tuple[RelativeGain, str]:
     """Return the gain of what was best on the validation part over a base policy under EASY, and its name."""
     chosen = best_rule(validation, list(validation["values"]), metric)
     return window_gain(test, chosen, Entry(base, "easy").label, metric), chosen
 
 
-def honest_gain(found: Result, lesson: Lesson, metric: str) -> tuple[Gain, Gain, str]:
+def honest_gain(found: Result, lesson: Lesson, metric: str) -> tuple[RelativeGain, RelativeGain, str]:
     """Return the gain of a training over its base and over the best rule in hindsight, and that rule's name."""
     ours, best = Entry(lesson, "easy").group, found["best_rule"][metric]
     return (

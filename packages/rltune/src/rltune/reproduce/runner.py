@@ -8,16 +8,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rltune.reproduce.step import Bench, Step, in_order
+from rltune.reproduce.step import Step, Workbench, in_order
 
 if TYPE_CHECKING:
     from rltune.parallel import Spread
     from rltune.reproduce.experiment import Experiment
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunProgress:
     """Where a run stands, for whoever watches."""
 
     done: int
@@ -30,12 +30,12 @@ class Standing:
 class Runner:
     """Makes what is missing. What is there, from this run or one before, is not made again."""
 
-    bench: Bench
-    scope: Scope
+    bench: Workbench
+    scope: Extent
     spread: Spread
     workers: int
     budget_s: float = float("inf")
-    tell: Callable[[Standing], None] = lambda _: None
+    tell: Callable[[RunProgress], None] = lambda _: None
     _began: float = field(default_factory=time.monotonic)
     _expected_s: float = 0.0  # of what was made here, as it was foreseen
     _taken_s: float = 0.0  # as it was
@@ -68,7 +68,7 @@ class Runner:
                 else:
                     self._taken_s += self.bench.seconds(step)
                     self._expected_s += step.cost_s
-                self.tell(Standing(total - len(waiting), total, self._left_s(waiting), step.told))
+                self.tell(RunProgress(total - len(waiting), total, self._left_s(waiting), step.told))
                 if waiting and time.monotonic() - self._began > self.budget_s:
                     return False
         return True

@@ -11,7 +11,7 @@ import numpy as np
 from rltune.metrics import summarise
 from rltune.reproduce.held_out import Entry
 from rltune.reproduce.lesson import Lesson
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import HOLDOUT
 from rltune.trials.intervals import over_jobs, ratio
 from rltune.trials.measures import METRICS
@@ -27,7 +27,7 @@ USE = "utilisation"
 
 
 @dataclass(frozen=True)
-class Steady(Step):
+class SteadyRun(Step):
     """The part before the held-out one fills the cluster and its queues, unless some jobs in a row are asked for."""
 
     kind: ClassVar[str] = "steady"
@@ -60,7 +60,7 @@ class Steady(Step):
         entries = [entry.label for entry in self.entries]
         return {**{name: value for name, value in vars(self).items() if name != "entries"}, "entries": entries}
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Run every pipeline once over both parts, and measure the jobs of the second."""
         work = bench.workload(self.workload)
         parts = split(len(work.jobs), HOLDOUT)

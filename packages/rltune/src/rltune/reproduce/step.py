@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from rltune.errors import InputError
 from rltune.reproduce.code_hash import code_hash
-from rltune.reproduce.workloads import Origin, Workload, load_workload
+from rltune.reproduce.workloads import Origin, PaperWorkload, load_workload
 from rltune.whole_file import write_whole
 
 Result = dict[str, Any]
@@ -25,7 +25,7 @@ class Step(ABC):
     kind: ClassVar[str]
 
     @abstractmethod
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Do the work, and return plain values."""
 
     @property
@@ -56,7 +56,7 @@ class Step(ABC):
 
 
 @dataclass(frozen=True)
-class Bench:
+class Workbench:
     """Where steps are made: the folder of their results, and the traces. Small, so that it can be sent to workers."""
 
     folder: Path
@@ -66,7 +66,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.code.update({module: code_hash(module) for module in _modules(Step) if module not in self.code})
 
-    def workload(self, name: str) -> Workload:
+    def workload(self, name: str) -> PaperWorkload:
         """Return a workload, read once in each process."""
         return load_workload(self.origins[name])
 

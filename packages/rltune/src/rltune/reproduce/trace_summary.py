@@ -10,7 +10,7 @@ import numpy as np
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import run_pipeline
 from rltune.estimate import get_estimator
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import GPU_TRACES, STEADY
 from rltune.trace.describe import describe
 
@@ -36,7 +36,7 @@ class TraceSummary(Step):
         """Name the trace, and its form in which a slice can do the work."""
         return (self.workload, self.workload + STEADY) if self.workload in GPU_TRACES else (self.workload,)
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Count, and wait."""
         jobs = bench.workload(self.workload).jobs
         span = float(jobs.submit_s[-1] - jobs.submit_s[0])
@@ -56,7 +56,7 @@ class TraceSummary(Step):
             **_batches(wait),
         }
 
-    def _waits(self, bench: Bench) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], bool]:
+    def _waits(self, bench: Workbench) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], bool]:
         """Return the waits that the trace records, or those of FIFO with EASY on a slice with a load of 0.9."""
         jobs = bench.workload(self.workload).jobs
         recorded = jobs.recorded_start_s - jobs.submit_s

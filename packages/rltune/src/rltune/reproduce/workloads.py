@@ -85,7 +85,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Workload:
+class PaperWorkload:
     """Jobs in order of submit, on the cluster that the paper runs them on."""
 
     origin: Origin
@@ -106,7 +106,7 @@ def find_origins(folder: Path | None, synthetic_jobs: int) -> dict[str, Origin]:
 
 
 @cache
-def load_workload(origin: Origin) -> Workload:
+def load_workload(origin: Origin) -> PaperWorkload:
     """Read or make the jobs; once in each process."""
     name = "helios" if origin.name == WITH_VCS else origin.name.removesuffix(STEADY)
     if name in _PRESET:
@@ -114,11 +114,11 @@ def load_workload(origin: Origin) -> Workload:
         jobs = _gpu_jobs(origin, name, cluster)
         if origin.name == WITH_VCS:
             jobs = _with_vcs(jobs, cluster)
-        return Workload(origin, _thinned(jobs, cluster) if origin.name.endswith(STEADY) else jobs, cluster)
+        return PaperWorkload(origin, _thinned(jobs, cluster) if origin.name.endswith(STEADY) else jobs, cluster)
     processors = _PROCESSORS[name]
     cluster = Cluster.uniform(nodes=processors, gpus=1)
     jobs = load(origin.path).jobs if origin.path else synthesise("lublin", origin.jobs, 0, LOAD, cluster)
-    return Workload(origin, jobs.sorted(), cluster)
+    return PaperWorkload(origin, jobs.sorted(), cluster)
 
 
 def _gpu_jobs(origin: Origin, name: str, cluster: Cluster) -> Jobs:

@@ -17,12 +17,12 @@ from rltune.reproduce import protocols as by
 from rltune.reproduce.cells import Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.paper import number
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import GPU_TRACES
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
 
 TRACE, MODEL = "philly", "learned:philly"
 QUEUES = (128, 256, 512, 1024)
@@ -51,7 +51,7 @@ class Latency(Step):
         """Return roughly how long it takes on one quiet core."""
         return 60.0
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Run the burst at every queue size, and windows with the solver."""
         work = bench.workload(self.workload)
         burst = work.jobs.window(0, self.arrivals)
@@ -67,7 +67,7 @@ class Latency(Step):
             queues[str(view)] = {"seconds": seconds, "decisions": float(made.ran.sum()), "scored": scored}
         return {"queues": queues, "arrivals": len(burst), **self._solver(bench)}
 
-    def _solver(self, bench: Bench) -> Result:
+    def _solver(self, bench: Workbench) -> Result:
         work = bench.workload(self.workload)
         jobs = work.jobs.window(len(work.jobs) // 2, self.solved_jobs)
         pipeline = parse_pipeline(MODEL, "none", "milp:8")
@@ -76,12 +76,12 @@ class Latency(Step):
         return {"solver": {name: float(made.work[name]) for name in named}}
 
 
-def latency(scope: Scope) -> Latency:
+def latency(scope: Extent) -> Latency:
     """Return the timing step."""
     return Latency(TRACE, ARRIVALS, SOLVED_JOBS if scope.name != "quick" else 500)
 
 
-def lessons(scope: Scope) -> list[Lesson]:
+def lessons(scope: Extent) -> list[Lesson]:
     """Return the trainings whose time is told."""
     return [by.paper_lesson(scope, trace, "fcfs", "wait", 0) for trace in GPU_TRACES]
 
@@ -93,7 +93,7 @@ class Costs(Experiment):
     title = "What training and deciding cost"
     where = "section 5.7"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the timing, and one training of each trace."""
         return (*lessons(scope), latency(scope))
 

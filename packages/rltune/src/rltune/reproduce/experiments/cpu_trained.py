@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import PAPER, Cell, Ours, Section
+from rltune.reproduce.cells import PAPER, Ours, PaperCell, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.gain import window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.held_out import Entry, HeldOutRun
+from rltune.reproduce.relative_gain import window_gain
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
     from rltune.reproduce.step import Step
 
 CPU, GPU, BASE = ("hpc2n", "ctc-sp2"), "philly", "fcfs"
 
 
-def lesson(scope: Scope, trace: str, seed: int) -> Lesson:
+def lesson(scope: Extent, trace: str, seed: int) -> Lesson:
     """Return one training."""
     return by.paper_lesson(scope, trace, BASE, "wait", seed)
 
 
-def windows(scope: Scope) -> HeldOut:
+def windows(scope: Extent) -> HeldOutRun:
     """Return networks of both kinds on Philly's windows."""
     lessons = [lesson(scope, trace, seed) for trace in (*CPU, GPU) for seed in scope.all_seeds]
     return by.paper_windows(scope, GPU, lessons, by.HEADLINE, (BASE, "sjf", "saf"))
@@ -36,7 +36,7 @@ class CpuTrained(Experiment):
     title = "A network trained on CPU logs, run on a GPU trace"
     where = "section 2"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the windows."""
         return (windows(scope),)
 
@@ -50,7 +50,7 @@ class CpuTrained(Experiment):
                 group = Entry(lesson(made.scope, trace, 0)).group
                 ours[PAPER] = Ours(window_gain(found, group, Entry(BASE).label, "wait"))
             title = made.origin(trace).title
-            cells.append(Cell(f"trained on {title}", f"wait over FIFO, {made.origin(GPU).title}", ours))
+            cells.append(PaperCell(f"trained on {title}", f"wait over FIFO, {made.origin(GPU).title}", ours))
         return Section(
             self.names[0],
             self.title,
@@ -61,7 +61,7 @@ class CpuTrained(Experiment):
         )
 
 
-def _conclusion(cells: list[Cell]) -> str:
+def _conclusion(cells: list[PaperCell]) -> str:
     gains = [cell.ours[PAPER].gain for cell in cells if PAPER in cell.ours]
     if len(gains) < len(cells) or any(gain is None for gain in gains):
         return ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import PAPER, Cell, Ours, Section
+from rltune.reproduce.cells import PAPER, Ours, PaperCell, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.gain import window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.held_out import Entry, HeldOutRun
+from rltune.reproduce.relative_gain import window_gain
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
     from rltune.reproduce.step import Step
 
 TRACE, BASE = "philly", "fcfs"
@@ -26,12 +26,12 @@ RECIPES = {
 }
 
 
-def lesson(scope: Scope, features: str, seed: int) -> Lesson:
+def lesson(scope: Extent, features: str, seed: int) -> Lesson:
     """Return one training with these features."""
     return by.paper_lesson(scope, TRACE, BASE, "wait", seed, features=features)
 
 
-def windows(scope: Scope) -> HeldOut:
+def windows(scope: Extent) -> HeldOutRun:
     """Return all of them on the same windows."""
     lessons = [lesson(scope, features, seed) for features in RECIPES for seed in scope.all_seeds]
     return by.paper_windows(scope, TRACE, lessons, by.HEADLINE, (BASE, "sjf", "saf"))
@@ -44,14 +44,14 @@ class FeatureCount(Experiment):
     title = "Seven, eight or nine features"
     where = "section 3.2"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the windows."""
         return (windows(scope),)
 
     def section(self, made: Made) -> Section:
         """Return the gain of each over FIFO, and of each over eight."""
         found = made.get(windows(made.scope))
-        cells: list[Cell] = []
+        cells: list[PaperCell] = []
         if found is not None:
             eight = Entry(lesson(made.scope, "sampled", 0)).group
             for features, told in RECIPES.items():
@@ -59,7 +59,7 @@ class FeatureCount(Experiment):
                 beside = window_gain(found, group, eight, "wait")
                 note = "" if features == "sampled" else f"over eight: {beside}"
                 ours = Ours(window_gain(found, group, Entry(BASE).label, "wait"), note=note)
-                cells.append(Cell(told, f"wait over FIFO, {made.origin(TRACE).title}", {PAPER: ours}))
+                cells.append(PaperCell(told, f"wait over FIFO, {made.origin(TRACE).title}", {PAPER: ours}))
         differs = (
             [
                 window_gain(found, Entry(lesson(made.scope, f, 0)).group, eight, "wait")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import PAPER, Cell, Figure, Ours, Section
+from rltune.reproduce.cells import PAPER, Figure, Ours, PaperCell, Section
 from rltune.reproduce.drawing import Axes, Series, lines
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.gain import window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.held_out import Entry, HeldOutRun
+from rltune.reproduce.relative_gain import window_gain
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
     from rltune.reproduce.step import Step
 
 TRACE, BASE, METRIC = "philly", "multifactor-paper", "slowdown"
@@ -28,7 +28,7 @@ TRAINED: dict[str, dict[str, Any]] = {
 SOLVER_SHARE = 4  # with the solver a window takes much longer, so these trainings see fewer
 
 
-def lesson(scope: Scope, name: str, seed: int) -> Lesson:
+def lesson(scope: Extent, name: str, seed: int) -> Lesson:
     """Return one training of the five."""
     size = {"windows": max(8, scope.windows // SOLVER_SHARE), "epochs": min(8, scope.epochs)}  # the same for all
     return by.paper_lesson(
@@ -36,17 +36,17 @@ def lesson(scope: Scope, name: str, seed: int) -> Lesson:
     )
 
 
-def seeds_of(scope: Scope) -> range:
+def seeds_of(scope: Extent) -> range:
     """Return the seeds: fewer than elsewhere, because of the solver."""
     return range(max(1, scope.seeds // 2))
 
 
-def shown(scope: Scope) -> tuple[str, ...]:
+def shown(scope: Extent) -> tuple[str, ...]:
     """Return which trainings are run: naive and full always, the parts unless in a hurry."""
     return tuple(TRAINED) if scope.ablations else (NAIVE, FULL)
 
 
-def _entries(scope: Scope) -> dict[str, tuple[Entry, ...]]:
+def _entries(scope: Extent) -> dict[str, tuple[Entry, ...]]:
     seeds = seeds_of(scope)
     made = {name: tuple(_entry(lesson(scope, name, seed)) for seed in seeds) for name in shown(scope)}
     if scope.ablations:
@@ -60,10 +60,10 @@ def _entry(trained: Lesson) -> Entry:
     return Entry(trained, placement=trained.placement)
 
 
-def windows(scope: Scope, estimator: str) -> HeldOut:
+def windows(scope: Extent, estimator: str) -> HeldOutRun:
     """Return all of them on the same windows."""
     entries = [Entry(BASE), Entry("fcfs"), Entry("saf"), *(e for each in _entries(scope).values() for e in each)]
-    return HeldOut(TRACE, tuple(entries), estimator, "global", every=max(scope.every, 1024))
+    return HeldOutRun(TRACE, tuple(entries), estimator, "global", every=max(scope.every, 1024))
 
 
 class NaiveFull(Experiment):
@@ -73,7 +73,7 @@ class NaiveFull(Experiment):
     title = "Naive against full, and what each part is worth"
     where = "section 5.1: Fig. 10"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the windows, with noisy estimates and, for the value of better ones, with the truth."""
         return tuple(windows(scope, estimator) for estimator in (by.NOISY, *((by.TRUTH,) if scope.ablations else ())))
 
@@ -87,14 +87,14 @@ class NaiveFull(Experiment):
             for name, group in groups.items():
                 beside = "" if name == FULL else f"full over this: {window_gain(found, groups[FULL], group, METRIC)}"
                 gain = window_gain(found, group, Entry(BASE).label, METRIC)
-                cells.append(Cell(name, "bounded slowdown over multifactor", {PAPER: Ours(gain, note=beside)}))
+                cells.append(PaperCell(name, "bounded slowdown over multifactor", {PAPER: Ours(gain, note=beside)}))
         truth = made.get(windows(made.scope, by.TRUTH)) if made.scope.ablations else None
         if truth is not None:
             gain = window_gain(truth, groups[FULL], Entry(BASE).label, METRIC)
             told = Ours(gain, note="the same network, true run times for both")
-            cells.append(Cell("full, true run times", "bounded slowdown over multifactor", {PAPER: told}))
+            cells.append(PaperCell("full, true run times", "bounded slowdown over multifactor", {PAPER: told}))
         title = made.origin(TRACE).title
-        first = Cell.of_key("fig10.philly.bsld", f"{title}, full over naive", "bounded slowdown", ours)
+        first = PaperCell.of_key("fig10.philly.bsld", f"{title}, full over naive", "bounded slowdown", ours)
         return Section(
             self.names[0],
             self.title,
@@ -122,7 +122,7 @@ class NaiveFull(Experiment):
         return [Figure("fig10", f"Fig. 10: {told}", lines(Axes(told, "epoch", "gap to the base, %"), series))]
 
 
-def _conclusion(cell: Cell) -> str:
+def _conclusion(cell: PaperCell) -> str:
     if PAPER not in cell.ours:
         return ""
     return f"Full has {cell.ours[PAPER]} less bounded slowdown than naive (paper: {cell.paper})."

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Cell, Figure, Ours, Plain, Section
-from rltune.reproduce.drawing import Axes, Series, Spread, lines, spreads
+from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Figure, Ours, PaperCell, Plain, Section
+from rltune.reproduce.drawing import Axes, Series, SpreadRow, lines, spreads
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.gain import by_window, window_gain
 from rltune.reproduce.held_out import Entry
+from rltune.reproduce.relative_gain import by_window, window_gain
 from rltune.reproduce.workloads import GPU_TRACES, TITLES, WITH_VCS
 from rltune.trials.measures import METRICS
 
 if TYPE_CHECKING:
-    from rltune.reproduce.held_out import HeldOut
+    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.held_out import HeldOutRun
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
-    from rltune.reproduce.steady import Steady
+    from rltune.reproduce.steady import SteadyRun
     from rltune.reproduce.step import Result, Step
 
 OBJECTIVES = ("wait", "slowdown", "utilisation")
@@ -48,36 +48,36 @@ def base_told(base: str) -> str:
     return BASE_TOLD.get(base, base)
 
 
-def paper_lessons(scope: Scope, trace: str, objective: str) -> list[Lesson]:
+def paper_lessons(scope: Extent, trace: str, objective: str) -> list[Lesson]:
     """Return the trainings under the paper's protocol, all bases and seeds."""
     pairs = product(scope.bases, scope.all_seeds)
     return [by.paper_lesson(scope, trace, base, objective, seed) for base, seed in pairs]
 
 
-def honest_lessons(scope: Scope, trace: str) -> list[Lesson]:
+def honest_lessons(scope: Extent, trace: str) -> list[Lesson]:
     """Return the trainings under honest conditions."""
     pairs = product(HONEST_OBJECTIVES, scope.bases, scope.all_seeds)
     return [by.honest_lesson(scope, trace, base, objective, seed) for objective, base, seed in pairs]
 
 
-def paper_run(scope: Scope, trace: str, variant: tuple[str, str]) -> HeldOut:
+def paper_run(scope: Extent, trace: str, variant: tuple[str, str]) -> HeldOutRun:
     """Return all networks and rules on the windows of one trace."""
     objectives = ("wait",) if trace == WITH_VCS else OBJECTIVES
     lessons = [lesson for objective in objectives for lesson in paper_lessons(scope, trace, objective)]
     return by.paper_windows(scope, trace, lessons, variant)
 
 
-def honest_run(scope: Scope, trace: str) -> Steady:
+def honest_run(scope: Extent, trace: str) -> SteadyRun:
     """Return all networks and rules in steady state on one trace."""
     return by.honest_run(trace, honest_lessons(scope, trace))
 
 
-def variants(scope: Scope) -> tuple[tuple[str, str], ...]:
+def variants(scope: Extent) -> tuple[tuple[str, str], ...]:
     """Return the forms of the paper's protocol that are run."""
     return by.PAPER_VARIANTS[:1] if scope.name == "quick" else by.PAPER_VARIANTS
 
 
-def traces(scope: Scope) -> tuple[str, ...]:
+def traces(scope: Extent) -> tuple[str, ...]:
     """Return the traces; Helios with VCs by lot comes with all but the quick look."""
     return GPU_TRACES if scope.name == "quick" else (*GPU_TRACES, WITH_VCS)
 
@@ -89,7 +89,7 @@ class PerBase(Experiment):
     title = "RLTune over each base policy: wait, bounded slowdown, JCT, utilisation"
     where = "sections 5.2 and 5.3: Figs. 11 to 15, Table 6"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return windows under every form of the paper's protocol, steady state, and the product's choice."""
         made: list[Step] = [paper_run(scope, trace, variant) for variant in variants(scope) for trace in traces(scope)]
         made += [honest_run(scope, trace) for trace in GPU_TRACES]
@@ -117,7 +117,7 @@ class PerBase(Experiment):
             concludes=_conclusion(cells),
         )
 
-    def _cells(self, made: Made) -> Iterator[Cell]:
+    def _cells(self, made: Made) -> Iterator[PaperCell]:
         for metric, trace in product(TRAINED_FOR, traces(made.scope)):
             if trace == WITH_VCS and metric != "wait":
                 continue
@@ -125,7 +125,7 @@ class PerBase(Experiment):
                 yield _cell(made, trace, base, metric)
 
 
-def _cell(made: Made, trace: str, base: str, metric: str) -> Cell:
+def _cell(made: Made, trace: str, base: str, metric: str) -> PaperCell:
     ours: dict[str, Ours] = {}
     if (found := made.get(paper_run(made.scope, trace, by.HEADLINE))) is not None:
         ours[PAPER] = _paper_ours(made, found, trace, base, metric)
@@ -135,7 +135,7 @@ def _cell(made: Made, trace: str, base: str, metric: str) -> Cell:
         ours[PRODUCT] = chosen
     row, column = made.origin(trace).title, f"{METRIC_TOLD[metric]} over {base_told(base)}"
     key = KEYS.get((trace, base, metric))
-    return Cell.of_key(key, row, column, ours) if key else Cell(row, column, ours)
+    return PaperCell.of_key(key, row, column, ours) if key else PaperCell(row, column, ours)
 
 
 def _paper_ours(made: Made, found: Result, trace: str, base: str, metric: str) -> Ours:
@@ -180,7 +180,9 @@ def _variant_tables(made: Made) -> Iterator[Plain]:
             )
         rows.append((f"{made.origin(trace).title}, {base_told(base)}", *cells))
     heads = tuple(by.VARIANT_TOLD[variant] for variant in variants(made.scope))
-    yield Plain(("wait over", *heads), tuple(rows), "Gain in mean wait under each form of the paper's protocol.")
+    yield Plain(
+        ("wait over", *heads), tuple(rows), "RelativeGain in mean wait under each form of the paper's protocol."
+    )
 
 
 def _curves(made: Made) -> Iterator[Figure]:
@@ -223,8 +225,10 @@ def _distributions(made: Made) -> Iterator[Figure]:
             rows = []
             for i, base in enumerate(made.scope.bases):
                 lesson = by.paper_lesson(made.scope, trace, base, TRAINED_FOR[metric], 0)
-                rows.append(Spread(base_told(base), by_window(found, Entry(base).label, metric).tolist(), i))
-                rows.append(Spread(f"RL-{base_told(base)}", by_window(found, Entry(lesson).group, metric).tolist(), i))
+                rows.append(SpreadRow(base_told(base), by_window(found, Entry(base).label, metric).tolist(), i))
+                rows.append(
+                    SpreadRow(f"RL-{base_told(base)}", by_window(found, Entry(lesson).group, metric).tolist(), i)
+                )
             title = f"{METRIC_TOLD[metric]} on {made.origin(trace).title}"
             unit = "" if metric == "slowdown" else ", s"
             svg = spreads(Axes(title, f"mean of a window{unit}", log_x=True), rows)
@@ -232,7 +236,7 @@ def _distributions(made: Made) -> Iterator[Figure]:
             yield Figure(f"{figure}-{trace}", f"{figure.capitalize()}: {title}", svg, caption)
 
 
-def _conclusion(cells: tuple[Cell, ...]) -> str:
+def _conclusion(cells: tuple[PaperCell, ...]) -> str:
     printed = [cell for cell in cells if cell.paper_gain is not None]
     ahead = [cell for cell in printed if cell.ahead(PAPER)]
     gains = [gain for cell in cells if PAPER in cell.ours and (gain := cell.ours[PAPER].gain) is not None]

@@ -13,20 +13,20 @@ import numpy as np
 from rltune.engine.run import run_pipeline
 from rltune.estimate import get_estimator
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Cell, Ours, Plain, Section
+from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Ours, PaperCell, Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.experiments.per_base import METRIC_TOLD, TRAINED_FOR, product_ours
-from rltune.reproduce.gain import mean, steady_gain, window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.paper import gains, number
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.relative_gain import mean, steady_gain, window_gain
+from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import GPU_TRACES
 from rltune.trials.measures import METRICS
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
-    from rltune.reproduce.steady import Steady
+    from rltune.reproduce.steady import SteadyRun
 
 BASE = "fcfs"
 FEATURES = {"schedinspector": "schedinspector", "rlscheduler": "rlscheduler", "rltune": "sampled"}
@@ -61,7 +61,7 @@ class Timing(Step):
         """Return the fields as plain values."""
         return {"workload": self.workload, "entries": [entry.label for entry in self.entries]}
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Time each entry on the same batches, taking turns; the least of three is kept."""
         work = bench.workload(self.workload)
         starts = np.linspace(0, len(work.jobs) - BATCH, BATCHES).astype(int)
@@ -78,13 +78,13 @@ class Timing(Step):
         return {group: min(seconds[1:]) for group, seconds in taken.items()}
 
 
-def lesson(scope: Scope, trace: str, who: str, objective: str, seed: int) -> Lesson:
+def lesson(scope: Extent, trace: str, who: str, objective: str, seed: int) -> Lesson:
     """Return one training under the paper's protocol; all three are trained alike, against FIFO."""
     faithful = FAITHFUL if who == "rlscheduler" else {}
     return by.paper_lesson(scope, trace, BASE, objective, seed, features=FEATURES[who], **faithful)
 
 
-def on_our_machine(scope: Scope, trace: str, seed: int) -> Lesson:
+def on_our_machine(scope: Extent, trace: str, seed: int) -> Lesson:
     """Return RLScheduler with two layers, on the machine that the others run on."""
     return by.paper_lesson(scope, trace, BASE, "wait", seed, features=FEATURES["rlscheduler"])
 
@@ -94,27 +94,27 @@ def entry(trained: Lesson) -> Entry:
     return Entry(trained, commit=trained.commit)
 
 
-def honest(scope: Scope, trace: str, who: str, seed: int) -> Lesson:
+def honest(scope: Extent, trace: str, who: str, seed: int) -> Lesson:
     """Return one training under honest conditions."""
     return by.honest_lesson(scope, trace, BASE, "wait", seed, features=FEATURES[who])
 
 
-def windows(scope: Scope, trace: str) -> HeldOut:
+def windows(scope: Extent, trace: str) -> HeldOutRun:
     """Return all of the table on one trace."""
     trained = product(FEATURES, ("wait", "slowdown"), scope.all_seeds)
     lessons = [lesson(scope, trace, who, objective, seed) for who, objective, seed in trained]
     lessons += [on_our_machine(scope, trace, seed) for seed in scope.all_seeds]
     entries = (*map(Entry, ("fcfs", "sjf", "saf")), *map(entry, lessons))
-    return HeldOut(trace, entries, by.NOISY, "global", every=scope.every)
+    return HeldOutRun(trace, entries, by.NOISY, "global", every=scope.every)
 
 
-def steady(scope: Scope, trace: str) -> Steady:
+def steady(scope: Extent, trace: str) -> SteadyRun:
     """Return the same in steady state under EASY."""
     lessons = [honest(scope, trace, who, seed) for who in HONEST_RIVALS for seed in scope.all_seeds]
     return by.honest_run(trace, lessons)
 
 
-def timing(scope: Scope, trace: str) -> Timing:
+def timing(scope: Extent, trace: str) -> Timing:
     """Return the timing of one trace."""
     return Timing(trace, (Entry(BASE), *(entry(lesson(scope, trace, who, "wait", 0)) for who in FEATURES)))
 
@@ -126,7 +126,7 @@ class Rivals(Experiment):
     title = "RLTune beside FIFO, SchedInspector and RLScheduler"
     where = "section 5.5: Table 9"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return windows, steady state, the product's choice, and timings."""
         made: list[Step] = [windows(scope, trace) for trace in GPU_TRACES]
         made += [timing(scope, trace) for trace in GPU_TRACES]
@@ -161,14 +161,14 @@ class Rivals(Experiment):
             concludes=_conclusion(cells),
         )
 
-    def _cells(self, made: Made) -> Iterator[Cell]:
+    def _cells(self, made: Made) -> Iterator[PaperCell]:
         for trace, who, metric in product(GPU_TRACES, FEATURES, KEY_METRIC):
             printed = next(g for g in gains("table9", BASE, who) if (g.trace, g.metric) == (trace, metric))
             key = f"table9.{who}.{KEY_TRACE[trace]}.{KEY_METRIC[metric]}"
             text = f"{printed.value:.3g} % ({number(f'table9.fifo.{KEY_TRACE[trace]}.{KEY_METRIC[metric]}').value:g} "
             text += f"-> {number(key).value:g})"
             row, column = f"{made.origin(trace).title}, {TITLES[who]}", f"{METRIC_TOLD[metric]} over FIFO"
-            yield Cell(row, column, _ours(made, trace, who, metric), key, printed.value, text)
+            yield PaperCell(row, column, _ours(made, trace, who, metric), key, printed.value, text)
 
 
 def _ours(made: Made, trace: str, who: str, metric: str) -> dict[str, Ours]:
@@ -234,7 +234,7 @@ def _timings(made: Made) -> Iterator[Plain]:
     yield Plain(heads, tuple(rows), "Seconds, compiled code warm; the least of three.")
 
 
-def _conclusion(cells: tuple[Cell, ...]) -> str:
+def _conclusion(cells: tuple[PaperCell, ...]) -> str:
     ours = [cell for cell in cells if cell.row.endswith("RLTune") and cell.ahead(PAPER) is not None]
     ahead = sum(bool(cell.ahead(PAPER)) for cell in ours)
     return f"RLTune's gain over FIFO is ahead of the paper's in {ahead} of {len(ours)} cells." if ours else ""

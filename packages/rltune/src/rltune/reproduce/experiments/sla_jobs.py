@@ -13,13 +13,13 @@ from rltune.reproduce.cells import Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.held_out import Entry
 from rltune.reproduce.lesson import VIEW, Lesson
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import HOLDOUT
 from rltune.trials.parts import split
 from rltune.trials.trial import Trial
 
 if TYPE_CHECKING:
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
 
 TRACE, BASE, SLA = "philly", "fcfs", "sla"
 SHARE, SEED = 0.1, 2
@@ -51,7 +51,7 @@ class SlaWindows(Step):
         """Return the training."""
         return (self.lesson,)
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Run the base policy and each way, and average the waits of the two kinds of jobs."""
         work = bench.workload(self.workload)
         lot = np.random.default_rng(SEED).random(len(work.jobs)) < SHARE
@@ -74,7 +74,7 @@ class SlaWindows(Step):
         return {"workload": self.workload, "every": self.every, "share": SHARE, "ways": list(TOLD)}
 
 
-def windows(scope: Scope) -> SlaWindows:
+def windows(scope: Extent) -> SlaWindows:
     """Return the step."""
     return SlaWindows(TRACE, by.paper_lesson(scope, TRACE, BASE, "wait", 0), scope.every)
 
@@ -86,7 +86,7 @@ class SlaJobs(Experiment):
     title = "Jobs under an SLA, left to the base policy"
     where = "section 3.1.2"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the windows."""
         return (windows(scope),)
 

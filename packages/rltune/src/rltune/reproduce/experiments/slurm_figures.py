@@ -11,13 +11,13 @@ from rltune.lab.deployment.run_deployment import MODEL, run_deployment
 from rltune.lab.motivation.run_motivation import run_motivation
 from rltune.lab.slurm_here import slurm_available
 from rltune.metrics.formats import plain
-from rltune.reproduce.cells import PAPER, Cell, Figure, Ours, Plain, Section
+from rltune.reproduce.cells import PAPER, Figure, Ours, PaperCell, Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.gain import Gain
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.relative_gain import RelativeGain
+from rltune.reproduce.step import Result, Step, Workbench
 
 if TYPE_CHECKING:
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
 
 NOT_RUN = "Slurm's experiments are not part of the quick look; they run with the others."
 SLURM = "slurm"  # beside the report: the records of runs, which are not made twice
@@ -46,7 +46,7 @@ class OnSlurm(Step):
         """Return roughly how long it takes: Slurm's clock runs 60 times as fast, and waits do not use a core."""
         return 120.0 if self.which == "motivation" else 1.7 * self.jobs * self.seeds
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Run what is missing; records of runs stay beside the report."""
         if (why := slurm_available()) is not None:
             return {"missing": why}
@@ -76,7 +76,7 @@ class PackOrSpread(Experiment):
     title = "Slurm: one job a node or packed, and priorities swapped"
     where = "section 2: Figs. 1 to 4"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the run."""
         return (OnSlurm("motivation"),) if scope.slurm_jobs else ()
 
@@ -125,7 +125,7 @@ class OnRealSlurm(Experiment):
     title = "A real Slurm of five nodes"
     where = "section 5.6: Figs. 18 and 19"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the run."""
         return (OnSlurm("deployment", scope.slurm_jobs, scope.slurm_seeds),) if scope.slurm_jobs else ()
 
@@ -159,16 +159,16 @@ class OnRealSlurm(Experiment):
         )
 
 
-def _cell(found: Result, gain: dict[str, Any]) -> Cell:
+def _cell(found: Result, gain: dict[str, Any]) -> PaperCell:
     sign = SIGN[gain["measure"]]
     bounds = [gain["change_low"], gain["change_high"]]
     known = [sign * bound for bound in bounds if bound is not None]
     by_seed = ", ".join(f"{sign * change:.1f}" for change in gain["by_seed"])
-    ours = Ours(Gain(sign * gain["change"], *sorted(known)), note=f"by seed: {by_seed} %")
+    ours = Ours(RelativeGain(sign * gain["change"], *sorted(known)), note=f"by seed: {by_seed} %")
     row, column = f"{gain['arm']}, {found['jobs']} jobs", f"{TOLD[gain['measure']]} over multifactor"
     if gain["arm"] == MODEL:
-        return Cell.of_key(KEYS[gain["measure"]], row, column, {PAPER: ours})
-    return Cell(row, column, {PAPER: ours})
+        return PaperCell.of_key(KEYS[gain["measure"]], row, column, {PAPER: ours})
+    return PaperCell(row, column, {PAPER: ours})
 
 
 def _runs(found: Result) -> Plain:
@@ -186,6 +186,6 @@ def _runs(found: Result) -> Plain:
     return Plain(heads, rows, "Every run, in the cluster's time.")
 
 
-def _conclusion(cells: tuple[Cell, ...]) -> str:
+def _conclusion(cells: tuple[PaperCell, ...]) -> str:
     printed = [cell for cell in cells if cell.key]
     return "; ".join(f"{cell.column}: {cell.ours[PAPER]} (paper {cell.paper})" for cell in printed) + "."

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rltune.reproduce.cells import Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.step import Bench, Result, Step
+from rltune.reproduce.step import Result, Step, Workbench
 
 if TYPE_CHECKING:
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
 
 PROGRAM = "tencache"
 PAGE = "tencache.html"
@@ -40,7 +40,7 @@ class TencacheClaims(Step):
         """Return roughly how long it takes on one quiet core."""
         return 30.0 if self.quick else 240.0
 
-    def make(self, bench: Bench) -> Result:
+    def make(self, bench: Workbench) -> Result:
         """Run it; its page lies beside the report."""
         program = _program()
         if program is None:
@@ -61,7 +61,7 @@ def _program() -> str | None:
     return str(beside) if beside.is_file() else shutil.which(PROGRAM)
 
 
-def claims(scope: Scope) -> TencacheClaims:
+def claims(scope: Extent) -> TencacheClaims:
     """Return the step for the program that is installed."""
     program = _program()
     if program is None:
@@ -77,7 +77,7 @@ class Tencache(Experiment):
     title = "10Cache's claims, by tencache"
     where = "the 10Cache paper's abstract"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the call of the program."""
         return (claims(scope),)
 

@@ -6,15 +6,15 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import HONEST, PAPER, Cell, Ours, Section
+from rltune.reproduce.cells import HONEST, PAPER, Ours, PaperCell, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.experiments.per_base import BASE_TOLD, honest_run, paper_run
-from rltune.reproduce.gain import steady_gain, window_gain
+from rltune.reproduce.extent import PAPER_BASES
 from rltune.reproduce.held_out import Entry
-from rltune.reproduce.scope import PAPER_BASES
+from rltune.reproduce.relative_gain import steady_gain, window_gain
 
 if TYPE_CHECKING:
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.step import Step
 
 COLUMN = {"fcfs": "fifo", "sjf": "sjf", "f1": "f1", "wfp3": "wfp3"}
@@ -27,7 +27,7 @@ class TransferBetweenBases(Experiment):
     title = "A network trained against one base policy, tested against the others, on Helios"
     where = "section 5.3.1: Table 7"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return the runs of Fig. 12: the same networks are judged."""
         return (paper_run(scope, "helios", by.HEADLINE), honest_run(scope, "helios"))
 
@@ -45,7 +45,7 @@ class TransferBetweenBases(Experiment):
             concludes=told if any(c.ours for c in cells) else "",
         )
 
-    def _cell(self, made: Made, trained: str, tested: str) -> Cell:
+    def _cell(self, made: Made, trained: str, tested: str) -> PaperCell:
         ours: dict[str, Ours] = {}
         if (found := made.get(paper_run(made.scope, "helios", by.HEADLINE))) is not None:
             lesson = by.paper_lesson(made.scope, "helios", trained, "wait", 0)
@@ -55,4 +55,4 @@ class TransferBetweenBases(Experiment):
             ours[HONEST] = Ours(steady_gain(steady, Entry(lesson, "easy").group, Entry(tested, "easy").label, "wait"))
         key = f"table7.{COLUMN[trained]}.{COLUMN[tested]}"
         row, column = f"trained on {BASE_TOLD[trained]}", f"wait over {BASE_TOLD[tested]}"
-        return Cell.of_key(key, row, column, ours)
+        return PaperCell.of_key(key, row, column, ours)

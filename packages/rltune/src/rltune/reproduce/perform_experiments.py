@@ -14,13 +14,13 @@ from rltune.parallel import spread_over
 from rltune.reproduce.catalogue import chosen
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.page import Reproduction, write_reproduction
-from rltune.reproduce.runner import Runner, Standing
-from rltune.reproduce.step import Bench, Step, in_order
+from rltune.reproduce.runner import Runner, RunProgress
+from rltune.reproduce.step import Step, Workbench, in_order
 from rltune.reproduce.workloads import Origin, find_origins
 
 if TYPE_CHECKING:
     from rltune.reproduce.cells import Section
-    from rltune.reproduce.scope import Scope
+    from rltune.reproduce.extent import Extent
 
 KEPT = "kept"  # the folder of results of steps
 GIB = 2**30
@@ -29,17 +29,17 @@ GIB = 2**30
 def perform(
     out: Path,
     traces: Path | None,
-    scope: Scope,
+    scope: Extent,
     only: Sequence[str],
     *,
     budget_s: float,
     workers: int,
-    tell: Callable[[Standing], None],
+    tell: Callable[[RunProgress], None],
     say: Callable[[str], None],
 ) -> Reproduction:
     """Make what is missing, and write the report after every experiment and at the end."""
     experiments = chosen(only)
-    bench = Bench(_folder(out), find_origins(traces, scope.synthetic_jobs))
+    bench = Workbench(_folder(out), find_origins(traces, scope.synthetic_jobs))
 
     def report(*, complete: bool) -> Reproduction:
         made = Reproduction(
@@ -77,7 +77,7 @@ def _because(step: Step, failed: dict[Step, str]) -> bool:
 
 
 def _announce(
-    bench: Bench, experiments: Sequence[Experiment], scope: Scope, workers: int, say: Callable[[str], None]
+    bench: Workbench, experiments: Sequence[Experiment], scope: Extent, workers: int, say: Callable[[str], None]
 ) -> None:
     steps = dict.fromkeys(step for e in experiments for wave in in_order(e.steps(scope)) for step in wave)
     missing = [step for step in steps if not bench.is_done(step)]
@@ -86,7 +86,7 @@ def _announce(
     say(f"{len(missing)} steps to make{kept}: about {minutes:.0f} minutes on {workers} quiet cores")
 
 
-def _used(bench: Bench, experiments: Sequence[Experiment], scope: Scope) -> dict[str, Origin]:
+def _used(bench: Workbench, experiments: Sequence[Experiment], scope: Extent) -> dict[str, Origin]:
     names = {name for e in experiments for wave in in_order(e.steps(scope)) for s in wave for name in s.workloads}
     return {name: bench.origins[name] for name in bench.origins if name in names}
 

@@ -9,7 +9,7 @@ MORE_BASES = ("unicep", "qssf", "multifactor")
 
 
 @dataclass(frozen=True)
-class Scope:
+class Extent:
     """The sizes that an experiment may choose from."""
 
     name: str
@@ -31,7 +31,7 @@ class Scope:
         return range(self.seeds)
 
 
-QUICK = Scope(
+QUICK = Extent(
     name="quick",
     bases=PAPER_BASES,
     seeds=1,
@@ -45,7 +45,7 @@ QUICK = Scope(
     slurm_seeds=0,
     long_run=4_000,
 )
-PAPER = Scope(
+PAPER = Extent(
     name="paper",
     bases=PAPER_BASES,
     seeds=2,
@@ -59,7 +59,7 @@ PAPER = Scope(
     slurm_seeds=3,
     long_run=10_000,
 )
-FULL = Scope(
+FULL = Extent(
     name="full",
     bases=(*PAPER_BASES, *MORE_BASES),
     seeds=5,

@@ -5,39 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import HONEST, PAPER, Cell, Figure, Ours, Section
+from rltune.reproduce.cells import HONEST, PAPER, Figure, Ours, PaperCell, Section
 from rltune.reproduce.drawing import Axes, Series, lines
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.gain import steady_gain, window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
-from rltune.reproduce.scope import Scope
+from rltune.reproduce.extent import Extent
+from rltune.reproduce.held_out import Entry, HeldOutRun
+from rltune.reproduce.relative_gain import steady_gain, window_gain
 
 if TYPE_CHECKING:
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.steady import Steady
+    from rltune.reproduce.steady import SteadyRun
     from rltune.reproduce.step import Step
 
 BASE, METRIC = "multifactor-paper", "slowdown"
 TRACES = ("philly", "helios")
 
 
-def lesson(scope: Scope, trace: str, seed: int) -> Lesson:
+def lesson(scope: Extent, trace: str, seed: int) -> Lesson:
     """Return one training."""
     return by.paper_lesson(scope, trace, BASE, METRIC, seed)
 
 
-def windows(scope: Scope, trace: str) -> HeldOut:
+def windows(scope: Extent, trace: str) -> HeldOutRun:
     """Return rules and networks on the windows of one trace."""
     lessons = [lesson(scope, trace, seed) for seed in scope.all_seeds]
     return by.paper_windows(scope, trace, lessons, by.HEADLINE, (*by.RULES, BASE))
 
 
-def honest(scope: Scope, trace: str, seed: int) -> Lesson:
+def honest(scope: Extent, trace: str, seed: int) -> Lesson:
     """Return one training under honest conditions."""
     return by.honest_lesson(scope, trace, BASE, METRIC, seed)
 
 
-def steady(scope: Scope, trace: str) -> Steady:
+def steady(scope: Extent, trace: str) -> SteadyRun:
     """Return the honest run."""
     return by.honest_run(trace, [honest(scope, trace, seed) for seed in scope.all_seeds], (*by.RULES, BASE))
 
@@ -49,7 +49,7 @@ class AgainstMultifactor(Experiment):
     title = "RLTune over Slurm's multifactor priority, in simulation"
     where = "section 5.4: Fig. 16"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return windows and steady state."""
         return (*(windows(scope, t) for t in TRACES), *(steady(scope, t) for t in TRACES))
 
@@ -76,7 +76,7 @@ class AgainstMultifactor(Experiment):
         )
 
 
-def _cell(made: Made, trace: str) -> Cell:
+def _cell(made: Made, trace: str) -> PaperCell:
     ours: dict[str, Ours] = {}
     if (found := made.get(windows(made.scope, trace))) is not None:
         group = Entry(lesson(made.scope, trace, 0)).group
@@ -89,4 +89,4 @@ def _cell(made: Made, trace: str) -> Cell:
         beside = steady_gain(end, group, best, METRIC)
         note = f"over the best rule in hindsight ({best.partition(' + ')[0]}): {beside}"
         ours[HONEST] = Ours(steady_gain(end, group, Entry(BASE, "easy").label, METRIC), note=note, over_best=beside)
-    return Cell.of_key(f"fig16.{trace}.bsld", made.origin(trace).title, "bounded slowdown over multifactor", ours)
+    return PaperCell.of_key(f"fig16.{trace}.bsld", made.origin(trace).title, "bounded slowdown over multifactor", ours)

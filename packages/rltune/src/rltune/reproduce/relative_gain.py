@@ -21,7 +21,7 @@ CONFIDENCE, RESAMPLES, SEED = 0.95, 5000, 0
 
 
 @dataclass(frozen=True)
-class Gain:
+class RelativeGain:
     """A relative gain in percent, above 0 where ours is better, with its interval; NaN if it cannot be told."""
 
     percent: float
@@ -29,7 +29,7 @@ class Gain:
     high: float = math.nan
 
     @classmethod
-    def of_ratio(cls, found: Interval, metric: str) -> Gain:
+    def of_ratio(cls, found: Interval, metric: str) -> RelativeGain:
         """Turn ours / theirs into a gain."""
         if METRICS[metric].higher_is_better:
             return cls(*(100 * (value - 1) for value in (found.estimate, found.low, found.high)))
@@ -69,22 +69,22 @@ def by_window(found: Result, group: str, metric: str) -> Floats:
     return values
 
 
-def window_gain(found: Result, ours: str, theirs: str, metric: str) -> Gain:
+def window_gain(found: Result, ours: str, theirs: str, metric: str) -> RelativeGain:
     """Return the gain of one group over another on the windows of a held-out run."""
     made = found["course"]
     course = Course(np.array(made["step"]), made["steps"], made["window"], found["disjoint"])
     a, b = by_window(found, ours, metric), by_window(found, theirs, metric)
     found_ratio = over_time(a, b, course, ratio, confidence=CONFIDENCE, resamples=RESAMPLES, seed=SEED)
-    return Gain.of_ratio(found_ratio, metric)
+    return RelativeGain.of_ratio(found_ratio, metric)
 
 
-def steady_gain(found: Result, ours: str, theirs: str, metric: str) -> Gain:
+def steady_gain(found: Result, ours: str, theirs: str, metric: str) -> RelativeGain:
     """Return the gain of one group over a rule in steady state; of utilisation without an interval."""
     if metric not in found["best_rule_ratios"]:
         use = found["means"]
-        return Gain.of_ratio(Interval(use[ours][metric] / use[theirs][metric], math.nan, math.nan), metric)
+        return RelativeGain.of_ratio(Interval(use[ours][metric] / use[theirs][metric], math.nan, math.nan), metric)
     table = found["ratios"].get(ours) or {metric: found["best_rule_ratios"][metric]}
-    return Gain.of_ratio(Interval(*table[metric][theirs]), metric)
+    return RelativeGain.of_ratio(Interval(*table[metric][theirs]), metric)
 
 
 def mean(found: Result, group: str, metric: str) -> float:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rltune.reproduce import protocols as by
-from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Cell, Ours, Section
+from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Ours, PaperCell, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.experiments.per_base import METRIC_TOLD, TRAINED_FOR, product_ours
-from rltune.reproduce.gain import steady_gain, window_gain
-from rltune.reproduce.held_out import Entry, HeldOut
+from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.paper import gains, number
-from rltune.reproduce.steady import Steady
+from rltune.reproduce.relative_gain import steady_gain, window_gain
+from rltune.reproduce.steady import SteadyRun
 from rltune.trials.measures import METRICS
 
 if TYPE_CHECKING:
+    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
-    from rltune.reproduce.scope import Scope
     from rltune.reproduce.step import Step
 
 BASE, TRACE, EASY = "qssf", "philly", "easy"
@@ -24,30 +24,30 @@ OBJECTIVES = ("wait", "slowdown")
 ROWS = {"wait": "wait", "slowdown": "bsld", "jct": "jct", "utilisation": "util"}
 
 
-def lesson(scope: Scope, objective: str, seed: int) -> Lesson:
+def lesson(scope: Extent, objective: str, seed: int) -> Lesson:
     """Return one training with backfilling, otherwise as the paper's."""
     return by.paper_lesson(scope, TRACE, BASE, objective, seed, backfill=EASY)
 
 
-def honest(scope: Scope, objective: str, seed: int) -> Lesson:
+def honest(scope: Extent, objective: str, seed: int) -> Lesson:
     """Return one training under honest conditions."""
     return by.honest_lesson(scope, TRACE, BASE, objective, seed)
 
 
-def windows(scope: Scope) -> HeldOut:
+def windows(scope: Extent) -> HeldOutRun:
     """Return the windows of Table 8."""
     lessons = [lesson(scope, objective, seed) for objective in OBJECTIVES for seed in scope.all_seeds]
     return by.paper_windows(scope, TRACE, lessons, (by.NOISY, EASY))
 
 
-def row_of_jobs(scope: Scope) -> Steady:
+def row_of_jobs(scope: Extent) -> SteadyRun:
     """Return the 10,000 jobs of Fig. 17."""
     lessons = [lesson(scope, "wait", seed) for seed in scope.all_seeds]
     entries = (*(Entry(rule, EASY) for rule in by.RULES), *(Entry(each, EASY) for each in lessons))
-    return Steady(TRACE, entries, by.NOISY, "global", scope.long_run)
+    return SteadyRun(TRACE, entries, by.NOISY, "global", scope.long_run)
 
 
-def steady(scope: Scope) -> Steady:
+def steady(scope: Extent) -> SteadyRun:
     """Return the honest run."""
     return by.honest_run(TRACE, [honest(scope, o, seed) for o in OBJECTIVES for seed in scope.all_seeds])
 
@@ -59,7 +59,7 @@ class AgainstQssf(Experiment):
     title = "RLTune against QSSF with backfilling, on Philly"
     where = "section 5.5: Table 8, Fig. 17"
 
-    def steps(self, scope: Scope) -> tuple[Step, ...]:
+    def steps(self, scope: Extent) -> tuple[Step, ...]:
         """Return windows, a row of jobs, steady state and the product's choice."""
         chosen = [by.product_windows(scope, TRACE, part) for part in ("validation", "test")]
         return (windows(scope), row_of_jobs(scope), steady(scope), *chosen)
@@ -85,7 +85,7 @@ class AgainstQssf(Experiment):
             concludes=f"Ahead of the paper's gain over QSSF in {len(ahead)} of {len(judged)} cells." if judged else "",
         )
 
-    def _cell(self, made: Made, metric: str) -> Cell:
+    def _cell(self, made: Made, metric: str) -> PaperCell:
         ours: dict[str, Ours] = {}
         objective = TRAINED_FOR[metric] if TRAINED_FOR[metric] in OBJECTIVES else "wait"
         if (found := made.get(windows(made.scope))) is not None:
@@ -105,9 +105,11 @@ class AgainstQssf(Experiment):
         pair = [number(f"table8.{ROWS[metric]}.{who}").value for who in ("qssf", "rltune")]
         text = f"{printed:.3g} % ({pair[0]:,g} -> {pair[1]:,g})"
         where = made.origin(TRACE).title
-        return Cell(where, f"{METRIC_TOLD[metric]} over QSSF", ours, f"table8.{ROWS[metric]}.rltune", printed, text)
+        return PaperCell(
+            where, f"{METRIC_TOLD[metric]} over QSSF", ours, f"table8.{ROWS[metric]}.rltune", printed, text
+        )
 
-    def _long(self, made: Made) -> Cell:
+    def _long(self, made: Made) -> PaperCell:
         ours: dict[str, Ours] = {}
         if (found := made.get(row_of_jobs(made.scope))) is not None:
             group = Entry(lesson(made.scope, "wait", 0), EASY).group
@@ -120,4 +122,4 @@ class AgainstQssf(Experiment):
             gain, beside, name = by.honest_gain(end, honest(made.scope, "wait", 0), "jct")
             ours[HONEST] = Ours(gain, note=f"over the best rule in hindsight ({name}): {beside}", over_best=beside)
         where = made.origin(TRACE).title
-        return Cell.of_key("fig17.philly.qssf.jct", f"{where}, jobs in a row", "JCT over QSSF", ours)
+        return PaperCell.of_key("fig17.philly.qssf.jct", f"{where}, jobs in a row", "JCT over QSSF", ours)

@@ -40,7 +40,7 @@ class Runner:
     _expected_s: float = 0.0  # of what was made here, as it was foreseen
     _taken_s: float = 0.0  # as it was
     failed: dict[Step, str] = field(default_factory=dict)  # why; what needs these is left out, too
-    _compiled: set[str] = field(default_factory=set)  # kinds of steps that have been made in this process
+    _compiled: bool = False  # whether a step has been made in this process
 
     def run(self, experiments: Sequence[Experiment], after: Callable[[Experiment], object]) -> bool:
         """Make the steps of each experiment in turn; return whether all were made within the time."""
@@ -82,14 +82,12 @@ class Runner:
         return [step for step in steps if step not in self.failed]
 
     def _made(self, steps: list[Step]) -> Generator[tuple[Step, str]]:
-        """Make steps, and yield each with why it failed; the first of a kind here, so that workers find it compiled."""
-        rest = []
-        for step in steps:
-            if self.workers > 1 and step.kind not in self._compiled:
-                self._compiled.add(step.kind)
-                yield step, self.bench(step)
-            else:
-                rest.append(step)
+        """Make steps, and yield each with why it failed; the very first here, so that workers find code compiled."""
+        first = steps[: self.workers > 1 and not self._compiled]
+        self._compiled = True
+        for step in first:
+            yield step, self.bench(step)
+        rest = steps[len(first) :]
         if rest:
             with closing(self.spread.each(self.bench, rest)) as made:
                 for index, why in made:

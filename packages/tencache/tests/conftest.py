@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "fuzz")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "fuzz"), str(Path(__file__).parent / "standin")]
 
 # The same examples in every run; TENCACHE_EXAMPLES=20 tries twenty times as many, and others every time.
 TIMES = int(os.environ.get("TENCACHE_EXAMPLES", "1"))
@@ -21,6 +21,21 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=range(4), ids=lambda seed: f"seed{seed}")
+def standin(request):
+    """The asynchronous stand-in for a GPU, with work done late and in another order for every seed."""
+    import standin_device
+
+    if why := standin_device.missing():
+        pytest.skip(why)
+    machine = standin_device.machine()
+    # Seed 0 does nothing before somebody waits for it.
+    machine.configure(request.param, 0.15 * request.param, 1e-4, 1e9, 1e9)
+    yield machine
+    machine.synchronize()
+    assert machine.faults() == []
 
 
 @pytest.fixture(params=["sim", "cuda"])

@@ -24,9 +24,10 @@ from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
 from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
+from tencache.runtime.memory.accelerator import ACCELERATORS, Accelerator, find_accelerator
 from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
-from tencache.runtime.memory.link import CudaLink, Link, SimLink
+from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.sliced_step import (
@@ -45,7 +46,7 @@ from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units
 from tencache.runtime.unrouted import Unrouted
 
-ASSUMED_CUDA_BYTES_PER_S = 12e9
+PROBE_BYTES = 16 * 2**20
 
 
 def wrap(
@@ -140,19 +141,20 @@ class Cached:
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
-        self.pool = HostPool(pin=device.type == "cuda", poison=POISON if verify else None)
+        accelerator = find_accelerator(device)
+        self.pool = HostPool(accelerator, poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
         self._reserve()
-        self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
+        self.link: Link = SimLink(bytes_per_s) if accelerator is None else StreamLink(accelerator)
         undo.callback(self.link.close)
         self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
-        self.arena = Arena(self.budget_bytes, device)
+        self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
-        speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
+        up, down = self._measure_link(accelerator)
         device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
         gradients = Gradients(self.link, self.pool, window, self.counters)
-        speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
+        speeds = Bandwidths(up, down, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
         with Unrouted():
             self.engine = Engine(
                 self.units,
@@ -160,6 +162,7 @@ class Cached:
                 device_copies,
                 gradients,
                 self.masters,
+                self.link,
                 self.counters,
                 speeds,
                 policy,
@@ -173,6 +176,7 @@ class Cached:
 
     def stats(self) -> Stats:
         """Return hits, stalls, bytes against their floor, and the memory of each tier."""
+        self.link.resolve(wait=True)
         store = None if self._stepper is None else self._stepper.store
         return gather(
             self.counters,
@@ -368,12 +372,18 @@ class Cached:
                 self.optimizer.state[parameter] = dict(state.items())
 
     def _wait_for_copies(self) -> None:
+        # A copy that failed has been reported where it was needed; the parameters on the host are whole.
         self.engine.gradients.flush()
-        copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
-        copies += [slot.copy for slot in self.engine.device_copies.slots.values()]
-        for copy in copies:
-            # A copy that failed has been reported where it was needed; the parameters on the host are whole.
-            copy.wait_over()
+        self.link.drain()
+
+    def _measure_link(self, accelerator: Accelerator | None) -> tuple[float, float]:
+        """Return the bytes per second up and down that plans are made for."""
+        size_bytes = min(PROBE_BYTES, self.budget_bytes)
+        # Memory of its own, for a moment: the pool counts what the model asks for.
+        pool = HostPool(accelerator)
+        speeds = self.link.speeds(pool.take(size_bytes)[:size_bytes], self.arena.carve(0, size_bytes))
+        pool.close()
+        return speeds
 
     def _release_parameters(self) -> None:
         for entry in self.entries:
@@ -440,9 +450,10 @@ def _device(name: str) -> torch.device:
     if name == "sim":
         return torch.device("cpu")
     device = torch.device(name)
-    if device.type != "cuda":
+    if device.type not in ACCELERATORS:
         raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
-    if not torch.cuda.is_available():
+    module: Any = torch.get_device_module(device)
+    if not module.is_available():
         raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
     # Tensors name their device with its number, and are compared with it.
-    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device
+    return torch.device(device.type, module.current_device()) if device.index is None else device

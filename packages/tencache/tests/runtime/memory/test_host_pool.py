@@ -6,7 +6,7 @@ from tencache.runtime.memory.host_pool import HostPool
 
 
 def test_the_pool_reuses_and_pins_little_more_than_asked():
-    pool = HostPool(pin=False)
+    pool = HostPool()
     pool.reserve([1_000_000] * 8 + [300_000] * 8)
     buffers = [pool.take(1_000_000) for _ in range(8)] + [pool.take(300_000) for _ in range(8)]
     for buffer in buffers:
@@ -19,7 +19,7 @@ def test_the_pool_reuses_and_pins_little_more_than_asked():
 
 
 def test_the_pool_grows_only_when_nothing_is_free():
-    pool = HostPool(pin=False)
+    pool = HostPool()
     first = pool.take(4096)
     pool.give(first)
     pool.take(4096)
@@ -39,6 +39,6 @@ def test_pinned_bytes_of_a_model_are_those_asked_for():
 
 def test_buffers_of_whole_pages_begin_at_a_page():
     """Direct access to a disk with blocks of 4 KiB fails into any other; an odd size must not shift its neighbours."""
-    pool = HostPool(pin=False)
+    pool = HostPool()
     pool.reserve([512, 4096, 1536, 12288, 4096])
     assert [pool.take(size).data_ptr() % 4096 for size in (4096, 4096, 12288, 12288)] == [0, 0, 0, 0]

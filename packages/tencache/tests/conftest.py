@@ -23,19 +23,32 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.fixture(params=range(4), ids=lambda seed: f"seed{seed}")
+@pytest.fixture(params=[0, 1, 2], ids=lambda seed: f"seed{seed}")
 def standin(request):
-    """The asynchronous stand-in for a GPU, with work done late and in another order for every seed."""
+    """The asynchronous stand-in for a GPU, with work done late, and in another order for every seed."""
+    machine = _machine()
+    # Seed 0 does nothing before somebody waits for it.
+    machine.configure(request.param, 0.2 * request.param, 1e-4, 1e9, 1e9)
+    yield machine
+    machine.synchronize()
+    assert machine.faults() == []
+
+
+@pytest.fixture
+def unstarted():
+    """The stand-in that does nothing before somebody waits for it; who uses it looks at its faults, or expects some."""
+    machine = _machine()
+    machine.configure(0, 0.0, 1e-4, 1e9, 1e9)
+    yield machine
+    machine.synchronize()
+
+
+def _machine():
     import standin_device
 
     if why := standin_device.missing():
         pytest.skip(why)
-    machine = standin_device.machine()
-    # Seed 0 does nothing before somebody waits for it.
-    machine.configure(request.param, 0.15 * request.param, 1e-4, 1e9, 1e9)
-    yield machine
-    machine.synchronize()
-    assert machine.faults() == []
+    return standin_device.machine()
 
 
 @pytest.fixture(params=["sim", "cuda"])

@@ -23,6 +23,16 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+def pytest_collection_finish(session):
+    """Load the stand-in before the first test: autograd asks for devices once, at the first backward of a process."""
+    names = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if {"standin", "unstarted"} & names and not session.config.option.collectonly:
+        import standin_device
+
+        if standin_device.missing() is None:
+            standin_device.machine()
+
+
 @pytest.fixture(params=[0, 1, 2], ids=lambda seed: f"seed{seed}")
 def standin(request):
     """The asynchronous stand-in for a GPU, with work done late, and in another order for every seed."""

@@ -14,6 +14,7 @@ from tencache_cases import SMALL, Case, make, same_state, same_tensors, train
 from torch import nn
 
 import tencache
+from tencache.bench.identity_suite import DeviceTwin
 from tencache.runtime.memory.link import StreamLink
 
 DEVICE = "standin"
@@ -38,27 +39,11 @@ CASES = {
 }
 
 
-class Twin:
-    """A model on the device beside the one on the host that the optimizer updates."""
+class Twin(DeviceTwin):
+    """The twin, as the training loop of the tests wants it."""
 
     def __init__(self, model):
-        self._host = model
-        self._device = copy.deepcopy(model).to(DEVICE)
-        # torch makes new parameters on a device of this kind, and so two of a tied one.
-        if model.config.tied:
-            self._device.head.weight = self._device.tokens.weight
-
-    def __call__(self, tokens):
-        with torch.no_grad():
-            for mine, theirs in zip(self._device.parameters(), self._host.parameters(), strict=True):
-                mine.copy_(theirs)
-        return self._device(tokens)
-
-    def collect(self):
-        """Bring the gradients to the host."""
-        for mine, theirs in zip(self._device.parameters(), self._host.parameters(), strict=True):
-            theirs.grad = None if mine.grad is None else mine.grad.cpu()
-            mine.grad = None
+        super().__init__(model, torch.device(DEVICE))
 
     def eval(self):
         self._device.eval()
@@ -66,18 +51,18 @@ class Twin:
     def train(self):
         self._device.train()
 
-    def parameters(self):
-        self.collect()
-        return self._host.parameters()
-
 
 @cache
 def reference(name):
     """Losses, parameters and optimizer of the run without tencache."""
     model, optimizer = make(CASES[name])
     twin = Twin(model)
-    clipped = CASES[name].clip is not None
-    optimizer.register_step_pre_hook(lambda *_: None if clipped else twin.collect())
+
+    def collect(*_):
+        if CASES[name].clip is None:
+            twin.parameters()
+
+    optimizer.register_step_pre_hook(collect)
     return train(CASES[name], twin, optimizer, STEPS, DEVICE), model, optimizer
 
 
@@ -164,7 +149,7 @@ def _branches(wrap_it):
         loss.backward()
         losses.append(loss.item())
         if twin is not None:
-            twin.collect()
+            twin.parameters()
         optimizer.step()
         optimizer.zero_grad()
     if cached is not None:

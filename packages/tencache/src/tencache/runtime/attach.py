@@ -24,7 +24,7 @@ from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
 from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
-from tencache.runtime.memory.accelerator import ACCELERATORS, Accelerator, find_accelerator
+from tencache.runtime.memory.accelerator import Accelerator, find_accelerator, find_device
 from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
@@ -79,7 +79,7 @@ def wrap(
         model,
         optimizer,
         budget=budget,
-        device=_device(device),
+        device=find_device(device),
         bytes_per_s=None if link is None else parse_bandwidth(link),
         host=host,
         nvme=nvme,
@@ -444,16 +444,3 @@ def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
         for key, value in state_dict["state"].items()
     }
     return {**state_dict, "state": state}
-
-
-def _device(name: str) -> torch.device:
-    if name == "sim":
-        return torch.device("cpu")
-    device = torch.device(name)
-    if device.type not in ACCELERATORS:
-        raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
-    module: Any = torch.get_device_module(device)
-    if not module.is_available():
-        raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
-    # Tensors name their device with its number, and are compared with it.
-    return torch.device(device.type, module.current_device()) if device.index is None else device

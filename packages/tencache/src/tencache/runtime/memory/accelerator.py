@@ -112,3 +112,20 @@ ACCELERATORS: dict[str, Callable[[torch.device], Accelerator]] = {"cuda": CudaAc
 def find_accelerator(device: torch.device) -> Accelerator | None:
     """Return what works a device, or None for the simulated one, which is the host's own memory."""
     return None if device.type == "cpu" else ACCELERATORS[device.type](device)
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device that a user names, with its number; "sim" is the host's own memory."""
+    if name == "sim":
+        return torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ACCELERATORS:
+        raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
+    module: Any = torch.get_device_module(device)
+    if not module.is_available():
+        raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
+    # Tensors name their device with its number, and are compared with it.
+    return torch.device(device.type, module.current_device()) if device.index is None else device

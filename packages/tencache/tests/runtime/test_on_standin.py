@@ -36,6 +36,8 @@ CASES = {
     "evaluation": Case(FEW, evaluate_every=2),
     "batch_shape": Case(FEW, lengths=(12, 12, 7)),
     "frozen": Case(FEW, frozen=True),
+    "autocast": Case(FEW, autocast=True, micro_batches=2),
+    "autocast_checkpoint": Case(replace(FEW, recompute="nonreentrant"), autocast=True),
 }
 
 

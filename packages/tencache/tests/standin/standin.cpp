@@ -5,6 +5,7 @@
 // addresses, not tensors: memory that is freed too early is overwritten under it, as on a GPU. Time is virtual: a copy
 // takes bytes / link speed, a kernel a fixed time, and events note the time of their stream.
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -701,6 +702,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  KERNEL_PRIVATEUSEONE(linear, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(matmul, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(layer_norm, fp32)
+  KERNEL_PRIVATEUSEONE(cross_entropy_loss, fp32)
+}
 
 at::Tensor bytes_at(int64_t address, int64_t bytes, py::object owner) {
   auto* kept = new py::object(std::move(owner));

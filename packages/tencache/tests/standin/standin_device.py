@@ -85,3 +85,7 @@ class StandIn(Accelerator):
     def unregister_host(self, address: int) -> None:
         """Unpin host memory."""
         machine().unregister_host(address)
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor's memory is registered."""
+        return machine().is_registered(tensor.data_ptr(), tensor.nbytes)

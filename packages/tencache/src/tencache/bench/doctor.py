@@ -155,12 +155,12 @@ def _pinned(patient: Patient) -> list[Finding]:
         return [Finding("pinned", "not checked", f"pinning needs a device; {setting}")]
     began = time.perf_counter()
     pool = HostPool(patient.accelerator)
-    pinned = bool(pool.take(PROBE_BYTES).is_pinned())
+    pinned = patient.accelerator.is_pinned(pool.take(PROBE_BYTES))
     seconds = time.perf_counter() - began
     pool.close()
     text = f"{show_bytes(PROBE_BYTES)} registered in {seconds * 1e3:.1f} ms; {setting}"
     if not pinned:
-        return [Finding("pinned", "bad", f"torch does not take registered memory for pinned; {text}")]
+        return [Finding("pinned", "bad", f"the driver does not take registered memory for pinned; {text}")]
     return [Finding("pinned", "ok", text, {"register_s": seconds})]
 
 

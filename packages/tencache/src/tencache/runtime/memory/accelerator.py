@@ -51,6 +51,10 @@ class Accelerator(ABC):
     def unregister_host(self, address: int) -> None:
         """Unpin host memory."""
 
+    @abstractmethod
+    def is_pinned(self, tensor: Tensor) -> bool:
+        """Return whether the device's driver takes a tensor's memory for pinned."""
+
 
 class CudaAccelerator(Accelerator):
     """A GPU of NVIDIA's, or what torch calls by that name."""
@@ -90,6 +94,10 @@ class CudaAccelerator(Accelerator):
     def unregister_host(self, address: int) -> None:
         """Unpin host memory."""
         _cuda.check_error(_cuda.cudart().cudaHostUnregister(address))
+
+    def is_pinned(self, tensor: Tensor) -> bool:
+        """Return whether the device's driver takes a tensor's memory for pinned."""
+        return tensor.is_pinned()
 
 
 class _CudaBytes:

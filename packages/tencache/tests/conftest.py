@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "fuzz"), str(Path(__file__).parent / "standin")]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), *(str(HERE / room) for room in ("fuzz", "standin", "runtime"))]
 
 # The same examples in every run; TENCACHE_EXAMPLES=20 tries twenty times as many, and others every time.
 TIMES = int(os.environ.get("TENCACHE_EXAMPLES", "1"))

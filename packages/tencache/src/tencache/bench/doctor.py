@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ import torch
 from torch.optim import AdamW
 
 from tencache.bench.gpt import GPT, GPTConfig, batches
-from tencache.bench.identity_suite import BUDGET, WAYS, runs_alike
+from tencache.bench.identity_suite import BUDGET, WAYS, TrainingWay, runs_alike
 from tencache.plan.virtual_clock import replay_plan
 from tencache.progress_bar import progress
 from tencache.quantity import show_bytes
@@ -196,9 +197,9 @@ def _file(patient: Patient) -> list[Finding]:
 
 
 def _identity(patient: Patient) -> list[Finding]:
-    findings = []
+    findings: list[Finding] = []
     for name, way in progress(list(WAYS.items()), "comparing bits"):
-        findings += _try((f"bits: {name}", lambda patient, name=name, way=way: [_alike(patient, name, way)]), patient)
+        findings += _try((f"bits: {name}", partial(_alike, name=name, way=way)), patient)
     same = sum(finding.verdict == "ok" for finding in findings)
     others = [finding for finding in findings if finding.verdict != "ok"]
     text = f"{same} of {len(findings)} ways to train have the bits of the unwrapped run"
@@ -206,13 +207,14 @@ def _identity(patient: Patient) -> list[Finding]:
     return [Finding("identity", verdict, text, {"same": same, "of": len(findings)}), *others]
 
 
-def _alike(patient: Patient, name: str, way: Any) -> Finding:
+def _alike(patient: Patient, name: str, way: TrainingWay) -> list[Finding]:
     alike = runs_alike(way, patient.device, patient.wrap)
     if alike is None:
-        return Finding(f"bits: {name}", "not checked", "the unwrapped run has other bits every time on this device")
+        text = "the unwrapped run has other bits every time on this device"
+        return [Finding(f"bits: {name}", "not checked", text)]
     if not alike:
-        return Finding(f"bits: {name}", "bad", "the wrapped run has other bits than the unwrapped one")
-    return Finding(f"bits: {name}", "ok", "the same bits")
+        return [Finding(f"bits: {name}", "bad", "the wrapped run has other bits than the unwrapped one")]
+    return [Finding(f"bits: {name}", "ok", "the same bits")]
 
 
 def _speed(patient: Patient) -> list[Finding]:

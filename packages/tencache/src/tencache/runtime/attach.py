@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from tencache.errors import Notice, RefusedError
@@ -39,6 +40,7 @@ from tencache.runtime.optimizer.sliced_step import (
 )
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
+from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
@@ -72,11 +74,13 @@ def wrap(
         raise ValueError(
             "nvme= without host= would never be used: say with host= how much memory to use before the file"
         )
-    check_model(model)
+    # What is around the model only says with whom to reduce gradients, and says it at each forward.
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    check_model(inner)
     if optimizer is not None:
-        check_optimizer(optimizer, model)
+        check_optimizer(optimizer, inner)
     return Cached(
-        model,
+        inner,
         optimizer,
         budget=budget,
         device=find_device(device),
@@ -169,9 +173,12 @@ class Cached:
                 stepped=self.optimizer is not None,
             )
         undo.callback(self._let_go)
+        self._reduction = GradientReduction(self.entries, gradients)
         saved = SavedTensors(self.engine, self.arena)
         guard = ByteGuard(device_copies) if verify else None
-        self._router = OperationRouter(self.engine, self.masters, saved, device, FastPaths(self.model), guard)
+        self._router = OperationRouter(
+            self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard
+        )
         self._stepper = self._make_stepper(split)
 
     def stats(self) -> Stats:
@@ -207,6 +214,7 @@ class Cached:
         if self._stepper is not None:
             self._detach_optimizer()
         self._remove_hooks()
+        self._reduction.hand_back()
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
@@ -228,7 +236,12 @@ class Cached:
         may_stay, self._may_stay = self._may_stay, False
         parameters = [entry.parameter for entry in self.entries]
         # A view that user code holds would not see what happens on the device.
-        if not may_stay or any(self.masters.aliased(unit) for unit in range(len(self.units))):
+        # DDP would go on with its own buckets, which are on the host.
+        if (
+            not may_stay
+            or self._reduction.inside_ddp
+            or any(self.masters.aliased(unit) for unit in range(len(self.units)))
+        ):
             return
         with Unrouted():
             needed = needed_bytes(parameters, optimizer)
@@ -322,7 +335,7 @@ class Cached:
             # Hooks can only be registered on what requires a gradient; bind() sets it as the parameter has it.
             entry.leaf.requires_grad_()
             leaf: Any = entry.leaf
-            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
+            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, self._reduction, entry))
             self._step_handles.append(_watch(entry))
         parameter: Any = entry.parameter
         parameter._tencache_owner = self._router  # noqa: SLF001
@@ -335,6 +348,7 @@ class Cached:
         hooked = own_step(optimizer) is None and getattr(type(optimizer).step, "hooked", False)
 
         def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            self._reduction.refuse_unfinished()
             if self.resident:
                 self.counters.steps += 1
                 return stepper.step_on_device(closure)
@@ -411,13 +425,21 @@ class Cached:
                 module._buffers[name] = buffer.to(home)  # noqa: SLF001
 
 
-def _sender(engine: Engine, stepper: Stepper | None, entry: ParameterEntry) -> Callable[[Tensor], None]:
+def _sender(
+    engine: Engine, stepper: Stepper | None, reduction: GradientReduction, entry: ParameterEntry
+) -> Callable[[Tensor], None]:
     def send(leaf: Tensor) -> None:
         with Unrouted():
             # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
             gradient, leaf.grad = leaf.grad, None
             assert gradient is not None
             engine.gradient(entry, gradient)
+            del gradient
+            if reduction.active:
+                # Waiting for other processes is no compute.
+                engine.cycle.recorder.pause()
+                reduction.arrived(entry)
+                engine.cycle.recorder.resume()
             if stepper is not None:
                 stepper.read_ahead()
 

@@ -36,7 +36,7 @@ NO_DEVICE = "torch finds no CUDA device here, so this is the simulated one"
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """What one check found, in a sentence, and its numbers."""
 
     check: str
@@ -50,7 +50,7 @@ class HealthReport:
     """All findings; `str()` is the report to read, `as_dict()` the one for a program."""
 
     device: str
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
 
     @property
     def healthy(self) -> bool:
@@ -109,29 +109,35 @@ def examine(device: str | None = None, *, nvme: Path | None = None, small: bool 
     return HealthReport(patient.name, tuple(findings))
 
 
-def _try(check: tuple[str, Callable[[Patient], list[Finding]]], patient: Patient) -> list[Finding]:
+def _try(check: tuple[str, Callable[[Patient], list[DoctorFinding]]], patient: Patient) -> list[DoctorFinding]:
     name, run = check
     try:
         return run(patient)
     except Exception as error:  # noqa: BLE001  whatever fails, the report goes on and says so
         first_line = (str(error).splitlines() or [""])[0]
-        return [Finding(name, "bad", f"{type(error).__name__}: {first_line}")]
+        return [DoctorFinding(name, "bad", f"{type(error).__name__}: {first_line}")]
 
 
-def _machine(_: Patient) -> list[Finding]:
+def _machine(_: Patient) -> list[DoctorFinding]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     text = (
         f"tencache {version('tencache')}, torch {torch.__version__}, Python {platform.python_version()}, "
         f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {show_bytes(memory)} of memory"
     )
-    return [Finding("machine", "ok", text, {"cores": os.cpu_count() or 0, "memory_bytes": memory})]
+    return [DoctorFinding("machine", "ok", text, {"cores": os.cpu_count() or 0, "memory_bytes": memory})]
 
 
-def _device(patient: Patient) -> list[Finding]:
+def _device(patient: Patient) -> list[DoctorFinding]:
     if patient.accelerator is None:
-        return [Finding("device", "not checked", NO_DEVICE), Finding("driver", "not checked", "there is no device")]
+        return [
+            DoctorFinding("device", "not checked", NO_DEVICE),
+            DoctorFinding("driver", "not checked", "there is no device"),
+        ]
     if patient.device.type != "cuda":
-        return [Finding("device", "ok", f"{patient.device}"), Finding("driver", "not checked", "it is not CUDA")]
+        return [
+            DoctorFinding("device", "ok", f"{patient.device}"),
+            DoctorFinding("driver", "not checked", "it is not CUDA"),
+        ]
     about: Any = torch.cuda.get_device_properties(patient.device)
     free_bytes, total_bytes = torch.cuda.mem_get_info(patient.device)
     text = (
@@ -141,19 +147,19 @@ def _device(patient: Patient) -> list[Finding]:
     file = Path("/proc/driver/nvidia/version")
     driver = file.read_text(encoding="utf-8").splitlines()[0] if file.is_file() else "version not told by the system"
     return [
-        Finding("device", "ok", text, {"free_bytes": free_bytes, "total_bytes": total_bytes}),
-        Finding("driver", "ok", f"{driver}; torch is built for CUDA {torch.version.cuda}"),
+        DoctorFinding("device", "ok", text, {"free_bytes": free_bytes, "total_bytes": total_bytes}),
+        DoctorFinding("driver", "ok", f"{driver}; torch is built for CUDA {torch.version.cuda}"),
     ]
 
 
-def _pinned(patient: Patient) -> list[Finding]:
+def _pinned(patient: Patient) -> list[DoctorFinding]:
     pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     huge = pages.read_text(encoding="utf-8").strip() if pages.is_file() else "not told"
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     shown = "unlimited" if limit == resource.RLIM_INFINITY else show_bytes(limit)
     setting = f"huge pages: {huge}; locked memory: {shown}"
     if patient.accelerator is None:
-        return [Finding("pinned", "not checked", f"pinning needs a device; {setting}")]
+        return [DoctorFinding("pinned", "not checked", f"pinning needs a device; {setting}")]
     began = time.perf_counter()
     pool = HostPool(patient.accelerator)
     pinned = patient.accelerator.is_pinned(pool.take(PROBE_BYTES))
@@ -161,11 +167,11 @@ def _pinned(patient: Patient) -> list[Finding]:
     pool.close()
     text = f"{show_bytes(PROBE_BYTES)} registered in {seconds * 1e3:.1f} ms; {setting}"
     if not pinned:
-        return [Finding("pinned", "bad", f"the driver does not take registered memory for pinned; {text}")]
-    return [Finding("pinned", "ok", text, {"register_s": seconds})]
+        return [DoctorFinding("pinned", "bad", f"the driver does not take registered memory for pinned; {text}")]
+    return [DoctorFinding("pinned", "ok", text, {"register_s": seconds})]
 
 
-def _link(patient: Patient) -> list[Finding]:
+def _link(patient: Patient) -> list[DoctorFinding]:
     link: Link = SimLink(None) if patient.accelerator is None else StreamLink(patient.accelerator)
     pool = HostPool(patient.accelerator)
     up, down = link.speeds(pool.take(PROBE_BYTES), Arena(PROBE_BYTES, patient.accelerator).carve(0, PROBE_BYTES))
@@ -174,13 +180,13 @@ def _link(patient: Patient) -> list[Finding]:
     text = f"{up / 1e9:.1f} GB/s up, {down / 1e9:.1f} GB/s down"
     numbers = {"up_bytes_per_s": up, "down_bytes_per_s": down}
     if patient.accelerator is None:
-        return [Finding("link", "not checked", f"there is none; copies in memory make {text}", numbers)]
-    return [Finding("link", "ok", f"{text}, by events", numbers)]
+        return [DoctorFinding("link", "not checked", f"there is none; copies in memory make {text}", numbers)]
+    return [DoctorFinding("link", "ok", f"{text}, by events", numbers)]
 
 
-def _file(patient: Patient) -> list[Finding]:
+def _file(patient: Patient) -> list[DoctorFinding]:
     if patient.nvme is None:
-        return [Finding("file", "not checked", "give a folder with --nvme")]
+        return [DoctorFinding("file", "not checked", "give a folder with --nvme")]
     tier = FileTier(patient.nvme)
     buffer = HostPool().take(PROBE_BYTES)
     extent = tier.allocate(PROBE_BYTES)
@@ -193,31 +199,31 @@ def _file(patient: Patient) -> list[Finding]:
     write, read = (PROBE_BYTES / second for second in seconds)
     way = "direct" if tier.direct else "through the page cache"
     text = f"{read / 1e9:.2f} GB/s read, {write / 1e9:.2f} GB/s written, {way}"
-    return [Finding("file", "ok", text, {"read_bytes_per_s": read, "write_bytes_per_s": write})]
+    return [DoctorFinding("file", "ok", text, {"read_bytes_per_s": read, "write_bytes_per_s": write})]
 
 
-def _identity(patient: Patient) -> list[Finding]:
-    findings: list[Finding] = []
+def _identity(patient: Patient) -> list[DoctorFinding]:
+    findings: list[DoctorFinding] = []
     for name, way in progress(list(WAYS.items()), "comparing bits"):
         findings += _try((f"bits: {name}", partial(_alike, name=name, way=way)), patient)
     same = sum(finding.verdict == "ok" for finding in findings)
     others = [finding for finding in findings if finding.verdict != "ok"]
     text = f"{same} of {len(findings)} ways to train have the bits of the unwrapped run"
     verdict: Verdict = "ok" if same else "not checked"
-    return [Finding("identity", verdict, text, {"same": same, "of": len(findings)}), *others]
+    return [DoctorFinding("identity", verdict, text, {"same": same, "of": len(findings)}), *others]
 
 
-def _alike(patient: Patient, name: str, way: TrainingWay) -> list[Finding]:
+def _alike(patient: Patient, name: str, way: TrainingWay) -> list[DoctorFinding]:
     alike = runs_alike(way, patient.device, patient.wrap)
     if alike is None:
         text = "the unwrapped run has other bits every time on this device"
-        return [Finding(f"bits: {name}", "not checked", text)]
+        return [DoctorFinding(f"bits: {name}", "not checked", text)]
     if not alike:
-        return [Finding(f"bits: {name}", "bad", "the wrapped run has other bits than the unwrapped one")]
-    return [Finding(f"bits: {name}", "ok", "the same bits")]
+        return [DoctorFinding(f"bits: {name}", "bad", "the wrapped run has other bits than the unwrapped one")]
+    return [DoctorFinding(f"bits: {name}", "ok", "the same bits")]
 
 
-def _speed(patient: Patient) -> list[Finding]:
+def _speed(patient: Patient) -> list[DoctorFinding]:
     config = SMALL if patient.small else GPTConfig()
     runs = {budget: _Run(patient, config, budget) for budget in (BUDGET, "100%")}
     seconds: dict[str, list[float]] = {budget: [] for budget in runs}
@@ -233,7 +239,7 @@ def _speed(patient: Patient) -> list[Finding]:
         f"a step takes {small * 1e3:.1f} ms with {BUDGET} of the parameters on the device, {whole * 1e3:.1f} ms with "
         f"all of them; ready {stats['ready_rate']:.0%}, waits {stats['stall_s']:.3f} s in {WARM_STEPS + ROUNDS} steps"
     )
-    return [Finding("speed", "ok", text, {"step_s": small, "all_step_s": whole, **stats})]
+    return [DoctorFinding("speed", "ok", text, {"step_s": small, "all_step_s": whole, **stats})]
 
 
 class _Run:
@@ -263,7 +269,7 @@ class _Run:
         return {**stats.as_dict(), "predicted_step_s": predicted_s}
 
 
-CHECKS: dict[str, Callable[[Patient], list[Finding]]] = {
+CHECKS: dict[str, Callable[[Patient], list[DoctorFinding]]] = {
     "machine": _machine,
     "device": _device,
     "pinned": _pinned,

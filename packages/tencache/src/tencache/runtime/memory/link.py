@@ -36,7 +36,7 @@ class Link(ABC):
 
     @abstractmethod
     def arrived(self, copy: Copy) -> bool:
-        """Return whether a copy's bytes are there."""
+        """Return whether a copy's bytes are there, so that nothing need wait for it."""
 
     @abstractmethod
     def await_on_device(self, copy: Copy) -> None:
@@ -95,7 +95,7 @@ class SimLink(Link):
 
     def arrived(self, copy: Copy) -> bool:
         """Return whether the thread is done with it."""
-        return copy.done
+        return copy.done and copy.error is None
 
     def await_on_device(self, copy: Copy) -> None:
         """Wait for the thread: the simulated device is the thread that calls."""
@@ -190,7 +190,12 @@ class StreamLink(Link):
 
     def arrived(self, copy: Copy) -> bool:
         """Return whether the stream is done with it."""
-        return copy.done and (copy.ready is None or bool(copy.ready.query()))
+        if not copy.done or copy.error is not None:
+            return False
+        # Not asked again: a parameter is touched often, and each question is a call to the driver.
+        if copy.ready is not None and copy.ready.query():
+            copy.ready = None
+        return copy.ready is None
 
     def await_on_device(self, copy: Copy) -> None:
         """Make the computing stream wait for the copy's event, once it has been recorded."""

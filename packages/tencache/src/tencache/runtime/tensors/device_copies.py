@@ -175,10 +175,14 @@ class DeviceCopies:
     def _await(self, slot: Slot) -> None:
         self._ticks += 1
         slot.touched = self._ticks
-        if not self._link.arrived(slot.copy):
+        if self._link.arrived(slot.copy):
+            self._link.note_stream()
+            # It came in the moment between the touch and here: nothing waits.
+            self._counters.ready += slot.unit in self._on_their_way
+        else:
             self._link.note_stall(slot.copy, self._stalled if slot.unit in self._on_their_way else self._stalled_anyway)
+            self._link.await_on_device(slot.copy)
         self._on_their_way.discard(slot.unit)
-        self._link.await_on_device(slot.copy)
         if self._verify:
             self._check(slot)
 

@@ -9,8 +9,8 @@ from types import ModuleType
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parents[2] / "docs" / "tencache" / "refusals.md"
-MODULES = ("runtime/hooks/test_refusals.py", "runtime/test_right_or_refused.py")
-sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
+MODULES = ("runtime/hooks/test_refusals.py", "runtime/test_right_or_refused.py", "runtime/test_ddp.py")
+sys.path[:0] = [str(TESTS), str(TESTS / "fuzz"), str(TESTS / "runtime")]
 
 HEAD = """# What is kept, what is refused?
 
@@ -37,7 +37,11 @@ TAIL = """
 **Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. With
 `torch.autocast(..., cache_enabled=False)` it does not; then the bits are those of the unwrapped run without it.
 
-**Not run:** the CUDA path. It has the same tests; they are skipped where there is no GPU, and none was there.
+**On a GPU, not seen:** a view of a parameter that is made on one stream and used on another, under `no_grad()`, where
+nothing else on that other stream uses a parameter.
+
+**Not run:** the CUDA path on a GPU: none was there. Its order, fences and lifetimes are tested on an asynchronous
+stand-in for a device; `tencache doctor` examines a real one.
 """
 
 

@@ -1,6 +1,7 @@
-"""The command: `tencache plan`, `replay`, `bench`, `demo` and `reproduce`."""
+"""The command: `tencache plan`, `replay`, `bench`, `demo`, `reproduce` and `doctor`."""
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth, parse_bytes, show_bytes
 
 DOES_NOT_FIT = 1
+UNHEALTHY = 1
 MISUSE = 2
 INTERRUPTED = 130
 
@@ -63,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("out"), help="folder for the timeline (default: out)")
     demo.set_defaults(run=_demo)
     add_reproduce(commands)
+    doctor = commands.add_parser("doctor", help="examine this machine before a first run, and print a report to send")
+    doctor.add_argument("--device", help="sim, cuda or cuda:1 (default: cuda if there is one)")
+    doctor.add_argument("--nvme", type=Path, help="a folder to try the file tier in")
+    doctor.add_argument("--small", action="store_true", help="time a model of 1M parameters instead of 46M")
+    doctor.add_argument("--json", action="store_true", help="print the report as JSON")
+    doctor.set_defaults(run=_doctor)
     return parser
 
 
@@ -171,6 +179,14 @@ def _demo(options: argparse.Namespace) -> int:
 
     _say(demonstrate(options.out))
     return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from tencache.bench.doctor import examine
+
+    report = examine(options.device, nvme=options.nvme, small=options.small)
+    _say(json.dumps(report.as_dict(), indent=2) if options.json else str(report))
+    return 0 if report.healthy else UNHEALTHY
 
 
 def _say(text: str) -> None:

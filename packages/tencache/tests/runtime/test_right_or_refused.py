@@ -7,12 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from tencache_cases import LINK, same_state, same_tensors, shows_kept, shows_refused
 from torch import nn
 from torch.autograd.graph import save_on_cpu
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 
 import tencache
 from tencache import CorruptedError, RefusedError
@@ -589,30 +587,6 @@ def test_budgets_that_are_no_amounts_are_mistakes(budget):
 def test_links_that_are_no_speeds_are_mistakes(link):
     with pytest.raises(ValueError, match="bytes"):
         tencache.wrap(Layered(), budget="40%", link=link)
-
-
-@pytest.fixture
-def one_rank(tmp_path):
-    """A process group of one process."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-@shows_refused("a wrapped model put into `DistributedDataParallel`", "train the plain module in one process")
-@pytest.mark.usefixtures("one_rank")
-@pytest.mark.parametrize("first", ["wrap", "ddp"])
-def test_a_wrapped_model_inside_ddp_is_refused(first):
-    model = Layered()
-    if first == "wrap":
-        cached = tencache.wrap(model, budget="40%")
-        parallel = DistributedDataParallel(model)
-    else:
-        parallel = DistributedDataParallel(model)
-        cached = tencache.wrap(model, budget="40%")
-    with pytest.raises(RefusedError, match=r"inside DistributedDataParallel.*in one process"):
-        parallel(batch(0))
-    cached.unwrap()
 
 
 @shows_refused(

@@ -160,10 +160,9 @@ class TraceBuilder:
             last.touched = (*last.touched, unit)
             last.held = tuple(held for held in last.held if held != unit)
 
-    def computed(self, seconds: float) -> None:
-        """Add seconds of compute to the last operation."""
-        if self.ops:
-            self.ops[-1].compute_s += seconds
+    def computed(self, op: int, seconds: float) -> None:
+        """Add seconds of compute to an operation."""
+        self.ops[op].compute_s += seconds
 
     def grad(self, unit: int, size_bytes: int) -> None:
         """Record a gradient that left after the last operation."""

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from tencache.errors import Notice, RefusedError
@@ -24,9 +25,10 @@ from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
 from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
+from tencache.runtime.memory.accelerator import Accelerator, find_accelerator, find_device
 from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
-from tencache.runtime.memory.link import CudaLink, Link, SimLink
+from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.sliced_step import (
@@ -38,6 +40,7 @@ from tencache.runtime.optimizer.sliced_step import (
 )
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
+from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
@@ -45,7 +48,7 @@ from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units
 from tencache.runtime.unrouted import Unrouted
 
-ASSUMED_CUDA_BYTES_PER_S = 12e9
+PROBE_BYTES = 16 * 2**20
 
 
 def wrap(
@@ -71,14 +74,16 @@ def wrap(
         raise ValueError(
             "nvme= without host= would never be used: say with host= how much memory to use before the file"
         )
-    check_model(model)
+    # What is around the model only says with whom to reduce gradients, and says it at each forward.
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    check_model(inner)
     if optimizer is not None:
-        check_optimizer(optimizer, model)
+        check_optimizer(optimizer, inner)
     return Cached(
-        model,
+        inner,
         optimizer,
         budget=budget,
-        device=_device(device),
+        device=find_device(device),
         bytes_per_s=None if link is None else parse_bandwidth(link),
         host=host,
         nvme=nvme,
@@ -140,19 +145,20 @@ class Cached:
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
-        self.pool = HostPool(pin=device.type == "cuda", poison=POISON if verify else None)
+        accelerator = find_accelerator(device)
+        self.pool = HostPool(accelerator, poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
         self._reserve()
-        self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
+        self.link: Link = SimLink(bytes_per_s) if accelerator is None else StreamLink(accelerator)
         undo.callback(self.link.close)
         self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
-        self.arena = Arena(self.budget_bytes, device)
+        self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
-        speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
+        up, down = self._measure_link(accelerator)
         device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
         gradients = Gradients(self.link, self.pool, window, self.counters)
-        speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
+        speeds = Bandwidths(up, down, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
         with Unrouted():
             self.engine = Engine(
                 self.units,
@@ -160,19 +166,24 @@ class Cached:
                 device_copies,
                 gradients,
                 self.masters,
+                self.link,
                 self.counters,
                 speeds,
                 policy,
                 stepped=self.optimizer is not None,
             )
         undo.callback(self._let_go)
+        self._reduction = GradientReduction(self.entries, gradients)
         saved = SavedTensors(self.engine, self.arena)
         guard = ByteGuard(device_copies) if verify else None
-        self._router = OperationRouter(self.engine, self.masters, saved, device, FastPaths(self.model), guard)
+        self._router = OperationRouter(
+            self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard
+        )
         self._stepper = self._make_stepper(split)
 
     def stats(self) -> Stats:
         """Return hits, stalls, bytes against their floor, and the memory of each tier."""
+        self.link.resolve(wait=True)
         store = None if self._stepper is None else self._stepper.store
         return gather(
             self.counters,
@@ -203,6 +214,7 @@ class Cached:
         if self._stepper is not None:
             self._detach_optimizer()
         self._remove_hooks()
+        self._reduction.hand_back()
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
@@ -224,7 +236,12 @@ class Cached:
         may_stay, self._may_stay = self._may_stay, False
         parameters = [entry.parameter for entry in self.entries]
         # A view that user code holds would not see what happens on the device.
-        if not may_stay or any(self.masters.aliased(unit) for unit in range(len(self.units))):
+        # DDP would go on with its own buckets, which are on the host.
+        if (
+            not may_stay
+            or self._reduction.inside_ddp
+            or any(self.masters.aliased(unit) for unit in range(len(self.units)))
+        ):
             return
         with Unrouted():
             needed = needed_bytes(parameters, optimizer)
@@ -318,7 +335,7 @@ class Cached:
             # Hooks can only be registered on what requires a gradient; bind() sets it as the parameter has it.
             entry.leaf.requires_grad_()
             leaf: Any = entry.leaf
-            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, entry))
+            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, self._reduction, entry))
             self._step_handles.append(_watch(entry))
         parameter: Any = entry.parameter
         parameter._tencache_owner = self._router  # noqa: SLF001
@@ -331,6 +348,7 @@ class Cached:
         hooked = own_step(optimizer) is None and getattr(type(optimizer).step, "hooked", False)
 
         def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            self._reduction.refuse_unfinished()
             if self.resident:
                 self.counters.steps += 1
                 return stepper.step_on_device(closure)
@@ -368,12 +386,18 @@ class Cached:
                 self.optimizer.state[parameter] = dict(state.items())
 
     def _wait_for_copies(self) -> None:
+        # A copy that failed has been reported where it was needed; the parameters on the host are whole.
         self.engine.gradients.flush()
-        copies = [entry.gradient for entry in self.entries if entry.gradient is not None]
-        copies += [slot.copy for slot in self.engine.device_copies.slots.values()]
-        for copy in copies:
-            # A copy that failed has been reported where it was needed; the parameters on the host are whole.
-            copy.wait_over()
+        self.link.drain()
+
+    def _measure_link(self, accelerator: Accelerator | None) -> tuple[float, float]:
+        """Return the bytes per second up and down that plans are made for."""
+        size_bytes = min(PROBE_BYTES, self.budget_bytes)
+        # Memory of its own, for a moment: the pool counts what the model asks for.
+        pool = HostPool(accelerator)
+        speeds = self.link.speeds(pool.take(size_bytes)[:size_bytes], self.arena.carve(0, size_bytes))
+        pool.close()
+        return speeds
 
     def _release_parameters(self) -> None:
         for entry in self.entries:
@@ -401,13 +425,21 @@ class Cached:
                 module._buffers[name] = buffer.to(home)  # noqa: SLF001
 
 
-def _sender(engine: Engine, stepper: Stepper | None, entry: ParameterEntry) -> Callable[[Tensor], None]:
+def _sender(
+    engine: Engine, stepper: Stepper | None, reduction: GradientReduction, entry: ParameterEntry
+) -> Callable[[Tensor], None]:
     def send(leaf: Tensor) -> None:
         with Unrouted():
             # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
             gradient, leaf.grad = leaf.grad, None
             assert gradient is not None
             engine.gradient(entry, gradient)
+            del gradient
+            if reduction.active:
+                # Waiting for other processes is no compute.
+                engine.cycle.recorder.pause()
+                reduction.arrived(entry)
+                engine.cycle.recorder.resume()
             if stepper is not None:
                 stepper.read_ahead()
 
@@ -434,15 +466,3 @@ def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
         for key, value in state_dict["state"].items()
     }
     return {**state_dict, "state": state}
-
-
-def _device(name: str) -> torch.device:
-    if name == "sim":
-        return torch.device("cpu")
-    device = torch.device(name)
-    if device.type != "cuda":
-        raise ValueError(f"device={name!r}: choose 'sim' or a CUDA device")
-    if not torch.cuda.is_available():
-        raise RefusedError(f"device={name!r}: torch finds no CUDA device here; use device='sim' to try it out")
-    # Tensors name their device with its number, and are compared with it.
-    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device

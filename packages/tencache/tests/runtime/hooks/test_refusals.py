@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+import torch.distributed as dist
 from tencache_cases import SMALL, Case, make, shows_refused, train, wrap
 from torch import nn
 
@@ -237,17 +238,22 @@ def test_a_model_on_another_device():
         tencache.wrap(nn.Linear(2, 2, device="meta"), budget="1MiB")
 
 
-@shows_refused(
-    "`DataParallel`, `DistributedDataParallel` around the model or inside it", "train the plain module in one process"
-)
+@shows_refused("`DataParallel` around the model or inside it", "use `DistributedDataParallel`")
 def test_data_parallel():
-    with pytest.raises(RefusedError, match="DataParallel moves parameters itself"):
+    with pytest.raises(RefusedError, match="the model is a DataParallel"):
         tencache.wrap(nn.DataParallel(nn.Linear(2, 2)), budget="1MiB")
-
-
-def test_data_parallel_inside():
-    with pytest.raises(RefusedError, match=r"0 is a DataParallel.*in one process"):
+    with pytest.raises(RefusedError, match="0 is a DataParallel"):
         tencache.wrap(nn.Sequential(nn.DataParallel(nn.Linear(2, 2))), budget="1MiB")
+
+
+@shows_refused("`DistributedDataParallel` around a part of the model", "put it around the whole model")
+def test_ddp_around_a_part(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    try:
+        with pytest.raises(RefusedError, match="0 is a DistributedDataParallel inside the model"):
+            tencache.wrap(nn.Sequential(nn.parallel.DistributedDataParallel(nn.Linear(2, 2))), budget="1MiB")
+    finally:
+        dist.destroy_process_group()
 
 
 def test_wrapping_twice():

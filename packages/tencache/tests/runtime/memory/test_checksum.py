@@ -31,12 +31,12 @@ def test_verify_is_quiet_when_nothing_is_wrong(tmp_path):
 
 def test_verify_finds_a_flipped_byte_in_the_file(tmp_path):
     tier = FileTier(tmp_path, verify=True)
-    buffer = HostPool(pin=False).take(8192)
+    buffer = HostPool().take(8192)
     extent = tier.allocate(8192)
     buffer.fill_(7)
     tier.write(extent, buffer).wait()
     tier.read(extent, buffer).wait()
-    other = HostPool(pin=False).take(4096)
+    other = HostPool().take(4096)
     other.fill_(8)
     tier._transfer(os.pwritev, type(extent)(extent.offset, 4096), other)
     with pytest.raises(CopyError, match="are not what was written there") as caught:

@@ -125,7 +125,7 @@ def test_a_file_system_that_refuses_direct_access_works_and_says_so(tmp_path):
         with pytest.warns(Notice, match="is memory, not a disk"):
             tier = FileTier(tmp_path)
         assert not tier.direct
-        buffer = HostPool(pin=False).take(4096)
+        buffer = HostPool().take(4096)
         extent = tier.allocate(4096)
         buffer.fill_(3)
         tier.write(extent, buffer).wait()

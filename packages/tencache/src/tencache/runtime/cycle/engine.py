@@ -18,6 +18,7 @@ from tencache.plan.step_trace import Phase, StepTrace, Unit, Update
 from tencache.plan.virtual_clock import Bandwidths, best_plan
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.recorder import Recorder
+from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.masters import Masters
@@ -50,6 +51,7 @@ class Engine:
         device_copies: DeviceCopies,
         gradients: Gradients,
         masters: Masters,
+        link: Link,
         counters: Counters,
         speeds: Bandwidths,
         policy: str,
@@ -61,6 +63,7 @@ class Engine:
         self.device_copies = device_copies
         self.gradients = gradients
         self._masters = masters
+        self.link = link
         self.counters = counters
         self.speeds = speeds
         self.policy = policy
@@ -83,7 +86,7 @@ class Engine:
         self._node: int | None = None
         self._interrupted: RunningCycle | None = None
         self._settled: set[CycleKind] = set()
-        self.cycle = RunningCycle("train", Recorder(units), None)
+        self.cycle = RunningCycle("train", Recorder(units, link), None)
 
     def order(self) -> list[int]:
         """Return the units in the order of first touch in this cycle; untouched ones come last."""
@@ -160,6 +163,7 @@ class Engine:
         self.refuse_written_leaves()
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
+        self.link.resolve(wait=False)
         self.counters.steps += 1
         self._finish(updates)
         self._start("train")
@@ -306,7 +310,7 @@ class Engine:
 
     def _start(self, kind: CycleKind) -> None:
         plan = self.plans.get(kind)
-        recorder = Recorder(self.units, timed=kind not in self._settled)
+        recorder = Recorder(self.units, self.link, timed=kind not in self._settled)
         self.cycle = RunningCycle(kind, recorder, PlanFollower(plan) if plan is not None else None)
         if plan is not None:
             self.counters.up_floor_bytes += plan.up_floor_bytes

@@ -1,18 +1,24 @@
 """Records a cycle while it runs: which operation touched what, and how long compute took between waits."""
 
-import time
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from tencache.plan.step_trace import Phase, StepTrace, TraceBuilder, Unit, Update
+from tencache.runtime.memory.link import Link
 
 
 class Recorder:
-    """Builds the trace of the cycle that runs; if not `timed`, only its order."""
+    """Builds the trace of the cycle that runs; if not `timed`, only its order.
 
-    def __init__(self, units: tuple[Unit, ...], *, timed: bool = True) -> None:
+    Times are those of the link's clock: on a real device those of events, since the host is done long before it.
+    """
+
+    def __init__(self, units: tuple[Unit, ...], clock: Link, *, timed: bool = True) -> None:
         self.timed = timed
+        self._clock = clock
         self._builder = TraceBuilder(units)
-        self._resumed_s: float | None = None
+        self._resumed: Any = None
 
     def touched(self) -> list[int]:
         """Return every touch so far, in order."""
@@ -39,13 +45,15 @@ class Recorder:
     def resume(self) -> None:
         """Start the stopwatch: compute goes on."""
         if self.timed:
-            self._resumed_s = time.perf_counter()
+            self._resumed = self._clock.mark()
 
     def pause(self) -> None:
         """Stop the stopwatch, and add its time to the last operation."""
-        if self._resumed_s is not None:
-            self._builder.computed(time.perf_counter() - self._resumed_s)
-            self._resumed_s = None
+        if self._resumed is not None:
+            # The time may be known only later, when other operations have come after this one.
+            computed = partial(self._builder.computed, len(self._builder.ops) - 1)
+            self._clock.note_between(self._resumed, self._clock.mark(), computed)
+            self._resumed = None
 
     def grad(self, unit: int, size_bytes: int) -> None:
         """Record a gradient that left the device."""
@@ -56,4 +64,6 @@ class Recorder:
     def finish(self, updates: Iterable[Update]) -> StepTrace:
         """Return the trace."""
         self.pause()
+        if self.timed:
+            self._clock.resolve(wait=True)
         return self._builder.build(updates)

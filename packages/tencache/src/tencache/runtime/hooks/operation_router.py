@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -15,11 +16,11 @@ from tencache.runtime.hooks.refusals import (
     FastPaths,
     describe_hook,
     refuse_if_compiling,
-    refuse_inside_ddp,
 )
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
 from tencache.runtime.tensors.device_copies import DeviceCopies
+from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
@@ -35,6 +36,7 @@ class OperationRouter:
         saved: SavedTensors,
         device: torch.device,
         fast_paths: FastPaths,
+        reduction: GradientReduction,
         guard: "ByteGuard | None" = None,
     ) -> None:
         self._engine = engine
@@ -43,6 +45,7 @@ class OperationRouter:
         self._device = device
         self._depth = 0
         self._fast_paths = fast_paths
+        self._reduction = reduction
         self._guard = guard
         self._context: saved_tensors_hooks | None = None
 
@@ -138,13 +141,14 @@ class OperationRouter:
     def before_forward(self, *_: Any) -> None:
         """Begin a forward: take in what changed since the last, and save handles instead of bytes for backward."""
         refuse_if_compiling()
-        refuse_inside_ddp()
         # A model may call itself; only the outermost forward is the step's.
         if self._depth:
             self._depth += 1
             return
         if not torch.is_grad_enabled():
             self._fast_paths.refuse()
+        else:
+            self._reduction.forward_begins(DistributedDataParallel._active_ddp_module)  # noqa: SLF001
         self._depth = 1
         evaluating = not torch.is_grad_enabled()
         with Unrouted(), Bookkeeping():

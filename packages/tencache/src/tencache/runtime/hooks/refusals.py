@@ -17,16 +17,21 @@ COMPILED = (
     "torch.compile and tencache cannot both decide where parameters are: wrap the model without compiling it, or "
     "unwrap it before compiling"
 )
-ONE_PROCESS = "tencache does not synchronise gradients over processes: train the plain module in one process"
 
 
 def check_model(model: nn.Module) -> None:
     """Refuse models whose parameters cannot be managed."""
-    if isinstance(model, (DataParallel, DistributedDataParallel)):
-        raise RefusedError(f"{type(model).__name__} moves parameters itself. {ONE_PROCESS}")
     for name, module in model.named_modules():
-        if isinstance(module, (DataParallel, DistributedDataParallel)):
-            raise RefusedError(f"{name} is a {type(module).__name__}, which moves parameters itself. {ONE_PROCESS}")
+        if isinstance(module, DataParallel):
+            raise RefusedError(
+                f"{name or 'the model'} is a DataParallel, which copies parameters to every device: use "
+                "DistributedDataParallel, with a process for each device"
+            )
+        if isinstance(module, DistributedDataParallel):
+            raise RefusedError(
+                f"{name} is a DistributedDataParallel inside the model, which reduces only a part of the gradients: "
+                "put it around the whole model"
+            )
         if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
             raise RefusedError(f"{name or 'the model'} is compiled. {COMPILED}")
     named = list(model.named_parameters())
@@ -43,12 +48,6 @@ def check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
     own = {id(parameter) for parameter in model.parameters()}
     if any(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"]):
         raise RefusedError("the optimizer holds parameters that the model does not: wrap the model that it trains")
-
-
-def refuse_inside_ddp() -> None:
-    """Refuse a forward that DistributedDataParallel runs: its reduction would never see a gradient."""
-    if DistributedDataParallel._active_ddp_module is not None:  # noqa: SLF001
-        raise RefusedError(f"the wrapped model is inside DistributedDataParallel. {ONE_PROCESS}")
 
 
 class FastPaths:

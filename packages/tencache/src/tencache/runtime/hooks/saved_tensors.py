@@ -114,6 +114,8 @@ class SavedTensors:
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
                 offset = address - self._base
+                # A view may be used on another stream than the one that it was made on.
+                self._engine.link.note_stream()
                 slot = self._engine.device_copies.at(offset)
                 # A copy is kept as a copy where the parameter may be written to without a trace before backward.
                 if copied and self._engine.aliased(slot.unit):

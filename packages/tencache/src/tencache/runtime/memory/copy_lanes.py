@@ -63,7 +63,7 @@ class Copy:
 
     def move(self, *, non_blocking: bool = False) -> None:
         """Copy the bytes."""
-        self.target.copy_(self._bytes, non_blocking=non_blocking)
+        _copy(self.target, self._bytes, non_blocking=non_blocking)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Mark the copy as over, and drop its source."""
@@ -90,6 +90,17 @@ class Copy:
             ) from self.error
 
 
+def _copy(target: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+    """Copy in one piece where both lie in memory alike: a device copies anything else through a second buffer."""
+    if not target.is_contiguous() and target.stride() == source.stride() and _span(target) == target.numel():
+        target, source = (one.as_strided((one.numel(),), (1,)) for one in (target, source))
+    target.copy_(source, non_blocking=non_blocking)
+
+
+def _span(tensor: Tensor) -> int:
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
 ARRIVED = Copy(_NOTHING, _nothing, 0)
 ARRIVED.finish()
 
@@ -111,7 +122,7 @@ class CopyBatch(Copy):
     def move(self, *, non_blocking: bool = False) -> None:
         """Copy all of them."""
         for target, source, _ in self._parts:
-            target.copy_(source, non_blocking=non_blocking)
+            _copy(target, source, non_blocking=non_blocking)
 
     def _land(self) -> None:
         # In the order of adding: of a parameter's two gradients the first becomes `.grad`, the second is added.
@@ -169,6 +180,12 @@ class Lane:
         self.bytes_moved += copy.size_bytes
         copy.finish()
 
+    def wait_empty(self) -> None:
+        """Wait until everything that was put before is over, well or badly."""
+        last = Copy(_NOTHING, _nothing, 0)
+        self.put(last)
+        last.wait_over()
+
     def _refuse_queued(self) -> None:
         while True:
             try:
@@ -177,3 +194,39 @@ class Lane:
                 return
             if copy is not None:
                 copy.finish(self._error)
+
+
+class IssuingLane(Lane):
+    """A lane whose copies are only begun by its thread; another thread waits for them, and lets them land.
+
+    So a copy never waits for the one before it to be over, only to be begun: the device's own queue stays full.
+    """
+
+    def __init__(
+        self, name: str, begin: Callable[[Copy], None], wait: Callable[[Copy], None], *, over_when_begun: bool
+    ) -> None:
+        self._over_when_begun = over_when_begun
+        self._landing = Lane(f"{name}-landing", wait)
+        super().__init__(name, begin)
+
+    def close(self) -> None:
+        """Finish what is queued, and stop both threads."""
+        super().close()
+        self._landing.close()
+
+    def wait_empty(self) -> None:
+        """Wait until everything that was put before has been begun, and has landed."""
+        super().wait_empty()
+        self._landing.wait_empty()
+
+    def _serve(self, copy: Copy) -> None:
+        self._carry(copy)
+        self.bytes_moved += copy.size_bytes
+        if not self._over_when_begun:
+            self._landing.put(copy)
+            return
+        if copy.landed is not None:
+            landing = Copy(_NOTHING, _nothing, 0, copy.landed)
+            landing.ready = copy.ready
+            self._landing.put(landing)
+        copy.finish()

@@ -1,12 +1,14 @@
 """One contiguous device allocation of exactly the budget; slots at the offsets that the plan fixed."""
 
-import mmap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from tencache.runtime.memory.accelerator import Accelerator
+from tencache.runtime.memory.private_mapping import map_private
 
 # Four or two such bytes are not a number: who computes with memory that is free notices.
 POISON = 0xFF
@@ -15,22 +17,22 @@ POISON = 0xFF
 class Arena:
     """The device's memory for parameters. It never grows."""
 
-    def __init__(self, size_bytes: int, device: torch.device) -> None:
+    def __init__(self, size_bytes: int, accelerator: Accelerator | None = None) -> None:
         self.size_bytes = size_bytes
-        self.device = device
-        if device.type == "cpu":
+        self._accelerator = accelerator
+        if accelerator is None:
             # Not a tensor: slices of a tensor share its storage, and could not be told apart by who uses them.
-            self._memory: Any = mmap.mmap(-1, size_bytes)
+            self._memory: Any = map_private(size_bytes)
             self.base = torch.frombuffer(self._memory, dtype=torch.uint8).data_ptr()
         else:
-            self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=device)
+            self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=accelerator.device)
             self.base = self._memory.data_ptr()
 
     def carve(self, offset: int, size_bytes: int) -> Tensor:
         """Return the bytes at an offset as a tensor with a storage of its own, so that its users can be counted."""
-        if self.device.type == "cpu":
+        if self._accelerator is None:
             return torch.frombuffer(self._memory, dtype=torch.uint8, offset=offset, count=size_bytes)
-        return torch.as_tensor(_CudaBytes(self.base + offset, size_bytes, self._memory), device=self.device)
+        return self._accelerator.bytes_at(self.base + offset, size_bytes, self._memory)
 
     def poison(self) -> None:
         """Fill all of it with what no parameter holds."""
@@ -39,19 +41,6 @@ class Arena:
     def close(self) -> None:
         """Drop the memory; it is freed with the last slot."""
         self._memory = None
-
-
-class _CudaBytes:
-    """Raw device bytes for `torch.as_tensor`, which keeps this object, and so the arena, alive."""
-
-    def __init__(self, pointer: int, size_bytes: int, owner: Tensor) -> None:
-        self.owner = owner
-        self.__cuda_array_interface__ = {
-            "shape": (size_bytes,),
-            "typestr": "|u1",
-            "data": (pointer, False),
-            "version": 3,
-        }
 
 
 class _Counter(partial[int]):

@@ -10,14 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from tencache.plan.address_map import aligned
-
-_cuda: Any = torch.cuda
+from tencache.runtime.memory.accelerator import Accelerator
+from tencache.runtime.memory.private_mapping import map_private
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,12 @@ class PoolStats:
 class HostPool:
     """Hands out host buffers and takes them back."""
 
-    def __init__(self, *, pin: bool, poison: int | None = None) -> None:
-        self._pin = pin
+    def __init__(self, accelerator: Accelerator | None = None, *, poison: int | None = None) -> None:
+        self._accelerator = accelerator
         self._poison = poison
         self._free: dict[int, list[Tensor]] = {}
         self._fresh: set[int] = set()
-        self._mappings: list[tuple[mmap.mmap, int]] = []
+        self._mappings: list[tuple[memoryview, int]] = []
         self._asked = self._pinned = self._in_use = self._peak = self._reused = 0
         self._lock = threading.RLock()
 
@@ -92,17 +91,17 @@ class HostPool:
         """Unpin; the memory itself goes when its last tensor does."""
         # Callers have waited for their copies: memory must stay registered for as long as the device may read it.
         self._free.clear()
-        if self._pin:
+        if self._accelerator is not None:
             for _, address in self._mappings:
-                _cuda.check_error(_cuda.cudart().cudaHostUnregister(address))
+                self._accelerator.unregister_host(address)
         self._mappings.clear()
 
-    def _map(self, size_bytes: int) -> mmap.mmap:
+    def _map(self, size_bytes: int) -> memoryview:
         # Never closed by hand: every tensor over it holds it, and user code may keep a gradient for long.
-        mapping = mmap.mmap(-1, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+        mapping = map_private(size_bytes, forked=self._accelerator is None)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-        if self._pin:
-            _cuda.check_error(_cuda.cudart().cudaHostRegister(address, len(mapping), 0))
+        if self._accelerator is not None:
+            self._accelerator.register_host(address, len(mapping))
         self._mappings.append((mapping, address))
         self._pinned += len(mapping)
         return mapping

@@ -1,26 +1,31 @@
 """The two ways between host and device.
 
-On a CPU the "device" is simulated: a lane really copies, then sleeps to bytes / bandwidth. On CUDA a lane issues the
-copy on a stream of its own, ordered by events. Everything above this file is the same for both.
+On a CPU the "device" is simulated: a lane really copies, then sleeps to bytes / bandwidth. On a real device a lane
+issues the copy on a stream of its own, ordered by events, and times are those of events. Everything above this file is
+the same for both.
 """
 
 import ctypes
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from tencache.runtime.memory.copy_lanes import Copy, Lane
+from tencache.runtime.memory.accelerator import Accelerator
+from tencache.runtime.memory.copy_lanes import Copy, IssuingLane, Lane
 
 _PR_SET_TIMERSLACK = 29
-_cuda: Any = torch.cuda
+
+
+Note = Callable[[float], None]
 
 
 class Link(ABC):
-    """The two ways between host and device."""
+    """The two ways between host and device, and the clock of what computes there."""
 
     up: Lane
     down: Lane
@@ -30,15 +35,48 @@ class Link(ABC):
         """Return a mark after everything the device was told to compute so far."""
 
     @abstractmethod
+    def arrived(self, copy: Copy) -> bool:
+        """Return whether a copy's bytes are there, so that nothing need wait for it."""
+
+    @abstractmethod
     def await_on_device(self, copy: Copy) -> None:
-        """Make the device's next work wait for a copy that the host has already waited for."""
+        """Make the device's next work wait for a copy, or raise what went wrong with it."""
 
     @abstractmethod
     def await_on_host(self, copy: Copy) -> None:
         """Wait until the copy no longer reads its source."""
 
+    @abstractmethod
+    def note_stall(self, copy: Copy, note: Note) -> None:
+        """Tell how long the device's next work will have waited for a copy: now, or at `resolve`."""
+
+    @abstractmethod
+    def mark(self) -> Any:
+        """Return a point in the time of what computes."""
+
+    @abstractmethod
+    def note_between(self, first: Any, last: Any, note: Note) -> None:
+        """Tell the seconds between two marks: now, or at `resolve`."""
+
+    @abstractmethod
+    def note_stream(self) -> Any:
+        """Take in that the stream which this thread computes on may read what is on the device."""
+
+    @abstractmethod
+    def resolve(self, *, wait: bool) -> None:
+        """Tell the times that are known by now, or all of them."""
+
+    @abstractmethod
+    def speeds(self, source: Tensor, target: Tensor) -> tuple[float, float]:
+        """Measure the bytes per second up and down, with a buffer on the host and one on the device."""
+
+    def drain(self) -> None:
+        """Wait until no copy is on its way."""
+        self.up.wait_empty()
+        self.down.wait_empty()
+
     def close(self) -> None:
-        """Stop both lanes."""
+        """Finish what is on its way, and stop both lanes."""
         self.up.close()
         self.down.close()
 
@@ -47,6 +85,7 @@ class SimLink(Link):
     """Two throttled threads; the device is the host's own memory."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
+        self._bytes_per_s = bytes_per_s
         # A wire for each way, as PCIe has them: gradients going down do not slow parameters going up.
         self.up = Lane("up", _Throttle(bytes_per_s))
         self.down = Lane("down", _Throttle(bytes_per_s))
@@ -54,12 +93,43 @@ class SimLink(Link):
     def fence(self) -> None:
         """Return nothing: the simulated device computes while it is told to."""
 
+    def arrived(self, copy: Copy) -> bool:
+        """Return whether the thread is done with it."""
+        return copy.done and copy.error is None
+
     def await_on_device(self, copy: Copy) -> None:
-        """Do nothing: a finished copy is there."""
+        """Wait for the thread: the simulated device is the thread that calls."""
+        copy.wait()
 
     def await_on_host(self, copy: Copy) -> None:
         """Wait for the thread."""
         copy.wait()
+
+    def note_stall(self, copy: Copy, note: Note) -> None:
+        """Wait for the thread, and tell how long it took."""
+        began_s = time.perf_counter()
+        copy.wait_over()
+        note(time.perf_counter() - began_s)
+
+    def mark(self) -> float:
+        """Return the time."""
+        return time.perf_counter()
+
+    def note_between(self, first: float, last: float, note: Note) -> None:
+        """Tell the seconds between two times."""
+        note(last - first)
+
+    def note_stream(self) -> None:
+        """Do nothing: there is one."""
+
+    def resolve(self, *, wait: bool) -> None:
+        """Do nothing: every time was told at once."""
+
+    def speeds(self, source: Tensor, target: Tensor) -> tuple[float, float]:
+        """Return the simulated bandwidth; if there is none, that of copies in memory."""
+        if self._bytes_per_s is not None:
+            return self._bytes_per_s, self._bytes_per_s
+        return _best_speed(self, target, source), _best_speed(self, source, target)
 
 
 class _Throttle:
@@ -98,47 +168,145 @@ def _sleep_precisely() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
-class CudaLink(Link):
-    """A stream for each way. Not run on the machine this was written on: it has no GPU."""
+class StreamLink(Link):
+    """A stream of the device for each way."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self.up = Lane("up", self._carry_on(_cuda.Stream(device)))
-        self.down = Lane("down", self._carry_on(_cuda.Stream(device)))
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        # Every stream that has computed with what is on the device. A program has one, rarely more.
+        self._computing: dict[int, Any] = {}
+        # Times that are asked for before the device has come to them.
+        self._unresolved: deque[tuple[Any, Any, Note]] = deque()
+        self._up, self._down = accelerator.new_stream(), accelerator.new_stream()
+        # An upload is over for the host once it is queued: await_on_device() orders the device behind it. A gradient is
+        # over once it is on the host; until then its memory on the device is kept, and needs no record_stream().
+        self.up = IssuingLane("up", self._carry_on(self._up), _wait_for_stream, over_when_begun=True)
+        self.down = IssuingLane("down", self._carry_on(self._down), _wait_for_stream, over_when_begun=False)
 
-    def fence(self) -> torch.cuda.Event:
-        """Record an event on the stream that computes."""
-        event: torch.cuda.Event = _cuda.Event()
-        event.record(torch.cuda.current_stream(self._device))
-        return event
+    def fence(self) -> tuple[Any, ...]:
+        """Record an event on each stream that computes."""
+        self.note_stream()
+        return tuple([self._record(stream) for stream in self._computing.values()])
+
+    def arrived(self, copy: Copy) -> bool:
+        """Return whether the stream is done with it."""
+        if not copy.done or copy.error is not None:
+            return False
+        # Not asked again: a parameter is touched often, and each question is a call to the driver.
+        if copy.ready is not None and copy.ready.query():
+            copy.ready = None
+        return copy.ready is None
 
     def await_on_device(self, copy: Copy) -> None:
-        """Make the computing stream wait for the copy's event."""
+        """Make the computing stream wait for the copy's event, once it has been recorded."""
+        copy.wait()
+        stream = self.note_stream()
         if copy.ready is not None:
-            torch.cuda.current_stream(self._device).wait_event(copy.ready)
+            stream.wait_event(copy.ready)
 
     def await_on_host(self, copy: Copy) -> None:
         """Wait for the thread, then for the stream."""
         copy.wait()
-        if copy.ready is not None:
-            copy.ready.synchronize()
+        _wait_for_stream(copy)
 
-    def _carry_on(self, stream: torch.cuda.Stream) -> Callable[[Copy], None]:
+    def note_stall(self, copy: Copy, note: Note) -> None:
+        """Tell, once the device has come so far, how long it waits here for the copy."""
+        reached = self.mark()
+        copy.wait_over()
+        if copy.ready is not None:
+            self.note_between(reached, copy.ready, note)
+
+    def mark(self) -> Any:
+        """Return an event on the stream that computes."""
+        return self._record(self._accelerator.current_stream())
+
+    def note_between(self, first: Any, last: Any, note: Note) -> None:
+        """Tell the seconds between two events, once the device has come to both."""
+        self._unresolved.append((first, last, note))
+
+    def resolve(self, *, wait: bool) -> None:
+        """Tell the times whose events are over, in the order in which they were asked for."""
+        while self._unresolved:
+            first, last, note = self._unresolved[0]
+            if wait:
+                first.synchronize()
+                last.synchronize()
+            elif not (first.query() and last.query()):
+                return
+            self._unresolved.popleft()
+            note(max(first.elapsed_time(last), 0.0) / 1e3)
+
+    def note_stream(self) -> Any:
+        """Take in that the stream which this thread computes on may read what is on the device."""
+        stream = self._accelerator.current_stream()
+        return self._computing.setdefault(stream.stream_id, stream)
+
+    def speeds(self, source: Tensor, target: Tensor) -> tuple[float, float]:
+        """Measure both ways by events, on the streams that will be used."""
+        ways = ((self._up, target, source), (self._down, source, target))
+        for stream, _, _ in ways:
+            for event in self.fence():
+                stream.wait_event(event)
+        found = []
+        for stream, to, what in ways:
+            with self._accelerator.on_stream(stream):
+                found.append(_best_speed(self, to, what))
+        return found[0], found[1]
+
+    def drain(self) -> None:
+        """Wait for the threads, then for the streams."""
+        super().drain()
+        self._synchronize()
+
+    def close(self) -> None:
+        """Finish what is on its way, and stop the threads."""
+        super().close()
+        self._synchronize()
+        self._unresolved.clear()
+
+    def _synchronize(self) -> None:
+        self._up.synchronize()
+        self._down.synchronize()
+
+    def _record(self, stream: Any) -> Any:
+        event = self._accelerator.new_event()
+        event.record(stream)
+        return event
+
+    def _carry_on(self, stream: Any) -> Callable[[Copy], None]:
         def carry(copy: Copy) -> None:
             # Waits for the file here, on the lane's thread, so that the stream is never blocked by a disk.
             copy.prepare()
-            with torch.cuda.stream(stream):
+            with self._accelerator.on_stream(stream):
                 # On the way up, kernels issued before the fence may still read the place that is overwritten; on the
                 # way down, they may still be computing the gradient.
-                if copy.fence is not None:
-                    stream.wait_event(copy.fence)
+                for event in copy.fence or ():
+                    stream.wait_event(event)
                 copy.move(non_blocking=True)
-                copy.ready = _cuda.Event()
-                copy.ready.record(stream)
-            # `landed` uses the bytes on the host, or frees what they were read from, so they must be there, not only
-            # under way. A gradient's device memory is therefore freed after its copy and needs no record_stream(). A
-            # copy without `landed` is over for the host once queued; await_on_device() orders the device behind it.
-            if copy.landed is not None:
-                copy.ready.synchronize()
+                copy.ready = self._record(stream)
 
         return carry
+
+
+def _wait_for_stream(copy: Copy) -> None:
+    # Asked first: under load most copies are over by now, and waiting for an event is a call to the driver.
+    if copy.ready is not None and not copy.ready.query():
+        copy.ready.synchronize()
+
+
+_PROBE_BYTES = 16 * 2**20
+_PROBES = 3
+
+
+def _best_speed(link: Link, target: Tensor, source: Tensor) -> float:
+    """Return the bytes per second of copies in a row: the best of a few, since the first ones are cold."""
+    times = max(1, min(64, _PROBE_BYTES // max(source.numel(), 1)))
+    seconds: list[float] = []
+    for _ in range(_PROBES):
+        first = link.mark()
+        for _ in range(times):
+            target.copy_(source, non_blocking=True)
+        link.note_between(first, link.mark(), seconds.append)
+    link.resolve(wait=True)
+    # A clock that does not move would make a speed without end.
+    return times * source.numel() / max(min(seconds), 1e-9)

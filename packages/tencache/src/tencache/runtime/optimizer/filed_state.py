@@ -121,7 +121,7 @@ class StateStore:
     def __init__(self, file: FileTier, limit_bytes: int, staging_bytes: int) -> None:
         self.shares = Shares(limit_bytes)
         self._file = file
-        self._pool = HostPool(pin=False)
+        self._pool = HostPool()
         self._staging_bytes = staging_bytes
         self._staged_bytes = 0
         self._ratio: float | None = None
@@ -216,7 +216,7 @@ class StateStore:
             record.read.wait()
             return record.buffer
         # Not from the staging memory: a checkpoint reads every state at once, and nothing would be left for the step.
-        pool = HostPool(pin=False)
+        pool = HostPool()
         buffer = pool.take(record.extent.bytes)
         self._file.read(record.extent, buffer, after=record.write).wait()
         return buffer

@@ -1,6 +1,5 @@
 """What lies in the arena now: loads by a plan's rows or on demand, waits, and never overwrites what is in use."""
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
@@ -52,6 +51,8 @@ class DeviceCopies:
         self._counters = counters
         self._verify = verify
         self._ticks = 0
+        # Units that were touched while on their way. Whether the device waits for them is known when it comes to it.
+        self._on_their_way: set[int] = set()
         if verify:
             arena.poison()
 
@@ -92,9 +93,13 @@ class DeviceCopies:
         counters.touches += len(units)
         for unit in units:
             slot = self.slots.get(unit)
-            if slot is not None:
-                counters.hits += 1
-                counters.ready += slot.copy.done
+            if slot is None:
+                continue
+            counters.hits += 1
+            if self._link.arrived(slot.copy):
+                counters.ready += 1
+            else:
+                self._on_their_way.add(unit)
 
     def drop(self, units: Iterable[int]) -> None:
         """Drop device copies that have become stale; refuse if a view of one is still alive."""
@@ -157,7 +162,7 @@ class DeviceCopies:
                 f"an operation reads a device copy of shape {tuple(tensor.shape)} whose place is {there} by now; a "
                 "tensor has escaped from tencache: please report this program"
             )
-        slot.copy.wait()
+        self._link.await_on_device(slot.copy)
         self._check(slot)
 
     def settle(self) -> None:
@@ -170,15 +175,24 @@ class DeviceCopies:
     def _await(self, slot: Slot) -> None:
         self._ticks += 1
         slot.touched = self._ticks
-        # Two waits: the host's for the lane, which is counted as a stall, then the device's for the copy itself.
-        if not slot.copy.done:
-            began = time.perf_counter()
-            slot.copy.wait_over()
-            self._counters.load_stall_s += time.perf_counter() - began
-        slot.copy.wait()
-        self._link.await_on_device(slot.copy)
+        if self._link.arrived(slot.copy):
+            self._link.note_stream()
+            # It came in the moment between the touch and here: nothing waits.
+            self._counters.ready += slot.unit in self._on_their_way
+        else:
+            self._link.note_stall(slot.copy, self._stalled if slot.unit in self._on_their_way else self._stalled_anyway)
+            self._link.await_on_device(slot.copy)
+        self._on_their_way.discard(slot.unit)
         if self._verify:
             self._check(slot)
+
+    def _stalled(self, seconds: float) -> None:
+        self._counters.load_stall_s += seconds
+        self._counters.ready += seconds == 0
+
+    def _stalled_anyway(self, seconds: float) -> None:
+        """Count the wait for a load on demand, which is never ready."""
+        self._counters.load_stall_s += seconds
 
     def _check(self, slot: Slot) -> None:
         if checksum(slot.data) != slot.checksum:
@@ -224,8 +238,10 @@ class DeviceCopies:
         del self._starts[index], self._by_start[index], self.slots[slot.unit]
         self._used_bytes -= slot.end - slot.offset
         if self._verify:
-            # A copy that is still on its way into it would undo this.
+            # A copy that is still on its way into it would undo this. One that failed has been reported.
             slot.copy.wait_over()
+            if slot.copy.error is None:
+                self._link.await_on_device(slot.copy)
             slot.data.fill_(POISON)
 
     def _overlapped(self, start: int, end: int) -> list[Slot]:

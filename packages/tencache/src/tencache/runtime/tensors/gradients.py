@@ -1,6 +1,5 @@
 """Gradients leave the device as they appear, and are added up on the host as autograd would have."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -136,9 +135,13 @@ class Gradients:
 
     def _wait_over(self, copy: Copy) -> None:
         if not copy.done:
-            began = time.perf_counter()
+            # What counts is how long the device has nothing to do, not how long the host waits for it.
+            began = self._link.mark()
             copy.wait_over()
-            self._counters.gradient_stall_s += time.perf_counter() - began
+            self._link.note_between(began, self._link.mark(), self._stalled)
+
+    def _stalled(self, seconds: float) -> None:
+        self._counters.gradient_stall_s += seconds
 
 
 # The buffer itself, and the storage object that counting makes. One more is a `.grad` that user code still holds.

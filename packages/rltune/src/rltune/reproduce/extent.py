@@ -24,11 +24,17 @@ class Extent:
     slurm_jobs: int
     slurm_seeds: int
     long_run: int  # consecutive jobs of Fig. 17
+    objectives: tuple[str, ...] = ("wait", "slowdown")  # for which networks are trained under the paper's protocol
+    honest_objectives: tuple[str, ...] = ("wait",)
 
     @property
     def all_seeds(self) -> range:
         """Return the seeds of trainings."""
         return range(self.seeds)
+
+    def trained_for(self, metric: str, *, honest: bool = False) -> str:
+        """Return the objective of the network that is judged by a metric: its own, or wait."""
+        return metric if metric in (self.honest_objectives if honest else self.objectives) else "wait"
 
 
 QUICK = Extent(
@@ -72,4 +78,6 @@ FULL = Extent(
     slurm_jobs=1024,
     slurm_seeds=3,
     long_run=10_000,
+    objectives=("wait", "slowdown", "utilisation"),
+    honest_objectives=("wait", "slowdown"),
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rltune.learn.train import Progress
 
 MODEL = ".rltune"
+HELD_SIZE = 512  # jobs of a window that chooses the network
 VIEW = 256  # the paper's MAX_QUEUE_SIZE
 ACTOR_RATE = 3e-4  # a tenth of the usual one: these trainings are short, and at the usual rate they leave good starts
 CRITIC_LOG = ("epoch", "reward", "held_out")
@@ -41,7 +42,7 @@ class Lesson(Step):
     features: str = "sampled"
     placement: str = "best-fit"
     starts: tuple[int, ...] = (0, 10)  # passes of imitating the base policy before; the better start is kept
-    held_windows: int = 8
+    held_windows: int = 5
     contended_s: float = 60.0
     hidden: tuple[int, ...] = (32, 16)
     commit: bool = False
@@ -55,7 +56,7 @@ class Lesson(Step):
     def cost_s(self) -> float:
         """Return roughly how long it takes on one quiet core."""
         slow = 20.0 if self.placement.startswith("milp") else 1.0
-        return len(self.starts) * (3.0 + 0.03 * slow * self.epochs * self.windows)
+        return len(self.starts) * (4.0 + 0.02 * slow * self.epochs * self.windows)
 
     @property
     def group(self) -> str:
@@ -102,6 +103,7 @@ class Lesson(Step):
             pool=min(2000, self.epochs * self.windows),
             contended_s=self.contended_s,
             held_windows=self.held_windows,
+            held_size=HELD_SIZE,
             ppo=PpoSettings(actor_rate=ACTOR_RATE),
             patience=self.patience,
             seed=self.seed,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rltune.reproduce import protocols as by
 from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Ours, PaperCell, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.experiments.per_base import METRIC_TOLD, TRAINED_FOR, product_ours
+from rltune.reproduce.experiments.per_base import METRIC_TOLD, product_ours
 from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.paper import gains, number
 from rltune.reproduce.relative_gain import steady_gain, window_gain
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rltune.reproduce.step import Step
 
 BASE, TRACE, EASY = "qssf", "philly", "easy"
-OBJECTIVES = ("wait", "slowdown")
 ROWS = {"wait": "wait", "slowdown": "bsld", "jct": "jct", "utilisation": "util"}
 
 
@@ -36,7 +35,7 @@ def honest(scope: Extent, objective: str, seed: int) -> Lesson:
 
 def windows(scope: Extent) -> HeldOutRun:
     """Return the windows of Table 8."""
-    lessons = [lesson(scope, objective, seed) for objective in OBJECTIVES for seed in scope.all_seeds]
+    lessons = [lesson(scope, objective, seed) for objective in scope.objectives for seed in scope.all_seeds]
     return by.paper_windows(scope, TRACE, lessons, (by.NOISY, EASY))
 
 
@@ -49,7 +48,7 @@ def row_of_jobs(scope: Extent) -> SteadyRun:
 
 def steady(scope: Extent) -> SteadyRun:
     """Return the honest run."""
-    return by.honest_run(TRACE, [honest(scope, o, seed) for o in OBJECTIVES for seed in scope.all_seeds])
+    return by.honest_run(TRACE, [honest(scope, o, seed) for o in scope.honest_objectives for seed in scope.all_seeds])
 
 
 class AgainstQssf(Experiment):
@@ -87,7 +86,7 @@ class AgainstQssf(Experiment):
 
     def _cell(self, made: Made, metric: str) -> PaperCell:
         ours: dict[str, Ours] = {}
-        objective = TRAINED_FOR[metric] if TRAINED_FOR[metric] in OBJECTIVES else "wait"
+        objective = made.scope.trained_for(metric)
         if (found := made.get(windows(made.scope))) is not None:
             trained = lesson(made.scope, objective, 0)
             gain = window_gain(found, Entry(trained, EASY).group, Entry(BASE, EASY).label, metric)
@@ -97,7 +96,9 @@ class AgainstQssf(Experiment):
             note = f"{' -> '.join(values)}; over the best rule in hindsight ({best.partition(' + ')[0]}): {beside}"
             ours[PAPER] = Ours(gain, note=note, over_best=beside)
         if (end := made.get(steady(made.scope))) is not None:
-            gain, beside, name = by.honest_gain(end, honest(made.scope, objective, 0), metric)
+            gain, beside, name = by.honest_gain(
+                end, honest(made.scope, made.scope.trained_for(metric, honest=True), 0), metric
+            )
             ours[HONEST] = Ours(gain, note=f"over the best rule in hindsight ({name}): {beside}", over_best=beside)
         if (chosen := product_ours(made, TRACE, BASE, metric)) is not None:
             ours[PRODUCT] = chosen

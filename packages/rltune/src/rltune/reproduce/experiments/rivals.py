@@ -15,7 +15,7 @@ from rltune.estimate import get_estimator
 from rltune.reproduce import protocols as by
 from rltune.reproduce.cells import HONEST, PAPER, PRODUCT, Ours, PaperCell, Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.experiments.per_base import METRIC_TOLD, TRAINED_FOR, product_ours
+from rltune.reproduce.experiments.per_base import METRIC_TOLD, product_ours
 from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.paper import gains, number
 from rltune.reproduce.relative_gain import mean, steady_gain, window_gain
@@ -78,10 +78,10 @@ class Timing(Step):
         return {group: min(seconds[1:]) for group, seconds in taken.items()}
 
 
-def lesson(scope: Extent, trace: str, who: str, objective: str, seed: int) -> Lesson:
+def lesson(scope: Extent, trace: str, who: str, seed: int) -> Lesson:
     """Return one training under the paper's protocol; all three are trained alike, against FIFO."""
     faithful = FAITHFUL if who == "rlscheduler" else {}
-    return by.paper_lesson(scope, trace, BASE, objective, seed, features=FEATURES[who], **faithful)
+    return by.paper_lesson(scope, trace, BASE, "wait", seed, features=FEATURES[who], **faithful)
 
 
 def on_our_machine(scope: Extent, trace: str, seed: int) -> Lesson:
@@ -101,8 +101,7 @@ def honest(scope: Extent, trace: str, who: str, seed: int) -> Lesson:
 
 def windows(scope: Extent, trace: str) -> HeldOutRun:
     """Return all of the table on one trace."""
-    trained = product(FEATURES, ("wait", "slowdown"), scope.all_seeds)
-    lessons = [lesson(scope, trace, who, objective, seed) for who, objective, seed in trained]
+    lessons = [lesson(scope, trace, who, seed) for who, seed in product(FEATURES, scope.all_seeds)]
     lessons += [on_our_machine(scope, trace, seed) for seed in scope.all_seeds]
     entries = (*map(Entry, ("fcfs", "sjf", "saf")), *map(entry, lessons))
     return HeldOutRun(trace, entries, by.NOISY, "global", every=scope.every)
@@ -116,7 +115,7 @@ def steady(scope: Extent, trace: str) -> SteadyRun:
 
 def timing(scope: Extent, trace: str) -> Timing:
     """Return the timing of one trace."""
-    return Timing(trace, (Entry(BASE), *(entry(lesson(scope, trace, who, "wait", 0)) for who in FEATURES)))
+    return Timing(trace, (Entry(BASE), *(entry(lesson(scope, trace, who, 0)) for who in FEATURES)))
 
 
 class Rivals(Experiment):
@@ -147,7 +146,7 @@ class Rivals(Experiment):
                 (
                     "All three are our own code, trained by the same PPO against FIFO for as many windows, with the "
                     "same "
-                    "seeds; for slowdown by slowdown, for the rest by wait. RLScheduler has three layers and its own "
+                    "seeds, for wait. RLScheduler has three layers and its own "
                     "machine, which "
                     "keeps a job selected until it fits."
                 ),
@@ -174,7 +173,7 @@ class Rivals(Experiment):
 def _ours(made: Made, trace: str, who: str, metric: str) -> dict[str, Ours]:
     ours: dict[str, Ours] = {}
     if (found := made.get(windows(made.scope, trace))) is not None:
-        trained = lesson(made.scope, trace, who, TRAINED_FOR.get(metric, "wait").replace("utilisation", "wait"), 0)
+        trained = lesson(made.scope, trace, who, 0)
         gain = window_gain(found, entry(trained).group, Entry(BASE).label, metric)
         values = (METRICS[metric].write(mean(found, e.group, metric)) for e in (Entry(BASE), entry(trained)))
         ours[PAPER] = Ours(gain, note=f"{' -> '.join(values)}{_beside(made, found, trace, who, metric)}")
@@ -209,8 +208,7 @@ def _levels(made: Made) -> Iterator[Plain]:
             cells = []
             for metric in metrics:
                 key = f"table9.{'fifo' if who == BASE else who}.{KEY_TRACE[trace]}.{KEY_METRIC[metric]}"
-                objective = "slowdown" if metric == "slowdown" else "wait"
-                of = Entry(BASE) if who == BASE else entry(lesson(made.scope, trace, who, objective, 0))
+                of = Entry(BASE) if who == BASE else entry(lesson(made.scope, trace, who, 0))
                 cells.append(f"{number(key).value:,g} / {_level(mean(found, of.group, metric), metric)}")
             rows.append((TITLES[who], *cells))
         yield Plain((made.origin(trace).title, *heads), tuple(rows), "Levels, for the record: windows differ.")
@@ -226,7 +224,7 @@ def _timings(made: Made) -> Iterator[Plain]:
         cells = []
         for trace in GPU_TRACES:
             found = made.get(timing(made.scope, trace))
-            of = Entry(BASE) if who == BASE else entry(lesson(made.scope, trace, who, "wait", 0))
+            of = Entry(BASE) if who == BASE else entry(lesson(made.scope, trace, who, 0))
             cells.append("-" if found is None else f"{found[of.group]:.3f}")
         printed = number(f"table9.{'fifo' if who == BASE else who}.time").value
         rows.append((TITLES[who], f"{printed:g}", *cells))

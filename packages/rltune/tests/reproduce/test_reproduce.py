@@ -17,12 +17,12 @@ from rltune.reproduce.catalogue import EXPERIMENTS, chosen, names
 from rltune.reproduce.cells import PAPER, Ours, PaperCell, Section
 from rltune.reproduce.drawing import Axes, Series, SpreadRow, lines, points, spreads
 from rltune.reproduce.experiment import Experiment
-from rltune.reproduce.extent import FULL, QUICK
 from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.lesson import Lesson
 from rltune.reproduce.page import Reproduction, render_reproduction
 from rltune.reproduce.paper import number
 from rltune.reproduce.relative_gain import RelativeGain, seeds_of, window_gain
+from rltune.reproduce.run_size import FULL, QUICK
 from rltune.reproduce.steady import SteadyRun
 from rltune.reproduce.step import Step, Workbench, in_order
 from rltune.reproduce.workloads import find_origins, load_workload

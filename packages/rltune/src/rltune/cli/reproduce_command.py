@@ -13,8 +13,8 @@ from rltune.cli.terminal_progress import bar
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.page import Reproduction
+    from rltune.reproduce.run_size import RunSize
 
 EXAMPLES = examples(
     "rltune reproduce --out again --quick",
@@ -76,12 +76,12 @@ def reproduce(
     _show(made, out)
 
 
-def _scope(*, quick: bool, full: bool) -> "Extent":
+def _scope(*, quick: bool, full: bool) -> "RunSize":
     if quick and full:
         raise InputError("--quick and --full cannot both be")
-    from rltune.reproduce import extent
+    from rltune.reproduce import run_size
 
-    return extent.QUICK if quick else extent.FULL if full else extent.PAPER
+    return run_size.QUICK if quick else run_size.FULL if full else run_size.PAPER
 
 
 def _show(made: "Reproduction", out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from rltune.reproduce.cells import Section
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Result, Step, Workbench
     from rltune.reproduce.workloads import Origin
 
@@ -18,7 +18,7 @@ class Made:
     """The results that are there: all of them, or what the time sufficed for."""
 
     bench: Workbench
-    scope: Extent
+    scope: RunSize
 
     def get(self, step: Step) -> Result | None:
         """Return the result of a step; None if it was not made."""
@@ -37,7 +37,7 @@ class Experiment(ABC):
     where: ClassVar[str]
 
     @abstractmethod
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return what is to be made; what these need comes with them."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from rltune.whole_file import write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.workloads import Origin
 
 PAGE, DATA, FIGURES = "report.html", "results.json", "figures"
@@ -65,7 +65,7 @@ class Reproduction:
     """All sections so far, and what was run."""
 
     sections: tuple[Section, ...]
-    scope: Extent
+    scope: RunSize
     origins: dict[str, Origin]
     machine: str
     complete: bool = True

@@ -20,7 +20,7 @@ from rltune.reproduce.workloads import Origin, find_origins
 
 if TYPE_CHECKING:
     from rltune.reproduce.cells import Section
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
 
 KEPT = "kept"  # the folder of results of steps
 GIB = 2**30
@@ -29,7 +29,7 @@ GIB = 2**30
 def perform(
     out: Path,
     traces: Path | None,
-    scope: Extent,
+    scope: RunSize,
     only: Sequence[str],
     *,
     budget_s: float,
@@ -77,7 +77,7 @@ def _because(step: Step, failed: dict[Step, str]) -> bool:
 
 
 def _announce(
-    bench: Workbench, experiments: Sequence[Experiment], scope: Extent, workers: int, say: Callable[[str], None]
+    bench: Workbench, experiments: Sequence[Experiment], scope: RunSize, workers: int, say: Callable[[str], None]
 ) -> None:
     steps = dict.fromkeys(step for e in experiments for wave in in_order(e.steps(scope)) for step in wave)
     missing = [step for step in steps if not bench.is_done(step)]
@@ -86,7 +86,7 @@ def _announce(
     say(f"{len(missing)} steps to make{kept}: about {minutes:.0f} minutes on {workers} quiet cores")
 
 
-def _used(bench: Workbench, experiments: Sequence[Experiment], scope: Extent) -> dict[str, Origin]:
+def _used(bench: Workbench, experiments: Sequence[Experiment], scope: RunSize) -> dict[str, Origin]:
     names = {name for e in experiments for wave in in_order(e.steps(scope)) for s in wave for name in s.workloads}
     return {name: bench.origins[name] for name in bench.origins if name in names}
 

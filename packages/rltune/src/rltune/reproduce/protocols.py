@@ -24,7 +24,7 @@ from rltune.reproduce.workloads import STEADY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Result
 
 RULES = ("fcfs", "sjf", "saf", "f1", "wfp3", "unicep", "qssf", "multifactor")
@@ -45,25 +45,25 @@ SHIPPED = {
 }
 
 
-def paper_lesson(scope: Extent, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
+def paper_lesson(scope: RunSize, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
     """Return a training as the paper has it: true run times, one queue, no backfilling."""
     how: dict[str, Any] = {"estimator": TRUTH, "head": "global", "backfill": "none", **more}
     return _lesson(scope, workload, base, objective, seed, how)
 
 
-def honest_lesson(scope: Extent, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
+def honest_lesson(scope: RunSize, workload: str, base: str, objective: str, seed: int, **more: Any) -> Lesson:
     """Return a training under the conditions in which it is judged: what a site knows, EASY, pools."""
     how: dict[str, Any] = {"estimator": HISTORY, "head": "pool", "backfill": "easy", **more}
     return _lesson(scope, workload + STEADY, base, objective, seed, how)
 
 
-def _lesson(scope: Extent, workload: str, base: str, objective: str, seed: int, how: dict[str, Any]) -> Lesson:
+def _lesson(scope: RunSize, workload: str, base: str, objective: str, seed: int, how: dict[str, Any]) -> Lesson:
     size = {"epochs": scope.epochs, "windows": scope.windows, "patience": scope.patience}
     return Lesson(workload=workload, base=base, objective=objective, seed=seed, **{**size, **how})
 
 
 def paper_windows(
-    scope: Extent, workload: str, lessons: Iterable[Lesson], variant: tuple[str, str], rules: Iterable[str] = RULES
+    scope: RunSize, workload: str, lessons: Iterable[Lesson], variant: tuple[str, str], rules: Iterable[str] = RULES
 ) -> HeldOutRun:
     """Return rules and networks on windows of the held-out part, as the paper runs them."""
     estimator, backfill = variant
@@ -79,7 +79,7 @@ def honest_run(workload: str, lessons: Iterable[Lesson], rules: Iterable[str] = 
     return SteadyRun(workload + STEADY, tuple(entries))
 
 
-def product_windows(scope: Extent, workload: str, part: str) -> HeldOutRun:
+def product_windows(scope: RunSize, workload: str, part: str) -> HeldOutRun:
     """Return all that a user may choose from, on the part that chooses or on the one that judges."""
     entries = [Entry(rule, backfill) for rule in RULES for backfill in ("easy", "fit-first")]
     entries += [Entry(name, backfill) for name in SHIPPED[workload] for backfill in ("none", "easy", "fit-first")]

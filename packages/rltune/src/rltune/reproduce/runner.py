@@ -13,7 +13,7 @@ from rltune.reproduce.step import Step, Workbench, in_order
 if TYPE_CHECKING:
     from rltune.parallel import Spread
     from rltune.reproduce.experiment import Experiment
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Runner:
     """Makes what is missing. What is there, from this run or one before, is not made again."""
 
     bench: Workbench
-    scope: Extent
+    scope: RunSize
     spread: Spread
     workers: int
     budget_s: float = float("inf")

@@ -8,9 +8,9 @@ from rltune.reproduce import protocols as by
 from rltune.reproduce.cells import HONEST, PAPER, Figure, Ours, PaperCell, Section
 from rltune.reproduce.drawing import Axes, Series, lines
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.extent import Extent
 from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.relative_gain import steady_gain, window_gain
+from rltune.reproduce.run_size import RunSize
 
 if TYPE_CHECKING:
     from rltune.reproduce.lesson import Lesson
@@ -21,23 +21,23 @@ BASE, METRIC = "multifactor-paper", "slowdown"
 TRACES = ("philly", "helios")
 
 
-def lesson(scope: Extent, trace: str, seed: int) -> Lesson:
+def lesson(scope: RunSize, trace: str, seed: int) -> Lesson:
     """Return one training."""
     return by.paper_lesson(scope, trace, BASE, METRIC, seed)
 
 
-def windows(scope: Extent, trace: str) -> HeldOutRun:
+def windows(scope: RunSize, trace: str) -> HeldOutRun:
     """Return rules and networks on the windows of one trace."""
     lessons = [lesson(scope, trace, seed) for seed in scope.all_seeds]
     return by.paper_windows(scope, trace, lessons, by.HEADLINE, (*by.RULES, BASE))
 
 
-def honest(scope: Extent, trace: str, seed: int) -> Lesson:
+def honest(scope: RunSize, trace: str, seed: int) -> Lesson:
     """Return one training under honest conditions."""
     return by.honest_lesson(scope, trace, BASE, METRIC, seed)
 
 
-def steady(scope: Extent, trace: str) -> SteadyRun:
+def steady(scope: RunSize, trace: str) -> SteadyRun:
     """Return the honest run."""
     return by.honest_run(trace, [honest(scope, trace, seed) for seed in scope.all_seeds], (*by.RULES, BASE))
 
@@ -49,7 +49,7 @@ class AgainstMultifactor(Experiment):
     title = "RLTune over Slurm's multifactor priority, in simulation"
     where = "section 5.4: Fig. 16"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return windows and steady state."""
         return (*(windows(scope, t) for t in TRACES), *(steady(scope, t) for t in TRACES))
 

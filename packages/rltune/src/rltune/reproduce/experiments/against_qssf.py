@@ -15,38 +15,38 @@ from rltune.reproduce.steady import SteadyRun
 from rltune.trials.measures import METRICS
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Step
 
 BASE, TRACE, EASY = "qssf", "philly", "easy"
 ROWS = {"wait": "wait", "slowdown": "bsld", "jct": "jct", "utilisation": "util"}
 
 
-def lesson(scope: Extent, objective: str, seed: int) -> Lesson:
+def lesson(scope: RunSize, objective: str, seed: int) -> Lesson:
     """Return one training with backfilling, otherwise as the paper's."""
     return by.paper_lesson(scope, TRACE, BASE, objective, seed, backfill=EASY)
 
 
-def honest(scope: Extent, objective: str, seed: int) -> Lesson:
+def honest(scope: RunSize, objective: str, seed: int) -> Lesson:
     """Return one training under honest conditions."""
     return by.honest_lesson(scope, TRACE, BASE, objective, seed)
 
 
-def windows(scope: Extent) -> HeldOutRun:
+def windows(scope: RunSize) -> HeldOutRun:
     """Return the windows of Table 8."""
     lessons = [lesson(scope, objective, seed) for objective in scope.objectives for seed in scope.all_seeds]
     return by.paper_windows(scope, TRACE, lessons, (by.NOISY, EASY))
 
 
-def row_of_jobs(scope: Extent) -> SteadyRun:
+def row_of_jobs(scope: RunSize) -> SteadyRun:
     """Return the 10,000 jobs of Fig. 17."""
     lessons = [lesson(scope, "wait", seed) for seed in scope.all_seeds]
     entries = (*(Entry(rule, EASY) for rule in by.RULES), *(Entry(each, EASY) for each in lessons))
     return SteadyRun(TRACE, entries, by.NOISY, "global", scope.long_run)
 
 
-def steady(scope: Extent) -> SteadyRun:
+def steady(scope: RunSize) -> SteadyRun:
     """Return the honest run."""
     return by.honest_run(TRACE, [honest(scope, o, seed) for o in scope.honest_objectives for seed in scope.all_seeds])
 
@@ -58,7 +58,7 @@ class AgainstQssf(Experiment):
     title = "RLTune against QSSF with backfilling, on Philly"
     where = "section 5.5: Table 8, Fig. 17"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return windows, a row of jobs, steady state and the product's choice."""
         chosen = [by.product_windows(scope, TRACE, part) for part in ("validation", "test")]
         return (windows(scope), row_of_jobs(scope), steady(scope), *chosen)

@@ -21,8 +21,8 @@ from rltune.reproduce.step import Result, Step, Workbench
 from rltune.reproduce.workloads import GPU_TRACES
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
 
 TRACE, MODEL = "philly", "learned:philly"
 QUEUES = (128, 256, 512, 1024)
@@ -76,12 +76,12 @@ class Latency(Step):
         return {"solver": {name: float(made.work[name]) for name in named}}
 
 
-def latency(scope: Extent) -> Latency:
+def latency(scope: RunSize) -> Latency:
     """Return the timing step."""
     return Latency(TRACE, ARRIVALS, SOLVED_JOBS if scope.name != "quick" else 500)
 
 
-def lessons(scope: Extent) -> list[Lesson]:
+def lessons(scope: RunSize) -> list[Lesson]:
     """Return the trainings whose time is told."""
     return [by.paper_lesson(scope, trace, "fcfs", "wait", 0) for trace in GPU_TRACES]
 
@@ -93,7 +93,7 @@ class Costs(Experiment):
     title = "What training and deciding cost"
     where = "section 5.7"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the timing, and one training of each trace."""
         return (*lessons(scope), latency(scope))
 

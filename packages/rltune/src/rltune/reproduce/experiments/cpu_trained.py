@@ -11,19 +11,19 @@ from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.relative_gain import window_gain
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Step
 
 CPU, GPU, BASE = ("hpc2n", "ctc-sp2"), "philly", "fcfs"
 
 
-def lesson(scope: Extent, trace: str, seed: int) -> Lesson:
+def lesson(scope: RunSize, trace: str, seed: int) -> Lesson:
     """Return one training."""
     return by.paper_lesson(scope, trace, BASE, "wait", seed)
 
 
-def windows(scope: Extent) -> HeldOutRun:
+def windows(scope: RunSize) -> HeldOutRun:
     """Return networks of both kinds on Philly's windows."""
     lessons = [lesson(scope, trace, seed) for trace in (*CPU, GPU) for seed in scope.all_seeds]
     return by.paper_windows(scope, GPU, lessons, by.HEADLINE, (BASE, "sjf", "saf"))
@@ -36,7 +36,7 @@ class CpuTrained(Experiment):
     title = "A network trained on CPU logs, run on a GPU trace"
     where = "section 2"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the windows."""
         return (windows(scope),)
 

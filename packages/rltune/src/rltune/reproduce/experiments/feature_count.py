@@ -11,8 +11,8 @@ from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.relative_gain import window_gain
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Step
 
 TRACE, BASE = "philly", "fcfs"
@@ -26,12 +26,12 @@ RECIPES = {
 }
 
 
-def lesson(scope: Extent, features: str, seed: int) -> Lesson:
+def lesson(scope: RunSize, features: str, seed: int) -> Lesson:
     """Return one training with these features."""
     return by.paper_lesson(scope, TRACE, BASE, "wait", seed, features=features)
 
 
-def windows(scope: Extent) -> HeldOutRun:
+def windows(scope: RunSize) -> HeldOutRun:
     """Return all of them on the same windows."""
     lessons = [lesson(scope, features, seed) for features in RECIPES for seed in scope.all_seeds]
     return by.paper_windows(scope, TRACE, lessons, by.HEADLINE, (BASE, "sjf", "saf"))
@@ -44,7 +44,7 @@ class FeatureCount(Experiment):
     title = "Seven, eight or nine features"
     where = "section 3.2"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the windows."""
         return (windows(scope),)
 

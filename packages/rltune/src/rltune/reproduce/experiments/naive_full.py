@@ -12,8 +12,8 @@ from rltune.reproduce.held_out import Entry, HeldOutRun
 from rltune.reproduce.relative_gain import window_gain
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Step
 
 TRACE, BASE, METRIC = "philly", "multifactor-paper", "slowdown"
@@ -28,7 +28,7 @@ TRAINED: dict[str, dict[str, Any]] = {
 SOLVER_SHARE = 4  # with the solver a window takes much longer, so these trainings see fewer
 
 
-def lesson(scope: Extent, name: str, seed: int) -> Lesson:
+def lesson(scope: RunSize, name: str, seed: int) -> Lesson:
     """Return one training of the five."""
     size = {"windows": max(8, scope.windows // SOLVER_SHARE), "epochs": min(8, scope.epochs)}  # the same for all
     return by.paper_lesson(
@@ -36,17 +36,17 @@ def lesson(scope: Extent, name: str, seed: int) -> Lesson:
     )
 
 
-def seeds_of(scope: Extent) -> range:
+def seeds_of(scope: RunSize) -> range:
     """Return the seeds: fewer than elsewhere, because of the solver."""
     return range(max(1, scope.seeds // 2))
 
 
-def shown(scope: Extent) -> tuple[str, ...]:
+def shown(scope: RunSize) -> tuple[str, ...]:
     """Return which trainings are run: naive and full always, the parts unless in a hurry."""
     return tuple(TRAINED) if scope.ablations else (NAIVE, FULL)
 
 
-def _entries(scope: Extent) -> dict[str, tuple[Entry, ...]]:
+def _entries(scope: RunSize) -> dict[str, tuple[Entry, ...]]:
     seeds = seeds_of(scope)
     made = {name: tuple(_entry(lesson(scope, name, seed)) for seed in seeds) for name in shown(scope)}
     if scope.ablations:
@@ -60,7 +60,7 @@ def _entry(trained: Lesson) -> Entry:
     return Entry(trained, placement=trained.placement)
 
 
-def windows(scope: Extent, estimator: str) -> HeldOutRun:
+def windows(scope: RunSize, estimator: str) -> HeldOutRun:
     """Return all of them on the same windows."""
     entries = [Entry(BASE), Entry("fcfs"), Entry("saf"), *(e for each in _entries(scope).values() for e in each)]
     return HeldOutRun(TRACE, tuple(entries), estimator, "global", every=max(scope.every, 1024))
@@ -73,7 +73,7 @@ class NaiveFull(Experiment):
     title = "Naive against full, and what each part is worth"
     where = "section 5.1: Fig. 10"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the windows, with noisy estimates and, for the value of better ones, with the truth."""
         return tuple(windows(scope, estimator) for estimator in (by.NOISY, *((by.TRUTH,) if scope.ablations else ())))
 

@@ -18,9 +18,9 @@ from rltune.reproduce.workloads import GPU_TRACES, TITLES, WITH_VCS
 from rltune.trials.measures import METRICS
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.held_out import HeldOutRun
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.steady import SteadyRun
     from rltune.reproduce.step import Result, Step
 
@@ -45,37 +45,37 @@ def base_told(base: str) -> str:
     return BASE_TOLD.get(base, base)
 
 
-def paper_lessons(scope: Extent, trace: str, objective: str) -> list[Lesson]:
+def paper_lessons(scope: RunSize, trace: str, objective: str) -> list[Lesson]:
     """Return the trainings under the paper's protocol, all bases and seeds."""
     seeds = range(1) if trace == WITH_VCS else scope.all_seeds
     pairs = product(scope.bases, seeds)
     return [by.paper_lesson(scope, trace, base, objective, seed) for base, seed in pairs]
 
 
-def honest_lessons(scope: Extent, trace: str) -> list[Lesson]:
+def honest_lessons(scope: RunSize, trace: str) -> list[Lesson]:
     """Return the trainings under honest conditions."""
     pairs = product(scope.honest_objectives, scope.bases, scope.all_seeds)
     return [by.honest_lesson(scope, trace, base, objective, seed) for objective, base, seed in pairs]
 
 
-def paper_run(scope: Extent, trace: str, variant: tuple[str, str]) -> HeldOutRun:
+def paper_run(scope: RunSize, trace: str, variant: tuple[str, str]) -> HeldOutRun:
     """Return all networks and rules on the windows of one trace."""
     objectives = ("wait",) if trace == WITH_VCS else scope.objectives
     lessons = [lesson for objective in objectives for lesson in paper_lessons(scope, trace, objective)]
     return by.paper_windows(scope, trace, lessons, variant)
 
 
-def honest_run(scope: Extent, trace: str) -> SteadyRun:
+def honest_run(scope: RunSize, trace: str) -> SteadyRun:
     """Return all networks and rules in steady state on one trace."""
     return by.honest_run(trace, honest_lessons(scope, trace))
 
 
-def variants(scope: Extent) -> tuple[tuple[str, str], ...]:
+def variants(scope: RunSize) -> tuple[tuple[str, str], ...]:
     """Return the forms of the paper's protocol that are run."""
     return by.PAPER_VARIANTS[:1] if scope.name == "quick" else by.PAPER_VARIANTS
 
 
-def traces(scope: Extent) -> tuple[str, ...]:
+def traces(scope: RunSize) -> tuple[str, ...]:
     """Return the traces; Helios with VCs by lot comes with all but the quick look."""
     return GPU_TRACES if scope.name == "quick" else (*GPU_TRACES, WITH_VCS)
 
@@ -87,7 +87,7 @@ class PerBase(Experiment):
     title = "RLTune over each base policy: wait, bounded slowdown, JCT, utilisation"
     where = "sections 5.2 and 5.3: Figs. 11 to 15, Table 6"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return windows under every form of the paper's protocol, steady state, and the product's choice."""
         made: list[Step] = [paper_run(scope, trace, variant) for variant in variants(scope) for trace in traces(scope)]
         made += [honest_run(scope, trace) for trace in GPU_TRACES]

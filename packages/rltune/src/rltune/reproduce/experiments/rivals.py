@@ -24,8 +24,8 @@ from rltune.reproduce.workloads import GPU_TRACES
 from rltune.trials.measures import METRICS
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
     from rltune.reproduce.lesson import Lesson
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.steady import SteadyRun
 
 BASE = "fcfs"
@@ -78,13 +78,13 @@ class Timing(Step):
         return {group: min(seconds[1:]) for group, seconds in taken.items()}
 
 
-def lesson(scope: Extent, trace: str, who: str, seed: int) -> Lesson:
+def lesson(scope: RunSize, trace: str, who: str, seed: int) -> Lesson:
     """Return one training under the paper's protocol; all three are trained alike, against FIFO."""
     faithful = FAITHFUL if who == "rlscheduler" else {}
     return by.paper_lesson(scope, trace, BASE, "wait", seed, features=FEATURES[who], **faithful)
 
 
-def on_our_machine(scope: Extent, trace: str, seed: int) -> Lesson:
+def on_our_machine(scope: RunSize, trace: str, seed: int) -> Lesson:
     """Return RLScheduler with two layers, on the machine that the others run on."""
     return by.paper_lesson(scope, trace, BASE, "wait", seed, features=FEATURES["rlscheduler"])
 
@@ -94,12 +94,12 @@ def entry(trained: Lesson) -> Entry:
     return Entry(trained, commit=trained.commit)
 
 
-def honest(scope: Extent, trace: str, who: str, seed: int) -> Lesson:
+def honest(scope: RunSize, trace: str, who: str, seed: int) -> Lesson:
     """Return one training under honest conditions."""
     return by.honest_lesson(scope, trace, BASE, "wait", seed, features=FEATURES[who])
 
 
-def windows(scope: Extent, trace: str) -> HeldOutRun:
+def windows(scope: RunSize, trace: str) -> HeldOutRun:
     """Return all of the table on one trace."""
     lessons = [lesson(scope, trace, who, seed) for who, seed in product(FEATURES, scope.all_seeds)]
     lessons += [on_our_machine(scope, trace, seed) for seed in scope.all_seeds]
@@ -107,13 +107,13 @@ def windows(scope: Extent, trace: str) -> HeldOutRun:
     return HeldOutRun(trace, entries, by.NOISY, "global", every=scope.every)
 
 
-def steady(scope: Extent, trace: str) -> SteadyRun:
+def steady(scope: RunSize, trace: str) -> SteadyRun:
     """Return the same in steady state under EASY."""
     lessons = [honest(scope, trace, who, seed) for who in HONEST_RIVALS for seed in scope.all_seeds]
     return by.honest_run(trace, lessons)
 
 
-def timing(scope: Extent, trace: str) -> Timing:
+def timing(scope: RunSize, trace: str) -> Timing:
     """Return the timing of one trace."""
     return Timing(trace, (Entry(BASE), *(entry(lesson(scope, trace, who, 0)) for who in FEATURES)))
 
@@ -125,7 +125,7 @@ class Rivals(Experiment):
     title = "RLTune beside FIFO, SchedInspector and RLScheduler"
     where = "section 5.5: Table 9"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return windows, steady state, the product's choice, and timings."""
         made: list[Step] = [windows(scope, trace) for trace in GPU_TRACES]
         made += [timing(scope, trace) for trace in GPU_TRACES]

@@ -19,7 +19,7 @@ from rltune.trials.parts import split
 from rltune.trials.trial import Trial
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
 
 TRACE, BASE, SLA = "philly", "fcfs", "sla"
 SHARE, SEED = 0.1, 2
@@ -74,7 +74,7 @@ class SlaWindows(Step):
         return {"workload": self.workload, "every": self.every, "share": SHARE, "ways": list(TOLD)}
 
 
-def windows(scope: Extent) -> SlaWindows:
+def windows(scope: RunSize) -> SlaWindows:
     """Return the step."""
     return SlaWindows(TRACE, by.paper_lesson(scope, TRACE, BASE, "wait", 0), scope.every)
 
@@ -86,7 +86,7 @@ class SlaJobs(Experiment):
     title = "Jobs under an SLA, left to the base policy"
     where = "section 3.1.2"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the windows."""
         return (windows(scope),)
 

@@ -17,7 +17,7 @@ from rltune.reproduce.relative_gain import RelativeGain
 from rltune.reproduce.step import Result, Step, Workbench
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
 
 NOT_RUN = "Slurm's experiments are not part of the quick look; they run with the others."
 SLURM = "slurm"  # beside the report: the records of runs, which are not made twice
@@ -76,7 +76,7 @@ class PackOrSpread(Experiment):
     title = "Slurm: one job a node or packed, and priorities swapped"
     where = "section 2: Figs. 1 to 4"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the run."""
         return (OnSlurm("motivation"),) if scope.slurm_jobs else ()
 
@@ -125,7 +125,7 @@ class OnRealSlurm(Experiment):
     title = "A real Slurm of five nodes"
     where = "section 5.6: Figs. 18 and 19"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the run."""
         return (OnSlurm("deployment", scope.slurm_jobs, scope.slurm_seeds),) if scope.slurm_jobs else ()
 

@@ -15,7 +15,7 @@ from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.step import Result, Step, Workbench
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
 
 PROGRAM = "tencache"
 PAGE = "tencache.html"
@@ -61,7 +61,7 @@ def _program() -> str | None:
     return str(beside) if beside.is_file() else shutil.which(PROGRAM)
 
 
-def claims(scope: Extent) -> TencacheClaims:
+def claims(scope: RunSize) -> TencacheClaims:
     """Return the step for the program that is installed."""
     program = _program()
     if program is None:
@@ -77,7 +77,7 @@ class Tencache(Experiment):
     title = "10Cache's claims, by tencache"
     where = "the 10Cache paper's abstract"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the call of the program."""
         return (claims(scope),)
 

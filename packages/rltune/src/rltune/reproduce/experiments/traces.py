@@ -15,7 +15,7 @@ from rltune.reproduce.trace_summary import BATCH, TraceSummary
 from rltune.reproduce.workloads import CPU_TRACES, GPU_TRACES
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Result, Step
 
 KEY = {"philly": "philly", "helios": "helios", "pai": "alibaba", "hpc2n": "hpc2n", "sdsc-sp2": "sdsc-sp2"}
@@ -29,7 +29,7 @@ class Traces(Experiment):
     title = "The traces: arrivals, run times, waits"
     where = "sections 2 and 4.2: Tables 2 and 4, Figs. 5 and 6"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:  # noqa: ARG002  the same for every scope
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:  # noqa: ARG002  the same for every scope
         """Return a summary of each trace."""
         return tuple(TraceSummary(name) for name in ROWS)
 

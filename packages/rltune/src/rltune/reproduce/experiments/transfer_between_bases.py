@@ -9,12 +9,12 @@ from rltune.reproduce import protocols as by
 from rltune.reproduce.cells import HONEST, PAPER, Ours, PaperCell, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.experiments.per_base import BASE_TOLD, honest_run, paper_run
-from rltune.reproduce.extent import PAPER_BASES
 from rltune.reproduce.held_out import Entry
 from rltune.reproduce.relative_gain import steady_gain, window_gain
+from rltune.reproduce.run_size import PAPER_BASES
 
 if TYPE_CHECKING:
-    from rltune.reproduce.extent import Extent
+    from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.step import Step
 
 COLUMN = {"fcfs": "fifo", "sjf": "sjf", "f1": "f1", "wfp3": "wfp3"}
@@ -27,7 +27,7 @@ class TransferBetweenBases(Experiment):
     title = "A network trained against one base policy, tested against the others, on Helios"
     where = "section 5.3.1: Table 7"
 
-    def steps(self, scope: Extent) -> tuple[Step, ...]:
+    def steps(self, scope: RunSize) -> tuple[Step, ...]:
         """Return the runs of Fig. 12: the same networks are judged."""
         return (paper_run(scope, "helios", by.HEADLINE), honest_run(scope, "helios"))
 

@@ -9,7 +9,7 @@ MORE_BASES = ("unicep", "qssf", "multifactor")
 
 
 @dataclass(frozen=True)
-class Extent:
+class RunSize:
     """The sizes that an experiment may choose from."""
 
     name: str
@@ -37,7 +37,7 @@ class Extent:
         return metric if metric in (self.honest_objectives if honest else self.objectives) else "wait"
 
 
-QUICK = Extent(
+QUICK = RunSize(
     name="quick",
     bases=PAPER_BASES,
     seeds=1,
@@ -51,7 +51,7 @@ QUICK = Extent(
     slurm_seeds=0,
     long_run=4_000,
 )
-PAPER = Extent(
+PAPER = RunSize(
     name="paper",
     bases=PAPER_BASES,
     seeds=2,
@@ -65,7 +65,7 @@ PAPER = Extent(
     slurm_seeds=3,
     long_run=10_000,
 )
-FULL = Extent(
+FULL = RunSize(
     name="full",
     bases=(*PAPER_BASES, *MORE_BASES),
     seeds=5,

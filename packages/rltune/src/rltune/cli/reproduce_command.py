@@ -10,6 +10,7 @@ from rltune.cli.console import say, show_line
 from rltune.cli.options import examples
 from rltune.cli.parsing import split
 from rltune.cli.terminal_progress import bar
+from rltune.cli.train_command import require_torch
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def reproduce(
     scope = _scope(quick=quick, full=full)
     if budget is not None and not budget >= 0:
         raise InputError(f"--budget should be 0 minutes or more, not {budget:g}")
+    require_torch()
     from rltune.reproduce.perform_experiments import perform
 
     with bar("reproducing") as tell:

@@ -37,7 +37,7 @@ ABOUT_SETTINGS = "# Settings of `rltune train --settings FILE`; docs/reference/t
 
 def _print_settings(wanted: bool) -> None:
     if wanted:
-        _require_torch()
+        require_torch()
         from rltune.learn.train_settings import TrainSettings
 
         usual = TrainSettings()
@@ -119,7 +119,7 @@ def train(
     The last tenth of the jobs is left for `rltune evaluate`; the tenth before it chooses the best network. After every
     epoch a checkpoint is written beside the model, so that Ctrl-C or a crash costs one epoch at most.
     """
-    _require_torch()
+    require_torch()
     require_free([out], force=force or resume, inputs=[trace, cluster, *filter(None, [settings])])
     given: Values = {"base": base, "objective": objective, "p99": p99, "backfill": backfill, "features": features}
     given |= {"placement": placement, "epochs": epochs, "seed": seed}
@@ -222,7 +222,8 @@ def _tell(trainer: "Trainer", out: Path) -> None:
         show_line(f"stopped early: nothing better since epoch {at.best_epoch}")
 
 
-def _require_torch() -> None:
+def require_torch() -> None:
+    """Refuse to begin without torch."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:

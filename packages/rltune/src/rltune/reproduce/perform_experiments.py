@@ -17,6 +17,7 @@ from rltune.reproduce.page import Reproduction, write_reproduction
 from rltune.reproduce.runner import Runner, RunProgress
 from rltune.reproduce.step import Step, Workbench, in_order
 from rltune.reproduce.workloads import Origin, find_origins
+from rltune.text import counted
 
 if TYPE_CHECKING:
     from rltune.reproduce.cells import Section
@@ -83,7 +84,7 @@ def _announce(
     missing = [step for step in steps if not bench.is_done(step)]
     minutes = sum(step.cost_s for step in missing) / 60 / workers
     kept = f", {len(steps) - len(missing)} kept from before" if len(missing) < len(steps) else ""
-    say(f"{len(missing)} steps to make{kept}: about {minutes:.0f} minutes on {workers} quiet cores")
+    say(f"{len(missing)} steps to make{kept}: about {minutes:.0f} minutes on {counted(workers, 'quiet core')}")
 
 
 def _used(bench: Workbench, experiments: Sequence[Experiment], scope: RunSize) -> dict[str, Origin]:

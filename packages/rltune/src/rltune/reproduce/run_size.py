@@ -26,6 +26,7 @@ class RunSize:
     long_run: int  # consecutive jobs of Fig. 17
     objectives: tuple[str, ...] = ("wait", "slowdown")  # for which networks are trained under the paper's protocol
     honest_objectives: tuple[str, ...] = ("wait",)
+    solver: bool = True  # whether the product may choose placement by the solver
 
     @property
     def all_seeds(self) -> range:
@@ -50,6 +51,7 @@ QUICK = RunSize(
     slurm_jobs=0,
     slurm_seeds=0,
     long_run=4_000,
+    solver=False,
 )
 PAPER = RunSize(
     name="paper",

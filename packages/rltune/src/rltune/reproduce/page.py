@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -19,6 +18,7 @@ from rltune.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from rltune.reproduce.run_size import RunSize
     from rltune.reproduce.workloads import Origin
@@ -98,12 +98,12 @@ class Reproduction:
         judged = [cell for _, cell in self.cells if cell.ahead(PAPER) is not None]
         ahead = sum(bool(cell.ahead(PAPER)) for cell in judged)
         honest = [gain for _, cell in self.cells if (gain := _over_best(cell)) is not None]
-        said = [
-            (
+        said = []
+        if judged:
+            said.append(
                 f"Under the paper's own protocol ours is ahead of the paper's gain in {ahead} of {len(judged)} cells "
                 "that have a number in print."
             )
-        ]
         if honest:
             shown = sum(gain.low > 0 for gain in honest)
             beaten = sum(gain.high < 0 for gain in honest)

@@ -83,7 +83,7 @@ def product_windows(scope: RunSize, workload: str, part: str) -> HeldOutRun:
     """Return all that a user may choose from, on the part that chooses or on the one that judges."""
     entries = [Entry(rule, backfill) for rule in RULES for backfill in ("easy", "fit-first")]
     entries += [Entry(name, backfill) for name in SHIPPED[workload] for backfill in ("none", "easy", "fit-first")]
-    if scope.solver:
+    if workload in scope.solver:
         entries += [Entry(name, "easy", "milp:8") for name in ("saf", *SHIPPED[workload])]
     return HeldOutRun(workload, tuple(entries), HISTORY, "pool", part, every=max(scope.every, 512))
 

@@ -26,7 +26,7 @@ class RunSize:
     long_run: int  # consecutive jobs of Fig. 17
     objectives: tuple[str, ...] = ("wait", "slowdown")  # for which networks are trained under the paper's protocol
     honest_objectives: tuple[str, ...] = ("wait",)
-    solver: bool = True  # whether the product may choose placement by the solver
+    solver: tuple[str, ...] = ("philly", "helios")  # traces on which the product may choose placement by the solver
 
     @property
     def all_seeds(self) -> range:
@@ -51,7 +51,7 @@ QUICK = RunSize(
     slurm_jobs=0,
     slurm_seeds=0,
     long_run=4_000,
-    solver=False,
+    solver=(),
 )
 PAPER = RunSize(
     name="paper",
@@ -82,4 +82,5 @@ FULL = RunSize(
     long_run=10_000,
     objectives=("wait", "slowdown", "utilisation"),
     honest_objectives=("wait", "slowdown"),
+    solver=("philly", "helios", "pai"),
 )

@@ -2,67 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from rltune.lab.deployment.run_deployment import MODEL, run_deployment
-from rltune.lab.motivation.run_motivation import run_motivation
-from rltune.lab.slurm_here import slurm_available
-from rltune.metrics.formats import plain
+from rltune.lab.deployment.run_deployment import MODEL
+from rltune.lab.experiment.experiment_plan import Arm
 from rltune.reproduce.cells import PAPER, Figure, Ours, PaperCell, Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
 from rltune.reproduce.relative_gain import RelativeGain
-from rltune.reproduce.step import Result, Step, Workbench
+from rltune.reproduce.slurm_run import OnSlurm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rltune.reproduce.run_size import RunSize
+    from rltune.reproduce.step import Result, Step
 
 NOT_RUN = "Slurm's experiments are not part of the quick look; they run with the others."
-SLURM = "slurm"  # beside the report: the records of runs, which are not made twice
 KEYS = {"makespan": "fig18.makespan", "wait": "fig18.wait", "utilisation": "fig19.util"}
 TOLD = {"makespan": "makespan", "wait": "mean wait", "utilisation": "GPU utilisation"}
 SIGN = {"makespan": -100.0, "wait": -100.0, "utilisation": 100.0}
-
-
-@dataclass(frozen=True)
-class OnSlurm(Step):
-    """One of the two experiments; without Slurm the result says why."""
-
-    kind: ClassVar[str] = "slurm"
-
-    which: str  # motivation, deployment
-    jobs: int = 0
-    seeds: int = 0
-
-    @property
-    def told(self) -> str:
-        """Say what is run."""
-        return f"Slurm: {self.which}" + (f", {self.jobs} jobs, {self.seeds} seeds" if self.jobs else "")
-
-    @property
-    def cost_s(self) -> float:
-        """Return roughly how long it takes: Slurm's clock runs 60 times as fast, and waits do not use a core."""
-        return 120.0 if self.which == "motivation" else 1.7 * self.jobs * self.seeds
-
-    def make(self, bench: Workbench) -> Result:
-        """Run what is missing; records of runs stay beside the report."""
-        if (why := slurm_available()) is not None:
-            return {"missing": why}
-        out = bench.folder.parent / SLURM / self.which
-        out.mkdir(parents=True, exist_ok=True)
-        if self.which == "motivation":
-            found: dict[str, Any] = plain(run_motivation(out).to_dict())
-            found["svg"] = {name: (out / name).read_text(encoding="utf-8") for name in found["pictures"]}
-            return found
-        made: dict[str, Any] = plain(run_deployment(out, self.jobs, self.seeds).to_dict())
-        made["svg"] = {name: _drawn(out / name) for name in ("gantt.svg", "utilisation.svg")}
-        return made
-
-
-def _drawn(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _found(made: Made, steps: tuple[Step, ...]) -> Result | None:
@@ -166,7 +124,7 @@ def _cell(found: Result, gain: dict[str, Any]) -> PaperCell:
     by_seed = ", ".join(f"{sign * change:.1f}" for change in gain["by_seed"])
     ours = Ours(RelativeGain(sign * gain["change"], *sorted(known)), note=f"by seed: {by_seed} %")
     row, column = f"{gain['arm']}, {found['jobs']} jobs", f"{TOLD[gain['measure']]} over multifactor"
-    if gain["arm"] == MODEL:
+    if gain["arm"] == Arm.driven(MODEL).name:
         return PaperCell.of_key(KEYS[gain["measure"]], row, column, {PAPER: ours})
     return PaperCell(row, column, {PAPER: ours})
 

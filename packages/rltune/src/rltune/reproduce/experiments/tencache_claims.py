@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rltune.reproduce.cells import Plain, Section
 from rltune.reproduce.experiment import Experiment, Made
-from rltune.reproduce.step import Result, Step, Workbench
+from rltune.reproduce.tencache_program import PAGE, TencacheClaims, installed_version
 
 if TYPE_CHECKING:
     from rltune.reproduce.run_size import RunSize
-
-PROGRAM = "tencache"
-PAGE = "tencache.html"
-
-
-@dataclass(frozen=True)
-class TencacheClaims(Step):
-    """Run the other program, and keep what it says."""
-
-    kind: ClassVar[str] = "tencache"
-
-    version: str  # of the program, so that another one is asked again
-    quick: bool
-
-    @property
-    def told(self) -> str:
-        """Say what is run."""
-        return "tencache reproduce"
-
-    @property
-    def cost_s(self) -> float:
-        """Return roughly how long it takes on one quiet core."""
-        return 30.0 if self.quick else 240.0
-
-    def make(self, bench: Workbench) -> Result:
-        """Run it; its page lies beside the report."""
-        program = _program()
-        if program is None:
-            return {"missing": f"{PROGRAM} is not installed"}
-        page = bench.folder.parent / PAGE
-        command = [program, "reproduce", "--json", "--html", str(page), "--force"]
-        made = subprocess.run(
-            [*command, *(["--quick"] if self.quick else [])], capture_output=True, text=True, check=False
-        )
-        if made.returncode:
-            return {"missing": f"{PROGRAM} reproduce failed: {made.stderr.strip().splitlines()[-1:]}"}
-        return {"rows": json.loads(made.stdout)["rows"]}
-
-
-def _program() -> str | None:
-    """Find the program beside this Python, or on the path."""
-    beside = Path(sys.executable).parent / PROGRAM
-    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
+    from rltune.reproduce.step import Result, Step
 
 
 def claims(scope: RunSize) -> TencacheClaims:
-    """Return the step for the program that is installed."""
-    program = _program()
-    if program is None:
-        return TencacheClaims("none", quick=True)
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    return TencacheClaims(told, quick=scope.name == "quick")
+    """Return the step for the program that is installed; the device is measured only where there is time for it."""
+    return TencacheClaims(installed_version(), quick=scope.name != "full")
 
 
 class Tencache(Experiment):

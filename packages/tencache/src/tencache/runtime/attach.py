@@ -1,7 +1,7 @@
 """Wraps a module and an optimizer, and undoes it."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MethodType
@@ -14,8 +14,9 @@ from torch.optim import Optimizer
 from tencache.errors import Notice, RefusedError
 from tencache.plan.address_map import aligned
 from tencache.plan.step_plan import StepPlan
-from tencache.plan.step_trace import StepTrace
+from tencache.plan.step_trace import StepTrace, Unit
 from tencache.plan.virtual_clock import Bandwidths
+from tencache.plan.working_units import add_halves
 from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
 from tencache.runtime.counters import Counters
@@ -42,7 +43,7 @@ from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units
+from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
 
 ASSUMED_CUDA_BYTES_PER_S = 12e9
@@ -136,26 +137,37 @@ class Cached:
         policy: str,
     ) -> None:
         split, device = self._split, self.device
-        self.units = make_units(groups, split.filed)
+        units = make_units(groups, split.filed)
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
         self.pool = HostPool(pin=device.type == "cuda", poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
-        self._reserve()
+        # The policies to compare with move what they move elsewhere: whole parameters.
+        working = add_halves(
+            units, [entry.unit for entry in self.entries if policy == "ahead" and may_halve(entry, groups)]
+        )
+        for entry in self.entries:
+            entry.half = working.half_of.get(entry.unit)
+        self.units = working.units
+        self._reserve(units)
+        # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
+        stage_casts = verify or device.type == "cuda"
         self.link: Link = CudaLink(device) if device.type == "cuda" else SimLink(bytes_per_s)
         undo.callback(self.link.close)
-        self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
+        self.masters = Masters(
+            self.units, self.entries, self.pool, self._file, split.staging_bytes, stage_casts=stage_casts
+        )
         self.arena = Arena(self.budget_bytes, device)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
         speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
         device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
-        gradients = Gradients(self.link, self.pool, window, self.counters)
+        gradients = Gradients(self.link, self.pool, window, self.counters, stage_casts=stage_casts)
         speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
         with Unrouted():
             self.engine = Engine(
-                self.units,
+                working,
                 self.entries,
                 device_copies,
                 gradients,
@@ -203,6 +215,8 @@ class Cached:
         if self._stepper is not None:
             self._detach_optimizer()
         self._remove_hooks()
+        with Unrouted():
+            self.engine.let_casts_be(self.entries)
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
@@ -231,6 +245,7 @@ class Cached:
             if needed > self.budget_bytes:
                 return
             self._wait_for_copies()
+            self.engine.let_casts_be(self.entries)
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()
@@ -251,8 +266,8 @@ class Cached:
         self.arena.close()
         self.pool.close()
 
-    def _reserve(self) -> None:
-        masters = [unit.bytes for unit in self.units if unit.tier == "host"]
+    def _reserve(self, units: Sequence[Unit]) -> None:
+        masters = [unit.bytes for unit in units if unit.tier == "host"]
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 

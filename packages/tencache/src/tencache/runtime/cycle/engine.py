@@ -4,8 +4,8 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
 
 import torch
 from torch import Tensor
@@ -14,8 +14,9 @@ from tencache.errors import RefusedError
 from tencache.plan.plan_follower import PlanFollower
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import Load, StepPlan
-from tencache.plan.step_trace import Phase, StepTrace, Unit, Update
+from tencache.plan.step_trace import Phase, StepTrace, Update
 from tencache.plan.virtual_clock import Bandwidths, best_plan
+from tencache.plan.working_units import WorkingUnits
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
@@ -38,6 +39,9 @@ class RunningCycle:
     kind: CycleKind
     recorder: Recorder
     follower: PlanFollower | None
+    # The units that autocast cast in this cycle, and those of which something else was made.
+    cast: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
 
 
 class Engine:
@@ -45,7 +49,7 @@ class Engine:
 
     def __init__(
         self,
-        units: tuple[Unit, ...],
+        working: WorkingUnits,
         entries: Sequence[ParameterEntry],
         device_copies: DeviceCopies,
         gradients: Gradients,
@@ -56,7 +60,8 @@ class Engine:
         *,
         stepped: bool,
     ) -> None:
-        self.units = units
+        self.units = working.units
+        self.working = working
         self.entries = entries
         self.device_copies = device_copies
         self.gradients = gradients
@@ -83,11 +88,52 @@ class Engine:
         self._node: int | None = None
         self._interrupted: RunningCycle | None = None
         self._settled: set[CycleKind] = set()
-        self.cycle = RunningCycle("train", Recorder(units), None)
+        self._halved: dict[CycleKind, frozenset[int]] = {}
+        self.cycle = RunningCycle("train", Recorder(self.units), None)
 
     def order(self) -> list[int]:
         """Return the units in the order of first touch in this cycle; untouched ones come last."""
-        return list(dict.fromkeys((*self.cycle.recorder.touched(), *range(len(self.units)))))
+        touched = map(self.working.base, self.cycle.recorder.touched())
+        return list(dict.fromkeys((*touched, *range(len(self.units)))))
+
+    def form(self, entry: ParameterEntry, casts_to: torch.dtype | None) -> int:
+        """Return the unit that an operation needs of a parameter: the whole, or the half if it is to be cast."""
+        if casts_to is None:
+            self._note_whole(entry)
+            return entry.unit
+        # A cast that autocast may keep is used without being asked for: it must be where its bytes are.
+        if entry.half is None or entry.cast is not None:
+            return entry.unit if entry.half is None else entry.half
+        known = entry.half_dtype is casts_to and entry.unit in self._halved.get(self.cycle.kind, ())
+        # What user code can write to without a trace is cast when it is used, and autocast that goes on over a step
+        # has casts of old values.
+        if not known or self.stepped_in_autocast or self._masters.aliased(entry.unit):
+            return entry.unit
+        return entry.half
+
+    def note_cast(self, entry: ParameterEntry, dtype: torch.dtype) -> None:
+        """Take in that autocast casts a parameter."""
+        entry.half_dtype = entry.half_dtype or dtype
+        (self.cycle.cast if entry.half_dtype is dtype else self.cycle.whole).add(entry.unit)
+
+    def use_whole(self, entry: ParameterEntry) -> None:
+        """Bring all of a parameter for the running operation, which does something else than cast it."""
+        self._note_whole(entry)
+        self.bring_whole(entry)
+
+    def bring_whole(self, entry: ParameterEntry) -> None:
+        """Bring all of a parameter for the running operation, which was expected to need its working copy only."""
+        if entry.unit not in self._running:
+            # Without a cast of it nothing reads the half: its place may be needed for the whole.
+            if entry.cast is None and not self.device_copies.held([entry.half]):  # type: ignore[list-item]
+                self._running = tuple(unit for unit in self._running if unit != entry.half)
+            self._widen(entry.unit)
+        self.device_copies.bind(entry)
+
+    def _note_whole(self, entry: ParameterEntry) -> None:
+        self.cycle.whole.add(entry.unit)
+        if torch.is_grad_enabled() and entry.parameter.requires_grad:
+            entry.used_whole = True
 
     def begin_op(self, units: Sequence[int]) -> None:
         """Bring a forward operation's units to the device."""
@@ -129,8 +175,9 @@ class Engine:
         self.end_op()
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
         self.cycle.recorder.pause()
-        self.cycle.recorder.grad(entry.unit, entry.size_bytes)
-        self.counters.down_floor_bytes += entry.size_bytes
+        gradient = self.gradients.narrowest(entry, gradient)
+        self.cycle.recorder.grad(entry.unit, gradient.nbytes)
+        self.counters.down_floor_bytes += gradient.nbytes
         self.gradients.send(entry, gradient)
         self.cycle.recorder.resume()
 
@@ -158,6 +205,7 @@ class Engine:
         """End the cycle, and start the next one, which begins with the optimizer's updates."""
         self.end_op()
         self.refuse_written_leaves()
+        self.let_casts_be(self.entries)
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
         self.counters.steps += 1
@@ -167,9 +215,19 @@ class Engine:
     def updated(self, units: Sequence[int]) -> None:
         """Drop the stale copies, and send the new bytes to the device if their place is free."""
         # Dropped first, since a row may put the new bytes where the stale ones lie.
-        self.device_copies.drop(units)
+        forms = self.working.forms(units)
+        self.device_copies.drop(forms)
         if self.cycle.follower is not None:
-            self._issue(self.cycle.follower.opened_by(units))
+            self._issue(self.cycle.follower.opened_by(forms))
+
+    def let_casts_be(self, entries: Iterable[ParameterEntry]) -> None:
+        """Give casts that autocast goes on with memory of their own: their parameters are about to change."""
+        for entry in entries:
+            cast = self.device_copies.forget_cast(entry)
+            if cast is not None and autocast_is_open():
+                self._masters.open(entry.unit)
+                with torch.no_grad():
+                    cast.data = entry.parameter.detach().to(cast.dtype).to(cast.device)
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
@@ -259,9 +317,9 @@ class Engine:
             self._note_change()
             self._masters.refuse_moved(changed)
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
-            self.device_copies.drop(changed)
+            self.device_copies.drop(self.working.forms(changed))
         if self.exposed:
-            self.device_copies.drop(self.exposed)
+            self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
 
     def _enter_backward(self) -> None:
@@ -282,18 +340,29 @@ class Engine:
         """Refuse an operation that has written to its parameters' device copies."""
         if any(entry.leaf._version != self._leaf_versions[entry.index] for entry in entries):  # noqa: SLF001
             self.refuse_written_leaves()
+        self._refuse_written_casts(entries)
 
     def refuse_written_leaves(self) -> None:
         """Refuse a write to a device copy through a view that a forward made: it would be lost."""
+        self._refuse_written_casts(self.entries)
         versions = self._versions_of_leaves()
         if versions == self._leaf_versions:
             return
         before, self._leaf_versions = self._leaf_versions, versions
         pairs = zip(self.entries, versions, before, strict=True)
-        written = next(entry for entry, now, then in pairs if now != then)
+        self._refuse_write(next(entry for entry, now, then in pairs if now != then))
+
+    def _refuse_written_casts(self, entries: Sequence[ParameterEntry]) -> None:
+        for entry in entries:
+            if entry.cast is not None and entry.cast._version:  # noqa: SLF001
+                self.device_copies.forget_cast(entry)
+                self._refuse_write(entry)
+
+    def _refuse_write(self, written: ParameterEntry) -> NoReturn:
         # A view of it may be alive, which is refused too: the write is the better reason.
-        with suppress(RefusedError):
-            self.device_copies.drop((written.unit,))
+        for unit in self.working.forms([written.unit]):
+            with suppress(RefusedError):
+                self.device_copies.drop((unit,))
         raise RefusedError(describe_write(written.name))
 
     def changed_units(self) -> set[int]:
@@ -327,7 +396,7 @@ class Engine:
             return
         # An order that came once waits for its second time, and that one is timed.
         self._settled.discard(cycle.kind)
-        trace = cycle.recorder.finish(updates)
+        trace = self.working.rewrite(cycle.recorder.finish(updates), cycle.cast - cycle.whole)
         if not trace.ops:
             return
         # A settled cycle is recorded without durations and gradients: as a trace to read or to save it would mislead.
@@ -356,6 +425,7 @@ class Engine:
         # Put back at the end: the order that was used longest ago is the one to forget.
         self._known[key] = (plan, seen + 1)
         self.plans[kind] = plan
+        self._halved[kind] = self.working.halved(plan.trace)
         while len(self._known) > KNOWN_ORDERS:
             self._known.popitem(last=False)
 
@@ -367,3 +437,10 @@ class Engine:
         self.counters.plans += 1
         self.counters.planning_s += time.perf_counter() - began
         return plan
+
+
+def autocast_is_open() -> bool:
+    """Return whether this thread is in an autocast, even a disabled one inside another: only then it keeps casts."""
+    nesting = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    return nesting > 1

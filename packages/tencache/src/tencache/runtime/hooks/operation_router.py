@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.hooks.cast_watch import CastWatch, casts_to
 from tencache.runtime.hooks.refusals import (
     FastPaths,
     describe_hook,
@@ -66,10 +67,14 @@ class OperationRouter:
             # Inside a forward or a backward this was done when it began.
             if not self.computing():
                 self._take_in_changes()
-            self._engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
+            narrow = casts_to(func, self._device.type)
+            forms = [self._engine.form(entry, narrow) for entry in entries]
+            self._engine.begin_op(tuple(dict.fromkeys(forms)))
         # Ended also when it fails: units of an operation that never ends would count as in use for good.
         try:
-            return self._compute(func, entries, args, kwargs)
+            if narrow is None or all(entry.half is None for entry in entries):
+                return self._compute(func, entries, args, kwargs)
+            return self._compute_casting(func, entries, forms, args, kwargs)
         finally:
             with Bookkeeping():
                 self._engine.end_op()
@@ -84,6 +89,7 @@ class OperationRouter:
         with Bookkeeping():
             for entry in entries:
                 self._masters.open(entry.unit)
+            self._engine.let_casts_be(entries)
         result = func(*args, **kwargs)
         if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
             self._masters.lay_open(entries[0])
@@ -128,6 +134,7 @@ class OperationRouter:
         # so the next forward sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
+            self._engine.let_casts_be([entry])
             entry.parameter.copy_(value)
             entry.assigned_version = entry.parameter._version  # noqa: SLF001
 
@@ -191,6 +198,40 @@ class OperationRouter:
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         with Bookkeeping():
             leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
+        return self._run_on(leaves, func, entries, args, kwargs)
+
+    def _compute_casting(
+        self, func: Callable[..., Any], entries: list[ParameterEntry], forms: list[int], args: Any, kwargs: Any
+    ) -> Any:
+        """Run an operation under autocast, which casts by asking for working copies where they are on the device."""
+        copies = self._engine.device_copies
+        with Bookkeeping():
+            leaves = {
+                id(entry.parameter): copies.bind_half(entry) if form == entry.half else copies.bind(entry)
+                for entry, form in zip(entries, forms, strict=True)
+            }
+        watched = {
+            id(entry.leaf): (entry, form) for entry, form in zip(entries, forms, strict=True) if entry.half is not None
+        }
+        watch = CastWatch(self._engine, watched)
+
+        def compute(*args: Any, **kwargs: Any) -> Any:
+            with watch:
+                result = func(*args, **kwargs)
+            with Bookkeeping():
+                watch.settle(result)
+            return result
+
+        return self._run_on(leaves, compute, entries, args, kwargs)
+
+    def _run_on(
+        self,
+        leaves: dict[int, torch.Tensor],
+        func: Callable[..., Any],
+        entries: list[ParameterEntry],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
         # Outside the model's forward, and where others' hooks are inside it, handles are made for this operation alone.
         with self._saved.entered() if torch.is_grad_enabled() and not self._saved.on_top() else nullcontext():
             result = func(*swap(args, leaves), **swap(kwargs, leaves))

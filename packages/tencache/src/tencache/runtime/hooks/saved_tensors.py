@@ -32,7 +32,7 @@ class UnitView:
     dtype: torch.dtype
     entry: ParameterEntry
     version: int
-    # Whether hooks around the model would have kept a copy, which no later write reaches.
+    # Whether a copy would have been kept, by autocast or by hooks around the model, which no later write reaches.
     copied: bool
     exposures: int
 
@@ -67,6 +67,8 @@ class SavedTensors:
         self._by_unit: dict[int, list[ParameterEntry]] = {}
         for entry in engine.entries:
             self._by_unit.setdefault(entry.unit, []).append(entry)
+            if entry.half is not None:
+                self._by_unit[entry.half] = [entry]
         self._parameters = {id(entry.parameter): entry for entry in engine.entries}
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
 
@@ -134,8 +136,10 @@ class SavedTensors:
         # A parameter that is in the file has one element, stretched: the strides are those that it will have.
         stride = entry.stride if tensor is entry.parameter else tensor.stride()
         version = entry.parameter._version  # noqa: SLF001
-        exposures = self._engine.exposures[unit]
-        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied, exposures)
+        exposures = self._engine.exposures[entry.unit]
+        # A working copy stands for a cast, which stays what it was when the parameter changes.
+        kept = copied or unit == entry.half
+        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, kept, exposures)
 
     def _unpack(self, packed: Any) -> Tensor:
         if isinstance(packed, Tensor):
@@ -172,6 +176,8 @@ class SavedTensors:
 
     def _from_slot(self, handle: UnitView) -> Tensor:
         # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
+        if handle.unit == handle.entry.unit:
+            self._engine.cycle.whole.add(handle.unit)
         self._engine.begin_backward(handle.unit)
         data = self._engine.device_copies.slots[handle.unit].data.view(handle.dtype)
         return data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)

@@ -130,6 +130,46 @@ class DeviceCopies:
             entry.leaf.data = entry.view(slot.data)
             entry.slot = slot
             slot.bound.add(id(entry))
+        return self._thawed(entry)
+
+    def bind_half(self, entry: ParameterEntry) -> Tensor:
+        """Return the parameter's leaf, of which only the cast is where its bytes lie now: the leaf has none."""
+        if entry.cast is not None:
+            self._bind_cast(entry, entry.cast)
+        return self._thawed(entry)
+
+    def make_cast(self, entry: ParameterEntry) -> Tensor:
+        """Return the parameter's working copy as a tensor of its own, to stand for a cast of the leaf."""
+        assert entry.half is not None
+        return entry.half_view(self.slots[entry.half].data)
+
+    def keep_cast(self, entry: ParameterEntry, cast: Tensor) -> None:
+        """Take it that autocast keeps a cast that was made by `make_cast`: it follows the working copy from now on."""
+        self.forget_cast(entry)
+        assert entry.half is not None
+        slot = self.slots[entry.half]
+        entry.cast, entry.cast_slot = cast, slot
+        slot.bound.add(id(cast))
+
+    def forget_cast(self, entry: ParameterEntry) -> Tensor | None:
+        """Return the parameter's cast, which from now on counts as a user of its place like any other tensor."""
+        cast, entry.cast = entry.cast, None
+        if entry.cast_slot is not None:
+            entry.cast_slot.bound.discard(id(cast))
+            entry.cast_slot = None
+        return cast
+
+    def _bind_cast(self, entry: ParameterEntry, cast: Tensor) -> None:
+        assert entry.half is not None
+        slot = self.slots[entry.half]
+        if entry.cast_slot is not slot:
+            if entry.cast_slot is not None:
+                entry.cast_slot.bound.discard(id(cast))
+            cast.data = entry.half_view(slot.data)
+            entry.cast_slot = slot
+            slot.bound.add(id(cast))
+
+    def _thawed(self, entry: ParameterEntry) -> Tensor:
         # User code may freeze or thaw a parameter at any time; the leaf only learns of it here.
         if entry.leaf.requires_grad != entry.parameter.requires_grad:
             entry.leaf.requires_grad_(entry.parameter.requires_grad)
@@ -190,7 +230,7 @@ class DeviceCopies:
     def _submit(self, unit: int, offset: int) -> None:
         slot = self._place(unit, offset)
         source, release = self._masters.lease(unit)
-        copy = slot.copy = Copy(slot.data, source, self.units[unit].bytes, release)
+        copy = slot.copy = Copy(slot.target, source, self.units[unit].bytes, release)
         if self._verify:
             copy.source = _Summed(slot, source)
         # Everything that computes with what lay there has been issued by now: the copy goes after it.
@@ -206,9 +246,10 @@ class DeviceCopies:
             if len(self._places) >= KNOWN_PLACES:
                 self._places.clear()
             data = self.arena.carve(offset, self.units[unit].bytes)
-            count = user_counter(data)
+            count, target = user_counter(data), self._masters.copy_target(unit, data)
             # Counted while nothing is bound to it: whatever is above this number later is somebody's view.
-            slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, count, count())
+            slot = Slot(unit, offset, offset + data.numel(), data, count, count(), target)
+            self._places[unit, offset] = slot
         return slot
 
     def _add(self, slot: Slot) -> None:

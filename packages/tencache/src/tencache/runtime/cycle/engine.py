@@ -175,10 +175,9 @@ class Engine:
         self.end_op()
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
         self.cycle.recorder.pause()
-        gradient = self.gradients.narrowest(entry, gradient)
-        self.cycle.recorder.grad(entry.unit, gradient.nbytes)
-        self.counters.down_floor_bytes += gradient.nbytes
-        self.gradients.send(entry, gradient)
+        size_bytes = self.gradients.send(entry, gradient)
+        self.cycle.recorder.grad(entry.unit, size_bytes)
+        self.counters.down_floor_bytes += size_bytes
         self.cycle.recorder.resume()
 
     def forward_begins(self, *, evaluating: bool) -> None:

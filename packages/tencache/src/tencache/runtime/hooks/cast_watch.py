@@ -15,13 +15,29 @@ _TO_COPY = torch.ops.aten._to_copy.default  # noqa: SLF001
 _HALVES = (torch.bfloat16, torch.float16)
 # These cast because user code says so: each makes a cast of its own, and gives it to user code.
 _CONVERTING = frozenset(["to", "type", "type_as", "bfloat16", "half", "__get__"])
+# These autocast casts for before anything else sees them.
+_CAST_FIRST = frozenset(
+    ["linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d"]
+)
 
 
 def casts_to(func: Callable[..., Any], device_type: str) -> torch.dtype | None:
     """Return the type that autocast may cast an operation's parameters to; None if it does not."""
-    if not torch.is_autocast_enabled(device_type) or getattr(func, "__name__", "") in _CONVERTING:
+    if not torch.is_autocast_enabled(device_type):
+        return None
+    name = getattr(func, "__name__", "")
+    if name in _CONVERTING or (autocast_hides(device_type) and name not in _CAST_FIRST):
         return None
     return torch.get_autocast_dtype(device_type)
+
+
+def autocast_hides(device_type: str) -> bool:
+    """Return whether a dispatch mode would disturb autocast.
+
+    In inference mode torch hands an operation that is made of others to a dispatch mode as one, and autocast does not
+    see those others any more.
+    """
+    return torch.is_inference_mode_enabled() and torch.is_autocast_enabled(device_type)
 
 
 class CastWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]

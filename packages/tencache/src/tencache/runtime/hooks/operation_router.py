@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
-from tencache.runtime.hooks.cast_watch import CastWatch, casts_to
+from tencache.runtime.hooks.cast_watch import CastWatch, autocast_hides, casts_to
 from tencache.runtime.hooks.refusals import (
     FastPaths,
     describe_hook,
@@ -45,6 +45,7 @@ class OperationRouter:
         self._depth = 0
         self._fast_paths = fast_paths
         self._guard = guard
+        self._guarded = False
         self._context: saved_tensors_hooks | None = None
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -63,11 +64,11 @@ class OperationRouter:
         # Unlike `.data`, a detached view counts writes together with the leaf: they are found, and refused.
         if getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ == "data":  # type: ignore[attr-defined]
             func = torch.Tensor.detach
+        narrow = casts_to(func, self._device.type)
         with Bookkeeping():
             # Inside a forward or a backward this was done when it began.
             if not self.computing():
                 self._take_in_changes()
-            narrow = casts_to(func, self._device.type)
             forms = [self._engine.form(entry, narrow) for entry in entries]
             self._engine.begin_op(tuple(dict.fromkeys(forms)))
         # Ended also when it fails: units of an operation that never ends would count as in use for good.
@@ -159,8 +160,10 @@ class OperationRouter:
             self._engine.forward_begins(evaluating=evaluating)
         self._context = self._saved.entered()
         self._context.__enter__()
-        if self._guard is not None:
+        # In inference mode autocast does not see the parts of an operation that a dispatch mode has seen as one.
+        if self._guard is not None and not (evaluating and autocast_hides(self._device.type)):
             self._guard.__enter__()  # type: ignore[no-untyped-call]
+            self._guarded = True
 
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
@@ -171,8 +174,9 @@ class OperationRouter:
         if self._depth:
             return
         if self._context is not None:
-            if self._guard is not None:
+            if self._guard is not None and self._guarded:
                 self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                self._guarded = False
             self._context.__exit__()
             self._context = None
         with Unrouted(), Bookkeeping():

@@ -85,6 +85,7 @@ class SavedTensors:
 
     def pack(self, tensor: Tensor, outer: Hooks | None) -> Any:
         """Return what is kept in place of a tensor."""
+        tensor = self._whole(tensor)
         if outer is not None and not _only_stores(outer):
             # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
             # place while they hold it.
@@ -94,6 +95,14 @@ class SavedTensors:
         if handle is not None:
             return handle
         return tensor if outer is None else self._hand_on(tensor, outer)
+
+    def _whole(self, tensor: Tensor) -> Tensor:
+        """Return the tensor; a leaf that has no bytes yet is brought first: autograd saves before it computes."""
+        if not self._in_arena(tensor) or (entry := self._engine.device_copies.blank_leaf(tensor)) is None:
+            return tensor
+        with Unrouted(), Bookkeeping():
+            self._engine.use_whole(entry)
+            return entry.leaf.detach()
 
     def _hand_on(self, tensor: Tensor, outer: Hooks) -> Foreign:
         # Never the leaf itself, which points elsewhere when its unit moves.

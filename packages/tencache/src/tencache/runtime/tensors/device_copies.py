@@ -47,6 +47,7 @@ class DeviceCopies:
         self._by_start: list[Slot] = []
         self._places: dict[tuple[int, int], Slot] = {}
         self._used_bytes = 0
+        self._blanks: dict[int, ParameterEntry] = {}
         self._link = link
         self._masters = masters
         self._counters = counters
@@ -113,6 +114,7 @@ class DeviceCopies:
         self._starts.clear()
         self._by_start.clear()
         self._places.clear()
+        self._blanks.clear()
         self._used_bytes = 0
 
     def held(self, suspects: Iterable[int]) -> list[int]:
@@ -136,7 +138,25 @@ class DeviceCopies:
         """Return the parameter's leaf, of which only the cast is where its bytes lie now: the leaf has none."""
         if entry.cast is not None:
             self._bind_cast(entry, entry.cast)
+        if entry.slot is not None:
+            entry.slot.bound.discard(id(entry))
+            entry.slot = None
+            entry.leaf.data = self._blank(entry)
         return self._thawed(entry)
+
+    def blank_leaf(self, tensor: Tensor) -> ParameterEntry | None:
+        """Return the parameter whose leaf a tensor is, if the leaf has no bytes now."""
+        return self._blanks.get(tensor.untyped_storage()._cdata)  # noqa: SLF001
+
+    def _blank(self, entry: ParameterEntry) -> Tensor:
+        """Return what a leaf without bytes points at: its shape and strides over memory that is not read."""
+        # Known by its storage, whatever lies at these addresses. Operations are seen before they read a leaf, but not
+        # before autograd saves it.
+        if entry.blank is None:
+            data = self.arena.carve(0, entry.size_bytes)
+            entry.blank = entry.like(data)
+            self._blanks[data.untyped_storage()._cdata] = entry  # noqa: SLF001
+        return entry.blank
 
     def make_cast(self, entry: ParameterEntry) -> Tensor:
         """Return the parameter's working copy as a tensor of its own, to stand for a cast of the leaf."""

@@ -33,20 +33,14 @@ class Gradients:
         # As for parameters: whether a half lands in a buffer of its own type, or is widened by the copy.
         self._stage_casts = stage_casts
 
-    def narrowest(self, entry: ParameterEntry, gradient: Tensor) -> Tensor:
-        """Return a gradient in the precision it has: if it is that of one cast and nothing else, the cast's own."""
-        backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
-        halves = [half for made_by, half in entry.cast_gradients if made_by == backward_id]
-        entry.cast_gradients.clear()
-        # Two casts, as in two autocast contexts, are added up in the leaf's own type.
-        return halves[0] if len(halves) == 1 and not entry.used_whole and entry.size_bytes >= SMALL_BYTES else gradient
-
-    def send(self, entry: ParameterEntry, gradient: Tensor) -> None:
-        """Start a gradient's copy to the parameter's `.grad`; small ones are collected into one copy."""
+    def send(self, entry: ParameterEntry, gradient: Tensor) -> int:
+        """Start a gradient's copy to the parameter's `.grad`, small ones collected into one; return its bytes."""
         if gradient.is_sparse:
             raise RefusedError(
                 f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
             )
+        gradient = self._narrowest(entry, gradient)
+        size_bytes = gradient.nbytes
         # Asked in this order: a gradient that lands in between is seen.
         pending = entry.gradient is not None and not entry.gradient.done
         first = not pending and entry.parameter.grad is None
@@ -57,14 +51,15 @@ class Gradients:
             self._batch.add(target, gradient, landed)
             if self._batch.size_bytes >= SMALL_BYTES:
                 self.flush()
-            return
+            return size_bytes
         # Small ones leave with the next large one at the latest, so none of them holds the optimizer up.
         self.flush()
         if self._stage_casts and gradient.dtype != entry.dtype:
             target, landed = self._staged(entry, gradient, target, landed)
-        entry.gradient = Copy(target, _once(gradient), gradient.nbytes, landed)
+        entry.gradient = Copy(target, _once(gradient), size_bytes, landed)
         del gradient
         self._put(entry.gradient)
+        return size_bytes
 
     def flush(self) -> None:
         """Send the small gradients that wait."""
@@ -146,6 +141,14 @@ class Gradients:
             landed()
 
         return staged, widened
+
+    def _narrowest(self, entry: ParameterEntry, gradient: Tensor) -> Tensor:
+        """Return a gradient in the precision it has: if it is that of one cast and nothing else, the cast's own."""
+        backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
+        halves = [half for made_by, half in entry.cast_gradients if made_by == backward_id]
+        entry.cast_gradients.clear()
+        # Two casts, as in two autocast contexts, are added up in the leaf's own type.
+        return halves[0] if len(halves) == 1 and not entry.used_whole and entry.size_bytes >= SMALL_BYTES else gradient
 
     def _buffer(self, entry: ParameterEntry) -> Tensor:
         """Return the parameter's own gradient buffer in its type, unless someone still refers to what it held."""

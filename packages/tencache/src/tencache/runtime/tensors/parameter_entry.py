@@ -34,6 +34,8 @@ class ParameterEntry:
     # The cast that autocast may keep of the leaf. Like the leaf it is bound anew before each use.
     cast: Tensor | None = None
     cast_slot: Slot | None = None
+    # What the leaf points at while only its cast is on the device.
+    blank: Tensor | None = None
     # Gradients of casts, with the backward that made each. Once the leaf was used without a cast while gradients were
     # recorded, its gradient may be a sum, and is sent as it is.
     cast_gradients: list[tuple[int, Tensor]] = field(default_factory=list)
@@ -43,7 +45,7 @@ class ParameterEntry:
         """Drop every byte, and the leaf, whose hook holds everything else."""
         self.leaf = torch.empty(0)
         self.slot = self.gradient = self.gradient_buffer = None
-        self.cast = self.cast_slot = None
+        self.cast = self.cast_slot = self.blank = None
         self.cast_gradients.clear()
 
     def view(self, data: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
+from tencache.runtime.tensors.parameter_entry import Handle, ParameterEntry, describe_write
 
 CycleKind = Literal["train", "eval"]
 Order = tuple[tuple[int, ...], ...]
@@ -204,7 +204,7 @@ class Engine:
         """End the cycle, and start the next one, which begins with the optimizer's updates."""
         self.end_op()
         self.refuse_written_leaves()
-        self.let_casts_be(self.entries)
+        self.before_change(self.entries)
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
         self.counters.steps += 1
@@ -219,14 +219,34 @@ class Engine:
         if self.cycle.follower is not None:
             self._issue(self.cycle.follower.opened_by(forms))
 
-    def let_casts_be(self, entries: Iterable[ParameterEntry]) -> None:
-        """Give casts that autocast goes on with memory of their own: their parameters are about to change."""
+    def before_change(self, entries: Iterable[ParameterEntry]) -> None:
+        """Keep what torch keeps of parameters that are about to change: casts, for autocast and for backward."""
         for entry in entries:
             cast = self.device_copies.forget_cast(entry)
             if cast is not None and autocast_is_open():
                 self._masters.open(entry.unit)
                 with torch.no_grad():
                     cast.data = entry.parameter.detach().to(cast.dtype).to(cast.device)
+            self._keep(entry, [handle for handle in entry.handles if handle.copied])
+
+    def before_assignment(self, entry: ParameterEntry) -> None:
+        """Keep what torch keeps of a parameter that is about to get other data: all that was saved of it."""
+        self.before_change([entry])
+        self._keep(entry, [handle for handle in entry.handles if not handle.copied])
+
+    def after_assignment(self, entry: ParameterEntry, version: int) -> None:
+        """Let what was saved before an assignment be valid: torch does not count one as a change."""
+        for handle in entry.handles:
+            if handle.version == version:
+                handle.version = entry.parameter._version  # noqa: SLF001
+
+    def _keep(self, entry: ParameterEntry, handles: Sequence[Handle]) -> None:
+        if handles:
+            self._masters.open(entry.unit)
+            with torch.no_grad():
+                data = entry.parameter.detach().to(entry.leaf.device)
+                for handle in handles:
+                    handle.keep(data)
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
@@ -304,11 +324,12 @@ class Engine:
         """Return whether user code holds a view of a unit's memory on the host."""
         return self._masters.aliased(unit)
 
-    def expose(self, units: Iterable[int]) -> None:
-        """Take in that operations on the host have given out views of those of these units that are aliased now."""
+    def expose(self, units: Iterable[int]) -> list[int]:
+        """Take in that operations on the host have given out views of these units; return those that are aliased."""
         given = [unit for unit in units if self._masters.aliased(unit)]
         self.exposed.update(given)
         self.exposures.update(given)
+        return given
 
     def take_in_changes(self) -> None:
         """Drop the device copies of parameters that user code has written to, or may have."""
@@ -381,7 +402,9 @@ class Engine:
             # What the plan takes to be on the device already is there, unless this is its first cycle or one was left.
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
             self._issue([row for row in carried if not self.device_copies.has(row.unit, row.offset)])
-            self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
+            # Nothing, if one of these was in use and the plan is left already.
+            if self.cycle.follower is not None:
+                self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))
 
     def _restore(self) -> None:
         follower = self.cycle.follower

@@ -90,16 +90,19 @@ class OperationRouter:
         with Bookkeeping():
             for entry in entries:
                 self._masters.open(entry.unit)
-            self._engine.let_casts_be(entries)
+            if _writes(func):
+                self._engine.before_change(entries)
         result = func(*args, **kwargs)
         if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
             self._masters.lay_open(entries[0])
         # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again
         # before it is used.
         units = {entry.unit for entry in entries}
-        self._engine.expose(units)
+        if given := self._engine.expose(units):
+            with Bookkeeping():
+                self._engine.before_change([entry for entry in entries if entry.unit in given])
         # Not every operation that writes counts it as a change: torch's fused optimizers do not.
-        if getattr(func, "__name__", "").endswith("_"):
+        if _writes(func):
             self._engine.exposed.update(units)
             self._engine.exposures.update(units)
         return result
@@ -135,9 +138,10 @@ class OperationRouter:
         # so the next forward sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
-            self._engine.let_casts_be([entry])
+            self._engine.before_assignment(entry)
+            version = entry.parameter._version  # noqa: SLF001
             entry.parameter.copy_(value)
-            entry.assigned_version = entry.parameter._version  # noqa: SLF001
+            self._engine.after_assignment(entry, version)
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""
@@ -245,6 +249,10 @@ class OperationRouter:
         return swap_back(
             result, {id(leaf): entry.parameter for entry, leaf in zip(entries, leaves.values(), strict=True)}
         )
+
+
+def _writes(func: Callable[..., Any]) -> bool:
+    return getattr(func, "__name__", "").endswith("_")
 
 
 class ByteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -1,12 +1,25 @@
 """What is known of one wrapped parameter."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.tensors.slot import Slot
+
+
+class Handle(Protocol):
+    """What a graph keeps in place of a parameter's bytes."""
+
+    # Whether torch would have kept a copy, which later writes do not reach; and the version it was made of.
+    copied: bool
+    version: int
+
+    def keep(self, data: Tensor) -> None:
+        """Make that copy now, of the parameter's data."""
 
 
 @dataclass(eq=False)
@@ -23,8 +36,6 @@ class ParameterEntry:
     size_bytes: int
     leaf: Tensor
     index: int = 0
-    # The version after `.data` was assigned to last: torch does not count that as a change.
-    assigned_version: int = 0
     slot: Slot | None = None
     gradient: Copy | None = None
     gradient_buffer: Tensor | None = None
@@ -40,6 +51,8 @@ class ParameterEntry:
     # recorded, its gradient may be a sum, and is sent as it is.
     cast_gradients: list[tuple[int, Tensor]] = field(default_factory=list)
     used_whole: bool = False
+    # What graphs keep in place of this parameter's bytes, while they do.
+    handles: "WeakSet[Handle]" = field(default_factory=WeakSet)
 
     def forget(self) -> None:
         """Drop every byte, and the leaf, whose hook holds everything else."""

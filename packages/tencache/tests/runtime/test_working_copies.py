@@ -424,3 +424,20 @@ def test_order_does_not_change_once_settled():
     stats, plan = assert_same(plain, "cast")
     assert stats.order_changes == 0
     assert any(unit.name.endswith("as half") and unit.bytes for unit in plan.trace.units)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_working_copy_on_its_way_is_no_view_that_user_code_holds(staged):
+    """Uploads read the parameter on a thread of their own, at any moment."""
+    model, optimizer = make()
+    cached = wrap(model, optimizer, budget="45%", verify=staged)
+    for step in range(3):
+        plain(model, optimizer, step)
+    entry = next(entry for entry in cached.entries if entry.half is not None)
+    source, release = cached.masters.lease(entry.half)
+    data = source()
+    assert data.nbytes >= WIDTH * WIDTH * (2 if staged else 4)
+    assert not cached.masters.aliased(entry.unit)
+    if release is not None:
+        release()
+    cached.unwrap()

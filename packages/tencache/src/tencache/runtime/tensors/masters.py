@@ -1,5 +1,6 @@
 """The host's copies of the parameters: in pinned memory, or in the file with a bounded part of it staged in memory."""
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -140,14 +141,14 @@ class Masters:
         """Return a source of a working copy: the parameter itself, to be cast by the copy, or cast in a buffer."""
         source, release = self.lease(entry.unit)
         if not self._stage_casts:
-            return lambda: entry.flat(source(), entry.dtype), release
+            return lambda: _apart(source(), entry), release
         # Taken when the copy's turn comes: rows that wait in the lane hold no buffer.
         staged: list[Tensor] = []
 
         def cast() -> Tensor:
             assert entry.half_dtype is not None
             staged.append(self._pool.take(half_bytes))
-            entry.flat(staged[0], entry.half_dtype).copy_(entry.flat(source(), entry.dtype))
+            entry.flat(staged[0], entry.half_dtype).copy_(_apart(source(), entry))
             return staged[0]
 
         def over() -> None:
@@ -279,3 +280,10 @@ class Masters:
             filed.read.wait()
         assert filed.buffer is not None
         return filed.buffer
+
+
+def _apart(data: Tensor, entry: ParameterEntry) -> Tensor:
+    """Return a parameter's elements in a row, as a tensor whose storage is its own; whoever uses it holds `data`."""
+    # A view, made on the lane's thread, would for a moment look like one that user code holds.
+    memory = (ctypes.c_char * entry.size_bytes).from_address(data.data_ptr())
+    return torch.frombuffer(memory, dtype=entry.dtype)

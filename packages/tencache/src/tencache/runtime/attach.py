@@ -216,7 +216,7 @@ class Cached:
             self._detach_optimizer()
         self._remove_hooks()
         with Unrouted():
-            self.engine.before_change(self.entries)
+            self.engine.kept.before_change(self.entries)
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
@@ -245,7 +245,7 @@ class Cached:
             if needed > self.budget_bytes:
                 return
             self._wait_for_copies()
-            self.engine.before_change(self.entries)
+            self.engine.kept.before_change(self.entries)
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()

@@ -21,8 +21,9 @@ from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
+from tencache.runtime.tensors.kept_bytes import KeptBytes
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import Handle, ParameterEntry, describe_write
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 
 CycleKind = Literal["train", "eval"]
 Order = tuple[tuple[int, ...], ...]
@@ -66,6 +67,7 @@ class Engine:
         self.device_copies = device_copies
         self.gradients = gradients
         self._masters = masters
+        self.kept = KeptBytes(device_copies, masters)
         self.counters = counters
         self.speeds = speeds
         self.policy = policy
@@ -204,7 +206,7 @@ class Engine:
         """End the cycle, and start the next one, which begins with the optimizer's updates."""
         self.end_op()
         self.refuse_written_leaves()
-        self.before_change(self.entries)
+        self.kept.before_change(self.entries)
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
         self.counters.steps += 1
@@ -218,35 +220,6 @@ class Engine:
         self.device_copies.drop(forms)
         if self.cycle.follower is not None:
             self._issue(self.cycle.follower.opened_by(forms))
-
-    def before_change(self, entries: Iterable[ParameterEntry]) -> None:
-        """Keep what torch keeps of parameters that are about to change: casts, for autocast and for backward."""
-        for entry in entries:
-            cast = self.device_copies.forget_cast(entry)
-            if cast is not None and autocast_is_open():
-                self._masters.open(entry.unit)
-                with torch.no_grad():
-                    cast.data = entry.parameter.detach().to(cast.dtype).to(cast.device)
-            self._keep(entry, [handle for handle in entry.handles if handle.copied])
-
-    def before_assignment(self, entry: ParameterEntry) -> None:
-        """Keep what torch keeps of a parameter that is about to get other data: all that was saved of it."""
-        self.before_change([entry])
-        self._keep(entry, [handle for handle in entry.handles if not handle.copied])
-
-    def after_assignment(self, entry: ParameterEntry, version: int) -> None:
-        """Let what was saved before an assignment be valid: torch does not count one as a change."""
-        for handle in entry.handles:
-            if handle.version == version:
-                handle.version = entry.parameter._version  # noqa: SLF001
-
-    def _keep(self, entry: ParameterEntry, handles: Sequence[Handle]) -> None:
-        if handles:
-            self._masters.open(entry.unit)
-            with torch.no_grad():
-                data = entry.parameter.detach().to(entry.leaf.device)
-                for handle in handles:
-                    handle.keep(data)
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
@@ -459,10 +432,3 @@ class Engine:
         self.counters.plans += 1
         self.counters.planning_s += time.perf_counter() - began
         return plan
-
-
-def autocast_is_open() -> bool:
-    """Return whether this thread is in an autocast, even a disabled one inside another: only then it keeps casts."""
-    nesting = torch.autocast_increment_nesting()
-    torch.autocast_decrement_nesting()
-    return nesting > 1

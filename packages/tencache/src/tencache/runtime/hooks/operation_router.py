@@ -91,7 +91,7 @@ class OperationRouter:
             for entry in entries:
                 self._masters.open(entry.unit)
             if _writes(func):
-                self._engine.before_change(entries)
+                self._engine.kept.before_change(entries)
         result = func(*args, **kwargs)
         if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
             self._masters.lay_open(entries[0])
@@ -100,7 +100,7 @@ class OperationRouter:
         units = {entry.unit for entry in entries}
         if given := self._engine.expose(units):
             with Bookkeeping():
-                self._engine.before_change([entry for entry in entries if entry.unit in given])
+                self._engine.kept.before_change([entry for entry in entries if entry.unit in given])
         # Not every operation that writes counts it as a change: torch's fused optimizers do not.
         if _writes(func):
             self._engine.exposed.update(units)
@@ -138,10 +138,10 @@ class OperationRouter:
         # so the next forward sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
-            self._engine.before_assignment(entry)
+            self._engine.kept.before_assignment(entry)
             version = entry.parameter._version  # noqa: SLF001
             entry.parameter.copy_(value)
-            self._engine.after_assignment(entry, version)
+            self._engine.kept.after_assignment(entry, version)
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""

@@ -39,6 +39,15 @@ class UnitView:
     exposures: int
     # That copy, made when the parameter is about to change.
     kept: Tensor | None = None
+    unclear: bool = False
+
+    def keep_at_assignment(self, data: Tensor) -> None:
+        """Keep the view's bytes, unless this may be all of the parameter: of that torch may go on with the new data."""
+        # What is saved of the parameter itself follows it to the new data, and a view of all of it looks the same.
+        if self.checked and (self.shape, self.stride) == (self.entry.shape, self.entry.stride):
+            self.unclear = True
+        else:
+            self.keep(data)
 
     def keep(self, data: Tensor) -> None:
         """Keep the view's bytes, from the parameter's data."""
@@ -63,6 +72,11 @@ class CastView:
     copied: bool = True
     checked: bool = False
     kept: Tensor | None = None
+    unclear: bool = False
+
+    def keep_at_assignment(self, data: Tensor) -> None:
+        """Keep the cast's bytes."""
+        self.keep(data)
 
     def keep(self, data: Tensor) -> None:
         """Keep the view's bytes, from the parameter's data."""
@@ -194,6 +208,10 @@ class SavedTensors:
     def _check_version(self, handle: UnitView | CastView) -> None:
         """Raise as autograd does when a parameter was changed in place between forward and backward."""
         version = handle.entry.parameter._version  # noqa: SLF001
+        if handle.unclear:
+            raise RefusedError(
+                f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
+            )
         if handle.copied:
             # Kept when the change was seen coming. One that was not, as by `out=`, cannot be made undone.
             changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures

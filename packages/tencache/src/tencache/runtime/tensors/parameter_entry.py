@@ -21,6 +21,9 @@ class Handle(Protocol):
     def keep(self, data: Tensor) -> None:
         """Make that copy now, of the parameter's data."""
 
+    def keep_at_assignment(self, data: Tensor) -> None:
+        """Make a copy of the data that is about to be replaced, or note that torch may go on with the new."""
+
 
 @dataclass(eq=False)
 class ParameterEntry:

@@ -414,8 +414,9 @@ class Engine:
         """Follow this order from now on, with the plan that is known for it or a new one."""
         key = (kind, trace.order)
         plan, seen = self._known.pop(key, (None, 0))
-        # The first measurement is of a cold run; the third is taken again, for good.
-        if plan is None or seen == ENOUGH_SEEN - 1:
+        # The first measurement is of a cold run; the third is taken again, for good. A plan whose places turned out to
+        # be held, as recomputed blocks hold working copies that the profile had whole, cannot be followed.
+        if plan is None or seen == ENOUGH_SEEN - 1 or _holds_more(trace, plan.trace):
             plan = self._plan(trace)
         # Put back at the end: the order that was used longest ago is the one to forget.
         self._known[key] = (plan, seen + 1)
@@ -432,3 +433,8 @@ class Engine:
         self.counters.plans += 1
         self.counters.planning_s += time.perf_counter() - began
         return plan
+
+
+def _holds_more(trace: StepTrace, planned: StepTrace) -> bool:
+    """Return whether an operation holds units that the plan did not know of."""
+    return any(set(now.held) > set(then.held) for now, then in zip(trace.ops, planned.ops, strict=True))

@@ -11,7 +11,7 @@ from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.tensors.slot import Slot
 
 
-class Handle(Protocol):
+class SavedHandle(Protocol):
     """What a graph keeps in place of a parameter's bytes."""
 
     # Whether torch would have kept a copy, which later writes do not reach; and the version it was made of.
@@ -55,7 +55,7 @@ class ParameterEntry:
     cast_gradients: list[tuple[int, Tensor]] = field(default_factory=list)
     used_whole: bool = False
     # What graphs keep in place of this parameter's bytes, while they do.
-    handles: "WeakSet[Handle]" = field(default_factory=WeakSet)
+    handles: "WeakSet[SavedHandle]" = field(default_factory=WeakSet)
 
     def forget(self) -> None:
         """Drop every byte, and the leaf, whose hook holds everything else."""

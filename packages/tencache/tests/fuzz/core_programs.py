@@ -33,6 +33,32 @@ CORE = {
     "casts_shared_over_forwards": Program(FOUR, (Turn(), Turn(forwards=2), Turn(forwards=2)), precision="autocast"),
     "casts_shared_in_a_loop": Program((Layer(times=3), Layer("linear")), PLAIN, precision="autocast", growing=True),
     "one_autocast_for_all_steps": Program(FOUR, PLAIN, precision="autocast_all"),
+    "autocast_of_every_kind_of_use": Program(
+        (Layer(also="summed"), Layer("linear", also="looked_up"), Layer(also="cast_again"), Layer("two", also="whole")),
+        PLAIN,
+        precision="autocast",
+        budget=100,
+    ),
+    "autocast_with_checkpointing": Program(
+        (Layer(recompute="nonreentrant"), Layer("two", recompute="reentrant"), Layer("norm", recompute="nonreentrant")),
+        (Turn(batches=2),) * 4,
+        precision="autocast",
+        budget=60,
+    ),
+    "autocast_with_evaluation_in_between": Program(
+        FOUR,
+        (Turn(evaluate="no_grad", look=True), Turn(evaluate="without_autocast"), Turn(evaluate="inference"), Turn()),
+        precision="autocast",
+    ),
+    "autocast_to_fp16_with_a_scaler": Program(FOUR, (Turn(batches=2, clip=True),) * 4, precision="autocast_scaled"),
+    "autocast_around_the_step": Program(FOUR, (Turn(backward_inside=True),) * 4, precision="autocast_step"),
+    "two_autocasts_in_one_backward": Program(FOUR, (Turn(forwards=2, apart=True),) * 4, precision="autocast"),
+    "written_before_the_backward_of_casts": Program(
+        FOUR, (Turn(), Turn(write_before_backward="data"), Turn(write_before_backward="in_place")), precision="autocast"
+    ),
+    "assigned_before_the_backward_of_casts": Program(
+        FOUR, (Turn(), Turn(write_before_backward="assigned"), Turn()), precision="autocast"
+    ),
     "inference_mode": Program(FOUR, (Turn(evaluate="inference"),) * 3),
     "part_without_gradients": Program(FOUR, (Turn(evaluate="part"), Turn(evaluate="part_inference"), Turn())),
     "view_kept_over_steps": Program(FOUR, PLAIN, alias="detach"),

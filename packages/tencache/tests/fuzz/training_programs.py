@@ -60,6 +60,20 @@ THROUGH: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "masked": lambda weight, _: weight.masked_fill(torch.eye(WIDTH, dtype=torch.bool), 0),
     "stacked": lambda weight, _: torch.stack([weight, weight.T]).mean(0),
 }
+# What else a layer makes of its weight beside multiplying by it: under autocast some of these cast it, some do not.
+ALSO: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "nothing": lambda y, _: y,
+    "summed": lambda y, weight: y + weight.sum() * 0.01,
+    "row_added": lambda y, weight: y + weight[0].to(y.dtype) * 0.1,
+    "looked_up": lambda y, weight: y + functional.embedding(torch.arange(ROWS), weight).to(y.dtype) * 0.1,
+    "cast_again": lambda y, weight: torch.tanh(y @ weight.to(y.dtype)),
+    "linear": lambda y, weight: torch.tanh(functional.linear(y, weight.to(y.dtype))),
+    "einsum": lambda y, weight: torch.tanh(torch.einsum("ij,jk->ik", y, weight.to(y.dtype))),
+    "whole": lambda y, weight: y + _whole(y, weight),
+    "unrecorded": lambda y, weight: y + _unrecorded(y, weight),
+}
+EVALUATIONS = ("no_grad", "inference", "part", "part_inference", "weights", "state", "without_autocast")
+CASTING = ("autocast", "autocast_all", "autocast_step", "autocast_uncached", "autocast_scaled")
 OPTIMIZERS = ("AdamW", "SGD", "Adafactor", "RMSprop", "NAdam", "foreach", "fused", "norm", "noise", "count", "LBFGS")
 WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
     "nothing": lambda _: None,
@@ -83,6 +97,7 @@ class Layer:
     ahead: bool = False
     recompute: str = "no"
     frozen: bool = False
+    also: str = "nothing"
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,10 @@ class Turn:
     set_to_none: bool = True
     skip: bool = False
     step_twice: bool = False
+    # Two forwards in two autocasts, backward inside autocast, an evaluation between two forwards of one autocast.
+    apart: bool = False
+    backward_inside: bool = False
+    look: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,11 +173,22 @@ class AnyLayer(nn.Module):
         """Use the layer once."""
         weight = self.make(x) if made is None else made
         y = torch.tanh(x @ (weight if weight.dtype == x.dtype else weight.to(x.dtype)))
+        y = ALSO[self.layer.also](y, self.weight)
         if self.layer.kind in {"LSTM", "GRU"}:
             return y + self.inner(y)[0].repeat(1, WIDTH // CELLS)
         if self.layer.kind == "attention":
             return y + self.inner(y, y, y, need_weights=False)[0]
         return y + self.inner(y)
+
+
+def _whole(y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return torch.tanh(y.to(weight.dtype) @ weight).to(y.dtype)
+
+
+def _unrecorded(y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return y @ weight.to(y.dtype)
 
 
 INNER: dict[str, Callable[[], nn.Module]] = {
@@ -283,6 +313,7 @@ class Run:
         self.batch = 0
         if program.alias == "before":
             self.kept.append(self.weight(0).detach())
+        self.scaler: Any = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=2)
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.9) if program.scheduler else None
 
     def weight(self, index: int) -> Any:
@@ -327,6 +358,8 @@ class Run:
         precision = self.program.precision
         if precision == "autocast_uncached" and where == "autocast":
             return torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
+        if precision == "autocast_scaled" and where == "autocast":
+            return torch.autocast("cpu", torch.float16)
         return torch.autocast("cpu", torch.bfloat16) if precision == where else contextlib.nullcontext()
 
     def _saved_hooks(self) -> contextlib.AbstractContextManager[Any]:
@@ -339,12 +372,23 @@ class Run:
         return torch.randint(0, 8, (ROWS,), generator=torch.Generator().manual_seed(self.batch))
 
     def _forward(self, turn: Turn) -> torch.Tensor:
-        """Return the loss of one or two forwards, under one autocast."""
+        """Return the loss of one or two forwards, under one autocast or two."""
+        if turn.apart:
+            return self._forward(replace(turn, apart=False)) + self._losses(replace(turn, forwards=1, penalty=False))
+        return self._losses(turn)
+
+    def _losses(self, turn: Turn) -> torch.Tensor:
         with self._autocast("autocast"), self._saved_hooks():
-            loss = sum((self.model(self._tokens()) for _ in range(turn.forwards)), torch.zeros(()))
+            loss = sum((self._one_forward(turn) for _ in range(turn.forwards)), torch.zeros(()))
             if turn.penalty:
                 loss = loss + sum(parameter.float().square().sum() for parameter in self.model.parameters()) * 1e-2
         return loss
+
+    def _one_forward(self, turn: Turn) -> torch.Tensor:
+        if turn.look:
+            with torch.no_grad():
+                self.seen.append(self.model(self._tokens()).clone())
+        return self.model(self._tokens())  # type: ignore[no-any-return]
 
     def _gradients(self, turn: Turn, number: int) -> torch.Tensor:
         loss = torch.zeros(())
@@ -352,30 +396,49 @@ class Run:
             loss = self._forward(turn)
             with torch.no_grad():
                 WRITES[turn.write_before_backward](self.weight(number))
-            loss.backward(retain_graph=turn.twice or turn.step_twice)
+            with self._autocast("autocast") if turn.backward_inside else contextlib.nullcontext():
+                self._backward(loss, retain_graph=turn.twice or turn.step_twice)
             if turn.twice:
-                loss.backward(retain_graph=turn.step_twice)
+                self._backward(loss, retain_graph=turn.step_twice)
             self.seen.append(loss.detach().clone())
         if turn.clip:
+            if self.program.precision == "autocast_scaled" and not turn.closure:
+                self.scaler.unscale_(self.optimizer)
             self.seen.append(nn.utils.clip_grad_norm_(self.model.parameters(), 0.1))
         return loss
 
+    def _backward(self, loss: torch.Tensor, *, retain_graph: bool) -> None:
+        scaled = self.scaler.scale(loss) if self.program.precision == "autocast_scaled" else loss
+        scaled.backward(retain_graph=retain_graph)
+
+    def _step(self) -> None:
+        if self.program.precision != "autocast_scaled":
+            self.optimizer.step()
+            return
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.seen.append(torch.tensor(self.scaler.get_scale()))
+
     def _turn(self, turn: Turn, number: int) -> None:
         self._evaluate(turn, number)
-        if turn.closure or self.program.optimizer == "LBFGS":
-            self._step_with_closure(turn, number)
-        else:
-            loss = self._gradients(turn, number)
-            if not turn.skip:
-                self.optimizer.step()
-            if turn.step_twice:
-                # Torch raises where a weight was saved: it has changed since.
-                loss.backward()
+        with self._autocast("autocast_step"):
+            self._learn(turn, number)
         with torch.no_grad():
             WRITES[turn.write](self.weight(number))
         self.optimizer.zero_grad(set_to_none=turn.set_to_none)
         if self.scheduler is not None:
             self.scheduler.step()
+
+    def _learn(self, turn: Turn, number: int) -> None:
+        if turn.closure or self.program.optimizer == "LBFGS":
+            self._step_with_closure(turn, number)
+        else:
+            loss = self._gradients(turn, number)
+            if not turn.skip:
+                self._step()
+            if turn.step_twice:
+                # Torch raises where a weight was saved: it has changed since.
+                loss.backward()
 
     def _step_with_closure(self, turn: Turn, number: int) -> None:
         def closure() -> torch.Tensor:
@@ -388,7 +451,8 @@ class Run:
         modes: dict[str, Any] = {"inference": torch.inference_mode, "part_inference": torch.inference_mode}
         if turn.evaluate == "no":
             return
-        with modes.get(turn.evaluate, torch.no_grad)(), self._autocast("autocast"):
+        casting = self._autocast("autocast") if turn.evaluate != "without_autocast" else contextlib.nullcontext()
+        with modes.get(turn.evaluate, torch.no_grad)(), casting:
             if turn.evaluate == "weights":
                 self.seen += [parameter.sum().clone() for parameter in self.model.parameters()]
             elif turn.evaluate.startswith("part"):
@@ -416,6 +480,7 @@ def layers() -> st.SearchStrategy[Layer]:
         ahead=_mostly(False, True),
         recompute=_mostly("no", "reentrant", "nonreentrant"),
         frozen=_mostly(False, True),
+        also=_mostly("nothing", *ALSO),
     ).map(_recomputed_from_within)
 
 
@@ -433,25 +498,29 @@ def turns() -> st.SearchStrategy[Turn]:
         twice=_mostly(False, True),
         penalty=_mostly(False, True),
         clip=_mostly(False, True),
-        evaluate=_mostly("no", "no_grad", "inference", "part", "part_inference", "weights", "state"),
+        evaluate=_mostly(
+            "no", "no_grad", "inference", "part", "part_inference", "weights", "state", "without_autocast"
+        ),
         write=_mostly("nothing", *WRITES),
         write_before_backward=_rarely("nothing", *WRITES),
         closure=_mostly(False, True),
         set_to_none=_mostly(True, False),
         skip=_mostly(False, True),
         step_twice=_rarely(False, True),
+        apart=_mostly(False, True),
+        backward_inside=_mostly(False, True),
+        look=_mostly(False, True),
     )
 
 
 def programs() -> st.SearchStrategy[Program]:
     """Draw a program."""
-    precisions = ("autocast", "autocast_all", "autocast_uncached", "bf16", "double")
     return st.builds(
         Program,
         layers=st.lists(layers(), min_size=2, max_size=5).map(tuple),
         turns=st.lists(turns(), min_size=2, max_size=4).map(tuple),
         optimizer=st.sampled_from(OPTIMIZERS),
-        precision=_mostly("float", *precisions),
+        precision=st.one_of(st.just("float"), st.just("autocast"), st.sampled_from(["bf16", "double", *CASTING])),
         hook=_mostly("no", "forward", "pre", "backward", "offloading", "rounding"),
         alias=_mostly("no", "detach", "data", "numpy"),
         scheduler=_mostly(False, True),

@@ -50,6 +50,7 @@ class BenchSetting:
     tokens: int = 64
     rounds: int = 5
     small: bool = False
+    autocast: bool = False
 
     @property
     def config(self) -> GPTConfig:
@@ -77,6 +78,7 @@ class TimedTraining:
     model: GPT
     optimizer: AdamW
     cached: Cached | None = None
+    autocast: bool = False
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
@@ -96,7 +98,9 @@ class TimedTraining:
             self.cached.engine.device_copies.settle()
 
     def _train(self, tokens: Tensor) -> None:
-        self.model(tokens).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            loss = self.model(tokens)
+        loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -198,27 +202,24 @@ def interleave(bench: BenchSetting, runners: Sequence[TimedTraining | Loaded], l
         runner.chosen = chosen
 
 
-def compare_policies(bench: BenchSetting, links: Sequence[str]) -> list[BenchRow]:
-    """Measure every policy over every link."""
+def compare_policies(bench: BenchSetting, links: Sequence[str], policies: Sequence[str] = POLICIES) -> list[BenchRow]:
+    """Measure these policies, "ahead" among them, over every link."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return [row for link in links for row in _compare_over(bench, link)]
+        return [row for link in links for row in _compare_over(bench, link, policies)]
     finally:
         torch.set_num_threads(threads)
 
 
-def _compare_over(bench: BenchSetting, link: str) -> list[BenchRow]:
+def _compare_over(bench: BenchSetting, link: str, policies: Sequence[str]) -> list[BenchRow]:
     bytes_per_s = parse_bandwidth(link)
-    resident = TimedTraining("resident", *bench.make())
+    resident = TimedTraining("resident", *bench.make(), autocast=bench.autocast)
     runners = []
-    for policy in POLICIES:
+    for policy in policies:
         model, optimizer = bench.make()
-        runners.append(
-            TimedTraining(
-                policy, model, optimizer, wrap(model, optimizer, budget=bench.budget, link=link, policy=policy)
-            )
-        )
+        cached = wrap(model, optimizer, budget=bench.budget, link=link, policy=policy)
+        runners.append(TimedTraining(policy, model, optimizer, cached, bench.autocast))
     loaded = Loaded(resident, runners[0], bytes_per_s)
     interleave(bench, [loaded, *runners], link)
     resident.chosen = runners[0].chosen

@@ -1,7 +1,7 @@
 """Wraps a module and an optimizer, and undoes it."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MethodType
@@ -15,8 +15,9 @@ from torch.optim import Optimizer
 from tencache.errors import Notice, RefusedError
 from tencache.plan.address_map import aligned
 from tencache.plan.step_plan import StepPlan
-from tencache.plan.step_trace import StepTrace
+from tencache.plan.step_trace import StepTrace, Unit
 from tencache.plan.virtual_clock import Bandwidths
+from tencache.plan.working_units import add_halves
 from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
 from tencache.runtime.counters import Counters
@@ -45,7 +46,7 @@ from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units
+from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
 
 PROBE_BYTES = 16 * 2**20
@@ -141,27 +142,38 @@ class Cached:
         policy: str,
     ) -> None:
         split, device = self._split, self.device
-        self.units = make_units(groups, split.filed)
+        units = make_units(groups, split.filed)
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
         accelerator = find_accelerator(device)
         self.pool = HostPool(accelerator, poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
-        self._reserve()
+        # The policies to compare with move what they move elsewhere: whole parameters.
+        working = add_halves(
+            units, [entry.unit for entry in self.entries if policy == "ahead" and may_halve(entry, groups)]
+        )
+        for entry in self.entries:
+            entry.half = working.half_of.get(entry.unit)
+        self.units = working.units
+        self._reserve(units)
+        # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
+        stage_casts = verify or accelerator is not None
         self.link: Link = SimLink(bytes_per_s) if accelerator is None else StreamLink(accelerator)
         undo.callback(self.link.close)
-        self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
+        self.masters = Masters(
+            self.units, self.entries, self.pool, self._file, split.staging_bytes, stage_casts=stage_casts
+        )
         self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
         up, down = self._measure_link(accelerator)
         device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
-        gradients = Gradients(self.link, self.pool, window, self.counters)
+        gradients = Gradients(self.link, self.pool, window, self.counters, stage_casts=stage_casts)
         speeds = Bandwidths(up, down, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
         with Unrouted():
             self.engine = Engine(
-                self.units,
+                working,
                 self.entries,
                 device_copies,
                 gradients,
@@ -215,6 +227,8 @@ class Cached:
             self._detach_optimizer()
         self._remove_hooks()
         self._reduction.hand_back()
+        with Unrouted():
+            self.engine.kept.before_change(self.entries)
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
@@ -248,6 +262,7 @@ class Cached:
             if needed > self.budget_bytes:
                 return
             self._wait_for_copies()
+            self.engine.kept.before_change(self.entries)
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()
@@ -268,8 +283,8 @@ class Cached:
         self.arena.close()
         self.pool.close()
 
-    def _reserve(self) -> None:
-        masters = [unit.bytes for unit in self.units if unit.tier == "host"]
+    def _reserve(self, units: Sequence[Unit]) -> None:
+        masters = [unit.bytes for unit in units if unit.tier == "host"]
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 

@@ -141,6 +141,7 @@ class Stepper:
         """Bring every gradient and parameter to the host, and let no upload read what is about to be written."""
         with Unrouted():
             self._engine.end_op()
+            self._engine.kept.before_change(self._engine.entries)
             self._engine.device_copies.settle()
             for entry in self._engine.entries:
                 self._engine.gradients.wait(entry)

@@ -1,5 +1,6 @@
 """The host's copies of the parameters: in pinned memory, or in the file with a bounded part of it staged in memory."""
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -42,11 +43,19 @@ class Masters:
         pool: HostPool,
         file: FileTier | None,
         staging_bytes: int,
+        *,
+        stage_casts: bool = False,
     ) -> None:
         self._units = units
         self._entries: dict[int, list[ParameterEntry]] = {}
+        self._halved: dict[int, ParameterEntry] = {}
         for entry in entries:
             self._entries.setdefault(entry.unit, []).append(entry)
+            if entry.half is not None:
+                self._halved[entry.half] = entry
+        # Whether a working copy is cast in a buffer on the host, or by the copy that carries it. torch carries out the
+        # latter between host and device only by way of memory that is not pinned.
+        self._stage_casts = stage_casts
         self._pool = pool
         self._file = file
         self._staging_bytes = staging_bytes
@@ -100,6 +109,8 @@ class Masters:
 
     def lease(self, unit: int) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
         """Return a source of the unit's bytes, and what to call once they are copied."""
+        if unit in self._halved:
+            return self._lease_half(self._halved[unit], self._units[unit].bytes)
         size_bytes = self._units[unit].bytes
         if unit in self._buffers:
             buffer = self._buffers[unit]
@@ -116,9 +127,41 @@ class Masters:
 
         return source, lambda: self._release(filed)
 
+    def copy_target(self, unit: int, data: Tensor) -> Tensor:
+        """Return what a unit's bytes are copied to: its place, or a view of it in the type that they are cast to."""
+        entry = self._halved.get(unit)
+        if entry is None or self._stage_casts:
+            return data
+        assert entry.half_dtype is not None
+        return entry.flat(data, entry.half_dtype)
+
+    def _lease_half(
+        self, entry: ParameterEntry, half_bytes: int
+    ) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
+        """Return a source of a working copy: the parameter itself, to be cast by the copy, or cast in a buffer."""
+        source, release = self.lease(entry.unit)
+        if not self._stage_casts:
+            return lambda: _apart(source(), entry), release
+        # Taken when the copy's turn comes: rows that wait in the lane hold no buffer.
+        staged: list[Tensor] = []
+
+        def cast() -> Tensor:
+            assert entry.half_dtype is not None
+            staged.append(self._pool.take(half_bytes))
+            entry.flat(staged[0], entry.half_dtype).copy_(_apart(source(), entry))
+            return staged[0]
+
+        def over() -> None:
+            self._pool.give(staged.pop())
+            if release is not None:
+                release()
+
+        return cast, over
+
     def read_ahead(self, units: Iterable[int]) -> None:
         """Read these units from the file, as many as the staging memory takes."""
-        for unit in units:
+        for form in units:
+            unit = self._halved[form].unit if form in self._halved else form
             filed = self._filed.get(unit)
             if filed is None or filed.leases:
                 continue
@@ -237,3 +280,10 @@ class Masters:
             filed.read.wait()
         assert filed.buffer is not None
         return filed.buffer
+
+
+def _apart(data: Tensor, entry: ParameterEntry) -> Tensor:
+    """Return a parameter's elements in a row, as a tensor whose storage is its own; whoever uses it holds `data`."""
+    # A view, made on the lane's thread, would for a moment look like one that user code holds.
+    memory = (ctypes.c_char * entry.size_bytes).from_address(data.data_ptr())
+    return torch.frombuffer(memory, dtype=entry.dtype)

@@ -127,6 +127,8 @@ class Engine:
     def gradient(self, entry: ParameterEntry, gradient: Tensor) -> None:
         """Send a gradient to the host; the operation that made it is over."""
         self.end_op()
+        # It lands in, or is added to, what an update of this parameter may still be reading.
+        self._masters.pending.wait(entry.unit)
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
         self.cycle.recorder.pause()
         self.cycle.recorder.grad(entry.unit, entry.size_bytes)

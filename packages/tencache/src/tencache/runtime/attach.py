@@ -32,6 +32,7 @@ from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.sliced_step import (
     SLICE_BYTES,
     Stepper,
+    may_be_late,
     may_be_sliced,
     own_step,
     state_tensors,
@@ -158,7 +159,14 @@ class Cached:
         speed = bytes_per_s or ASSUMED_CUDA_BYTES_PER_S
         device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
         gradients = Gradients(self.link, self.pool, window, self.counters)
-        speeds = Bandwidths(speed, speed, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
+        late = overlap and self.optimizer is not None and may_be_late(self.optimizer)
+        speeds = Bandwidths(
+            speed,
+            speed,
+            gradient_window_bytes=window,
+            staging_bytes=split.staging_bytes,
+            updates="late" if late else "after",
+        )
         with Unrouted():
             self.engine = Engine(
                 self.units,

@@ -173,6 +173,11 @@ class Engine:
         if self.cycle.follower is not None:
             self._issue(self.cycle.follower.opened_by(units))
 
+    def sending_s(self, units: Sequence[int]) -> float:
+        """Return how long the uploads take that wait for the update of these units."""
+        follower = self.cycle.follower
+        return 0.0 if follower is None else follower.opening_bytes(units) / self.speeds.up
+
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
         self._note_change()

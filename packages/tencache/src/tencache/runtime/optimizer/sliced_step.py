@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tencache.plan.step_trace import Update
+from tencache.plan.update_order import order_updates
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
@@ -47,6 +48,11 @@ ELEMENTWISE = PER_PARAMETER - {torch.optim.Adafactor}
 def may_be_sliced(optimizer: Optimizer) -> bool:
     """Return whether an optimizer may be called for some of its parameters at a time."""
     return type(optimizer) in PER_PARAMETER and own_step(optimizer) is None
+
+
+def may_be_late(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer's updates may be computed after its step has returned."""
+    return may_be_sliced(optimizer) and type(optimizer) in ELEMENTWISE
 
 
 def own_step(optimizer: Optimizer) -> Any:
@@ -99,7 +105,7 @@ class Stepper:
         self._order: list[int] = []
         self._settled: set[int] = set()
         self._members: list[list[int]] = []
-        self._overlap = overlap and type(optimizer) in ELEMENTWISE
+        self._overlap = overlap and may_be_late(optimizer)
         self._thread = UpdateThread(masters.pending)
         # By how much an update raises each parameter's version; known once it has been updated at once.
         self._raises: dict[int, int] = {}
@@ -128,9 +134,9 @@ class Stepper:
     def _step_slices(self) -> None:
         now = StandIn(self.optimizer, self._raw, frozen=False)
         later = StandIn(self.optimizer, self._raw, frozen=True) if self._may_come_later() else None
-        pending = list(self._slices)
+        pending = list(self._slices) if later is None else self._to_promise()
         while pending:
-            part = self._choose(pending, in_order=later is not None and self.store is not None)
+            part = pending.pop(0) if later is not None else self._choose(pending)
             for entry in part.entries:
                 self._engine.gradients.wait(entry)
             if later is not None and self._unseen(part):
@@ -260,11 +266,24 @@ class Stepper:
         filed = sum(state.record.extent.bytes for state in states if isinstance(state, FiledState))
         return Update(part.units, part.seconds, filed)
 
-    def _choose(self, pending: list[Slice], *, in_order: bool) -> Slice:
-        """Take the slice that is needed first or, while its gradients are on their way, the ready one needed last."""
+    def _to_promise(self) -> list[Slice]:
+        """Return the slices in the order in which they are promised, and so updated and sent up."""
         # Promised in the order in which state is read ahead: out of turn, it would need staging memory of its own.
-        if in_order:
-            return pending.pop(0)
+        if self.store is not None:
+            return list(self._slices)
+        landed_s, flying_bytes = [0.0] * len(self._slices), 0
+        # Gradients come in the opposite order of need, and those on their way land in the order in which they came.
+        for index in reversed(range(len(self._slices))):
+            if not self._landed(self._slices[index]):
+                flying_bytes += self._slices[index].size_bytes
+                landed_s[index] = flying_bytes / self._engine.speeds.down
+        order = order_updates(
+            landed_s, [max(part.seconds, self._engine.sending_s(part.units)) for part in self._slices]
+        )
+        return [self._slices[index] for index in order]
+
+    def _choose(self, pending: list[Slice]) -> Slice:
+        """Take the slice that is needed first or, while its gradients are on their way, the ready one needed last."""
         self.read_ahead(pending)
         first_landed = self._landed(pending[0])
         if first_landed and self._read(pending[0]):

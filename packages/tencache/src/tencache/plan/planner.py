@@ -16,7 +16,7 @@ from tencache.plan.use_times import UseTimes
 
 Strategy = Literal["farthest", "fewest"]
 # Of the budget, for units whose next values are sent up within backward.
-EARLY_SHARES = (0.4, 0.85)
+EARLY_SHARES = (0.4, 0.6, 0.85)
 STRATEGIES: tuple[Strategy, ...] = ("farthest", "fewest")
 
 
@@ -40,14 +40,17 @@ def plan_early(trace: StepTrace, budget_bytes: int, share: float) -> StepPlan | 
     """Return a plan that keeps a place for the units whose gradients come first, and fills it again within backward.
 
     By the time of step() their next values are on the device, if the updates were computed on speculation. They take up
-    to `share` of the budget. Without room for any beside two operations at a time there is no such plan.
+    to `share` of the budget. Without room for any beside the largest operation there is no such plan.
     """
     check_fits(trace, budget_bytes)
     largest = max(sum(aligned(trace.units[unit].bytes) for unit in op.needed) for op in trace.ops)
-    kept = _first_done(trace, min(round(share * budget_bytes), budget_bytes - 2 * largest))
+    kept = _first_done(trace, min(round(share * budget_bytes), budget_bytes - largest))
     if not kept:
         return None
-    loads, _ = _sweep(trace, budget_bytes, kept, "farthest", pinned=tuple(kept))
+    try:
+        loads, _ = _sweep(trace, budget_bytes, kept, "farthest", pinned=tuple(kept))
+    except RefusedError:
+        return None
     closing = tuple(
         Load(unit, offset, trace.units[unit].bytes, trace.uses[unit][-1] + 1, trace.uses[unit][0], (unit,))
         for unit, offset in kept.items()

@@ -267,8 +267,9 @@ class _Clock:
 
     def _op(self, index: int) -> None:
         op = self.plan.trace.ops[index]
-        self._close(self.now)
+        # What this cycle needs goes before what the next one needs.
         self._issue()
+        self._close(self.now)
         demanded = {row.unit for row in self._rows_for.get(index, ()) if self._on_demand(row)}
         ready = max((self._arrived.get(unit, 0.0) for unit in op.needed), default=0.0)
         self.touches += len(op.touched)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from late_step import late_table
 from scale import scale_table
 
 from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, bench_table, compare_policies, interleave
@@ -47,6 +48,7 @@ def main() -> None:
         lambda: fits(bench),
         lambda: optimizer_state(bench, options.nvme),
         lambda: tokens_sweep(bench),
+        late_table,
         scale_table,
         machine,
     )

@@ -16,15 +16,15 @@ STAGING = 8 * GIB
 # Each contender: its policy, when its updates are computed, and how much of its state is in the file if half of it is.
 CONTENDERS = {
     "planned, late step": ("ahead", "late", 1 / 2),
-    "planned, within backward": ("ahead", "within", 1 / 2),
+    "planned, within": ("ahead", "within", 1 / 2),
     "ZeRO-Infinity-like": ("zero3", "after", 1 / 2),
-    "ZeRO-Infinity-like, late step": ("zero3", "late", 1 / 2),
+    "the same, late step": ("zero3", "late", 1 / 2),
     "buckets of half": ("bucket", "after", 1 / 2),
     "LRU": ("lru", "after", 1 / 2),
 }
 # In the same memory: 2 bytes of parameters, 2 of gradients and half of 12 of state make 10 for each parameter. If the
 # 2 are cast from the 4-byte masters on the way up and not kept, 6 of 10 hold more state: 4 of 12 are left to file.
-FILING_LESS = {"planned, within backward, filing less": ("ahead", "within", 1 / 3)}
+FILING_LESS = {"within, filing less": ("ahead", "within", 1 / 3)}
 
 
 def run(policy: str, trace, budget: int, speeds: Bandwidths) -> StepCost:
@@ -65,7 +65,7 @@ def scale_table() -> str:
             for name, (policy, updates, share) in (CONTENDERS | (FILING_LESS if filed else {})).items()
         }
         rival_s = rows["ZeRO-Infinity-like"][0].step_s
-        where = "half on NVMe" if filed else "memory"
+        where = "NVMe" if filed else "memory"
         for name, (cost, memory) in rows.items():
             used = cost.peak_bytes / cost.budget_bytes
             lines.append(

@@ -82,6 +82,13 @@ LATE = {
     "late_no_forward": _late(Turn(evaluate="weights")),
     "late_unwrapped": _late(Turn(), leave_after=1),
     "late_unwrapped_filed": _late(Turn(), leave_after=2, file=True),
+    "late_unwrapped_with_a_held_gradient": Program(
+        FOUR, (Turn(set_to_none=False, hold="hold_gradient"), Turn(set_to_none=False), Turn()), leave_after=1
+    ),
+    "held_gradient_where_all_fits": Program(
+        FOUR, (Turn(set_to_none=False, hold="hold_gradient"), Turn(set_to_none=False), Turn()), budget=1000
+    ),
+    "held_state_where_all_fits": _late(Turn(between="hold_state"), budget=1000),
     "late_autocast_over_steps": _late(Turn(), precision="autocast_all"),
     "late_without_state": _late(Turn(), optimizer="SGD"),
 }

@@ -29,6 +29,7 @@ from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import CudaLink, Link, SimLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
+from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.sliced_step import (
     SLICE_BYTES,
     Stepper,
@@ -245,10 +246,12 @@ class Cached:
             return
         self.masters.pending.wait_all()
         parameters = [entry.parameter for entry in self.entries]
-        # A view that user code holds would not see what happens on the device.
-        if any(self.masters.aliased(unit) for unit in range(len(self.units))):
-            return
         with Unrouted():
+            # What user code holds would not see what happens on the device.
+            if any(self.masters.aliased(unit) for unit in range(len(self.units))) or any(
+                gradient_is_held(entry) or state_is_held(optimizer.state, entry.parameter) for entry in self.entries
+            ):
+                return
             needed = needed_bytes(parameters, optimizer)
             if needed > self.budget_bytes:
                 return
@@ -417,7 +420,8 @@ class Cached:
             parameter.__class__ = nn.Parameter
             parameter.__dict__.pop("_tencache_owner", None)
             parameter.__dict__.pop("_tencache_entry", None)
-            if parameter.grad is not None:
+            # A gradient that user code holds stays what it holds.
+            if parameter.grad is not None and not gradient_is_held(entry):
                 parameter.grad = parameter.grad.clone()
 
     def _move_buffers(self) -> None:

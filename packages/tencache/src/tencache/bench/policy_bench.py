@@ -132,7 +132,7 @@ class TimedTraining:
 
 
 @dataclass(frozen=True)
-class Spread:
+class RoundSpread:
     """A ratio taken round by round: its median, and its lowest and highest."""
 
     middle: float
@@ -163,8 +163,8 @@ class BenchRow:
     step_s: float
     device_s: float
     update_s: float
-    of_bound: Spread
-    speed_up: Spread
+    of_bound: RoundSpread
+    speed_up: RoundSpread
     up_bytes: int
     up_floor_bytes: int
     hit_rate: float
@@ -280,8 +280,8 @@ def _row(
         step_s=runner.median_s,
         device_s=resident.median_device_s,
         update_s=resident.median_update_s,
-        of_bound=Spread.of([bounds[index] / runner.seconds[index] for index in runner.chosen]),
-        speed_up=Spread.of([runner.seconds[index] / planned.seconds[index] for index in runner.chosen]),
+        of_bound=RoundSpread.of([bounds[index] / runner.seconds[index] for index in runner.chosen]),
+        speed_up=RoundSpread.of([runner.seconds[index] / planned.seconds[index] for index in runner.chosen]),
         up_bytes=plan.up_bytes,
         up_floor_bytes=plan.up_floor_bytes,
         hit_rate=stats.hit_rate,
@@ -319,8 +319,8 @@ def _within(row: BenchRow, planned: TimedTraining, resident: TimedTraining) -> B
         row,
         policy="ahead, within backward (clock)",
         step_s=cost.step_s,
-        of_bound=Spread.of([cost.of_bound]),
-        speed_up=Spread.of([cost.step_s / row.clock_s]),
+        of_bound=RoundSpread.of([cost.of_bound]),
+        speed_up=RoundSpread.of([cost.step_s / row.clock_s]),
         up_bytes=plan.up_bytes,
         cpu_s=0.0,
         stall_s=cost.stall_s,

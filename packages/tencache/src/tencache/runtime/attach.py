@@ -30,14 +30,8 @@ from tencache.runtime.memory.link import CudaLink, Link, SimLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
-from tencache.runtime.optimizer.sliced_step import (
-    SLICE_BYTES,
-    Stepper,
-    may_be_late,
-    may_be_sliced,
-    own_step,
-    state_tensors,
-)
+from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, own_step, state_tensors
+from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradients import Gradients

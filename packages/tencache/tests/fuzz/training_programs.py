@@ -4,9 +4,12 @@
 """
 
 import contextlib
+import copy
 import re
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 import tencache
 from tencache import RefusedError
 from tencache.runtime import attach
+from tencache.runtime.optimizer.stand_in import StandIn
 from tencache.runtime.tensors import gradients
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -120,6 +124,10 @@ class Turn:
     apart: bool = False
     backward_inside: bool = False
     look: bool = False
+    hold: str = "nothing"
+    between: str = "nothing"
+    overflow: bool = False
+    zero_by_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,10 @@ class Program:
     budget: int = 40
     verify: bool = False
     file: bool = False
+    rate: str = "number"
+    scaler: bool = False
+    leave_after: int = -1
+    late: bool = True
 
 
 class AnyLayer(nn.Module):
@@ -295,6 +307,72 @@ def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Opt
     return kind(parameters, lr=0.02)  # type: ignore[no-any-return]
 
 
+def _state_of(run: "Run", number: int) -> dict[str, Any]:
+    """Return one parameter's optimizer state."""
+    state: dict[str, Any] = run.optimizer.state.get(run.weight(number), {})
+    return state
+
+
+def _tensors_in(state: dict[str, Any]) -> list[torch.Tensor]:
+    return [value for value in state.values() if isinstance(value, torch.Tensor)]
+
+
+def _write_state(run: "Run", number: int) -> None:
+    state = _state_of(run, number)
+    # Of a state in the file a copy is given out, so it is written by setting it.
+    for key, value in list(state.items()):
+        if isinstance(value, torch.Tensor) and value.dim():
+            state[key] = value.mul(0.5)
+
+
+def _write_gradient(run: "Run", number: int) -> None:
+    if (gradient := run.weight(number).grad) is not None:
+        gradient.mul_(3)
+
+
+def _reload_model(run: "Run", _: int) -> None:
+    run.model.load_state_dict({key: value * 0.75 for key, value in run.model.state_dict().items()})
+
+
+def _add_group(run: "Run", number: int) -> None:
+    extra = nn.Parameter(torch.full((3,), float(number)))
+    extra.grad = torch.ones(3)
+    run.optimizer.add_param_group({"params": [extra], "lr": 0.5})
+    run.extra.append(extra)
+
+
+def _change_settings(run: "Run", _: int) -> None:
+    for group in run.optimizer.param_groups:
+        group["weight_decay"] = group.get("weight_decay", 0.0) + 0.1
+        group["lr"] = group["lr"] * 0.5
+
+
+# What a loop does between step() and the next forward, with parameters, gradients, state and settings.
+BETWEEN: dict[str, Callable[["Run", int], Any]] = {
+    "nothing": lambda _, __: None,
+    "read_state": lambda run, number: run.seen.extend(t.clone() for t in _tensors_in(_state_of(run, number))),
+    "hold_state": lambda run, number: run.kept.extend(_tensors_in(_state_of(run, number))),
+    "hold_state_dict": lambda run, _: run.held.append(run.optimizer.state_dict()),
+    "copy_state_dict": lambda run, _: run.held.append(copy.deepcopy(run.optimizer.state_dict())),
+    "write_state": _write_state,
+    "reload_state": lambda run, _: run.optimizer.load_state_dict(copy.deepcopy(run.optimizer.state_dict())),
+    "reload_model": _reload_model,
+    "read_gradient": lambda run, number: run.seen.append(copy.deepcopy(run.weight(number).grad)),
+    "write_gradient": _write_gradient,
+    "hold_gradient": lambda run, number: run.kept.append(run.weight(number).grad),
+    "write_held": lambda run, _: [tensor.mul_(0.5) for tensor in run.kept if isinstance(tensor, torch.Tensor)],
+    "assign_gradient": lambda run, number: setattr(run.weight(number), "grad", torch.ones_like(run.weight(number))),
+    "rate_in_place": lambda run, _: [
+        group["lr"].mul_(0.5) for group in run.optimizer.param_groups if isinstance(group["lr"], torch.Tensor)
+    ],
+    "settings": _change_settings,
+    "add_group": _add_group,
+    "version": lambda run, _: run.seen.append(
+        torch.tensor([parameter._version > 0 for parameter in run.model.parameters()])
+    ),
+}
+
+
 class Run:
     """One run of a program."""
 
@@ -313,7 +391,16 @@ class Run:
         self.batch = 0
         if program.alias == "before":
             self.kept.append(self.weight(0).detach())
-        self.scaler: Any = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=2)
+        self.held: list[Any] = []
+        self.extra: list[nn.Parameter] = []
+        self.leave: Callable[[], Any] = lambda: None
+        if program.rate == "tensor" and program.optimizer in {"AdamW", "NAdam", "SGD", "fused"}:
+            for group in self.optimizer.param_groups:
+                group["lr"] = torch.tensor(float(group["lr"]))
+        halves = program.precision == "autocast_scaled"
+        self.scaler: Any = torch.amp.GradScaler(
+            "cpu", init_scale=2.0**12 if halves else 16.0, enabled=program.scaler or halves, growth_interval=2
+        )
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.9) if program.scheduler else None
 
     def weight(self, index: int) -> Any:
@@ -337,7 +424,7 @@ class Run:
                     with torch.no_grad():
                         for mean, parameter in zip(average, self.model.parameters(), strict=True):
                             mean.lerp_(parameter.detach(), 0.3)
-        self.seen += [*average, *[torch.as_tensor(np.asarray(view)).clone() for view in self.kept if view is not None]]
+        self.seen += [*average, *[_as_tensor(view).clone() for view in self.kept if view is not None]]
 
     def _hook(self) -> None:
         kind, layer = self.program.hook, self.weight_module()
@@ -401,20 +488,20 @@ class Run:
             if turn.twice:
                 self._backward(loss, retain_graph=turn.step_twice)
             self.seen.append(loss.detach().clone())
+        with torch.no_grad():
+            BETWEEN[turn.hold](self, number)
+        if turn.overflow and (gradient := self.weight(number).grad) is not None:
+            gradient[0, 0] = float("inf")
         if turn.clip:
-            if self.program.precision == "autocast_scaled" and not turn.closure:
+            if not turn.closure:
                 self.scaler.unscale_(self.optimizer)
             self.seen.append(nn.utils.clip_grad_norm_(self.model.parameters(), 0.1))
         return loss
 
     def _backward(self, loss: torch.Tensor, *, retain_graph: bool) -> None:
-        scaled = self.scaler.scale(loss) if self.program.precision == "autocast_scaled" else loss
-        scaled.backward(retain_graph=retain_graph)
+        self.scaler.scale(loss).backward(retain_graph=retain_graph)
 
     def _step(self) -> None:
-        if self.program.precision != "autocast_scaled":
-            self.optimizer.step()
-            return
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.seen.append(torch.tensor(self.scaler.get_scale()))
@@ -423,9 +510,13 @@ class Run:
         self._evaluate(turn, number)
         with self._autocast("autocast_step"):
             self._learn(turn, number)
+        if number == self.program.leave_after:
+            self.leave()
         with torch.no_grad():
             WRITES[turn.write](self.weight(number))
-        self.optimizer.zero_grad(set_to_none=turn.set_to_none)
+            BETWEEN[turn.between](self, number)
+        zeroed: Any = self.model if turn.zero_by_model else self.optimizer
+        zeroed.zero_grad(set_to_none=turn.set_to_none)
         if self.scheduler is not None:
             self.scheduler.step()
 
@@ -467,7 +558,18 @@ class Run:
         """Return everything to compare."""
         gradients = [parameter.grad for parameter in self.model.parameters()]
         state = self.optimizer.state_dict()
-        return {"seen": self.seen, "model": self.model.state_dict(), "optimizer": state, "gradients": gradients}
+        return {
+            "seen": self.seen,
+            "model": self.model.state_dict(),
+            "optimizer": state,
+            "gradients": gradients,
+            "held": self.held,
+            "extra": self.extra,
+        }
+
+
+def _as_tensor(view: Any) -> torch.Tensor:
+    return view if isinstance(view, torch.Tensor) else torch.as_tensor(np.asarray(view))
 
 
 def layers() -> st.SearchStrategy[Layer]:
@@ -510,6 +612,10 @@ def turns() -> st.SearchStrategy[Turn]:
         apart=_mostly(False, True),
         backward_inside=_mostly(False, True),
         look=_mostly(False, True),
+        hold=_mostly("nothing", "hold_state", "hold_gradient", "hold_state_dict"),
+        between=st.sampled_from(["nothing"] * len(BETWEEN) + list(BETWEEN) + ["write_held", "rate_in_place"] * 3),
+        overflow=_rarely(False, True),
+        zero_by_model=_mostly(False, True),
     )
 
 
@@ -530,11 +636,18 @@ def programs() -> st.SearchStrategy[Program]:
         budget=st.sampled_from([40, 60, 80, 100, 130, 1000]),
         verify=_mostly(False, True),
         file=_mostly(False, True),
+        rate=_mostly("number", "tensor"),
+        scaler=_mostly(False, True),
+        leave_after=_mostly(-1, 0, 1, 2),
+        late=_mostly(True, False),
     ).flatmap(_with_refused)
 
 
 def _with_refused(program: Program) -> st.SearchStrategy[Program]:
     """Now and then, make the program one that is known to be refused."""
+    # Autocast goes on with the casts of the leaves that it has: of parameters that are unwrapped meanwhile it has none.
+    if program.precision == "autocast_all":
+        program = replace(program, leave_after=-1)
     known = [replace(program, hook="parameter"), replace(program, alias="before")]
     return _rarely(program, *known)
 
@@ -557,13 +670,26 @@ def _half_of_host(model: nn.Module) -> int:
     return 3 * sum(sizes) // 2 + 4 * max(sizes)
 
 
+def _slowly(step: Callable[..., None]) -> Callable[..., None]:
+    """Return a step that takes its time where nobody waits for it."""
+
+    def slow(self: StandIn, *arguments: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.002)
+        step(self, *arguments)
+
+    return slow
+
+
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
     program = run.program
     # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients.
     small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1]:
+    # And updates that are still to come when the loop goes on.
+    slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], slow:
         options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
@@ -587,7 +713,8 @@ def try_wrapped(program: Program) -> dict[str, Any] | str:
     """Return what the wrapped run comes to, or its error."""
     run = Run(program)
     try:
-        with wrapped(run):
+        with wrapped(run) as cached:
+            run.leave = cached.unwrap
             run.train()
             first = run.outcome()
             first = {**first, "model": {key: value.clone() for key, value in first["model"].items()}}

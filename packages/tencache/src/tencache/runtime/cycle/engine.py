@@ -178,6 +178,8 @@ class Engine:
     def gradient(self, entry: ParameterEntry, gradient: Tensor) -> None:
         """Send a gradient to the host; the operation that made it is over."""
         self.end_op()
+        # It lands in, or is added to, what an update of this parameter may still be reading.
+        self._masters.pending.wait(entry.unit)
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
         self.cycle.recorder.pause()
         size_bytes = self.gradients.send(entry, gradient)
@@ -224,6 +226,11 @@ class Engine:
         self.device_copies.drop(forms)
         if self.cycle.follower is not None:
             self._issue(self.cycle.follower.opened_by(forms))
+
+    def sending_s(self, units: Sequence[int]) -> float:
+        """Return how long the uploads take that wait for the update of these units."""
+        follower = self.cycle.follower
+        return 0.0 if follower is None else follower.opening_bytes(self.working.forms(units)) / self.speeds.up
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""

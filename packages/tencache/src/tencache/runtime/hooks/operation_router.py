@@ -111,9 +111,10 @@ class OperationRouter:
         return result
 
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
-        """Read an attribute; a gradient is complete when it is read."""
+        """Read an attribute; a gradient is complete when it is read, and no update to come uses it."""
         if name == "grad":
             self._engine.gradients.wait(entry)
+            self._masters.pending.wait(entry.unit)
         # Where operations run, not where the bytes are: user code makes inputs and masks on `parameter.device`.
         if name == "device":
             return self._device

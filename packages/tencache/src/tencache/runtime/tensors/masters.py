@@ -15,6 +15,7 @@ from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.pending_updates import PendingUpdates
 
 
 @dataclass(eq=False)
@@ -28,6 +29,8 @@ class _Filed:
     write: Copy | None = None
     # Who needs the buffer: uploads on their way, writes on their way, one for `staged`, one for `opened`.
     leases: int = 0
+    # Uploads that wait for an update: each has its lease when the update is done, not before, to save memory.
+    wanted: int = 0
     staged: bool = False
     opened: bool = False
     changed: bool = False
@@ -59,6 +62,7 @@ class Masters:
         self._pool = pool
         self._file = file
         self._staging_bytes = staging_bytes
+        self.pending = PendingUpdates()
         self._lock = threading.RLock()
         self._buffers: dict[int, Tensor] = {}
         self._filed: dict[int, _Filed] = {}
@@ -114,18 +118,38 @@ class Masters:
         size_bytes = self._units[unit].bytes
         if unit in self._buffers:
             buffer = self._buffers[unit]
-            return lambda: buffer, None
-        # The upload's own lease before the one of reading ahead is given back: at zero the buffer would go to the pool.
-        filed = self._acquire(unit)
-        if filed.staged:
-            filed.staged = False
-            self._release(filed)
+
+            # Called by the lane's thread: an upload waits for the optimizer, while compute goes on.
+            def updated() -> Tensor:
+                self.pending.wait(unit)
+                return buffer
+
+            return updated, None
+        filed = self._filed[unit]
+        self._want(filed, unit)
 
         # Called by the lane's thread: it is the lane that waits for the disk, while compute goes on.
         def source() -> Tensor:
+            self.pending.wait(unit)
+            with self._lock:
+                if filed.wanted:
+                    filed.wanted -= 1
+                    self._acquire(unit)
             return self._bytes(filed)[:size_bytes]
 
         return source, lambda: self._release(filed)
+
+    def _want(self, filed: _Filed, unit: int) -> None:
+        """Take a lease for an upload, now or, if an update is to come, with that."""
+        with self._lock:
+            if filed.buffer is None and self.pending.has(unit):
+                filed.wanted += 1
+                return
+        # The upload's own lease before the one of reading ahead is given back: at zero the buffer would go to the pool.
+        self._acquire(unit)
+        if filed.staged:
+            filed.staged = False
+            self._release(filed)
 
     def copy_target(self, unit: int, data: Tensor) -> Tensor:
         """Return what a unit's bytes are copied to: its place, or a view of it in the type that they are cast to."""
@@ -171,7 +195,8 @@ class Masters:
             self._acquire(unit).staged = True
 
     def open(self, unit: int) -> None:
-        """Bring a filed unit into memory, and let its parameters' data be there."""
+        """Bring a unit up to date and, if it is filed, into memory, and let its parameters' data be there."""
+        self.pending.wait(unit)
         filed = self._filed.get(unit)
         if filed is None or filed.opened:
             return
@@ -199,6 +224,27 @@ class Masters:
             self._write(filed)
         self._release(filed)
 
+    def may_be_borrowed(self, unit: int) -> bool:
+        """Return whether nobody but this package can see when a unit's bytes change."""
+        filed = self._filed.get(unit)
+        return not self.aliased(unit) and (filed is None or not filed.opened)
+
+    def borrow(self, unit: int) -> Tensor:
+        """Return a unit's bytes to write to, from any thread; its parameters' own data stays as it is."""
+        if unit in self._buffers:
+            return self._buffers[unit]
+        return self._bytes(self._acquire(unit))
+
+    def give_back(self, unit: int) -> None:
+        """End a loan: queue the bytes for writing if they live in the file."""
+        filed = self._filed.get(unit)
+        if filed is not None:
+            # What is to go up stays in memory until then: read again, it would have to be written first.
+            with self._lock:
+                filed.leases, filed.wanted = filed.leases + filed.wanted, 0
+            self._write(filed)
+            self._release(filed)
+
     def close_all(self, changed: Callable[[int], bool]) -> None:
         """Close every unit that user code has opened."""
         for unit, filed in self._filed.items():
@@ -225,6 +271,8 @@ class Masters:
         """Return whether anything but the parameters refers to a unit's memory on the host."""
         if unit in self._laid_open:
             return True
+        # While an update writes to it, what the optimizer is given refers to it, too.
+        self.pending.wait(unit)
         filed = self._filed.get(unit)
         buffer = self._buffers.get(unit) if filed is None else filed.buffer
         # The buffer itself, the storage object that counting makes, and each parameter's data.

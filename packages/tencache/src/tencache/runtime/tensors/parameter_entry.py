@@ -87,3 +87,9 @@ class ParameterEntry:
 def describe_write(name: str) -> str:
     """Return a sentence that says why a forward must not write to a parameter."""
     return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
+
+
+def bump_version(parameter: nn.Parameter, by: int) -> None:
+    """Count a change of a parameter that comes later, so that autograd refuses what it would refuse then."""
+    version = parameter._version + by  # noqa: SLF001
+    torch._C._autograd._unsafe_set_version_counter((parameter,), (version,))  # noqa: SLF001  no public name gives it

@@ -9,7 +9,12 @@ from types import ModuleType
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parents[2] / "docs" / "tencache" / "refusals.md"
-MODULES = ("runtime/hooks/test_refusals.py", "runtime/test_right_or_refused.py", "runtime/test_ddp.py")
+MODULES = (
+    "runtime/hooks/test_refusals.py",
+    "runtime/test_right_or_refused.py",
+    "runtime/test_working_copies.py",
+    "runtime/test_ddp.py",
+)
 sys.path[:0] = [str(TESTS), str(TESTS / "fuzz"), str(TESTS / "runtime")]
 
 HEAD = """# What is kept, what is refused?
@@ -34,8 +39,9 @@ TAIL = """
 **Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
 `autocast` that goes on, which then casts anew.
 
-**Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. With
-`torch.autocast(..., cache_enabled=False)` it does not; then the bits are those of the unwrapped run without it.
+**Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. Of
+weights that move as halves this is the copy in the budget. Of others it is not, but for `torch.autocast(...,
+cache_enabled=False)`, which keeps none; then the bits are those of the unwrapped run without it.
 
 **On a GPU, not seen:** a view of a parameter that is made on one stream and used on another, under `no_grad()`, where
 nothing else on that other stream uses a parameter.

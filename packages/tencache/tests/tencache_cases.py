@@ -87,7 +87,7 @@ def same_tensors(one, two) -> bool:
         return one.keys() == two.keys() and all(same_tensors(one[key], two[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return len(one) == len(two) and all(same_tensors(*pair) for pair in zip(one, two, strict=True))
-    return one == two
+    return one == two or (one != one and two != two)  # noqa: PLR0124  neither is a number
 
 
 def _bytes(tensor) -> bytes:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tencache.errors import CopyError, CorruptedError, Notice, RefusedError
+from tencache.errors import CopyError, CorruptedError, Notice, RefusedError, UpdateError
 
 if TYPE_CHECKING:
     from tencache.plan.step_plan import StepPlan as Plan
@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from tencache.runtime.attach import Cached, wrap
     from tencache.runtime.stats import Stats
 
-__all__ = ["Cached", "CopyError", "CorruptedError", "Notice", "Plan", "RefusedError", "Stats", "Trace", "wrap"]
+__all__ = [
+    "Cached",
+    "CopyError",
+    "CorruptedError",
+    "Notice",
+    "Plan",
+    "RefusedError",
+    "Stats",
+    "Trace",
+    "UpdateError",
+    "wrap",
+]
 
 # Imported on first use: `tencache plan` and everything in tencache.plan work without torch, and start at once.
 _HOMES = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tencache.plan.claims_page import claims_html, claims_text
 from tencache.plan.paper_claims import MeasuredStep, as_json, claim_rows, device_setting, replay_cases
+from tencache.plan.rival_policies import POLICIES
 
 
 def add_reproduce(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,6 +50,6 @@ def _measure(*, quick: bool) -> Mapping[str, Mapping[str, MeasuredStep]]:
     device = device_setting(quick=quick)
     bench = BenchSetting(device["budget"], device["tokens"], device["rounds"], small=quick)
     measured: dict[str, dict[str, MeasuredStep]] = {}
-    for row in compare_policies(bench, device["links"]):
+    for row in compare_policies(bench, device["links"], POLICIES):
         measured.setdefault(row.link, {})[row.policy] = row
     return measured

@@ -14,7 +14,7 @@ from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_trace import StepTrace
 from tencache.plan.timeline_page import draw
 from tencache.plan.transformer_shapes import PRESETS, Setting, find_shape, make_trace
-from tencache.plan.virtual_clock import Bandwidths, StepCost, best_plan, replay_plan
+from tencache.plan.virtual_clock import UPDATE_TIMES, Bandwidths, StepCost, best_plan, replay_plan
 from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth, parse_bytes, show_bytes
 
@@ -94,6 +94,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tflops", type=float, default=default.flops_per_s / 1e12, help="what the device computes")
     parser.add_argument("--host-bandwidth", default="100GB/s", help="memory bandwidth of the host's optimizer")
     parser.add_argument("--no-recompute", action="store_true", help="keep activations instead of recomputing blocks")
+    times = "after everything else, late as wrap() does, or within backward, which no runtime does yet"
+    parser.add_argument("--updates", choices=UPDATE_TIMES, default="late", help=f"when updates are computed: {times}")
     parser.add_argument("--state-in-file", type=float, default=0.0, help="share of the optimizer state in the file")
 
 
@@ -101,7 +103,7 @@ def _load(options: argparse.Namespace) -> tuple[StepTrace, int, Bandwidths]:
     trace = _trace(options)
     speed, file_speed = parse_bandwidth(options.link), parse_bandwidth(options.nvme)
     budget_bytes = parse_bytes(options.budget, whole=trace.parameter_bytes)
-    return trace, budget_bytes, Bandwidths(speed, speed, file_speed, file_speed)
+    return trace, budget_bytes, Bandwidths(speed, speed, file_speed, file_speed, updates=options.updates)
 
 
 def _trace(options: argparse.Namespace) -> StepTrace:

@@ -13,5 +13,9 @@ class CopyError(RuntimeError):
     """A copy thread died; raised where its result was waited for."""
 
 
+class UpdateError(RuntimeError):
+    """An update of the optimizer failed after `step()` had returned; raised at every later access."""
+
+
 class Notice(UserWarning):
     """Something works, but not as well as asked for."""

@@ -1,9 +1,10 @@
 """Programs that are never refused: each was once wrong without a word, or is what most users do."""
 
 import sys
+from typing import Any
 
 import torch
-from training_programs import Layer, Program, Turn, judge
+from training_programs import BETWEEN, WRITES, Layer, Program, Turn, judge
 
 PLAIN = (Turn(), Turn(), Turn())
 FOUR = (Layer(kind="linear"), Layer(kind="norm"), Layer(kind="two"), Layer())
@@ -33,6 +34,32 @@ CORE = {
     "casts_shared_over_forwards": Program(FOUR, (Turn(), Turn(forwards=2), Turn(forwards=2)), precision="autocast"),
     "casts_shared_in_a_loop": Program((Layer(times=3), Layer("linear")), PLAIN, precision="autocast", growing=True),
     "one_autocast_for_all_steps": Program(FOUR, PLAIN, precision="autocast_all"),
+    "autocast_of_every_kind_of_use": Program(
+        (Layer(also="summed"), Layer("linear", also="looked_up"), Layer(also="cast_again"), Layer("two", also="whole")),
+        PLAIN,
+        precision="autocast",
+        budget=100,
+    ),
+    "autocast_with_checkpointing": Program(
+        (Layer(recompute="nonreentrant"), Layer("two", recompute="reentrant"), Layer("norm", recompute="nonreentrant")),
+        (Turn(batches=2),) * 4,
+        precision="autocast",
+        budget=60,
+    ),
+    "autocast_with_evaluation_in_between": Program(
+        FOUR,
+        (Turn(evaluate="no_grad", look=True), Turn(evaluate="without_autocast"), Turn(evaluate="inference"), Turn()),
+        precision="autocast",
+    ),
+    "autocast_to_fp16_with_a_scaler": Program(FOUR, (Turn(batches=2, clip=True),) * 4, precision="autocast_scaled"),
+    "autocast_around_the_step": Program(FOUR, (Turn(backward_inside=True),) * 4, precision="autocast_step"),
+    "two_autocasts_in_one_backward": Program(FOUR, (Turn(forwards=2, apart=True),) * 4, precision="autocast"),
+    "written_before_the_backward_of_casts": Program(
+        FOUR, (Turn(), Turn(write_before_backward="data"), Turn(write_before_backward="in_place")), precision="autocast"
+    ),
+    "assigned_before_the_backward_of_casts": Program(
+        FOUR, (Turn(), Turn(write_before_backward="assigned"), Turn()), precision="autocast"
+    ),
     "inference_mode": Program(FOUR, (Turn(evaluate="inference"),) * 3),
     "part_without_gradients": Program(FOUR, (Turn(evaluate="part"), Turn(evaluate="part_inference"), Turn())),
     "view_kept_over_steps": Program(FOUR, PLAIN, alias="detach"),
@@ -49,11 +76,55 @@ CORE = {
         budget=100,
     ),
 }
+
+
+def _late(turn: Turn, **options: Any) -> Program:
+    """Return a loop whose first step makes the state, and whose others are still to come when the loop goes on."""
+    return Program(FOUR, (Turn(), turn, turn, Turn()), late=True, **options)
+
+
+LATE = {
+    **{f"late_{name}": _late(Turn(between=name)) for name in BETWEEN},
+    **{f"late_{name}_filed": _late(Turn(between=name), file=True) for name in BETWEEN if "held" not in name},
+    **{f"late_write_{name}": _late(Turn(write=name), budget=100) for name in WRITES},
+    "late_held_gradient_written": _late(Turn(hold="hold_gradient", between="write_held")),
+    "late_held_gradient_kept": _late(Turn(hold="hold_gradient", between="write_held", set_to_none=False)),
+    "late_held_state_written": _late(Turn(hold="hold_state", between="write_held")),
+    "late_held_view_written": _late(Turn(between="write_held"), alias="detach"),
+    "late_held_state_dict": _late(Turn(hold="hold_state_dict")),
+    "late_rate_in_place": _late(Turn(between="rate_in_place"), rate="tensor"),
+    "late_rate_in_place_fused": _late(Turn(between="rate_in_place"), rate="tensor", optimizer="fused"),
+    "late_scheduler": _late(Turn(), scheduler=True),
+    "late_scaler": _late(Turn(), scaler=True),
+    "late_scaler_fused": _late(Turn(), scaler=True, optimizer="fused"),
+    "late_scaler_clipping": _late(Turn(clip=True), scaler=True, optimizer="fused"),
+    "late_overflow": _late(Turn(overflow=True), scaler=True),
+    "late_overflow_fused": _late(Turn(overflow=True), scaler=True, optimizer="fused"),
+    "late_zeros": _late(Turn(set_to_none=False)),
+    "late_zeros_by_model": _late(Turn(set_to_none=False, zero_by_model=True)),
+    "late_none_by_model": _late(Turn(zero_by_model=True)),
+    "late_average": _late(Turn(), average=True),
+    "late_evaluation": _late(Turn(evaluate="no_grad")),
+    "late_no_forward": _late(Turn(evaluate="weights")),
+    "late_unwrapped": _late(Turn(), leave_after=1),
+    "late_unwrapped_filed": _late(Turn(), leave_after=2, file=True),
+    "late_unwrapped_with_a_held_gradient": Program(
+        FOUR, (Turn(set_to_none=False, hold="hold_gradient"), Turn(set_to_none=False), Turn()), leave_after=1
+    ),
+    "held_gradient_where_all_fits": Program(
+        FOUR, (Turn(set_to_none=False, hold="hold_gradient"), Turn(set_to_none=False), Turn()), budget=1000
+    ),
+    "held_state_where_all_fits": _late(Turn(between="hold_state"), budget=1000),
+    "late_autocast_over_steps": _late(Turn(), precision="autocast_all"),
+    "late_without_state": _late(Turn(), optimizer="SGD"),
+}
 RAISES = {
     "backward_after_step": Program(FOUR, (Turn(step_twice=True),)),
     "backward_after_step_recomputed": Program((Layer(recompute="nonreentrant"), Layer()), (Turn(step_twice=True),)),
     "written_before_backward": Program(FOUR, (Turn(), Turn(write_before_backward="in_place"))),
 }
+
+LATE_RAISES = {"backward_after_a_late_step": Program(FOUR, (Turn(), Turn(), Turn(step_twice=True)))}
 
 REFUSED = {
     "weight_given_to_checkpointing_with_old_casts": Program(
@@ -67,7 +138,7 @@ REFUSED = {
 def main() -> None:
     """Print what becomes of each."""
     torch.set_num_threads(1)
-    for name, program in {**CORE, **RAISES, **REFUSED}.items():
+    for name, program in {**CORE, **LATE, **RAISES, **LATE_RAISES, **REFUSED}.items():
         sys.stdout.write(f"{name:<40} {judge(program).splitlines()[0][:90]}\n")
 
 

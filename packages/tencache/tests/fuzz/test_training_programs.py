@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from core_programs import CORE, RAISES, REFUSED
+from core_programs import CORE, LATE, LATE_RAISES, RAISES, REFUSED
 from hypothesis import HealthCheck, given, note, settings
 from training_programs import Program, brief, judge, programs
 
@@ -13,6 +13,15 @@ MOST_REFUSED = 0.1
 @pytest.mark.parametrize("name", CORE)
 def test_a_core_program_is_the_same(name):
     assert judge(CORE[name]) == "same"
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_nobody_can_tell_that_an_update_comes_late(name):
+    assert judge(LATE[name]) == "same"
+
+
+def test_backward_after_a_late_step_raises():
+    assert [judge(program) for program in LATE_RAISES.values()] == ["raised"]
 
 
 @pytest.mark.parametrize("name", RAISES)

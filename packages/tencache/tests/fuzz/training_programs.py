@@ -4,9 +4,12 @@
 """
 
 import contextlib
+import copy
 import re
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 import tencache
 from tencache import RefusedError
 from tencache.runtime import attach
+from tencache.runtime.optimizer.stand_in import StandIn
 from tencache.runtime.tensors import gradients
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -60,6 +64,20 @@ THROUGH: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "masked": lambda weight, _: weight.masked_fill(torch.eye(WIDTH, dtype=torch.bool), 0),
     "stacked": lambda weight, _: torch.stack([weight, weight.T]).mean(0),
 }
+# What else a layer makes of its weight beside multiplying by it: under autocast some of these cast it, some do not.
+ALSO: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "nothing": lambda y, _: y,
+    "summed": lambda y, weight: y + weight.sum() * 0.01,
+    "row_added": lambda y, weight: y + weight[0].to(y.dtype) * 0.1,
+    "looked_up": lambda y, weight: y + functional.embedding(torch.arange(ROWS), weight).to(y.dtype) * 0.1,
+    "cast_again": lambda y, weight: torch.tanh(y @ weight.to(y.dtype)),
+    "linear": lambda y, weight: torch.tanh(functional.linear(y, weight.to(y.dtype))),
+    "einsum": lambda y, weight: torch.tanh(torch.einsum("ij,jk->ik", y, weight.to(y.dtype))),
+    "whole": lambda y, weight: y + _whole(y, weight),
+    "unrecorded": lambda y, weight: y + _unrecorded(y, weight),
+}
+EVALUATIONS = ("no_grad", "inference", "part", "part_inference", "weights", "state", "without_autocast")
+CASTING = ("autocast", "autocast_all", "autocast_step", "autocast_uncached", "autocast_scaled")
 OPTIMIZERS = ("AdamW", "SGD", "Adafactor", "RMSprop", "NAdam", "foreach", "fused", "norm", "noise", "count", "LBFGS")
 WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
     "nothing": lambda _: None,
@@ -83,6 +101,7 @@ class Layer:
     ahead: bool = False
     recompute: str = "no"
     frozen: bool = False
+    also: str = "nothing"
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,14 @@ class Turn:
     set_to_none: bool = True
     skip: bool = False
     step_twice: bool = False
+    # Two forwards in two autocasts, backward inside autocast, an evaluation between two forwards of one autocast.
+    apart: bool = False
+    backward_inside: bool = False
+    look: bool = False
+    hold: str = "nothing"
+    between: str = "nothing"
+    overflow: bool = False
+    zero_by_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +147,10 @@ class Program:
     budget: int = 40
     verify: bool = False
     file: bool = False
+    rate: str = "number"
+    scaler: bool = False
+    leave_after: int = -1
+    late: bool = True
 
 
 class AnyLayer(nn.Module):
@@ -154,11 +185,22 @@ class AnyLayer(nn.Module):
         """Use the layer once."""
         weight = self.make(x) if made is None else made
         y = torch.tanh(x @ (weight if weight.dtype == x.dtype else weight.to(x.dtype)))
+        y = ALSO[self.layer.also](y, self.weight)
         if self.layer.kind in {"LSTM", "GRU"}:
             return y + self.inner(y)[0].repeat(1, WIDTH // CELLS)
         if self.layer.kind == "attention":
             return y + self.inner(y, y, y, need_weights=False)[0]
         return y + self.inner(y)
+
+
+def _whole(y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return torch.tanh(y.to(weight.dtype) @ weight).to(y.dtype)
+
+
+def _unrecorded(y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return y @ weight.to(y.dtype)
 
 
 INNER: dict[str, Callable[[], nn.Module]] = {
@@ -265,6 +307,72 @@ def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Opt
     return kind(parameters, lr=0.02)  # type: ignore[no-any-return]
 
 
+def _state_of(run: "Run", number: int) -> dict[str, Any]:
+    """Return one parameter's optimizer state."""
+    state: dict[str, Any] = run.optimizer.state.get(run.weight(number), {})
+    return state
+
+
+def _tensors_in(state: dict[str, Any]) -> list[torch.Tensor]:
+    return [value for value in state.values() if isinstance(value, torch.Tensor)]
+
+
+def _write_state(run: "Run", number: int) -> None:
+    state = _state_of(run, number)
+    # Of a state in the file a copy is given out, so it is written by setting it.
+    for key, value in list(state.items()):
+        if isinstance(value, torch.Tensor) and value.dim():
+            state[key] = value.mul(0.5)
+
+
+def _write_gradient(run: "Run", number: int) -> None:
+    if (gradient := run.weight(number).grad) is not None:
+        gradient.mul_(3)
+
+
+def _reload_model(run: "Run", _: int) -> None:
+    run.model.load_state_dict({key: value * 0.75 for key, value in run.model.state_dict().items()})
+
+
+def _add_group(run: "Run", number: int) -> None:
+    extra = nn.Parameter(torch.full((3,), float(number)))
+    extra.grad = torch.ones(3)
+    run.optimizer.add_param_group({"params": [extra], "lr": 0.5})
+    run.extra.append(extra)
+
+
+def _change_settings(run: "Run", _: int) -> None:
+    for group in run.optimizer.param_groups:
+        group["weight_decay"] = group.get("weight_decay", 0.0) + 0.1
+        group["lr"] = group["lr"] * 0.5
+
+
+# What a loop does between step() and the next forward, with parameters, gradients, state and settings.
+BETWEEN: dict[str, Callable[["Run", int], Any]] = {
+    "nothing": lambda _, __: None,
+    "read_state": lambda run, number: run.seen.extend(t.clone() for t in _tensors_in(_state_of(run, number))),
+    "hold_state": lambda run, number: run.kept.extend(_tensors_in(_state_of(run, number))),
+    "hold_state_dict": lambda run, _: run.held.append(run.optimizer.state_dict()),
+    "copy_state_dict": lambda run, _: run.held.append(copy.deepcopy(run.optimizer.state_dict())),
+    "write_state": _write_state,
+    "reload_state": lambda run, _: run.optimizer.load_state_dict(copy.deepcopy(run.optimizer.state_dict())),
+    "reload_model": _reload_model,
+    "read_gradient": lambda run, number: run.seen.append(copy.deepcopy(run.weight(number).grad)),
+    "write_gradient": _write_gradient,
+    "hold_gradient": lambda run, number: run.kept.append(run.weight(number).grad),
+    "write_held": lambda run, _: [tensor.mul_(0.5) for tensor in run.kept if isinstance(tensor, torch.Tensor)],
+    "assign_gradient": lambda run, number: setattr(run.weight(number), "grad", torch.ones_like(run.weight(number))),
+    "rate_in_place": lambda run, _: [
+        group["lr"].mul_(0.5) for group in run.optimizer.param_groups if isinstance(group["lr"], torch.Tensor)
+    ],
+    "settings": _change_settings,
+    "add_group": _add_group,
+    "version": lambda run, _: run.seen.append(
+        torch.tensor([parameter._version > 0 for parameter in run.model.parameters()])
+    ),
+}
+
+
 class Run:
     """One run of a program."""
 
@@ -283,6 +391,16 @@ class Run:
         self.batch = 0
         if program.alias == "before":
             self.kept.append(self.weight(0).detach())
+        self.held: list[Any] = []
+        self.extra: list[nn.Parameter] = []
+        self.leave: Callable[[], Any] = lambda: None
+        if program.rate == "tensor" and program.optimizer in {"AdamW", "NAdam", "SGD", "fused"}:
+            for group in self.optimizer.param_groups:
+                group["lr"] = torch.tensor(float(group["lr"]))
+        halves = program.precision == "autocast_scaled"
+        self.scaler: Any = torch.amp.GradScaler(
+            "cpu", init_scale=2.0**12 if halves else 16.0, enabled=program.scaler or halves, growth_interval=2
+        )
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.9) if program.scheduler else None
 
     def weight(self, index: int) -> Any:
@@ -306,7 +424,7 @@ class Run:
                     with torch.no_grad():
                         for mean, parameter in zip(average, self.model.parameters(), strict=True):
                             mean.lerp_(parameter.detach(), 0.3)
-        self.seen += [*average, *[torch.as_tensor(np.asarray(view)).clone() for view in self.kept if view is not None]]
+        self.seen += [*average, *[_as_tensor(view).clone() for view in self.kept if view is not None]]
 
     def _hook(self) -> None:
         kind, layer = self.program.hook, self.weight_module()
@@ -327,6 +445,8 @@ class Run:
         precision = self.program.precision
         if precision == "autocast_uncached" and where == "autocast":
             return torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
+        if precision == "autocast_scaled" and where == "autocast":
+            return torch.autocast("cpu", torch.float16)
         return torch.autocast("cpu", torch.bfloat16) if precision == where else contextlib.nullcontext()
 
     def _saved_hooks(self) -> contextlib.AbstractContextManager[Any]:
@@ -339,12 +459,23 @@ class Run:
         return torch.randint(0, 8, (ROWS,), generator=torch.Generator().manual_seed(self.batch))
 
     def _forward(self, turn: Turn) -> torch.Tensor:
-        """Return the loss of one or two forwards, under one autocast."""
+        """Return the loss of one or two forwards, under one autocast or two."""
+        if turn.apart:
+            return self._forward(replace(turn, apart=False)) + self._losses(replace(turn, forwards=1, penalty=False))
+        return self._losses(turn)
+
+    def _losses(self, turn: Turn) -> torch.Tensor:
         with self._autocast("autocast"), self._saved_hooks():
-            loss = sum((self.model(self._tokens()) for _ in range(turn.forwards)), torch.zeros(()))
+            loss = sum((self._one_forward(turn) for _ in range(turn.forwards)), torch.zeros(()))
             if turn.penalty:
                 loss = loss + sum(parameter.float().square().sum() for parameter in self.model.parameters()) * 1e-2
         return loss
+
+    def _one_forward(self, turn: Turn) -> torch.Tensor:
+        if turn.look:
+            with torch.no_grad():
+                self.seen.append(self.model(self._tokens()).clone())
+        return self.model(self._tokens())  # type: ignore[no-any-return]
 
     def _gradients(self, turn: Turn, number: int) -> torch.Tensor:
         loss = torch.zeros(())
@@ -352,30 +483,53 @@ class Run:
             loss = self._forward(turn)
             with torch.no_grad():
                 WRITES[turn.write_before_backward](self.weight(number))
-            loss.backward(retain_graph=turn.twice or turn.step_twice)
+            with self._autocast("autocast") if turn.backward_inside else contextlib.nullcontext():
+                self._backward(loss, retain_graph=turn.twice or turn.step_twice)
             if turn.twice:
-                loss.backward(retain_graph=turn.step_twice)
+                self._backward(loss, retain_graph=turn.step_twice)
             self.seen.append(loss.detach().clone())
+        with torch.no_grad():
+            BETWEEN[turn.hold](self, number)
+        if turn.overflow and (gradient := self.weight(number).grad) is not None:
+            gradient[0, 0] = float("inf")
         if turn.clip:
+            if not turn.closure:
+                self.scaler.unscale_(self.optimizer)
             self.seen.append(nn.utils.clip_grad_norm_(self.model.parameters(), 0.1))
         return loss
 
+    def _backward(self, loss: torch.Tensor, *, retain_graph: bool) -> None:
+        self.scaler.scale(loss).backward(retain_graph=retain_graph)
+
+    def _step(self) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.seen.append(torch.tensor(self.scaler.get_scale()))
+
     def _turn(self, turn: Turn, number: int) -> None:
         self._evaluate(turn, number)
+        with self._autocast("autocast_step"):
+            self._learn(turn, number)
+        if number == self.program.leave_after:
+            self.leave()
+        with torch.no_grad():
+            WRITES[turn.write](self.weight(number))
+            BETWEEN[turn.between](self, number)
+        zeroed: Any = self.model if turn.zero_by_model else self.optimizer
+        zeroed.zero_grad(set_to_none=turn.set_to_none)
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def _learn(self, turn: Turn, number: int) -> None:
         if turn.closure or self.program.optimizer == "LBFGS":
             self._step_with_closure(turn, number)
         else:
             loss = self._gradients(turn, number)
             if not turn.skip:
-                self.optimizer.step()
+                self._step()
             if turn.step_twice:
                 # Torch raises where a weight was saved: it has changed since.
                 loss.backward()
-        with torch.no_grad():
-            WRITES[turn.write](self.weight(number))
-        self.optimizer.zero_grad(set_to_none=turn.set_to_none)
-        if self.scheduler is not None:
-            self.scheduler.step()
 
     def _step_with_closure(self, turn: Turn, number: int) -> None:
         def closure() -> torch.Tensor:
@@ -388,7 +542,8 @@ class Run:
         modes: dict[str, Any] = {"inference": torch.inference_mode, "part_inference": torch.inference_mode}
         if turn.evaluate == "no":
             return
-        with modes.get(turn.evaluate, torch.no_grad)(), self._autocast("autocast"):
+        casting = self._autocast("autocast") if turn.evaluate != "without_autocast" else contextlib.nullcontext()
+        with modes.get(turn.evaluate, torch.no_grad)(), casting:
             if turn.evaluate == "weights":
                 self.seen += [parameter.sum().clone() for parameter in self.model.parameters()]
             elif turn.evaluate.startswith("part"):
@@ -403,7 +558,18 @@ class Run:
         """Return everything to compare."""
         gradients = [parameter.grad for parameter in self.model.parameters()]
         state = self.optimizer.state_dict()
-        return {"seen": self.seen, "model": self.model.state_dict(), "optimizer": state, "gradients": gradients}
+        return {
+            "seen": self.seen,
+            "model": self.model.state_dict(),
+            "optimizer": state,
+            "gradients": gradients,
+            "held": self.held,
+            "extra": self.extra,
+        }
+
+
+def _as_tensor(view: Any) -> torch.Tensor:
+    return view if isinstance(view, torch.Tensor) else torch.as_tensor(np.asarray(view))
 
 
 def layers() -> st.SearchStrategy[Layer]:
@@ -416,6 +582,7 @@ def layers() -> st.SearchStrategy[Layer]:
         ahead=_mostly(False, True),
         recompute=_mostly("no", "reentrant", "nonreentrant"),
         frozen=_mostly(False, True),
+        also=_mostly("nothing", *ALSO),
     ).map(_recomputed_from_within)
 
 
@@ -433,25 +600,33 @@ def turns() -> st.SearchStrategy[Turn]:
         twice=_mostly(False, True),
         penalty=_mostly(False, True),
         clip=_mostly(False, True),
-        evaluate=_mostly("no", "no_grad", "inference", "part", "part_inference", "weights", "state"),
+        evaluate=_mostly(
+            "no", "no_grad", "inference", "part", "part_inference", "weights", "state", "without_autocast"
+        ),
         write=_mostly("nothing", *WRITES),
         write_before_backward=_rarely("nothing", *WRITES),
         closure=_mostly(False, True),
         set_to_none=_mostly(True, False),
         skip=_mostly(False, True),
         step_twice=_rarely(False, True),
+        apart=_mostly(False, True),
+        backward_inside=_mostly(False, True),
+        look=_mostly(False, True),
+        hold=_mostly("nothing", "hold_state", "hold_gradient", "hold_state_dict"),
+        between=st.sampled_from(["nothing"] * len(BETWEEN) + list(BETWEEN) + ["write_held", "rate_in_place"] * 3),
+        overflow=_rarely(False, True),
+        zero_by_model=_mostly(False, True),
     )
 
 
 def programs() -> st.SearchStrategy[Program]:
     """Draw a program."""
-    precisions = ("autocast", "autocast_all", "autocast_uncached", "bf16", "double")
     return st.builds(
         Program,
         layers=st.lists(layers(), min_size=2, max_size=5).map(tuple),
         turns=st.lists(turns(), min_size=2, max_size=4).map(tuple),
         optimizer=st.sampled_from(OPTIMIZERS),
-        precision=_mostly("float", *precisions),
+        precision=st.one_of(st.just("float"), st.just("autocast"), st.sampled_from(["bf16", "double", *CASTING])),
         hook=_mostly("no", "forward", "pre", "backward", "offloading", "rounding"),
         alias=_mostly("no", "detach", "data", "numpy"),
         scheduler=_mostly(False, True),
@@ -461,11 +636,18 @@ def programs() -> st.SearchStrategy[Program]:
         budget=st.sampled_from([40, 60, 80, 100, 130, 1000]),
         verify=_mostly(False, True),
         file=_mostly(False, True),
+        rate=_mostly("number", "tensor"),
+        scaler=_mostly(False, True),
+        leave_after=_mostly(-1, 0, 1, 2),
+        late=_mostly(True, False),
     ).flatmap(_with_refused)
 
 
 def _with_refused(program: Program) -> st.SearchStrategy[Program]:
     """Now and then, make the program one that is known to be refused."""
+    # Autocast goes on with the casts of the leaves that it has: of parameters that are unwrapped meanwhile it has none.
+    if program.precision == "autocast_all":
+        program = replace(program, leave_after=-1)
     known = [replace(program, hook="parameter"), replace(program, alias="before")]
     return _rarely(program, *known)
 
@@ -488,13 +670,26 @@ def _half_of_host(model: nn.Module) -> int:
     return 3 * sum(sizes) // 2 + 4 * max(sizes)
 
 
+def _slowly(step: Callable[..., None]) -> Callable[..., None]:
+    """Return a step that takes its time where nobody waits for it."""
+
+    def slow(self: StandIn, *arguments: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.002)
+        step(self, *arguments)
+
+    return slow
+
+
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
     program = run.program
     # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients.
     small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1]:
+    # And updates that are still to come when the loop goes on.
+    slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], slow:
         options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
@@ -518,7 +713,8 @@ def try_wrapped(program: Program) -> dict[str, Any] | str:
     """Return what the wrapped run comes to, or its error."""
     run = Run(program)
     try:
-        with wrapped(run):
+        with wrapped(run) as cached:
+            run.leave = cached.unwrap
             run.train()
             first = run.outcome()
             first = {**first, "model": {key: value.clone() for key, value in first["model"].items()}}

@@ -5,10 +5,10 @@ from hypothesis import given
 from plan_traces import KIB, cases, layered
 
 from tencache.errors import RefusedError
-from tencache.plan.planner import plan_ahead
+from tencache.plan.planner import plan_ahead, plan_early
 from tencache.plan.rival_policies import plan_buckets, plan_lru
 from tencache.plan.step_trace import Grad, Op, StepTrace, Unit, Update
-from tencache.plan.virtual_clock import Bandwidths, best_plan, replay_plan, step_s
+from tencache.plan.virtual_clock import UPDATE_TIMES, Bandwidths, best_plan, replay_plan, step_s
 
 
 @given(cases())
@@ -45,6 +45,59 @@ def test_what_fits_is_loaded_during_the_updates():
     result = replay_plan(plan_ahead(two_layers(updates=updates), 2 * MB), Bandwidths(MB, MB, latency_s=0))
     assert result.step_s == pytest.approx(10 + 0.01 + 0.99 + 0.03)
     assert result.hit_rate == 1.0
+
+
+def test_late_updates_run_beside_the_operations():
+    """Updates of a then b on the host, each ahead of its upload; the first operation waits for a alone."""
+    updates = (Update((0,), 5.0), Update((1,), 5.0))
+    speeds = Bandwidths(MB, MB, latency_s=0, updates="late")
+    result = replay_plan(plan_ahead(two_layers(updates=updates), 2 * MB), speeds)
+    # b is updated after 10 s, on the device after 11, and used three times together with a.
+    assert result.step_s == pytest.approx(11 + 0.03)
+    assert result.bound_s == pytest.approx(10.0)
+
+
+def test_an_update_within_backward_is_on_the_device_when_the_next_step_begins():
+    """b's gradient comes first; its update and its upload are done before the step is."""
+    grads = (Grad(1, 2, MB), Grad(0, 3, MB))
+    ops = (Op((0,), (), 1.0), Op((1,), (), 1.0), Op((1,), (), 1.0), Op((0,), (), 9.0))
+    trace = StepTrace((Unit("a", MB), Unit("b", MB)), ops, grads, (Update((0,), 1.0), Update((1,), 1.0)))
+    plan = plan_early(trace, 3 * MB, 0.4)
+    assert [row.unit for row in plan.closing] == [1]
+    late, within = (Bandwidths(MB, MB, latency_s=0, updates=updates) for updates in ("late", "within"))
+    # After the last operation: a's gradient, update and upload, then the operations; b's are hidden.
+    assert replay_plan(plan, within).step_s == pytest.approx(3 + 12)
+    assert replay_plan(plan_ahead(trace, 3 * MB), late).step_s == pytest.approx(3 + 12 + 0)
+    assert plan.up_bytes == plan_ahead(trace, 3 * MB).up_bytes
+
+
+@given(cases())
+def test_closing_rows_lie_where_nothing_else_is_loaded(case):
+    trace, budget = case
+    try:
+        plan = plan_early(trace, budget, 0.85)
+    except RefusedError:
+        return
+    if plan is None:
+        return
+    closing = {row.unit: row for row in plan.closing}
+    assert dict(plan.carried) == {unit: row.offset for unit, row in closing.items()}
+    for row in plan.loads:
+        assert row.unit not in closing
+        for kept in closing.values():
+            assert row.offset + row.bytes <= kept.offset or kept.offset + kept.bytes <= row.offset
+
+
+@pytest.mark.parametrize("updates", UPDATE_TIMES)
+@given(cases())
+def test_no_replay_beats_its_bound_whenever_updates_are_computed(updates, case):
+    trace, budget = case
+    speeds = Bandwidths(1e9, 1e9, updates=updates)
+    try:
+        result = replay_plan(best_plan(trace, budget, speeds), speeds)
+    except RefusedError:
+        return
+    assert result.step_s >= result.bound_s * (1 - 1e-9)
 
 
 def test_the_bound_is_the_busiest_way():

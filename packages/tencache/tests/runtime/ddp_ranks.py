@@ -3,6 +3,7 @@
 import copy
 import json
 import sys
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import tencache
 from tencache.bench.gpt import GPT, GPTConfig, batches
 from tencache.errors import RefusedError
+from tencache.runtime.optimizer.stand_in import StandIn
 
 STEPS = 5
 THREE = replace(SMALL, layers=3)
@@ -50,7 +52,18 @@ WAYS = {
 }
 
 
-def run(way: Way, order: str | None, rank: int):
+def slow_down(rank: int) -> None:
+    """Let every update take its time, in the second process more than in the first."""
+    step = StandIn.step
+
+    def slowly(self, *arguments):
+        time.sleep(0.005 * (1 + rank))
+        step(self, *arguments)
+
+    StandIn.step = slowly
+
+
+def run(way: Way, order: str | None, rank: int, late: list[int]):
     """Return losses, parameters and optimizer state after training, and after unwrapping and training on."""
     # Another seed for each rank: DDP gives every rank the first one's parameters.
     torch.manual_seed(rank)
@@ -64,6 +77,7 @@ def run(way: Way, order: str | None, rank: int):
     seen = []
     for step in range(STEPS):
         if step == STEPS - 1 and cached is not None:
+            late.append(cached.stats().late_updates)
             cached.unwrap()
         tokens = batches(way.config, 1, size=2 * way.micro_batches, seed=10 * step + rank)[0]
         parts = tokens.chunk(way.micro_batches)
@@ -124,6 +138,28 @@ def refused(use, hook=None, **options):
     return "not refused"
 
 
+def refused_in_closure():
+    """Return the sentence with which a step is refused whose closure leaves gradients that differ."""
+    model = Heads()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    cached = tencache.wrap(model, optimizer, budget="100%")
+    parallel = DistributedDataParallel(model)
+    before = copy.deepcopy(model.state_dict())
+
+    def closure():
+        loss, _ = parallel(torch.ones(2, 4))
+        loss.backward()
+        return loss
+
+    try:
+        optimizer.step(closure)
+    except RefusedError as error:
+        return str(error) if same_tensors(model.state_dict(), before) else "refused after an update"
+    finally:
+        cached.unwrap()
+    return "not refused"
+
+
 def backward_twice(first, _):
     first.backward(retain_graph=True)
     first.backward()
@@ -132,15 +168,18 @@ def backward_twice(first, _):
 def findings(rank: int):
     """Return what each way and order led to."""
     found = {}
+    late: list[int] = []
     for name, way in WAYS.items():
-        expected = run(way, None, rank)
+        expected = run(way, None, rank, late)
         for order in ORDERS:
-            found[f"{name}; {order}"] = same_tensors(run(way, order, rank), expected)
+            found[f"{name}; {order}"] = same_tensors(run(way, order, rank, late), expected)
+    found["late updates"] = late
     found["twice"] = same_tensors(twice(ORDERS[0], rank), twice(None, rank))
     for option in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view"):
         found[option] = refused(lambda *losses: sum(losses).backward(), **{option: True})
     found["comm_hooks"] = refused(lambda *losses: sum(losses).backward(), fp16_compress_hook)
     found["unused"] = refused(lambda first, _: first.backward())
+    found["unused in a closure"] = refused_in_closure()
     found["two gradients"] = refused(backward_twice)
     return found
 
@@ -148,6 +187,7 @@ def findings(rank: int):
 def main(rank: int, folder: Path) -> None:
     """Write the findings of one process."""
     torch.set_num_threads(1)
+    slow_down(rank)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     (folder / f"{rank}.json").write_text(json.dumps(findings(rank)))
     dist.destroy_process_group()

@@ -38,6 +38,12 @@ def test_two_processes_train_as_without_tencache(findings, way, order):
     assert [found[f"{way}; {order}"] for found in findings] == [True, True]
 
 
+def test_updates_come_late_and_gradients_are_reduced_before_them(findings):
+    for found in findings:
+        assert len(found["late updates"]) == len(WAYS) * len(ORDERS)
+        assert all(count > 0 for count in found["late updates"])
+
+
 def test_a_second_backward_is_reduced_no_more_than_without_tencache(findings):
     assert [found["twice"] for found in findings] == [True, True]
 
@@ -53,6 +59,7 @@ def test_another_way_to_reduce_is_refused(findings, option):
 def test_a_parameter_that_is_not_used_is_refused(findings):
     for found in findings:
         assert "second.weight had no gradient" in found["unused"]
+        assert "second.weight had no gradient" in found["unused in a closure"]
 
 
 @shows_refused("two backwards through parts of one `DistributedDataParallel` forward", "call `backward()` once")

@@ -52,7 +52,8 @@ def test_losses_parameters_and_state_are_those_of_the_unwrapped_run(name, budget
     assert same_state(optimizer, reference_optimizer)
     stats = cached.stats()
     assert stats.device_peak_bytes <= cached.budget_bytes
-    assert stats.order_changes == 0
+    # A block that is recomputed holds working copies, which the first step, of whole parameters, does not show.
+    assert stats.order_changes <= (CASES[name].autocast and bool(CASES[name].config.recompute))
     assert stats.resident == (budget == "500%")
     cached.unwrap()
     assert same_tensors(model.state_dict(), reference.state_dict())

@@ -13,9 +13,10 @@ from torch.optim import AdamW
 
 from tencache.bench.gpt import GPT, GPTConfig, batches
 from tencache.bench.other_processes import others_busy_s
+from tencache.plan.policy_costs import plan_of
 from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_plan import StepPlan
-from tencache.plan.virtual_clock import step_s
+from tencache.plan.virtual_clock import best_plan, replay_plan, step_s
 from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth
 from tencache.runtime.attach import Cached, wrap
@@ -31,7 +32,8 @@ COLUMNS = (
     "step s",
     "step / planned",
     "of bound",
-    "compute s",
+    "device s",
+    "update s",
     "up / floor",
     "hit",
     "ready",
@@ -39,6 +41,10 @@ COLUMNS = (
     "wait s",
     "clock s",
 )
+# Who takes turns: a policy, and whether its optimizer's updates come late, as planned steps have them, or at once.
+CONTENDERS = {"ahead": ("ahead", True), "zero3, late step": ("zero3", True)} | {
+    policy: (policy, False) for policy in POLICIES if policy != "ahead"
+}
 SMALL = GPTConfig(vocabulary=1024, context=64, width=128, heads=4, layers=4)
 
 
@@ -50,6 +56,7 @@ class BenchSetting:
     tokens: int = 64
     rounds: int = 5
     small: bool = False
+    autocast: bool = False
 
     @property
     def config(self) -> GPTConfig:
@@ -77,8 +84,10 @@ class TimedTraining:
     model: GPT
     optimizer: AdamW
     cached: Cached | None = None
+    autocast: bool = False
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
+    device_seconds: list[float] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
 
     def turn(self, tokens: Tensor, beside: AbstractContextManager[object] | None = None) -> None:
@@ -89,16 +98,22 @@ class TimedTraining:
         self._train(tokens)
         with beside or nullcontext():
             began, cpu_began = time.perf_counter(), time.thread_time()
-            self._train(tokens)
+            self.device_seconds.append(self._train(tokens))
             self.seconds.append(time.perf_counter() - began)
             self.cpu_seconds.append(time.thread_time() - cpu_began)
         if self.cached is not None:
             self.cached.engine.device_copies.settle()
 
-    def _train(self, tokens: Tensor) -> None:
-        self.model(tokens).backward()
+    def _train(self, tokens: Tensor) -> float:
+        """Train a step, and return the CPU time of forward and backward."""
+        began = time.thread_time()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            loss = self.model(tokens)
+        loss.backward()
+        device_s = time.thread_time() - began
         self.optimizer.step()
         self.optimizer.zero_grad()
+        return device_s
 
     @property
     def median_s(self) -> float:
@@ -110,21 +125,51 @@ class TimedTraining:
         """Return the median CPU time of the computing thread; a busy machine disturbs it least."""
         return statistics.median(self.cpu_seconds[index] for index in self.chosen)
 
+    @property
+    def median_device_s(self) -> float:
+        """Return the median CPU time of forward and backward."""
+        return statistics.median(self.device_seconds[index] for index in self.chosen)
+
+    @property
+    def median_update_s(self) -> float:
+        """Return the median CPU time of the optimizer."""
+        return self.median_cpu_s - self.median_device_s
+
+
+@dataclass(frozen=True)
+class RoundSpread:
+    """A ratio taken round by round: its median, and its lowest and highest."""
+
+    middle: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Return the spread of some values."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{self.middle:.2f} ({self.low:.2f}-{self.high:.2f})"
+
 
 @dataclass(frozen=True)
 class BenchRow:
     """One policy over one link.
 
+    `device_s` and `update_s` are the CPU times of the unwrapped forward and backward, and of its optimizer, in the same
+    rounds. The bound takes them to overlap, and is taken round by round: a crowded round is crowded for both.
     `cpu_s` is the CPU time of the computing thread, `stall_s` what it waited for bytes, and `clock_s` the step on the
-    virtual clock if compute took the CPU time of the unwrapped step and bookkeeping none: what a policy can reach.
+    virtual clock if compute took the unwrapped step's times and bookkeeping none: what a policy can reach.
     """
 
     link: str
     policy: str
     step_s: float
-    compute_s: float
-    bound_s: float
-    speed_up: float
+    device_s: float
+    update_s: float
+    of_bound: RoundSpread
+    speed_up: RoundSpread
     up_bytes: int
     up_floor_bytes: int
     hit_rate: float
@@ -198,31 +243,31 @@ def interleave(bench: BenchSetting, runners: Sequence[TimedTraining | Loaded], l
         runner.chosen = chosen
 
 
-def compare_policies(bench: BenchSetting, links: Sequence[str]) -> list[BenchRow]:
-    """Measure every policy over every link."""
+def compare_policies(
+    bench: BenchSetting, links: Sequence[str], names: Sequence[str] = tuple(CONTENDERS)
+) -> list[BenchRow]:
+    """Measure these contenders, "ahead" first, over every link."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return [row for link in links for row in _compare_over(bench, link)]
+        return [row for link in links for row in _compare_over(bench, link, names)]
     finally:
         torch.set_num_threads(threads)
 
 
-def _compare_over(bench: BenchSetting, link: str) -> list[BenchRow]:
+def _compare_over(bench: BenchSetting, link: str, names: Sequence[str]) -> list[BenchRow]:
     bytes_per_s = parse_bandwidth(link)
-    resident = TimedTraining("resident", *bench.make())
+    resident = TimedTraining("resident", *bench.make(), autocast=bench.autocast)
     runners = []
-    for policy in POLICIES:
+    for name in names:
+        policy, overlap = CONTENDERS[name]
         model, optimizer = bench.make()
-        runners.append(
-            TimedTraining(
-                policy, model, optimizer, wrap(model, optimizer, budget=bench.budget, link=link, policy=policy)
-            )
-        )
-    loaded = Loaded(resident, runners[0], bytes_per_s)
-    interleave(bench, [loaded, *runners], link)
-    resident.chosen = runners[0].chosen
-    rows = [_row(link, bytes_per_s, runner, runners, resident) for runner in runners]
+        cached = wrap(model, optimizer, budget=bench.budget, link=link, policy=policy, overlap=overlap)
+        runners.append(TimedTraining(name, model, optimizer, cached, bench.autocast))
+    interleave(bench, [resident, *runners], link)
+    rows = [_row(link, bytes_per_s, runner, runners[0], resident) for runner in runners]
+    if tuple(names) == tuple(CONTENDERS):
+        rows.append(_within(rows[0], runners[0], resident))
     for runner in runners:
         if runner.cached is not None:
             runner.cached.unwrap()
@@ -230,37 +275,76 @@ def _compare_over(bench: BenchSetting, link: str) -> list[BenchRow]:
 
 
 def _row(
-    link: str, bytes_per_s: float, runner: TimedTraining, runners: list[TimedTraining], resident: TimedTraining
+    link: str, bytes_per_s: float, runner: TimedTraining, planned: TimedTraining, resident: TimedTraining
 ) -> BenchRow:
     assert runner.cached is not None
     plan = runner.cached.plan
     assert plan is not None
     stats = runner.cached.stats()
-    compute_s = resident.median_s
-    ahead_s = next(one.median_s for one in runners if one.name == "ahead")
+    moved_s = max(plan.up_floor_bytes, plan.trace.grad_bytes) / bytes_per_s
+    bounds = {index: max(_busiest_s(resident, index), moved_s) for index in runner.chosen}
     return BenchRow(
         link=link,
         policy=runner.name,
         step_s=runner.median_s,
-        compute_s=compute_s,
-        bound_s=max(compute_s, plan.up_floor_bytes / bytes_per_s, plan.trace.grad_bytes / bytes_per_s),
-        speed_up=runner.median_s / ahead_s,
+        device_s=resident.median_device_s,
+        update_s=resident.median_update_s,
+        of_bound=RoundSpread.of([bounds[index] / runner.seconds[index] for index in runner.chosen]),
+        speed_up=RoundSpread.of([runner.seconds[index] / planned.seconds[index] for index in runner.chosen]),
         up_bytes=plan.up_bytes,
         up_floor_bytes=plan.up_floor_bytes,
         hit_rate=stats.hit_rate,
         ready_rate=stats.ready_rate,
         cpu_s=runner.median_cpu_s,
         stall_s=stats.stall_s / stats.steps,
-        clock_s=step_s(_timed(plan, resident.median_cpu_s), runner.cached.engine.speeds),
+        clock_s=_on_the_clock(runner, planned, resident),
     )
 
 
-def _timed(plan: StepPlan, compute_s: float) -> StepPlan:
-    """Return the plan with all durations stretched so that compute takes so long."""
+def _on_the_clock(runner: TimedTraining, planned: TimedTraining, resident: TimedTraining) -> float:
+    """Return the seconds of a policy's step on the virtual clock, with the same durations for every policy."""
+    assert runner.cached is not None
+    assert planned.cached is not None
+    assert planned.cached.plan is not None
+    assert runner.cached.plan is not None
+    # Where the planned step moves halves, the others have traces of other bytes.
+    halved = planned.cached.engine.working.halved(planned.cached.plan.trace)
+    trace = _timed(runner.cached.plan if halved else planned.cached.plan, resident).trace
+    engine = runner.cached.engine
+    return step_s(plan_of(engine.policy, trace, runner.cached.budget_bytes, engine.speeds), engine.speeds)
+
+
+def _busiest_s(resident: TimedTraining, index: int) -> float:
+    """Return the seconds of the unwrapped step if its optimizer ran beside the rest."""
+    return max(resident.device_seconds[index], resident.cpu_seconds[index] - resident.device_seconds[index])
+
+
+def _within(row: BenchRow, planned: TimedTraining, resident: TimedTraining) -> BenchRow:
+    """Return the planned step with updates within backward, which only the clock knows."""
+    assert planned.cached is not None
+    assert planned.cached.plan is not None
+    speeds = replace(planned.cached.engine.speeds, updates="within")
+    plan = best_plan(_timed(planned.cached.plan, resident).trace, planned.cached.budget_bytes, speeds)
+    cost = replay_plan(plan, speeds)
+    return replace(
+        row,
+        policy="ahead, within backward (clock)",
+        step_s=cost.step_s,
+        of_bound=RoundSpread.of([cost.of_bound]),
+        speed_up=RoundSpread.of([cost.step_s / row.clock_s]),
+        up_bytes=plan.up_bytes,
+        cpu_s=0.0,
+        stall_s=cost.stall_s,
+        clock_s=cost.step_s,
+    )
+
+
+def _timed(plan: StepPlan, resident: TimedTraining) -> StepPlan:
+    """Return the plan with durations stretched so that operations and updates take as long as unwrapped."""
     trace = plan.trace
-    stretch = compute_s / trace.compute_s
-    ops = tuple(replace(op, compute_s=op.compute_s * stretch) for op in trace.ops)
-    updates = tuple(replace(update, compute_s=update.compute_s * stretch) for update in trace.updates)
+    of_ops, of_updates = resident.median_device_s / trace.device_s, resident.median_update_s / (trace.update_s or 1.0)
+    ops = tuple(replace(op, compute_s=op.compute_s * of_ops) for op in trace.ops)
+    updates = tuple(replace(update, compute_s=update.compute_s * of_updates) for update in trace.updates)
     return replace(plan, trace=replace(trace, ops=ops, updates=updates))
 
 
@@ -277,6 +361,6 @@ def _line(row: BenchRow) -> str:
     moved = f"{row.up_bytes / row.up_floor_bytes:.3f}"
     times = f"{row.cpu_s:.3f} | {row.stall_s:.3f} | {row.clock_s:.3f}"
     return (
-        f"| {row.link} | {row.policy} | {row.step_s:.3f} | {row.speed_up:.2f} | {row.bound_s / row.step_s:.0%} | "
-        f"{row.compute_s:.3f} | {moved} | {row.hit_rate:.0%} | {row.ready_rate:.0%} | {times} |"
+        f"| {row.link} | {row.policy} | {row.step_s:.3f} | {row.speed_up} | {row.of_bound} | {row.device_s:.3f} | "
+        f"{row.update_s:.3f} | {moved} | {row.hit_rate:.0%} | {row.ready_rate:.0%} | {times} |"
     )

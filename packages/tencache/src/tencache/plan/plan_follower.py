@@ -53,6 +53,11 @@ class PlanFollower:
         self._opening = [row for row in self._opening if row.unit not in wanted]
         return rows
 
+    def opening_bytes(self, units: Iterable[int]) -> int:
+        """Return the bytes that go up once these units have been updated."""
+        wanted = set(units) if self.plan.eager else set()
+        return sum(row.bytes for row in self._opening if row.unit in wanted)
+
     def expected(self) -> list[Load]:
         """Return rows for what should lie on the device by now and is still needed, after an interruption."""
         resident = self.plan.resident_after(self._next_row)

@@ -15,6 +15,8 @@ from tencache.plan.step_trace import StepTrace
 from tencache.plan.use_times import UseTimes
 
 Strategy = Literal["farthest", "fewest"]
+# Of the budget, for units whose next values are sent up within backward.
+EARLY_SHARES = (0.4, 0.6, 0.85)
 STRATEGIES: tuple[Strategy, ...] = ("farthest", "fewest")
 
 
@@ -32,6 +34,44 @@ def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthe
     kept = _static_share(trace, budget_bytes)
     loads, _ = _sweep(trace, budget_bytes, kept, strategy, pinned=tuple(kept))
     return StepPlan("ahead", budget_bytes, trace, loads, tuple(sorted(kept.items())))
+
+
+def plan_early(trace: StepTrace, budget_bytes: int, share: float) -> StepPlan | None:
+    """Return a plan that keeps a place for the units whose gradients come first, and fills it again within backward.
+
+    By the time of step() their next values are on the device, if the updates were computed on speculation. They take up
+    to `share` of the budget. Without room for any beside the largest operation there is no such plan.
+    """
+    check_fits(trace, budget_bytes)
+    largest = max(sum(aligned(trace.units[unit].bytes) for unit in op.needed) for op in trace.ops)
+    kept = _first_done(trace, min(round(share * budget_bytes), budget_bytes - largest))
+    if not kept:
+        return None
+    try:
+        loads, _ = _sweep(trace, budget_bytes, kept, "farthest", pinned=tuple(kept))
+    except RefusedError:
+        return None
+    closing = tuple(
+        Load(unit, offset, trace.units[unit].bytes, trace.uses[unit][-1] + 1, trace.uses[unit][0], (unit,))
+        for unit, offset in kept.items()
+    )
+    return StepPlan("ahead", budget_bytes, trace, loads, tuple(sorted(kept.items())), closing=closing)
+
+
+def _first_done(trace: StepTrace, room: int) -> dict[int, int]:
+    """Choose whole updates in the order in which their gradients are final, and give each unit a place."""
+    final = {grad.unit: grad.op for grad in trace.grads}
+    ready = [update for update in trace.updates if update.units and all(unit in final for unit in update.units)]
+    kept: dict[int, int] = {}
+    end = 0
+    for update in sorted(ready, key=lambda update: max(final[unit] for unit in update.units)):
+        size_bytes = sum(aligned(trace.units[unit].bytes) for unit in update.units)
+        # A unit that nothing touches needs no place.
+        if end + size_bytes <= room and all(unit in trace.uses for unit in update.units):
+            for unit in update.units:
+                kept[unit] = end
+                end += aligned(trace.units[unit].bytes)
+    return kept
 
 
 def _static_share(trace: StepTrace, budget_bytes: int) -> dict[int, int]:

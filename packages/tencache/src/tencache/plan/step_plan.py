@@ -30,7 +30,9 @@ class StepPlan:
     """The table of one cycle.
 
     The opening rows, whose trigger is 0, come first and share no address: each is issued when its unit is updated, or,
-    if the plan is not `eager`, when the first operation begins. The others are issued in order, as triggers pass.
+    if the plan is not `eager`, when the first operation begins. The others are issued in order, as triggers pass. The
+    closing rows bring the next step's values to where the last ones lay, as soon as they are computed, for the next
+    cycle: what they bring is among `carried`.
     """
 
     policy: str
@@ -39,11 +41,12 @@ class StepPlan:
     loads: tuple[Load, ...]
     carried: tuple[tuple[int, int], ...] = ()
     eager: bool = True
+    closing: tuple[Load, ...] = ()
 
     @property
     def up_bytes(self) -> int:
         """Return the bytes sent to the device in one cycle."""
-        return sum(load.bytes for load in self.loads)
+        return sum(load.bytes for load in (*self.loads, *self.closing))
 
     @cached_property
     def up_floor_bytes(self) -> int:

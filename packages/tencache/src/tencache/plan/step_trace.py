@@ -84,7 +84,17 @@ class StepTrace:
     @property
     def compute_s(self) -> float:
         """Return the seconds of the step if nothing ever waited."""
-        return sum(op.compute_s for op in self.ops) + sum(update.compute_s for update in self.updates)
+        return self.device_s + self.update_s
+
+    @property
+    def device_s(self) -> float:
+        """Return the seconds of the operations alone."""
+        return sum(op.compute_s for op in self.ops)
+
+    @property
+    def update_s(self) -> float:
+        """Return the seconds of the optimizer alone."""
+        return sum(update.compute_s for update in self.updates)
 
     @property
     def parameter_bytes(self) -> int:

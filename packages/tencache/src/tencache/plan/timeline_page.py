@@ -5,7 +5,7 @@ from html import escape
 from tencache.plan.virtual_clock import StepCost, TimelineBar
 from tencache.quantity import show_bytes
 
-LANES = ("compute", "stall", "up", "down")
+LANES = ("compute", "stall", "host", "up", "down")
 LANE_HEIGHT = 34
 LEFT = 80
 WIDTH = 1400

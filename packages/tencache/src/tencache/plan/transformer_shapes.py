@@ -187,14 +187,15 @@ class _Builder:
             matrices.append(self.head)
         # The optimizer reads the gradient and the state, and writes the state and the parameter.
         per_element = 2 * setting.state_bytes_per_parameter + 2 * setting.bytes_per_parameter
-        return tuple(
-            Update(
-                (matrix.unit,),
-                matrix.elements * per_element / setting.host_bytes_per_s,
-                round(matrix.elements * setting.state_bytes_per_parameter * setting.state_in_file),
-            )
-            for matrix in matrices
-        )
+        updates, debt = [], 0.0
+        for matrix in matrices:
+            # Filed whole and evenly along the model, as the runtime does it.
+            state_bytes = matrix.elements * setting.state_bytes_per_parameter
+            debt += state_bytes * setting.state_in_file
+            filed = state_bytes if debt >= state_bytes / 2 else 0
+            debt -= filed
+            updates.append(Update((matrix.unit,), matrix.elements * per_element / setting.host_bytes_per_s, filed))
+        return tuple(updates)
 
 
 def make_trace(shape: Shape, setting: Setting) -> StepTrace:

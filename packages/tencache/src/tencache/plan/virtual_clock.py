@@ -2,18 +2,24 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
-from tencache.plan.planner import STRATEGIES, plan_ahead
+from tencache.plan.planner import EARLY_SHARES, STRATEGIES, plan_ahead, plan_early
 from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import StepTrace, Update
+from tencache.plan.update_order import order_updates
 
+# When the optimizer's updates are computed: while everything else waits; on the host after step() has returned, each
+# ahead of its upload; or that, and those of `StepPlan.closing` or with filed state on speculation, within backward.
+UpdateTime = Literal["after", "late", "within"]
+UPDATE_TIMES: tuple[UpdateTime, ...] = get_args(UpdateTime)
 WARM_CYCLES = 2
 NEAR_FLOOR = 1.001
 
 
 @dataclass(frozen=True)
 class Bandwidths:
-    """Bytes per second of each way, seconds of latency for each copy, and the room for what is on its way."""
+    """Bytes per second of each way, latency of a copy, room for what is on its way, and when updates are computed."""
 
     up: float
     down: float
@@ -22,6 +28,7 @@ class Bandwidths:
     latency_s: float = 2e-5
     gradient_window_bytes: int = 2**62
     staging_bytes: int = 2**62
+    updates: UpdateTime = "after"
 
 
 @dataclass(frozen=True)
@@ -71,10 +78,14 @@ class StepCost:
 
 
 def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
-    """Return the least time that any plan needs: that of compute, or of the busiest way's bytes."""
+    """Return the least time that any plan needs: that of compute, of the host's updates, or of the busiest way's bytes.
+
+    The device computes and the host updates at the same time, unless updates come after everything else.
+    """
     trace = plan.trace
     file_s = sum(update.file_bytes for update in trace.updates) / min(speeds.file_read, speeds.file_write)
-    return max(trace.compute_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
+    busy_s = trace.compute_s if speeds.updates == "after" else max(trace.device_s, trace.update_s)
+    return max(busy_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
 
 
 def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
@@ -119,20 +130,30 @@ def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
 def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
     """Return the fastest plan, by its replay, of those that the eviction strategies give."""
     plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
-    if plans[0].up_bytes <= NEAR_FLOOR * plans[0].up_floor_bytes:
+    if plans[0].up_bytes > NEAR_FLOOR * plans[0].up_floor_bytes:
+        plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
+    if speeds.updates == "within":
+        plans += [plan for share in EARLY_SHARES if (plan := plan_early(trace, budget_bytes, share)) is not None]
+    if len(plans) == 1:
         return plans[0]
-    plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
     return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
 
 
 class _Clock:
-    """Compute, the way up, the way down and the file, each with the time from which it is free."""
+    """Compute, the host, the way up, the way down and the file, each with the time from which it is free."""
 
     def __init__(self, plan: StepPlan, speeds: Bandwidths) -> None:
         self.plan = plan
         self.speeds = speeds
         self.now = 0.0
-        self._up_free = self._down_free = self._read_free = self._write_free = 0.0
+        self._up_free = self._down_free = self._read_free = self._write_free = self._host_free = 0.0
+        self._owed_until = 0.0
+        self._updated: dict[int, float] = {}
+        self._early: set[int] = set()
+        self._closing: list[tuple[float, Load]] = []
+        self._closing_rows = {row.unit: row for row in plan.closing}
+        self._update_of = {unit: index for index, update in enumerate(plan.trace.updates) for unit in update.units}
+        self._last_grad = {grad.unit: index for index, grad in enumerate(plan.trace.grads)}
         self._landed: dict[int, float] = {}
         self._in_flight: deque[tuple[float, int]] = deque()
         self._staged: deque[tuple[float, int]] = deque()
@@ -157,9 +178,14 @@ class _Clock:
         self._unopened = list(self.plan.opening)
         if self.plan.eager:
             self._open(tuple(row.unit for row in self._unopened if row.unit not in trace.written))
-        pending = list(range(len(trace.updates)))
-        while pending:
-            self._update(trace.updates[self._choose(pending)])
+        pending = [index for index in range(len(trace.updates)) if index not in self._early]
+        self._early.clear()
+        if self.speeds.updates == "after":
+            while pending:
+                self._update(trace.updates[self._choose(pending)])
+        else:
+            self._promise([trace.updates[index] for index in pending])
+        self._close(None)
         self._open(None)
         for index in range(len(trace.ops)):
             self._op(index)
@@ -179,16 +205,71 @@ class _Clock:
         read = self._stage(update.file_bytes) if update.file_bytes else 0.0
         self._wait_until(max(self._landed_at(update), read))
         self._compute("optimizer", update.compute_s)
-        if update.file_bytes:
-            self._write_free = max(self._write_free, self.now) + update.file_bytes / self.speeds.file_write
-            self._staged.append((self._write_free, update.file_bytes))
-            self.file_bytes += update.file_bytes
+        self._write_behind(update, self.now)
         if self.plan.eager:
             self._open(update.units)
 
+    def _promise(self, updates: list[Update]) -> None:
+        """Leave the updates to the host, each once its gradients are there and the last step's are done."""
+        self._wait_until(self._owed_until)
+        landed_s = [self._landed_at(update) for update in updates]
+        seconds = [max(update.compute_s, self._opening_bytes(update) / self.speeds.up) for update in updates]
+        for index in order_updates(landed_s, seconds, max(self.now, self._host_free)):
+            self._on_host(updates[index])
+            if self.plan.eager:
+                self._open(updates[index].units)
+        self._wait_until(max(landed_s, default=0.0))
+        self._owed_until = self._host_free
+
+    def _opening_bytes(self, update: Update) -> int:
+        return sum(row.bytes for row in self._unopened if row.unit in update.units) if self.plan.eager else 0
+
+    def _on_host(self, update: Update) -> float:
+        """Return when an update that the host is given now is done."""
+        read = self._stage(update.file_bytes) if update.file_bytes else 0.0
+        start = max(self._host_free, self.now, self._landed_at(update), read)
+        self._host_free = start + update.compute_s
+        self.spans.append(TimelineBar("host", "optimizer", start, self._host_free))
+        self._updated.update(dict.fromkeys(update.units, self._host_free))
+        self._write_behind(update, self._host_free)
+        return self._host_free
+
+    def _write_behind(self, update: Update, at: float) -> None:
+        if update.file_bytes:
+            self._write_free = max(self._write_free, at) + update.file_bytes / self.speeds.file_write
+            self._staged.append((self._write_free, update.file_bytes))
+            self.file_bytes += update.file_bytes
+
+    def _speculate(self, grad: int) -> None:
+        """Begin a unit's update within backward, if its gradient is final and the plan, or the file, has room for it.
+
+        A second copy of what it writes is needed until step() has said that it was right: in memory for the rows that
+        close the plan, in the file for filed state.
+        """
+        unit = self.plan.trace.grads[grad].unit
+        index = self._update_of.get(unit)
+        if index is None or self._last_grad[unit] != grad:
+            return
+        update = self.plan.trace.updates[index]
+        rows = [self._closing_rows[one] for one in update.units if one in self._closing_rows]
+        final = all(self._last_grad.get(one, grad) <= grad for one in update.units)
+        if final and (len(rows) == len(update.units) or update.file_bytes):
+            done = self._on_host(update)
+            self._early.add(index)
+            self._closing += [(done, row) for row in rows]
+
+    def _close(self, now: float | None) -> None:
+        """Start the closing rows whose update is done by now, or all that are left."""
+        due = [(at, row) for at, row in self._closing if now is None or at <= now]
+        self._closing = [pair for pair in self._closing if pair not in due]
+        for at, row in due:
+            self._carry(row, at=at)
+
     def _op(self, index: int) -> None:
         op = self.plan.trace.ops[index]
+        # What this cycle needs goes before what the next one needs.
         self._issue()
+        self._close(self.now)
         demanded = {row.unit for row in self._rows_for.get(index, ()) if self._on_demand(row)}
         ready = max((self._arrived.get(unit, 0.0) for unit in op.needed), default=0.0)
         self.touches += len(op.touched)
@@ -230,7 +311,7 @@ class _Clock:
 
     def _carry(self, row: Load, at: float) -> None:
         unit = self.plan.trace.units[row.unit]
-        start = max(self._up_free, at)
+        start = max(self._up_free, at, self._updated.get(row.unit, 0.0))
         if unit.tier == "file":
             start = max(start, self._stage(row.bytes))
         self._up_free = start + self.speeds.latency_s + row.bytes / self.speeds.up
@@ -259,6 +340,8 @@ class _Clock:
         self._landed[grad.unit] = self._down_free
         self._in_flight.append((self._down_free, grad.bytes))
         self.spans.append(TimelineBar("down", self.plan.trace.units[grad.unit].name, start, self._down_free))
+        if self.speeds.updates == "within":
+            self._speculate(index)
 
     def _flying(self) -> int:
         return sum(size for _, size in self._in_flight)

@@ -1,7 +1,7 @@
 """Wraps a module and an optimizer, and undoes it."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MethodType
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from tencache.errors import Notice, RefusedError
+from tencache.errors import Notice, RefusedError, UpdateError
 from tencache.plan.address_map import aligned
 from tencache.plan.step_plan import StepPlan
-from tencache.plan.step_trace import StepTrace
+from tencache.plan.step_trace import StepTrace, Unit
 from tencache.plan.virtual_clock import Bandwidths
+from tencache.plan.working_units import add_halves
 from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
 from tencache.runtime.counters import Counters
@@ -31,13 +32,9 @@ from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
-from tencache.runtime.optimizer.sliced_step import (
-    SLICE_BYTES,
-    Stepper,
-    may_be_sliced,
-    own_step,
-    state_tensors,
-)
+from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
+from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, own_step, state_tensors
+from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
@@ -45,7 +42,8 @@ from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units
+from tencache.runtime.tensors.pending_updates import describe_failure
+from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
 
 PROBE_BYTES = 16 * 2**20
@@ -62,13 +60,15 @@ def wrap(
     nvme: str | Path | None = None,
     verify: bool = False,
     policy: str = "ahead",
+    overlap: bool = True,
 ) -> "Cached":
     """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
 
     `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's
     memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
     what is beyond it. The first step is the profile, and it counts. If the budget holds gradients and optimizer state
-    too, everything stays on the device after that step, and nothing moves any more.
+    too, everything stays on the device after that step, and nothing moves any more. With `overlap`, `step()` returns
+    before the parameters are updated, and whoever looks at one first waits for it.
     """
     if nvme is not None and host is None:
         raise ValueError(
@@ -89,6 +89,7 @@ def wrap(
         nvme=nvme,
         verify=verify,
         policy=policy,
+        overlap=overlap,
     )
 
 
@@ -107,6 +108,7 @@ class Cached:
         nvme: str | Path | None,
         verify: bool,
         policy: str,
+        overlap: bool,
     ) -> None:
         named = list(model.named_parameters())
         total_bytes = sum(parameter.nbytes for _, parameter in named)
@@ -126,7 +128,7 @@ class Cached:
         self._split = split_tiers(groups, host, has_file=nvme is not None)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
         with ExitStack() as undo:
-            self._build(undo, groups, bytes_per_s, nvme, verify=verify, policy=policy)
+            self._build(undo, groups, bytes_per_s, nvme, verify=verify, policy=policy, overlap=overlap)
             self._attach(undo)
             undo.pop_all()
 
@@ -139,29 +141,48 @@ class Cached:
         *,
         verify: bool,
         policy: str,
+        overlap: bool,
     ) -> None:
         split, device = self._split, self.device
-        self.units = make_units(groups, split.filed)
+        units = make_units(groups, split.filed)
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
         accelerator = find_accelerator(device)
         self.pool = HostPool(accelerator, poison=POISON if verify else None)
         self.entries = make_entries(groups, device)
-        self._reserve()
+        # The policies to compare with move what they move elsewhere: whole parameters.
+        working = add_halves(
+            units, [entry.unit for entry in self.entries if policy == "ahead" and may_halve(entry, groups)]
+        )
+        for entry in self.entries:
+            entry.half = working.half_of.get(entry.unit)
+        self.units = working.units
+        self._reserve(units)
+        # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
+        stage_casts = verify or accelerator is not None
         self.link: Link = SimLink(bytes_per_s) if accelerator is None else StreamLink(accelerator)
         undo.callback(self.link.close)
-        self.masters = Masters(self.units, self.entries, self.pool, self._file, split.staging_bytes)
+        self.masters = Masters(
+            self.units, self.entries, self.pool, self._file, split.staging_bytes, stage_casts=stage_casts
+        )
         self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
         up, down = self._measure_link(accelerator)
         device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
-        gradients = Gradients(self.link, self.pool, window, self.counters)
-        speeds = Bandwidths(up, down, gradient_window_bytes=window, staging_bytes=split.staging_bytes)
+        gradients = Gradients(self.link, self.pool, window, self.counters, stage_casts=stage_casts)
+        late = overlap and self.optimizer is not None and may_be_late(self.optimizer)
+        speeds = Bandwidths(
+            up,
+            down,
+            gradient_window_bytes=window,
+            staging_bytes=split.staging_bytes,
+            updates="late" if late else "after",
+        )
         with Unrouted():
             self.engine = Engine(
-                self.units,
+                working,
                 self.entries,
                 device_copies,
                 gradients,
@@ -179,7 +200,7 @@ class Cached:
         self._router = OperationRouter(
             self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard
         )
-        self._stepper = self._make_stepper(split)
+        self._stepper = self._make_stepper(split, overlap=overlap)
 
     def stats(self) -> Stats:
         """Return hits, stalls, bytes against their floor, and the memory of each tier."""
@@ -210,11 +231,16 @@ class Cached:
         if self._unwrapped:
             return self.model
         self._unwrapped = True
+        # What step() has promised comes first. If it failed, the model is given back all the same, and then it is said.
+        self.masters.pending.wait_quietly()
+        failure = self.masters.pending.forgive()
         # First the ways in, then the bytes: nothing may start a copy while they are moved back.
         if self._stepper is not None:
             self._detach_optimizer()
         self._remove_hooks()
         self._reduction.hand_back()
+        with Unrouted():
+            self.engine.kept.before_change(self.entries)
         if self.resident and self.optimizer is not None:
             bring_back([entry.parameter for entry in self.entries], self.optimizer)
         else:
@@ -226,6 +252,8 @@ class Cached:
         if self._file is not None:
             self._file.close()
         self._let_go()
+        if failure is not None:
+            raise UpdateError(describe_failure(failure)) from failure
         return self.model
 
     def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
@@ -234,20 +262,22 @@ class Cached:
         if torch.is_autocast_enabled(self.device.type):
             return
         may_stay, self._may_stay = self._may_stay, False
-        parameters = [entry.parameter for entry in self.entries]
-        # A view that user code holds would not see what happens on the device.
         # DDP would go on with its own buckets, which are on the host.
-        if (
-            not may_stay
-            or self._reduction.inside_ddp
-            or any(self.masters.aliased(unit) for unit in range(len(self.units)))
-        ):
+        if not may_stay or self._reduction.inside_ddp:
             return
+        self.masters.pending.wait_all()
+        parameters = [entry.parameter for entry in self.entries]
         with Unrouted():
+            # What user code holds would not see what happens on the device.
+            if any(self.masters.aliased(unit) for unit in range(len(self.units))) or any(
+                gradient_is_held(entry) or state_is_held(optimizer.state, entry.parameter) for entry in self.entries
+            ):
+                return
             needed = needed_bytes(parameters, optimizer)
             if needed > self.budget_bytes:
                 return
             self._wait_for_copies()
+            self.engine.kept.before_change(self.entries)
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()
@@ -268,12 +298,12 @@ class Cached:
         self.arena.close()
         self.pool.close()
 
-    def _reserve(self) -> None:
-        masters = [unit.bytes for unit in self.units if unit.tier == "host"]
+    def _reserve(self, units: Sequence[Unit]) -> None:
+        masters = [unit.bytes for unit in units if unit.tier == "host"]
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 
-    def _make_stepper(self, split: HostSplit) -> Stepper | None:
+    def _make_stepper(self, split: HostSplit, *, overlap: bool) -> Stepper | None:
         if self.optimizer is None:
             return None
         store = None
@@ -281,7 +311,7 @@ class Cached:
             store = self._make_store(self._file, split.state_bytes, self.optimizer)
         # A slice's state must fit the staging memory beside what is read ahead and written behind.
         slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
-        return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes)
+        return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes, overlap=overlap)
 
     def _make_store(self, file: FileTier, limit_bytes: int, optimizer: Optimizer) -> StateStore | None:
         if not may_be_sliced(optimizer):
@@ -309,6 +339,9 @@ class Cached:
         if self.optimizer is not None and self._stepper is not None:
             undo.callback(self._detach_optimizer)
             self._attach_optimizer(self.optimizer, self._stepper)
+            # Through the parameters' own `.grad` it would wait for updates that it does not touch.
+            if "zero_grad" not in self.model.__dict__:
+                self.model.__dict__["zero_grad"] = self._zeroing(self.model.zero_grad)
 
     def _attach_forwards(self) -> None:
         # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
@@ -352,30 +385,51 @@ class Cached:
             if self.resident:
                 self.counters.steps += 1
                 return stepper.step_on_device(closure)
-            loss = stepper.step(closure)
+            loss = stepper.step(None if closure is None else self._reduced(closure))
             self._stay_if_all_fits(optimizer)
             return loss
-
-        zero_grad = optimizer.zero_grad
-
-        def zero(_: Optimizer, set_to_none: bool = True) -> None:
-            # A gradient that landed after it was zeroed would be counted in the next step.
-            self.engine.gradients.wait_all(self.entries)
-            with Unrouted():
-                zero_grad(set_to_none=set_to_none)
 
         # Hooks run once a step, not once a slice; an optimizer of another making may not have any.
         around: Any = Optimizer.profile_hook_step(step) if hooked else step
         optimizer.step = MethodType(around, optimizer)  # type: ignore[method-assign]
-        optimizer.zero_grad = MethodType(zero, optimizer)  # type: ignore[method-assign]
+        optimizer.zero_grad = self._zeroing(optimizer.zero_grad)  # type: ignore[method-assign]
+        if stepper.sliced:
+            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.drain()))
         if stepper.store is not None:
             self._handles += [
                 optimizer.register_state_dict_post_hook(_plain_state),
                 optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
             ]
 
+    def _reduced(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what does the same, and refuses gradients that not every process has."""
+
+        def reduced() -> Any:
+            loss = closure()
+            self._reduction.refuse_unfinished()
+            return loss
+
+        return reduced
+
+    def _zeroing(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
+        """Return what does the same, once the gradients that it drops or writes to are not on their way any more."""
+
+        def zero(set_to_none: bool = True) -> None:
+            # A gradient that landed after it was zeroed would be counted in the next step.
+            self.engine.gradients.wait_all(self.entries)
+            # Dropped ones are kept by the updates that need them.
+            if not set_to_none:
+                self.masters.pending.wait_all()
+            with Unrouted():
+                zero_grad(set_to_none=set_to_none)
+
+        return zero
+
     def _detach_optimizer(self) -> None:
         assert self.optimizer is not None
+        assert self._stepper is not None
+        self._stepper.close()
+        self.model.__dict__.pop("zero_grad", None)
         for name, own in self._own.items():
             if own is None:
                 self.optimizer.__dict__.pop(name, None)
@@ -405,7 +459,8 @@ class Cached:
             parameter.__class__ = nn.Parameter
             parameter.__dict__.pop("_tencache_owner", None)
             parameter.__dict__.pop("_tencache_entry", None)
-            if parameter.grad is not None:
+            # A gradient that user code holds stays what it holds.
+            if parameter.grad is not None and not gradient_is_held(entry):
                 parameter.grad = parameter.grad.clone()
 
     def _move_buffers(self) -> None:

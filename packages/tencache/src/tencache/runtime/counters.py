@@ -23,6 +23,7 @@ class Counters:
     gradients_in_flight_peak_bytes: int = 0
     device_peak_bytes: int = 0
     optimizer_s: float = 0.0
+    late_updates: int = 0
 
     @property
     def stall_s(self) -> float:

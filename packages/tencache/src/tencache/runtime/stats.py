@@ -41,6 +41,7 @@ class Stats:
     gradient_stall_s: float
     file_stall_s: float
     optimizer_s: float
+    late_updates: int
     up_bytes: int
     up_floor_bytes: int
     down_bytes: int
@@ -113,6 +114,7 @@ def gather(
         gradient_stall_s=counters.gradient_stall_s,
         file_stall_s=counters.file_stall_s,
         optimizer_s=counters.optimizer_s,
+        late_updates=counters.late_updates,
         up_bytes=link.up.bytes_moved,
         up_floor_bytes=counters.up_floor_bytes,
         down_bytes=link.down.bytes_moved,

@@ -4,8 +4,8 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
 
 import torch
 from torch import Tensor
@@ -14,13 +14,15 @@ from tencache.errors import RefusedError
 from tencache.plan.plan_follower import PlanFollower
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import Load, StepPlan
-from tencache.plan.step_trace import Phase, StepTrace, Unit, Update
+from tencache.plan.step_trace import Phase, StepTrace, Update
 from tencache.plan.virtual_clock import Bandwidths, best_plan
+from tencache.plan.working_units import WorkingUnits
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
+from tencache.runtime.tensors.kept_bytes import KeptBytes
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 
@@ -39,6 +41,9 @@ class RunningCycle:
     kind: CycleKind
     recorder: Recorder
     follower: PlanFollower | None
+    # The units that autocast cast in this cycle, and those of which something else was made.
+    cast: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
 
 
 class Engine:
@@ -46,7 +51,7 @@ class Engine:
 
     def __init__(
         self,
-        units: tuple[Unit, ...],
+        working: WorkingUnits,
         entries: Sequence[ParameterEntry],
         device_copies: DeviceCopies,
         gradients: Gradients,
@@ -58,12 +63,14 @@ class Engine:
         *,
         stepped: bool,
     ) -> None:
-        self.units = units
+        self.units = working.units
+        self.working = working
         self.entries = entries
         self.device_copies = device_copies
         self.gradients = gradients
         self._masters = masters
         self.link = link
+        self.kept = KeptBytes(device_copies, masters)
         self.counters = counters
         self.speeds = speeds
         self.policy = policy
@@ -86,11 +93,52 @@ class Engine:
         self._node: int | None = None
         self._interrupted: RunningCycle | None = None
         self._settled: set[CycleKind] = set()
-        self.cycle = RunningCycle("train", Recorder(units, link), None)
+        self._halved: dict[CycleKind, frozenset[int]] = {}
+        self.cycle = RunningCycle("train", Recorder(self.units, link), None)
 
     def order(self) -> list[int]:
         """Return the units in the order of first touch in this cycle; untouched ones come last."""
-        return list(dict.fromkeys((*self.cycle.recorder.touched(), *range(len(self.units)))))
+        touched = map(self.working.base, self.cycle.recorder.touched())
+        return list(dict.fromkeys((*touched, *range(len(self.units)))))
+
+    def form(self, entry: ParameterEntry, casts_to: torch.dtype | None) -> int:
+        """Return the unit that an operation needs of a parameter: the whole, or the half if it is to be cast."""
+        if casts_to is None:
+            self._note_whole(entry)
+            return entry.unit
+        # A cast that autocast may keep is used without being asked for: it must be where its bytes are.
+        if entry.half is None or entry.cast is not None:
+            return entry.unit if entry.half is None else entry.half
+        known = entry.half_dtype is casts_to and entry.unit in self._halved.get(self.cycle.kind, ())
+        # What user code can write to without a trace is cast when it is used, and autocast that goes on over a step
+        # has casts of old values.
+        if not known or self.stepped_in_autocast or self._masters.aliased(entry.unit):
+            return entry.unit
+        return entry.half
+
+    def note_cast(self, entry: ParameterEntry, dtype: torch.dtype) -> None:
+        """Take in that autocast casts a parameter."""
+        entry.half_dtype = entry.half_dtype or dtype
+        (self.cycle.cast if entry.half_dtype is dtype else self.cycle.whole).add(entry.unit)
+
+    def use_whole(self, entry: ParameterEntry) -> None:
+        """Bring all of a parameter for the running operation, which does something else than cast it."""
+        self._note_whole(entry)
+        self.bring_whole(entry)
+
+    def bring_whole(self, entry: ParameterEntry) -> None:
+        """Bring all of a parameter for the running operation, which was expected to need its working copy only."""
+        if entry.unit not in self._running:
+            # Without a cast of it nothing reads the half: its place may be needed for the whole.
+            if entry.cast is None and not self.device_copies.held([entry.half]):  # type: ignore[list-item]
+                self._running = tuple(unit for unit in self._running if unit != entry.half)
+            self._widen(entry.unit)
+        self.device_copies.bind(entry)
+
+    def _note_whole(self, entry: ParameterEntry) -> None:
+        self.cycle.whole.add(entry.unit)
+        if torch.is_grad_enabled() and entry.parameter.requires_grad:
+            entry.used_whole = True
 
     def begin_op(self, units: Sequence[int]) -> None:
         """Bring a forward operation's units to the device."""
@@ -130,11 +178,13 @@ class Engine:
     def gradient(self, entry: ParameterEntry, gradient: Tensor) -> None:
         """Send a gradient to the host; the operation that made it is over."""
         self.end_op()
+        # It lands in, or is added to, what an update of this parameter may still be reading.
+        self._masters.pending.wait(entry.unit)
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
         self.cycle.recorder.pause()
-        self.cycle.recorder.grad(entry.unit, entry.size_bytes)
-        self.counters.down_floor_bytes += entry.size_bytes
-        self.gradients.send(entry, gradient)
+        size_bytes = self.gradients.send(entry, gradient)
+        self.cycle.recorder.grad(entry.unit, size_bytes)
+        self.counters.down_floor_bytes += size_bytes
         self.cycle.recorder.resume()
 
     def forward_begins(self, *, evaluating: bool) -> None:
@@ -161,6 +211,7 @@ class Engine:
         """End the cycle, and start the next one, which begins with the optimizer's updates."""
         self.end_op()
         self.refuse_written_leaves()
+        self.kept.before_change(self.entries)
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
         self.link.resolve(wait=False)
@@ -171,9 +222,15 @@ class Engine:
     def updated(self, units: Sequence[int]) -> None:
         """Drop the stale copies, and send the new bytes to the device if their place is free."""
         # Dropped first, since a row may put the new bytes where the stale ones lie.
-        self.device_copies.drop(units)
+        forms = self.working.forms(units)
+        self.device_copies.drop(forms)
         if self.cycle.follower is not None:
-            self._issue(self.cycle.follower.opened_by(units))
+            self._issue(self.cycle.follower.opened_by(forms))
+
+    def sending_s(self, units: Sequence[int]) -> float:
+        """Return how long the uploads take that wait for the update of these units."""
+        follower = self.cycle.follower
+        return 0.0 if follower is None else follower.opening_bytes(self.working.forms(units)) / self.speeds.up
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
@@ -251,11 +308,12 @@ class Engine:
         """Return whether user code holds a view of a unit's memory on the host."""
         return self._masters.aliased(unit)
 
-    def expose(self, units: Iterable[int]) -> None:
-        """Take in that operations on the host have given out views of those of these units that are aliased now."""
+    def expose(self, units: Iterable[int]) -> list[int]:
+        """Take in that operations on the host have given out views of these units; return those that are aliased."""
         given = [unit for unit in units if self._masters.aliased(unit)]
         self.exposed.update(given)
         self.exposures.update(given)
+        return given
 
     def take_in_changes(self) -> None:
         """Drop the device copies of parameters that user code has written to, or may have."""
@@ -263,9 +321,9 @@ class Engine:
             self._note_change()
             self._masters.refuse_moved(changed)
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
-            self.device_copies.drop(changed)
+            self.device_copies.drop(self.working.forms(changed))
         if self.exposed:
-            self.device_copies.drop(self.exposed)
+            self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
 
     def _enter_backward(self) -> None:
@@ -286,18 +344,29 @@ class Engine:
         """Refuse an operation that has written to its parameters' device copies."""
         if any(entry.leaf._version != self._leaf_versions[entry.index] for entry in entries):  # noqa: SLF001
             self.refuse_written_leaves()
+        self._refuse_written_casts(entries)
 
     def refuse_written_leaves(self) -> None:
         """Refuse a write to a device copy through a view that a forward made: it would be lost."""
+        self._refuse_written_casts(self.entries)
         versions = self._versions_of_leaves()
         if versions == self._leaf_versions:
             return
         before, self._leaf_versions = self._leaf_versions, versions
         pairs = zip(self.entries, versions, before, strict=True)
-        written = next(entry for entry, now, then in pairs if now != then)
+        self._refuse_write(next(entry for entry, now, then in pairs if now != then))
+
+    def _refuse_written_casts(self, entries: Sequence[ParameterEntry]) -> None:
+        for entry in entries:
+            if entry.cast is not None and entry.cast._version:  # noqa: SLF001
+                self.device_copies.forget_cast(entry)
+                self._refuse_write(entry)
+
+    def _refuse_write(self, written: ParameterEntry) -> NoReturn:
         # A view of it may be alive, which is refused too: the write is the better reason.
-        with suppress(RefusedError):
-            self.device_copies.drop((written.unit,))
+        for unit in self.working.forms([written.unit]):
+            with suppress(RefusedError):
+                self.device_copies.drop((unit,))
         raise RefusedError(describe_write(written.name))
 
     def changed_units(self) -> set[int]:
@@ -317,7 +386,9 @@ class Engine:
             # What the plan takes to be on the device already is there, unless this is its first cycle or one was left.
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
             self._issue([row for row in carried if not self.device_copies.has(row.unit, row.offset)])
-            self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))  # type: ignore[union-attr]
+            # Nothing, if one of these was in use and the plan is left already.
+            if self.cycle.follower is not None:
+                self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))
 
     def _restore(self) -> None:
         follower = self.cycle.follower
@@ -331,7 +402,7 @@ class Engine:
             return
         # An order that came once waits for its second time, and that one is timed.
         self._settled.discard(cycle.kind)
-        trace = cycle.recorder.finish(updates)
+        trace = self.working.rewrite(cycle.recorder.finish(updates), cycle.cast - cycle.whole)
         if not trace.ops:
             return
         # A settled cycle is recorded without durations and gradients: as a trace to read or to save it would mislead.
@@ -354,12 +425,14 @@ class Engine:
         """Follow this order from now on, with the plan that is known for it or a new one."""
         key = (kind, trace.order)
         plan, seen = self._known.pop(key, (None, 0))
-        # The first measurement is of a cold run; the third is taken again, for good.
-        if plan is None or seen == ENOUGH_SEEN - 1:
+        # The first measurement is of a cold run; the third is taken again, for good. A plan whose places turned out to
+        # be held, as recomputed blocks hold working copies that the profile had whole, cannot be followed.
+        if plan is None or seen == ENOUGH_SEEN - 1 or _holds_more(trace, plan.trace):
             plan = self._plan(trace)
         # Put back at the end: the order that was used longest ago is the one to forget.
         self._known[key] = (plan, seen + 1)
         self.plans[kind] = plan
+        self._halved[kind] = self.working.halved(plan.trace)
         while len(self._known) > KNOWN_ORDERS:
             self._known.popitem(last=False)
 
@@ -371,3 +444,8 @@ class Engine:
         self.counters.plans += 1
         self.counters.planning_s += time.perf_counter() - began
         return plan
+
+
+def _holds_more(trace: StepTrace, planned: StepTrace) -> bool:
+    """Return whether an operation holds units that the plan did not know of."""
+    return any(set(now.held) > set(then.held) for now, then in zip(trace.ops, planned.ops, strict=True))

@@ -50,9 +50,11 @@ class Recorder:
     def pause(self) -> None:
         """Stop the stopwatch, and add its time to the last operation."""
         if self._resumed is not None:
-            # The time may be known only later, when other operations have come after this one.
-            computed = partial(self._builder.computed, len(self._builder.ops) - 1)
-            self._clock.note_between(self._resumed, self._clock.mark(), computed)
+            # A backward that needs no parameter, since all that it needs was kept, belongs to no operation.
+            if last := len(self._builder.ops):
+                # The time may be known only later, when other operations have come after this one.
+                computed = partial(self._builder.computed, last - 1)
+                self._clock.note_between(self._resumed, self._clock.mark(), computed)
             self._resumed = None
 
     def grad(self, unit: int, size_bytes: int) -> None:

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.hooks.cast_watch import CastWatch, autocast_hides, casts_to
 from tencache.runtime.hooks.refusals import (
     FastPaths,
     describe_hook,
@@ -47,6 +48,7 @@ class OperationRouter:
         self._fast_paths = fast_paths
         self._reduction = reduction
         self._guard = guard
+        self._guarded = False
         self._context: saved_tensors_hooks | None = None
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -65,14 +67,18 @@ class OperationRouter:
         # Unlike `.data`, a detached view counts writes together with the leaf: they are found, and refused.
         if getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ == "data":  # type: ignore[attr-defined]
             func = torch.Tensor.detach
+        narrow = casts_to(func, self._device.type)
         with Bookkeeping():
             # Inside a forward or a backward this was done when it began.
             if not self.computing():
                 self._take_in_changes()
-            self._engine.begin_op(tuple(dict.fromkeys(entry.unit for entry in entries)))
+            forms = [self._engine.form(entry, narrow) for entry in entries]
+            self._engine.begin_op(tuple(dict.fromkeys(forms)))
         # Ended also when it fails: units of an operation that never ends would count as in use for good.
         try:
-            return self._compute(func, entries, args, kwargs)
+            if narrow is None or all(entry.half is None for entry in entries):
+                return self._compute(func, entries, args, kwargs)
+            return self._compute_casting(func, entries, forms, args, kwargs)
         finally:
             with Bookkeeping():
                 self._engine.end_op()
@@ -87,23 +93,28 @@ class OperationRouter:
         with Bookkeeping():
             for entry in entries:
                 self._masters.open(entry.unit)
+            if _writes(func):
+                self._engine.kept.before_change(entries)
         result = func(*args, **kwargs)
         if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
             self._masters.lay_open(entries[0])
         # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again
         # before it is used.
         units = {entry.unit for entry in entries}
-        self._engine.expose(units)
+        if given := self._engine.expose(units):
+            with Bookkeeping():
+                self._engine.kept.before_change([entry for entry in entries if entry.unit in given])
         # Not every operation that writes counts it as a change: torch's fused optimizers do not.
-        if getattr(func, "__name__", "").endswith("_"):
+        if _writes(func):
             self._engine.exposed.update(units)
             self._engine.exposures.update(units)
         return result
 
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
-        """Read an attribute; a gradient is complete when it is read."""
+        """Read an attribute; a gradient is complete when it is read, and no update to come uses it."""
         if name == "grad":
             self._engine.gradients.wait(entry)
+            self._masters.pending.wait(entry.unit)
         # Where operations run, not where the bytes are: user code makes inputs and masks on `parameter.device`.
         if name == "device":
             return self._device
@@ -131,8 +142,10 @@ class OperationRouter:
         # so the next forward sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
+            self._engine.kept.before_assignment(entry)
+            version = entry.parameter._version  # noqa: SLF001
             entry.parameter.copy_(value)
-            entry.assigned_version = entry.parameter._version  # noqa: SLF001
+            self._engine.kept.after_assignment(entry, version)
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""
@@ -156,8 +169,10 @@ class OperationRouter:
             self._engine.forward_begins(evaluating=evaluating)
         self._context = self._saved.entered()
         self._context.__enter__()
-        if self._guard is not None:
+        # In inference mode autocast does not see the parts of an operation that a dispatch mode has seen as one.
+        if self._guard is not None and not (evaluating and autocast_hides(self._device.type)):
             self._guard.__enter__()  # type: ignore[no-untyped-call]
+            self._guarded = True
 
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
@@ -168,8 +183,9 @@ class OperationRouter:
         if self._depth:
             return
         if self._context is not None:
-            if self._guard is not None:
+            if self._guard is not None and self._guarded:
                 self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                self._guarded = False
             self._context.__exit__()
             self._context = None
         with Unrouted(), Bookkeeping():
@@ -195,6 +211,40 @@ class OperationRouter:
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         with Bookkeeping():
             leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
+        return self._run_on(leaves, func, entries, args, kwargs)
+
+    def _compute_casting(
+        self, func: Callable[..., Any], entries: list[ParameterEntry], forms: list[int], args: Any, kwargs: Any
+    ) -> Any:
+        """Run an operation under autocast, which casts by asking for working copies where they are on the device."""
+        copies = self._engine.device_copies
+        with Bookkeeping():
+            leaves = {
+                id(entry.parameter): copies.bind_half(entry) if form == entry.half else copies.bind(entry)
+                for entry, form in zip(entries, forms, strict=True)
+            }
+        watched = {
+            id(entry.leaf): (entry, form) for entry, form in zip(entries, forms, strict=True) if entry.half is not None
+        }
+        watch = CastWatch(self._engine, watched)
+
+        def compute(*args: Any, **kwargs: Any) -> Any:
+            with watch:
+                result = func(*args, **kwargs)
+            with Bookkeeping():
+                watch.settle(result)
+            return result
+
+        return self._run_on(leaves, compute, entries, args, kwargs)
+
+    def _run_on(
+        self,
+        leaves: dict[int, torch.Tensor],
+        func: Callable[..., Any],
+        entries: list[ParameterEntry],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
         # Outside the model's forward, and where others' hooks are inside it, handles are made for this operation alone.
         with self._saved.entered() if torch.is_grad_enabled() and not self._saved.on_top() else nullcontext():
             result = func(*swap(args, leaves), **swap(kwargs, leaves))
@@ -204,6 +254,10 @@ class OperationRouter:
         return swap_back(
             result, {id(leaf): entry.parameter for entry, leaf in zip(entries, leaves.values(), strict=True)}
         )
+
+
+def _writes(func: Callable[..., Any]) -> bool:
+    return getattr(func, "__name__", "").endswith("_")
 
 
 class ByteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]

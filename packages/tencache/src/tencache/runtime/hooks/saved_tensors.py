@@ -21,7 +21,7 @@ _VIEW_DEPTH = 4
 Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class UnitView:
     """A view of a unit: enough to make it again wherever the unit lies by then."""
 
@@ -32,12 +32,33 @@ class UnitView:
     dtype: torch.dtype
     entry: ParameterEntry
     version: int
-    # Whether hooks around the model would have kept a copy, which no later write reaches.
+    # Whether a copy would have been kept, by autocast or by hooks around the model, which no later write reaches; and
+    # whether torch would see such writes. Hooks around the model hide them.
     copied: bool
+    checked: bool
     exposures: int
+    # That copy, made when the parameter is about to change.
+    kept: Tensor | None = None
+    unclear: bool = False
+
+    def keep_at_assignment(self, data: Tensor) -> None:
+        """Keep the view's bytes, unless this may be all of the parameter: of that torch may go on with the new data."""
+        # What is saved of the parameter itself follows it to the new data, and a view of all of it looks the same.
+        if self.checked and (self.shape, self.stride) == (self.entry.shape, self.entry.stride):
+            self.unclear = True
+        else:
+            self.keep(data)
+
+    def keep(self, data: Tensor) -> None:
+        """Keep the view's bytes, from the parameter's data."""
+        if self.kept is None:
+            whole = data.to(self.entry.half_dtype) if self.unit == self.entry.half else data.clone()
+            flat = whole.as_strided((whole.numel(),), (1,)).view(self.dtype)
+            offset_bytes = self.offset_bytes - (0 if self.unit == self.entry.half else self.entry.offset)
+            self.kept = flat.as_strided(self.shape, self.stride, offset_bytes // self.dtype.itemsize)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class CastView:
     """A view of a parameter cast to a narrower type, as autocast makes them: cast again instead of kept."""
 
@@ -48,6 +69,19 @@ class CastView:
     dtype: torch.dtype
     version: int
     exposures: int
+    copied: bool = True
+    checked: bool = False
+    kept: Tensor | None = None
+    unclear: bool = False
+
+    def keep_at_assignment(self, data: Tensor) -> None:
+        """Keep the cast's bytes."""
+        self.keep(data)
+
+    def keep(self, data: Tensor) -> None:
+        """Keep the view's bytes, from the parameter's data."""
+        if self.kept is None:
+            self.kept = data.to(self.dtype).as_strided(self.shape, self.stride, self.storage_offset)
 
 
 @dataclass(frozen=True)
@@ -63,10 +97,14 @@ class SavedTensors:
 
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
+        # Whether save_on_cpu() makes a copy: of what is on the CPU it keeps the tensor itself.
+        self._copies = arena.device.type != "cpu"
         self._base, self._end = arena.base, arena.base + arena.size_bytes
         self._by_unit: dict[int, list[ParameterEntry]] = {}
         for entry in engine.entries:
             self._by_unit.setdefault(entry.unit, []).append(entry)
+            if entry.half is not None:
+                self._by_unit[entry.half] = [entry]
         self._parameters = {id(entry.parameter): entry for entry in engine.entries}
         self._leaves = {id(entry.leaf): entry for entry in engine.entries}
 
@@ -83,15 +121,23 @@ class SavedTensors:
 
     def pack(self, tensor: Tensor, outer: Hooks | None) -> Any:
         """Return what is kept in place of a tensor."""
+        tensor = self._whole(tensor)
         if outer is not None and not _only_stores(outer):
             # They may round what is saved or, as checkpointing does, count it: parameters too. The alias keeps its
             # place while they hold it.
             return self._hand_on(tensor, outer)
-        copied = outer is not None and not isinstance(outer[0], _Pack)
-        handle = self._handle(tensor, copied=copied)
+        handle = self._handle(tensor, stored=outer is not None and not isinstance(outer[0], _Pack))
         if handle is not None:
             return handle
         return tensor if outer is None else self._hand_on(tensor, outer)
+
+    def _whole(self, tensor: Tensor) -> Tensor:
+        """Return the tensor; a leaf that has no bytes yet is brought first: autograd saves before it computes."""
+        if not self._in_arena(tensor) or (entry := self._engine.device_copies.blank_leaf(tensor)) is None:
+            return tensor
+        with Unrouted(), Bookkeeping():
+            self._engine.use_whole(entry)
+            return entry.leaf.detach()
 
     def _hand_on(self, tensor: Tensor, outer: Hooks) -> Foreign:
         # Never the leaf itself, which points elsewhere when its unit moves.
@@ -100,7 +146,7 @@ class SavedTensors:
     def _in_arena(self, tensor: Tensor) -> bool:
         return tensor.layout is torch.strided and self._base <= tensor.data_ptr() < self._end
 
-    def _handle(self, tensor: Tensor, *, copied: bool) -> UnitView | CastView | None:
+    def _handle(self, tensor: Tensor, *, stored: bool) -> UnitView | CastView | None:
         # A function of the user's own, or checkpointing, may keep a parameter that it was given. The bytes on the host
         # are not what it computes with, and may be in the file.
         if type(tensor) is WrappedParameter and (entry := self._parameters.get(id(tensor))) is not None:
@@ -109,7 +155,7 @@ class SavedTensors:
                     f"{entry.name} is given to checkpointing inside an autocast that goes on over steps, with casts of "
                     "old values: end the autocast before step()"
                 )
-            return self._view(entry.unit, entry.offset, tensor, copied=copied)
+            return self._view(entry.unit, entry.offset, tensor, stored=stored)
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
@@ -118,9 +164,9 @@ class SavedTensors:
                 self._engine.link.note_stream()
                 slot = self._engine.device_copies.at(offset)
                 # A copy is kept as a copy where the parameter may be written to without a trace before backward.
-                if copied and self._engine.aliased(slot.unit):
+                if stored and self._copies and self._engine.aliased(slot.unit):
                     return None
-                return self._view(slot.unit, offset - slot.offset, tensor, copied=copied)
+                return self._view(slot.unit, offset - slot.offset, tensor, stored=stored)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
                 return None if self._engine.aliased(entry.unit) else self._cast(entry, tensor)
         return None
@@ -128,18 +174,26 @@ class SavedTensors:
     def _cast(self, entry: ParameterEntry, tensor: Tensor) -> CastView:
         offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
         exposures = self._engine.exposures[entry.unit]
-        return CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version, exposures)
+        handle = CastView(entry, tensor.shape, tensor.stride(), offset, tensor.dtype, version, exposures)
+        entry.handles.add(handle)
+        return handle
 
-    def _view(self, unit: int, offset: int, tensor: Tensor, *, copied: bool) -> UnitView:
+    def _view(self, unit: int, offset: int, tensor: Tensor, *, stored: bool) -> UnitView:
         entries = self._by_unit[unit]
         entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
         # A parameter that is in the file has one element, stretched: the strides are those that it will have.
         stride = entry.stride if tensor is entry.parameter else tensor.stride()
         version = entry.parameter._version  # noqa: SLF001
-        exposures = self._engine.exposures[unit]
-        return UnitView(unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied, exposures)
+        exposures = self._engine.exposures[entry.unit]
+        # A working copy stands for a cast, which stays what it was when the parameter changes.
+        copied = unit == entry.half or (stored and self._copies)
+        handle = UnitView(
+            unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied, not stored, exposures
+        )
+        entry.handles.add(handle)
+        return handle
 
-    def _unpack(self, packed: Any) -> Tensor:
+    def _unpack(self, packed: UnitView | CastView | Foreign | Tensor) -> Tensor:
         if isinstance(packed, Tensor):
             return packed
         if isinstance(packed, Foreign):
@@ -148,25 +202,29 @@ class SavedTensors:
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
         self._check_version(packed)
+        if packed.kept is not None:
+            return packed.kept
         with Unrouted(), Bookkeeping():
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
 
     def _check_version(self, handle: UnitView | CastView) -> None:
         """Raise as autograd does when a parameter was changed in place between forward and backward."""
         version = handle.entry.parameter._version  # noqa: SLF001
-        if handle.version < handle.entry.assigned_version:
+        if handle.unclear:
             raise RefusedError(
                 f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
             )
-        # A copy or a cast stays what it was. It is refused, because it cannot be made again.
-        changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures
-        if changed and (isinstance(handle, CastView) or handle.copied):
-            raise RefusedError(
-                f"{handle.entry.name} may have changed between forward and backward, and what was kept of it for "
-                "backward (a cast for autocast, a copy by save_on_cpu) is made again there: change it before or after "
-                "both"
-            )
-        if version != handle.version:
+        if handle.copied:
+            # Kept when the change was seen coming. One that was not, as by `out=`, cannot be made undone.
+            changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures
+            if changed and handle.kept is None:
+                raise RefusedError(
+                    f"{handle.entry.name} may have changed between forward and backward, and what was kept of it for "
+                    "backward (a cast for autocast, a copy by save_on_cpu) is made again there: change it before or "
+                    "after both"
+                )
+            return
+        if handle.checked and version != handle.version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"{handle.entry.name} is at version {version}; expected version {handle.version} instead"
@@ -174,6 +232,8 @@ class SavedTensors:
 
     def _from_slot(self, handle: UnitView) -> Tensor:
         # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
+        if handle.unit == handle.entry.unit:
+            self._engine.cycle.whole.add(handle.unit)
         self._engine.begin_backward(handle.unit)
         data = self._engine.device_copies.slots[handle.unit].data.view(handle.dtype)
         return data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tencache.errors import CopyError
+from tencache.errors import CopyError, UpdateError
 from tencache.runtime.unrouted import Unrouted
 
 _NOTHING = torch.empty(0)
@@ -72,6 +72,9 @@ class Copy:
         # A slot keeps its last copy until the next one: the source must not keep a gradient or a lease alive so long.
         self._bytes = _NOTHING
         self.source = _nothing
+        # Nor its target, which may be a gradient: who else holds one is counted.
+        self.target = _NOTHING
+        self.landed = None
         self.done = True
         self._arrival.release()
 
@@ -84,6 +87,9 @@ class Copy:
     def wait(self) -> None:
         """Wait until the copy is over, and raise what went wrong."""
         self.wait_over()
+        # What could not be sent because it was never computed: the thread is not to blame.
+        if isinstance(self.error, UpdateError):
+            raise UpdateError(str(self.error)) from self.error
         if self.error is not None:
             raise CopyError(
                 f"the copy thread died: {type(self.error).__name__}: {self.error}; unwrap the model and wrap it again"

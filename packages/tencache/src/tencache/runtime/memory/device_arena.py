@@ -28,6 +28,11 @@ class Arena:
             self._memory = torch.empty(size_bytes, dtype=torch.uint8, device=accelerator.device)
             self.base = self._memory.data_ptr()
 
+    @property
+    def device(self) -> torch.device:
+        """Return where it is; what is simulated is in the host's memory."""
+        return torch.device("cpu") if self._accelerator is None else self._accelerator.device
+
     def carve(self, offset: int, size_bytes: int) -> Tensor:
         """Return the bytes at an offset as a tensor with a storage of its own, so that its users can be counted."""
         if self._accelerator is None:

@@ -129,6 +129,8 @@ class StateStore:
         self._writing: deque[Copy] = deque()
         self._brought: set[StateRecord] = set()
         self._lock = threading.Lock()
+        # Held by one of the threads that step, or look, at a time; never while a read is waited for.
+        self._turn = threading.RLock()
 
     def reserve(self, parameter_bytes: Iterable[int], tensors_each: int) -> None:
         """Take the disk space that the state will need, so that a full disk is found before training begins."""
@@ -138,6 +140,10 @@ class StateStore:
 
     def settle(self, entry: ParameterEntry, state: dict[str, Any], parameter_bytes: int) -> dict[str, Any]:
         """Decide where a parameter's new state is kept, and return it, or its placeholder if that is the file."""
+        with self._turn:
+            return self._settle(entry, state, parameter_bytes)
+
+    def _settle(self, entry: ParameterEntry, state: dict[str, Any], parameter_bytes: int) -> dict[str, Any]:
         tensors = {key: value for key, value in state.items() if _streams(value)}
         size_bytes = sum(value.nbytes for value in tensors.values())
         if not size_bytes:
@@ -173,11 +179,18 @@ class StateStore:
         """Start reading a parameter's state if it is filed; return whether there was staging memory for it."""
         if not isinstance(state, FiledState) or state.record.buffer is not None:
             return True
-        # The last quarter is for what is asked for out of turn.
-        if self._staged_bytes + state.record.extent.bytes > self._staging_bytes // 4 * 3:
+        # Who reads ahead does not wait for who steps.
+        if not self._turn.acquire(blocking=False):
             return False
-        self._start_read(state.record)
-        return True
+        try:
+            # The last quarter is for what is asked for out of turn.
+            if self._staged_bytes + state.record.extent.bytes > self._staging_bytes // 4 * 3:
+                return False
+            if state.record.buffer is None:
+                self._start_read(state.record)
+            return True
+        finally:
+            self._turn.release()
 
     @staticmethod
     def is_there(state: Any) -> bool:
@@ -187,8 +200,9 @@ class StateStore:
     def bring(self, state: FiledState) -> dict[str, Any]:
         """Return the state with every tensor in memory, for one update."""
         record = state.record
-        if record.buffer is None:
-            self._start_read(record)
+        with self._turn:
+            if record.buffer is None:
+                self._start_read(record)
         assert record.read is not None
         record.read.wait()
         assert record.buffer is not None
@@ -196,6 +210,10 @@ class StateStore:
 
     def put_back(self, state: FiledState, updated: dict[str, Any]) -> FiledState:
         """Queue the state for writing, and return its placeholder."""
+        with self._turn:
+            return self._put_back(state, updated)
+
+    def _put_back(self, state: FiledState, updated: dict[str, Any]) -> FiledState:
         record = state.record
         buffer = record.buffer
         assert buffer is not None

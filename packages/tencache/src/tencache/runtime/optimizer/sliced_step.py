@@ -1,52 +1,29 @@
 """The optimizer's step on the host, in slices: each parameter goes up again as soon as its own update is done."""
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tencache.plan.step_trace import Update
+from tencache.plan.update_order import order_updates
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
+from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
+from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, raw_step
+from tencache.runtime.optimizer.stand_in import StandIn, same_elsewhere, settings_can_be_frozen
+from tencache.runtime.optimizer.update_thread import UpdateThread
+from tencache.runtime.optimizer.watched_state import WatchedState
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version
 from tencache.runtime.unrouted import Routed, Unrouted
 
 SLICE_BYTES = 8 * 2**20
-# Optimizers that are known to update each parameter by itself. Of any other, even of a subclass of these, nothing is
-# known: it may take a norm over all gradients, draw random numbers or count its steps. Its step runs as a whole.
-PER_PARAMETER = frozenset(
-    [
-        torch.optim.ASGD,
-        torch.optim.Adadelta,
-        torch.optim.Adafactor,
-        torch.optim.Adagrad,
-        torch.optim.Adam,
-        torch.optim.AdamW,
-        torch.optim.Adamax,
-        torch.optim.NAdam,
-        torch.optim.RAdam,
-        torch.optim.RMSprop,
-        torch.optim.Rprop,
-        torch.optim.SGD,
-    ]
-)
-
-
-def may_be_sliced(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer may be called for some of its parameters at a time."""
-    return type(optimizer) in PER_PARAMETER and own_step(optimizer) is None
-
-
-def own_step(optimizer: Optimizer) -> Any:
-    """Return the step that someone has put on this one object, if it does more than the class's."""
-    step = optimizer.__dict__.get("step")
-    # A scheduler's only notes that it was called.
-    return None if getattr(step, "_wrapped_by_lr_sched", False) else step
 
 
 @dataclass(eq=False)
@@ -65,7 +42,11 @@ class Slice:
 
 
 class Stepper:
-    """Stands in for `optimizer.step`."""
+    """Stands in for `optimizer.step`.
+
+    A slice that nobody outside can look at is promised, and updated after `step()` has returned, ahead of its upload.
+    The others are updated at once.
+    """
 
     def __init__(
         self,
@@ -74,6 +55,8 @@ class Stepper:
         masters: Masters,
         store: StateStore | None,
         slice_bytes: int = SLICE_BYTES,
+        *,
+        overlap: bool = True,
     ) -> None:
         self.optimizer = optimizer
         self.store = store
@@ -81,11 +64,16 @@ class Stepper:
         self._engine = engine
         self._masters = masters
         self.sliced = may_be_sliced(optimizer)
-        self._raw = _raw_step(optimizer)
+        self._raw = raw_step(optimizer)
         self._slices: list[Slice] = []
         self._order: list[int] = []
         self._settled: set[int] = set()
         self._members: list[list[int]] = []
+        self._overlap = overlap and may_be_late(optimizer)
+        self._thread = UpdateThread(masters.pending)
+        # By how much an update raises each parameter's version; known once it has been updated at once.
+        self._raises: dict[int, int] = {}
+        self._promised: deque[Slice] = deque()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter; those that the next forward needs first come first."""
@@ -97,21 +85,42 @@ class Stepper:
             with torch.enable_grad():
                 loss = closure()
         with Unrouted():
+            self.drain()
             self._prepare()
             began = time.perf_counter()
             # The next cycle is planned before the first update, because each update starts uploads of that plan.
             self._engine.step_begins([self._update(part) for part in self._slices])
-            pending = list(self._slices)
-            while pending:
-                self.read_ahead(pending)
-                self._run(self._choose(pending))
+            self._step_slices()
             self._engine.step_ends()
             self._engine.counters.optimizer_s += time.perf_counter() - began
         return loss
 
+    def _step_slices(self) -> None:
+        now = StandIn(self.optimizer, self._raw, frozen=False)
+        later = StandIn(self.optimizer, self._raw, frozen=True) if self._may_come_later() else None
+        pending = list(self._slices) if later is None else self._to_promise()
+        while pending:
+            part = pending.pop(0) if later is not None else self._choose(pending)
+            for entry in part.entries:
+                self._engine.gradients.wait(entry)
+            if later is not None and self._unseen(part):
+                self._promise(part, later)
+            else:
+                self._run(part, now)
+
     def step_on_device(self, closure: Callable[[], Any] | None) -> Any:
         """Run the optimizer's own step, once everything it needs is on the device."""
         return self._raw(self.optimizer, closure)
+
+    def drain(self) -> None:
+        """Wait until every promised update is done, and raise if one failed."""
+        self._masters.pending.wait_all()
+
+    def close(self) -> None:
+        """Keep every promise, and give the optimizer its own container of state again."""
+        self._thread.close()
+        if isinstance(self.optimizer.state, WatchedState):
+            self.optimizer.state = self.optimizer.state.plain()
 
     def _step_whole(self, closure: Callable[[], Any] | None) -> Any:
         """Run the optimizer's own step on all of its parameters at once, and let it call the closure when it likes."""
@@ -141,6 +150,7 @@ class Stepper:
         """Bring every gradient and parameter to the host, and let no upload read what is about to be written."""
         with Unrouted():
             self._engine.end_op()
+            self._engine.kept.before_change(self._engine.entries)
             self._engine.device_copies.settle()
             for entry in self._engine.entries:
                 self._engine.gradients.wait(entry)
@@ -163,8 +173,16 @@ class Stepper:
             return
         for part in self._slices if pending is None else pending:
             for entry in part.entries:
-                if not self.store.read_ahead(self.optimizer.state.get(entry.parameter)):
+                if not self.store.read_ahead(self._state.peek(entry.parameter)):
                     return
+
+    @property
+    def _state(self) -> WatchedState:
+        """Return the optimizer's state, watched; loading a state dict puts a plain container in its place."""
+        state = self.optimizer.state
+        if not isinstance(state, WatchedState):
+            state = self.optimizer.state = WatchedState(self._masters.pending, state)
+        return state
 
     def _prepare(self) -> None:
         """Cut the step into slices again if the order or the optimizer's parameters have changed."""
@@ -209,12 +227,29 @@ class Stepper:
         return Slice(entries, units, [[one for one in group["params"] if id(one) in wanted] for group in groups])
 
     def _update(self, part: Slice) -> Update:
-        states = [self.optimizer.state.get(entry.parameter) for entry in part.entries]
+        states = [self._state.peek(entry.parameter) for entry in part.entries]
         filed = sum(state.record.extent.bytes for state in states if isinstance(state, FiledState))
         return Update(part.units, part.seconds, filed)
 
+    def _to_promise(self) -> list[Slice]:
+        """Return the slices in the order in which they are promised, and so updated and sent up."""
+        # Promised in the order in which state is read ahead: out of turn, it would need staging memory of its own.
+        if self.store is not None:
+            return list(self._slices)
+        landed_s, flying_bytes = [0.0] * len(self._slices), 0
+        # Gradients come in the opposite order of need, and those on their way land in the order in which they came.
+        for index in reversed(range(len(self._slices))):
+            if not self._landed(self._slices[index]):
+                flying_bytes += self._slices[index].size_bytes
+                landed_s[index] = flying_bytes / self._engine.speeds.down
+        order = order_updates(
+            landed_s, [max(part.seconds, self._engine.sending_s(part.units)) for part in self._slices]
+        )
+        return [self._slices[index] for index in order]
+
     def _choose(self, pending: list[Slice]) -> Slice:
         """Take the slice that is needed first or, while its gradients are on their way, the ready one needed last."""
+        self.read_ahead(pending)
         first_landed = self._landed(pending[0])
         if first_landed and self._read(pending[0]):
             return pending.pop(0)
@@ -230,59 +265,110 @@ class Stepper:
         """Return whether the slice's state is in memory."""
         if self.store is None:
             return True
-        return all(self.store.is_there(self.optimizer.state.get(entry.parameter)) for entry in part.entries)
+        return all(self.store.is_there(self._state.peek(entry.parameter)) for entry in part.entries)
 
-    def _run(self, part: Slice) -> None:
-        for entry in part.entries:
-            self._engine.gradients.wait(entry)
+    def _run(self, part: Slice, stand_in: StandIn) -> None:
+        """Update a slice at once."""
         began = time.perf_counter()
         for unit in part.units:
             self._masters.open(unit)
         self._bring(part)
         self._engine.counters.file_stall_s += time.perf_counter() - began
-        began = time.perf_counter()
-        self._step_only(part.members)
-        part.seconds = time.perf_counter() - began
-        self._put_back(part)
+        before = [entry.parameter._version for entry in part.entries]  # noqa: SLF001
+        self._compute(part, stand_in, {})
+        for entry, version in zip(part.entries, before, strict=True):
+            if entry.parameter.grad is not None:
+                self._raises[entry.index] = entry.parameter._version - version  # noqa: SLF001
         # Uploads take their lease while the unit is still open. Closed first, its memory could be gone, and the bytes
         # that were just computed would have to be written and read back before they could go up.
         self._engine.updated(part.units)
         for unit in part.units:
             self._masters.close(unit, changed=True)
 
-    def _bring(self, part: Slice) -> None:
+    def _may_come_later(self) -> bool:
+        """Return whether this step's updates may be computed after it: elsewhere, and with settings as they are now."""
+        return self._overlap and same_elsewhere() and settings_can_be_frozen(self.optimizer)
+
+    def _unseen(self, part: Slice) -> bool:
+        """Return whether only this package would notice that a slice is updated later."""
+        # The first update of a parameter makes its state, of which the size and the place are to be decided.
+        return (
+            bool(part.units)
+            and all(self._masters.may_be_borrowed(unit) for unit in part.units)
+            and not any(
+                (entry.parameter.grad is not None and entry.index not in self._raises)
+                or gradient_is_held(entry)
+                or state_is_held(self._state, entry.parameter)
+                for entry in part.entries
+            )
+        )
+
+    def _promise(self, part: Slice, stand_in: StandIn) -> None:
+        """Let a slice be updated after `step()` has returned, with the gradients and settings of now."""
+        gradients = {entry.index: entry.parameter.grad for entry in part.entries}
+        state = self._state
+
+        def update() -> None:
+            self.read_ahead(list(self._promised))
+            self._promised.popleft()
+            twins: dict[int, Tensor] = {}
+            for unit in part.units:
+                data = self._masters.borrow(unit)
+                for entry in (entry for entry in part.entries if entry.unit == unit):
+                    # The parameter's own `.grad` may be gone by now.
+                    twin = twins[id(entry.parameter)] = entry.view(data)
+                    twin.grad = gradients.pop(entry.index)
+            self._bring(part, state)
+            self._compute(part, stand_in, twins, state)
+            for unit in part.units:
+                self._masters.give_back(unit)
+
+        for entry in part.entries:
+            if gradients[entry.index] is not None:
+                bump_version(entry.parameter, self._raises[entry.index])
+        self._engine.counters.late_updates += len(part.entries)
+        self._promised.append(part)
+        # Promised first: the uploads that follow wait for it.
+        self._thread.put(part.units, update)
+        self._engine.updated(part.units)
+
+    def _compute(
+        self, part: Slice, stand_in: StandIn, twins: dict[int, Tensor], state: WatchedState | None = None
+    ) -> None:
+        """Run the optimizer's own step on a slice, or on what stands for its parameters."""
+        state = self._state if state is None else state
+        members = [[twins.get(id(one), one) for one in some] for some in part.members]
+        parameters = {id(twins.get(id(one), one)): one for some in part.members for one in some}
+        states: defaultdict[Tensor, Any] = defaultdict(dict)
+        for some in members:
+            for one in some:
+                if (known := state.peek(parameters[id(one)])) is not None:
+                    states[one] = known
+        began = time.perf_counter()
+        stand_in.step(members, states)
+        part.seconds = time.perf_counter() - began
+        for one, value in states.items():
+            state.put(parameters[id(one)], value)
+        self._put_back(part, state)
+
+    def _bring(self, part: Slice, state: WatchedState | None = None) -> None:
+        state = self._state if state is None else state
         if self.store is not None:
             for entry in part.entries:
-                state = self.optimizer.state.get(entry.parameter)
-                if isinstance(state, FiledState):
-                    self.optimizer.state[entry.parameter] = _Brought(self.store.bring(state), state)
+                filed = state.peek(entry.parameter)
+                if isinstance(filed, FiledState):
+                    state.put(entry.parameter, _Brought(self.store.bring(filed), filed))
 
-    def _put_back(self, part: Slice) -> None:
+    def _put_back(self, part: Slice, states: WatchedState) -> None:
         if self.store is None:
             return
         for entry in part.entries:
-            state = self.optimizer.state.get(entry.parameter)
+            state = states.peek(entry.parameter)
             if isinstance(state, _Brought):
-                self.optimizer.state[entry.parameter] = self.store.put_back(state.filed, state)
+                states.put(entry.parameter, self.store.put_back(state.filed, state))
             elif state and id(entry) not in self._settled:
                 self._settled.add(id(entry))
-                self.optimizer.state[entry.parameter] = self.store.settle(entry, state, self._parameter_bytes)
-
-    def _step_only(self, members: list[list[nn.Parameter]]) -> None:
-        """Run the optimizer's own step on some of its parameters."""
-        groups = self.optimizer.param_groups
-        whole = [group["params"] for group in groups]
-        for group, some in zip(groups, members, strict=True):
-            group["params"] = some
-        # Groups without members are left out: not every optimizer expects an empty one.
-        self.optimizer.param_groups = [group for group in groups if group["params"]]
-        # Restored whatever happens: an optimizer left with one slice of its parameters would train only those.
-        try:
-            self._raw(self.optimizer)
-        finally:
-            self.optimizer.param_groups = groups
-            for group, all_of_it in zip(groups, whole, strict=True):
-                group["params"] = all_of_it
+                states.put(entry.parameter, self.store.settle(entry, state, self._parameter_bytes))
 
 
 class _Brought(dict[str, Any]):
@@ -291,26 +377,3 @@ class _Brought(dict[str, Any]):
     def __init__(self, values: dict[str, Any], filed: FiledState) -> None:
         super().__init__(values)
         self.filed = filed
-
-
-def state_tensors(optimizer: Optimizer) -> int:
-    """Return how many tensors of its size each parameter's state will have, found by a step on a small parameter."""
-    probe = nn.Parameter(torch.zeros(4, 4))
-    probe.grad = torch.zeros(4, 4)
-    kind: Any = type(optimizer)
-    small = kind([probe])
-    small.param_groups[0].update({key: value for key, value in optimizer.param_groups[0].items() if key != "params"})
-    _without_hooks(kind.step)(small)
-    return sum(getattr(value, "shape", None) == probe.shape for value in small.state[probe].values())
-
-
-def _raw_step(optimizer: Optimizer) -> Callable[..., Any]:
-    """Return the step to run, as a function of the optimizer and a closure."""
-    own = own_step(optimizer)
-    return _without_hooks(type(optimizer).step) if own is None else lambda _, *closure: own(*closure)
-
-
-def _without_hooks(step: Any) -> Callable[..., Any]:
-    """Return the step below the wrapper that runs step hooks: they run once a step, not once a slice."""
-    inner: Callable[..., Any] = step.__wrapped__ if getattr(step, "hooked", False) else step
-    return inner

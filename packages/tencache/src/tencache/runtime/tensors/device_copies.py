@@ -46,6 +46,7 @@ class DeviceCopies:
         self._by_start: list[Slot] = []
         self._places: dict[tuple[int, int], Slot] = {}
         self._used_bytes = 0
+        self._blanks: dict[int, ParameterEntry] = {}
         self._link = link
         self._masters = masters
         self._counters = counters
@@ -118,6 +119,7 @@ class DeviceCopies:
         self._starts.clear()
         self._by_start.clear()
         self._places.clear()
+        self._blanks.clear()
         self._used_bytes = 0
 
     def held(self, suspects: Iterable[int]) -> list[int]:
@@ -135,6 +137,64 @@ class DeviceCopies:
             entry.leaf.data = entry.view(slot.data)
             entry.slot = slot
             slot.bound.add(id(entry))
+        return self._thawed(entry)
+
+    def bind_half(self, entry: ParameterEntry) -> Tensor:
+        """Return the parameter's leaf, of which only the cast is where its bytes lie now: the leaf has none."""
+        if entry.cast is not None:
+            self._bind_cast(entry, entry.cast)
+        if entry.slot is not None:
+            entry.slot.bound.discard(id(entry))
+            entry.slot = None
+            entry.leaf.data = self._blank(entry)
+        return self._thawed(entry)
+
+    def blank_leaf(self, tensor: Tensor) -> ParameterEntry | None:
+        """Return the parameter whose leaf a tensor is, if the leaf has no bytes now."""
+        return self._blanks.get(tensor.untyped_storage()._cdata)  # noqa: SLF001
+
+    def _blank(self, entry: ParameterEntry) -> Tensor:
+        """Return what a leaf without bytes points at: its shape and strides over memory that is not read."""
+        # Known by its storage, whatever lies at these addresses. Operations are seen before they read a leaf, but not
+        # before autograd saves it.
+        if entry.blank is None:
+            data = self.arena.carve(0, entry.size_bytes)
+            entry.blank = entry.like(data)
+            self._blanks[data.untyped_storage()._cdata] = entry  # noqa: SLF001
+        return entry.blank
+
+    def make_cast(self, entry: ParameterEntry) -> Tensor:
+        """Return the parameter's working copy as a tensor of its own, to stand for a cast of the leaf."""
+        assert entry.half is not None
+        return entry.half_view(self.slots[entry.half].data)
+
+    def keep_cast(self, entry: ParameterEntry, cast: Tensor) -> None:
+        """Take it that autocast keeps a cast that was made by `make_cast`: it follows the working copy from now on."""
+        self.forget_cast(entry)
+        assert entry.half is not None
+        slot = self.slots[entry.half]
+        entry.cast, entry.cast_slot = cast, slot
+        slot.bound.add(id(cast))
+
+    def forget_cast(self, entry: ParameterEntry) -> Tensor | None:
+        """Return the parameter's cast, which from now on counts as a user of its place like any other tensor."""
+        cast, entry.cast = entry.cast, None
+        if entry.cast_slot is not None:
+            entry.cast_slot.bound.discard(id(cast))
+            entry.cast_slot = None
+        return cast
+
+    def _bind_cast(self, entry: ParameterEntry, cast: Tensor) -> None:
+        assert entry.half is not None
+        slot = self.slots[entry.half]
+        if entry.cast_slot is not slot:
+            if entry.cast_slot is not None:
+                entry.cast_slot.bound.discard(id(cast))
+            cast.data = entry.half_view(slot.data)
+            entry.cast_slot = slot
+            slot.bound.add(id(cast))
+
+    def _thawed(self, entry: ParameterEntry) -> Tensor:
         # User code may freeze or thaw a parameter at any time; the leaf only learns of it here.
         if entry.leaf.requires_grad != entry.parameter.requires_grad:
             entry.leaf.requires_grad_(entry.parameter.requires_grad)
@@ -204,7 +264,7 @@ class DeviceCopies:
     def _submit(self, unit: int, offset: int) -> None:
         slot = self._place(unit, offset)
         source, release = self._masters.lease(unit)
-        copy = slot.copy = Copy(slot.data, source, self.units[unit].bytes, release)
+        copy = slot.copy = Copy(slot.target, source, self.units[unit].bytes, release)
         if self._verify:
             copy.source = _Summed(slot, source)
         # Everything that computes with what lay there has been issued by now: the copy goes after it.
@@ -220,9 +280,10 @@ class DeviceCopies:
             if len(self._places) >= KNOWN_PLACES:
                 self._places.clear()
             data = self.arena.carve(offset, self.units[unit].bytes)
-            count = user_counter(data)
+            count, target = user_counter(data), self._masters.copy_target(unit, data)
             # Counted while nothing is bound to it: whatever is above this number later is somebody's view.
-            slot = self._places[unit, offset] = Slot(unit, offset, offset + data.numel(), data, count, count())
+            slot = Slot(unit, offset, offset + data.numel(), data, count, count(), target)
+            self._places[unit, offset] = slot
         return slot
 
     def _add(self, slot: Slot) -> None:

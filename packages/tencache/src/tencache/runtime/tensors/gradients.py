@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import torch
 from torch import Tensor
 
 from tencache.errors import RefusedError
@@ -18,7 +19,9 @@ from tencache.runtime.tensors.units import SMALL_BYTES
 class Gradients:
     """The way down. At most `window_bytes` are on it at a time; backward waits beyond that."""
 
-    def __init__(self, link: Link, pool: HostPool, window_bytes: int, counters: Counters) -> None:
+    def __init__(
+        self, link: Link, pool: HostPool, window_bytes: int, counters: Counters, *, stage_casts: bool = False
+    ) -> None:
         self.window_bytes = window_bytes
         self._link = link
         self._pool = pool
@@ -26,13 +29,17 @@ class Gradients:
         self._flying: deque[Copy] = deque()
         self._flying_bytes = 0
         self._batch = CopyBatch()
+        # As for parameters: whether a half lands in a buffer of its own type, or is widened by the copy.
+        self._stage_casts = stage_casts
 
-    def send(self, entry: ParameterEntry, gradient: Tensor) -> None:
-        """Start a gradient's copy to the parameter's `.grad`; small ones are collected into one copy."""
+    def send(self, entry: ParameterEntry, gradient: Tensor) -> int:
+        """Start a gradient's copy to the parameter's `.grad`, small ones collected into one; return its bytes."""
         if gradient.is_sparse:
             raise RefusedError(
                 f"{entry.name} has a sparse gradient, which has no fixed size: use Embedding(sparse=False)"
             )
+        gradient = self._narrowest(entry, gradient)
+        size_bytes = gradient.nbytes
         # Asked in this order: a gradient that lands in between is seen.
         pending = entry.gradient is not None and not entry.gradient.done
         first = not pending and entry.parameter.grad is None
@@ -43,12 +50,15 @@ class Gradients:
             self._batch.add(target, gradient, landed)
             if self._batch.size_bytes >= SMALL_BYTES:
                 self.flush()
-            return
+            return size_bytes
         # Small ones leave with the next large one at the latest, so none of them holds the optimizer up.
         self.flush()
-        entry.gradient = Copy(target, _once(gradient), entry.size_bytes, landed)
+        if self._stage_casts and gradient.dtype != entry.dtype:
+            target, landed = self._staged(entry, gradient, target, landed)
+        entry.gradient = Copy(target, _once(gradient), size_bytes, landed)
         del gradient
         self._put(entry.gradient)
+        return size_bytes
 
     def flush(self) -> None:
         """Send the small gradients that wait."""
@@ -116,6 +126,28 @@ class Gradients:
             self._pool.give(buffer)
 
         return target, landed
+
+    def _staged(
+        self, entry: ParameterEntry, gradient: Tensor, target: Tensor, landed: Callable[[], None]
+    ) -> tuple[Tensor, Callable[[], None]]:
+        """Return a target of the gradient's own type, and what widens it into its real target when it has landed."""
+        buffer = self._pool.take(gradient.nbytes)
+        staged = entry.flat(buffer, gradient.dtype).as_strided(entry.shape, entry.stride)
+
+        def widened() -> None:
+            target.copy_(staged)
+            self._pool.give(buffer)
+            landed()
+
+        return staged, widened
+
+    def _narrowest(self, entry: ParameterEntry, gradient: Tensor) -> Tensor:
+        """Return a gradient in the precision it has: if it is that of one cast and nothing else, the cast's own."""
+        backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
+        halves = [half for made_by, half in entry.cast_gradients if made_by == backward_id]
+        entry.cast_gradients.clear()
+        # Two casts, as in two autocast contexts, are added up in the leaf's own type.
+        return halves[0] if len(halves) == 1 and not entry.used_whole and entry.size_bytes >= SMALL_BYTES else gradient
 
     def _buffer(self, entry: ParameterEntry) -> Tensor:
         """Return the parameter's own gradient buffer in its type, unless someone still refers to what it held."""

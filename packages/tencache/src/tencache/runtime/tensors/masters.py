@@ -1,5 +1,6 @@
 """The host's copies of the parameters: in pinned memory, or in the file with a bounded part of it staged in memory."""
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.pending_updates import PendingUpdates
 
 
 @dataclass(eq=False)
@@ -27,6 +29,8 @@ class _Filed:
     write: Copy | None = None
     # Who needs the buffer: uploads on their way, writes on their way, one for `staged`, one for `opened`.
     leases: int = 0
+    # Uploads that wait for an update: each has its lease when the update is done, not before, to save memory.
+    wanted: int = 0
     staged: bool = False
     opened: bool = False
     changed: bool = False
@@ -42,14 +46,23 @@ class Masters:
         pool: HostPool,
         file: FileTier | None,
         staging_bytes: int,
+        *,
+        stage_casts: bool = False,
     ) -> None:
         self._units = units
         self._entries: dict[int, list[ParameterEntry]] = {}
+        self._halved: dict[int, ParameterEntry] = {}
         for entry in entries:
             self._entries.setdefault(entry.unit, []).append(entry)
+            if entry.half is not None:
+                self._halved[entry.half] = entry
+        # Whether a working copy is cast in a buffer on the host, or by the copy that carries it. torch carries out the
+        # latter between host and device only by way of memory that is not pinned.
+        self._stage_casts = stage_casts
         self._pool = pool
         self._file = file
         self._staging_bytes = staging_bytes
+        self.pending = PendingUpdates()
         self._lock = threading.RLock()
         self._buffers: dict[int, Tensor] = {}
         self._filed: dict[int, _Filed] = {}
@@ -100,25 +113,79 @@ class Masters:
 
     def lease(self, unit: int) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
         """Return a source of the unit's bytes, and what to call once they are copied."""
+        if unit in self._halved:
+            return self._lease_half(self._halved[unit], self._units[unit].bytes)
         size_bytes = self._units[unit].bytes
         if unit in self._buffers:
             buffer = self._buffers[unit]
-            return lambda: buffer, None
-        # The upload's own lease before the one of reading ahead is given back: at zero the buffer would go to the pool.
-        filed = self._acquire(unit)
-        if filed.staged:
-            filed.staged = False
-            self._release(filed)
+
+            # Called by the lane's thread: an upload waits for the optimizer, while compute goes on.
+            def updated() -> Tensor:
+                self.pending.wait(unit)
+                return buffer
+
+            return updated, None
+        filed = self._filed[unit]
+        self._want(filed, unit)
 
         # Called by the lane's thread: it is the lane that waits for the disk, while compute goes on.
         def source() -> Tensor:
+            self.pending.wait(unit)
+            with self._lock:
+                if filed.wanted:
+                    filed.wanted -= 1
+                    self._acquire(unit)
             return self._bytes(filed)[:size_bytes]
 
         return source, lambda: self._release(filed)
 
+    def _want(self, filed: _Filed, unit: int) -> None:
+        """Take a lease for an upload, now or, if an update is to come, with that."""
+        with self._lock:
+            if filed.buffer is None and self.pending.has(unit):
+                filed.wanted += 1
+                return
+        # The upload's own lease before the one of reading ahead is given back: at zero the buffer would go to the pool.
+        self._acquire(unit)
+        if filed.staged:
+            filed.staged = False
+            self._release(filed)
+
+    def copy_target(self, unit: int, data: Tensor) -> Tensor:
+        """Return what a unit's bytes are copied to: its place, or a view of it in the type that they are cast to."""
+        entry = self._halved.get(unit)
+        if entry is None or self._stage_casts:
+            return data
+        assert entry.half_dtype is not None
+        return entry.flat(data, entry.half_dtype)
+
+    def _lease_half(
+        self, entry: ParameterEntry, half_bytes: int
+    ) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
+        """Return a source of a working copy: the parameter itself, to be cast by the copy, or cast in a buffer."""
+        source, release = self.lease(entry.unit)
+        if not self._stage_casts:
+            return lambda: _apart(source(), entry), release
+        # Taken when the copy's turn comes: rows that wait in the lane hold no buffer.
+        staged: list[Tensor] = []
+
+        def cast() -> Tensor:
+            assert entry.half_dtype is not None
+            staged.append(self._pool.take(half_bytes))
+            entry.flat(staged[0], entry.half_dtype).copy_(_apart(source(), entry))
+            return staged[0]
+
+        def over() -> None:
+            self._pool.give(staged.pop())
+            if release is not None:
+                release()
+
+        return cast, over
+
     def read_ahead(self, units: Iterable[int]) -> None:
         """Read these units from the file, as many as the staging memory takes."""
-        for unit in units:
+        for form in units:
+            unit = self._halved[form].unit if form in self._halved else form
             filed = self._filed.get(unit)
             if filed is None or filed.leases:
                 continue
@@ -128,7 +195,8 @@ class Masters:
             self._acquire(unit).staged = True
 
     def open(self, unit: int) -> None:
-        """Bring a filed unit into memory, and let its parameters' data be there."""
+        """Bring a unit up to date and, if it is filed, into memory, and let its parameters' data be there."""
+        self.pending.wait(unit)
         filed = self._filed.get(unit)
         if filed is None or filed.opened:
             return
@@ -156,6 +224,27 @@ class Masters:
             self._write(filed)
         self._release(filed)
 
+    def may_be_borrowed(self, unit: int) -> bool:
+        """Return whether nobody but this package can see when a unit's bytes change."""
+        filed = self._filed.get(unit)
+        return not self.aliased(unit) and (filed is None or not filed.opened)
+
+    def borrow(self, unit: int) -> Tensor:
+        """Return a unit's bytes to write to, from any thread; its parameters' own data stays as it is."""
+        if unit in self._buffers:
+            return self._buffers[unit]
+        return self._bytes(self._acquire(unit))
+
+    def give_back(self, unit: int) -> None:
+        """End a loan: queue the bytes for writing if they live in the file."""
+        filed = self._filed.get(unit)
+        if filed is not None:
+            # What is to go up stays in memory until then: read again, it would have to be written first.
+            with self._lock:
+                filed.leases, filed.wanted = filed.leases + filed.wanted, 0
+            self._write(filed)
+            self._release(filed)
+
     def close_all(self, changed: Callable[[int], bool]) -> None:
         """Close every unit that user code has opened."""
         for unit, filed in self._filed.items():
@@ -182,6 +271,8 @@ class Masters:
         """Return whether anything but the parameters refers to a unit's memory on the host."""
         if unit in self._laid_open:
             return True
+        # While an update writes to it, what the optimizer is given refers to it, too.
+        self.pending.wait(unit)
         filed = self._filed.get(unit)
         buffer = self._buffers.get(unit) if filed is None else filed.buffer
         # The buffer itself, the storage object that counting makes, and each parameter's data.
@@ -237,3 +328,10 @@ class Masters:
             filed.read.wait()
         assert filed.buffer is not None
         return filed.buffer
+
+
+def _apart(data: Tensor, entry: ParameterEntry) -> Tensor:
+    """Return a parameter's elements in a row, as a tensor whose storage is its own; whoever uses it holds `data`."""
+    # A view, made on the lane's thread, would for a moment look like one that user code holds.
+    memory = (ctypes.c_char * entry.size_bytes).from_address(data.data_ptr())
+    return torch.frombuffer(memory, dtype=entry.dtype)

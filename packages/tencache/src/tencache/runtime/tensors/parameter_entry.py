@@ -1,12 +1,28 @@
 """What is known of one wrapped parameter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.tensors.slot import Slot
+
+
+class SavedHandle(Protocol):
+    """What a graph keeps in place of a parameter's bytes."""
+
+    # Whether torch would have kept a copy, which later writes do not reach; and the version it was made of.
+    copied: bool
+    version: int
+
+    def keep(self, data: Tensor) -> None:
+        """Make that copy now, of the parameter's data."""
+
+    def keep_at_assignment(self, data: Tensor) -> None:
+        """Make a copy of the data that is about to be replaced, or note that torch may go on with the new."""
 
 
 @dataclass(eq=False)
@@ -23,21 +39,44 @@ class ParameterEntry:
     size_bytes: int
     leaf: Tensor
     index: int = 0
-    # The version after `.data` was assigned to last: torch does not count that as a change.
-    assigned_version: int = 0
     slot: Slot | None = None
     gradient: Copy | None = None
     gradient_buffer: Tensor | None = None
+    # The unit that is this parameter as a half, and the type that autocast casts it to; None before it ever did.
+    half: int | None = None
+    half_dtype: torch.dtype | None = None
+    # The cast that autocast may keep of the leaf. Like the leaf it is bound anew before each use.
+    cast: Tensor | None = None
+    cast_slot: Slot | None = None
+    # What the leaf points at while only its cast is on the device.
+    blank: Tensor | None = None
+    # Gradients of casts, with the backward that made each. Once the leaf was used without a cast while gradients were
+    # recorded, its gradient may be a sum, and is sent as it is.
+    cast_gradients: list[tuple[int, Tensor]] = field(default_factory=list)
+    used_whole: bool = False
+    # What graphs keep in place of this parameter's bytes, while they do.
+    handles: "WeakSet[SavedHandle]" = field(default_factory=WeakSet)
 
     def forget(self) -> None:
         """Drop every byte, and the leaf, whose hook holds everything else."""
         self.leaf = torch.empty(0)
         self.slot = self.gradient = self.gradient_buffer = None
+        self.cast = self.cast_slot = self.blank = None
+        self.cast_gradients.clear()
 
     def view(self, data: Tensor) -> Tensor:
         """Return this parameter's part of its unit's bytes, in its own type and shape."""
         part = data[self.offset : self.offset + self.size_bytes].view(self.dtype)
         return part.as_strided(self.shape, self.stride, part.storage_offset())
+
+    def half_view(self, data: Tensor) -> Tensor:
+        """Return a half unit's bytes as the cast of this parameter."""
+        assert self.half_dtype is not None
+        return data.view(self.half_dtype).as_strided(self.shape, self.stride)
+
+    def flat(self, data: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return as many elements of a type as this parameter has, from the beginning of a buffer."""
+        return data[: self.shape.numel() * dtype.itemsize].view(dtype)
 
     def like(self, data: Tensor) -> Tensor:
         """Return a flat buffer that holds this parameter alone, in its own type and shape."""
@@ -48,3 +87,9 @@ class ParameterEntry:
 def describe_write(name: str) -> str:
     """Return a sentence that says why a forward must not write to a parameter."""
     return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
+
+
+def bump_version(parameter: nn.Parameter, by: int) -> None:
+    """Count a change of a parameter that comes later, so that autograd refuses what it would refuse then."""
+    version = parameter._version + by  # noqa: SLF001
+    torch._C._autograd._unsafe_set_version_counter((parameter,), (version,))  # noqa: SLF001  no public name gives it

@@ -18,6 +18,8 @@ class Slot:
     data: Tensor
     count_users: Callable[[], int]
     idle_users: int
+    # What copies write to: these bytes, or for a working copy a view of them in its type, which casts on the way.
+    target: Tensor
     # The copy that fills these bytes last. A slot is used again in every step; its copy is not.
     copy: Copy = ARRIVED
     touched: int = 0

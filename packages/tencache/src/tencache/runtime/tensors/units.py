@@ -84,6 +84,11 @@ def make_entries(groups: Sequence[UnitMembers], device: torch.device) -> list[Pa
     return entries
 
 
+def may_halve(entry: ParameterEntry, groups: Sequence[UnitMembers]) -> bool:
+    """Return whether autocast may cast a parameter to half its bytes, and it is a unit of its own."""
+    return entry.dtype is torch.float32 and len(groups[entry.unit].parameters) == 1
+
+
 def make_units(groups: Sequence[UnitMembers], filed: frozenset[int] = frozenset()) -> tuple[Unit, ...]:
     """Return the units' descriptions for a trace."""
     return tuple(

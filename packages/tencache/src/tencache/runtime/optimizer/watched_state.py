@@ -1,0 +1,101 @@
+"""The optimizer's state as user code sees it: whoever looks waits until no update is pending."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from torch import Tensor
+
+from tencache.runtime.tensors.pending_updates import PendingUpdates
+
+
+class WatchedState(defaultdict[Tensor, Any]):
+    """Stands in for `optimizer.state` while wrapped. `peek` and `put` are for the step itself, and do not wait."""
+
+    def __init__(self, pending: PendingUpdates, values: Mapping[Tensor, Any]) -> None:
+        super().__init__(dict)
+        self._pending = pending
+        for key, value in values.items():
+            self.put(key, value)
+
+    def peek(self, key: Tensor) -> Any:
+        """Return a parameter's state as it lies, or None."""
+        return dict.get(self, key)
+
+    def put(self, key: Tensor, value: Any) -> None:
+        """Set a parameter's state."""
+        super().__setitem__(key, value)
+
+    def plain(self) -> defaultdict[Tensor, Any]:
+        """Return the same state in the container that torch made for it."""
+        return defaultdict(dict, self.items())
+
+    def __reduce__(self) -> Any:
+        return (defaultdict, (dict, dict(self.items())))
+
+    def __copy__(self) -> Any:
+        return self.plain()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return deepcopy(self.plain(), memo)
+
+    def __getitem__(self, key: Tensor) -> Any:
+        self._pending.wait_all()
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Tensor, value: Any) -> None:
+        self._pending.wait_all()
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Tensor) -> None:
+        self._pending.wait_all()
+        super().__delitem__(key)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        self._pending.wait_all()
+        return super().__iter__()
+
+    def get(self, key: Tensor, default: Any = None) -> Any:
+        """Return a parameter's state, or the default."""
+        self._pending.wait_all()
+        return super().get(key, default)
+
+    def items(self) -> Any:
+        """Return parameters and their states."""
+        self._pending.wait_all()
+        return super().items()
+
+    def values(self) -> Any:
+        """Return the states."""
+        self._pending.wait_all()
+        return super().values()
+
+    def pop(self, *arguments: Any) -> Any:
+        """Remove a parameter's state, and return it."""
+        self._pending.wait_all()
+        return super().pop(*arguments)
+
+    def popitem(self) -> Any:
+        """Remove and return one."""
+        self._pending.wait_all()
+        return super().popitem()
+
+    def setdefault(self, *arguments: Any) -> Any:
+        """Return a parameter's state, set first if there is none."""
+        self._pending.wait_all()
+        return super().setdefault(*arguments)
+
+    def update(self, *arguments: Any, **named: Any) -> None:
+        """Set several."""
+        self._pending.wait_all()
+        super().update(*arguments, **named)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._pending.wait_all()
+        super().clear()
+
+    def copy(self) -> Any:
+        """Return a plain container with the same states."""
+        return self.plain()

@@ -28,7 +28,7 @@ from rltune.reproduce.step import Step, Workbench, in_order
 from rltune.reproduce.workloads import find_origins, load_workload
 from rltune.trials.intervals import Interval
 
-TINY = replace(QUICK, epochs=1, windows=2, patience=1, every=512, synthetic_jobs=6_000)
+TINY = replace(QUICK, epochs=1, windows=2, patience=1, every=512, synthetic_jobs=12_000)
 
 
 def bench(folder, jobs=6_000):

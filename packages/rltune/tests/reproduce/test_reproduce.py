@@ -240,6 +240,17 @@ def test_a_thinned_trace_keeps_bursts_whole_and_asks_for_nine_tenths(tmp_path):
     assert all(len(set(kept[burst == b])) == 1 for b in range(burst.max() + 1))
 
 
+def test_vcs_by_lot_are_those_of_the_cluster_and_large_enough():
+    """As likely as a VC has GPUs; the same every time; a job that fits some VC is never put into a smaller one."""
+    work = load_workload(find_origins(None, 3_000)["helios-vc"])
+    rooms = {name: sum(g.count * g.gpus for g in work.cluster.groups if name in g.vc) for name in work.jobs.vc.names}
+    assert sorted(rooms) == ["vc1", "vc2", "vc3", "vc4", "vc5"]
+    room = np.array([rooms[name] for name in work.jobs.vc.names])[work.jobs.vc.codes]
+    assert (work.jobs.gpus <= room)[work.jobs.gpus <= max(rooms.values())].all()
+    shares = np.bincount(work.jobs.vc.codes, minlength=5) / len(work.jobs)
+    assert abs(shares[0] - rooms["vc1"] / sum(rooms.values())) < 0.05
+
+
 def _crowded():
     rows = ["job_id,submit_time,submit_s,run_time_s,num_gpus,vc,passed,source"]
     for i in range(4000):

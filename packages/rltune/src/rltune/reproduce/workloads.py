@@ -129,10 +129,11 @@ def _gpu_jobs(origin: Origin, name: str, cluster: Cluster) -> Jobs:
 
 def _with_vcs(jobs: Jobs, cluster: Cluster) -> Jobs:
     """Give each job a VC by lot, as likely as the VC has GPUs; one too large for a VC is never put into it."""
-    sizes = {group.vc: 0 for group in cluster.groups}
+    sizes: dict[str, int] = {}
     for group in cluster.groups:
-        sizes[group.vc] += group.count * group.gpus
-    names, room = tuple(str(name) for name in sizes), np.array(list(sizes.values()), dtype=np.float64)
+        for name in group.vc:
+            sizes[name] = sizes.get(name, 0) + group.count * group.gpus
+    names, room = tuple(sizes), np.array(list(sizes.values()), dtype=np.float64)
     fits = jobs.gpus[:, None] <= room[None, :]
     weight = np.where(fits | ~fits.any(axis=1, keepdims=True), room, 0.0)
     edges = np.cumsum(weight / weight.sum(axis=1, keepdims=True), axis=1)

@@ -184,9 +184,7 @@ def _variant_tables(made: Made) -> Iterator[Plain]:
             )
         rows.append((f"{made.origin(trace).title}, {base_told(base)}", *cells))
     heads = tuple(by.VARIANT_TOLD[variant] for variant in variants(made.scope))
-    yield Plain(
-        ("wait over", *heads), tuple(rows), "RelativeGain in mean wait under each form of the paper's protocol."
-    )
+    yield Plain(("wait over", *heads), tuple(rows), "Gain in mean wait under each form of the paper's protocol.")
 
 
 def _curves(made: Made) -> Iterator[Figure]:

@@ -31,7 +31,8 @@ SYNTHETIC = (
 READING = (
     (
         "Gains are in percent of the base policy's value, above 0 where ours is better, with a 95 % interval over "
-        "windows or blocks of time. Levels depend on windows that the paper does not publish, so they are not compared."
+        "windows or blocks of time. Seeds are averaged first, so an interval does not say how much trainings differ. "
+        "Levels depend on windows that the paper does not publish, so they are not compared."
     ),
     (
         "Paper's protocol: one queue for all pools, windows of 1,024 jobs from an idle cluster, networks trained with "

@@ -96,15 +96,10 @@ class Jobs:
         """Make a table from columns of equal length; a scalar stands for a column.
 
         CPUs and memory are given per GPU or in all (`cpus`, `mem_gib`, the only way for jobs without GPUs).
-<<<<<<< HEAD
         `gpu_types` holds per job a type, several joined by "|", a list of them, or None for any. `recorded_nodes` holds
-        per job a list of nodes in Slurm's short form, a list of names, or None.
-        `after` lists per job the rows it depends on.
-=======
-        `gpu_types` holds per job a type, several joined by "|", a list of them, or None for any.
-        `after` lists per job the rows it depends on. Nobody is preemptible unless `preemptible` says so; who is, and
-        of whom no more is said, writes a checkpoint every 10 minutes of work and needs 2 minutes to restart.
->>>>>>> main
+        per job a list of nodes in Slurm's short form, a list of names, or None. `after` lists per job the rows it
+        depends on. Nobody is preemptible unless `preemptible` says so; who is, and of whom no more is said, writes a
+        checkpoint every 10 minutes of work and needs 2 minutes to restart.
         """
         submit = _floats("submit_s", submit_s, None)
         n = len(submit)

@@ -110,8 +110,8 @@ def left_by_estimate(estimate: float, attained: float) -> float:
 def left_by_history(w: World, s: State, job: int, attained: float) -> float:
     """Return what jobs like this one that ran for so long had left, on average.
 
-    From the coarsest likeness to the finest, each counts as much as it has jobs that ran longer, against `trust` jobs' worth of the
-    coarser one. Before all of them stands the prior (the job's limit, or an hour), as an estimate.
+    From the coarsest likeness to the finest, each counts as much as it has jobs that ran longer, against `trust` jobs'
+    worth of the coarser one. Before all of them stands the prior (the job's limit, or an hour), as an estimate.
     """
     left = left_by_estimate(w.job[job].prior, attained)
     k = edge_before(attained)

@@ -37,7 +37,7 @@ def parse_pipeline(
         placement=get_placement(placement),
         guard=_one_of("guard", policy, get_guard(around.get("guard")), get_guard(guard)),
         search=_one_of("search", policy, get_search(around.get("search")), get_search(search)),
-        remaining=around.get("remaining") or remaining or ENDS_NOW_NAME,
+        remaining=_remaining(policy, around.get("remaining"), remaining or ENDS_NOW_NAME),
         **settings,
     )
 
@@ -58,6 +58,12 @@ def split_around(spec: str) -> tuple[str, dict[str, str]]:
     if len(set(kinds)) < len(kinds):
         raise InputError(f"policy {spec!r} has two of one kind around it: {', '.join(kinds)}")
     return name, dict(zip(kinds, values, strict=True))
+
+
+def _remaining(policy: Any, named: str | None, given: str) -> str:
+    if named is not None and given != ENDS_NOW_NAME:
+        raise InputError(f"policy {policy} says what running jobs have left already; {given} was given too")
+    return named or given
 
 
 def _one_of(kind: str, policy: Any, named: _Around, given: _Around) -> _Around:

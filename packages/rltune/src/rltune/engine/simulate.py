@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def simulate(
         schedule = rltune.simulate(jobs, cluster, policy="saf", backfill="easy", estimator="history")
     """
     require_inputs(jobs, cluster)
-    settings = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
-    around = {"guard": guard, "search": search, "remaining": remaining}
+    settings: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
+    around: dict[str, Any] = {"guard": guard, "search": search, "remaining": remaining}
     pipeline = parse_pipeline(policy, backfill, placement, **around, **settings)
     return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress, perf_counter)

@@ -41,7 +41,7 @@ def test_the_recorded_output():
         "several-spells": (1, 10),
         "memory-not-counted": (8, 2),
         "het-part": (2, 3),
-        "eligible-later": (2, 5),
+        "eligible-later": (1, 5),  # 2019 only after its requeue
         "run-over-limit": (1, 13),
         "no-time-asked": (1, 11),
     }
@@ -60,6 +60,8 @@ def test_the_recorded_output():
     assert jobs.gpus[by_id["2026"]] == 0
     assert [jobs.state.name_of(by_id[i]) for i in ("2013", "2011", "2014")] == ["completed", "failed", "timeout"]
     assert jobs.vc.names == ("gpu",)
+    assert jobs.recorded_nodes.name_of(by_id["2013"]) == "k80-[1-2]"
+    assert jobs.recorded_eligible_s[by_id["2013"]] == jobs.submit_s[by_id["2013"]] == 0
 
 
 def test_a_requeued_job_keeps_its_first_submit_and_start_and_all_it_ran():
@@ -125,6 +127,13 @@ def test_a_finished_job_that_somebody_ran_again_counts_once_with_its_last_run(tm
     trace = load(write(tmp_path, spell, done, second))
     assert trace.jobs.duration_s.tolist() == [3]
     assert trace.quality["duplicate-requeue"] == 2
+
+
+def test_a_list_of_nodes_that_was_cut_short_is_left_out_and_counted(tmp_path):
+    lines = [line(job=str(i)) + f"|{nodes}" for i, nodes in enumerate(["gpu[1-2]", "gpu[1-", "None assigned"])]
+    trace = load(write(tmp_path, *lines, head=f"{HEAD}|NodeList"))
+    assert trace.jobs.recorded_nodes.to_list() == ["gpu[1-2]", None, None]
+    assert trace.quality["node-list-unreadable"] == 1
 
 
 def test_epoch_times_and_local_times_give_the_same(tmp_path):

@@ -29,14 +29,14 @@ class Records:
     open: Mask  # waits or runs
 
 
-def join_spells(ledger: Ledger, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
-    """Keep one row a job, and return its first submit, its first start, its run time, and in how many spells it ran.
+def join_spells(ledger: Ledger, records: Records) -> tuple[Floats, Floats, NDArray[np.intp], Floats]:
+    """Keep one row a job, and return its first submit, run time, the row of its first spell, and how many it had.
 
     The row kept is the last that ended by itself, else the last that ran; spells since an earlier end count. Work of a
     spell that a failing node ended is lost, if the job ran again. A job that waits or runs again has not ended.
     """
-    submit, start, elapsed = records.submit.copy(), records.start.copy(), records.elapsed.copy()
-    count = np.ones(len(submit))
+    submit, elapsed = records.submit.copy(), records.elapsed.copy()
+    first, count = np.arange(len(submit)), np.ones(len(submit))
     merged, lost, again, unended, several = (np.zeros(len(submit), dtype=np.bool_) for _ in range(5))
     for rows in _of_one_job(ledger, records.id):
         submit[rows] = records.submit[rows].min()
@@ -51,7 +51,7 @@ def join_spells(ledger: Ledger, records: Records) -> tuple[Floats, Floats, Float
         broken = [row for row in before if records.state[row] in BROKEN_OFF]
         merged[before], lost[broken] = True, True
         several[kept], count[kept] = bool(before), len(spells) - len(broken)
-        start[kept] = records.start[spells].min()
+        first[kept] = spells[0]
         elapsed[kept] = records.elapsed[[row for row in spells if row not in broken]].sum()
         again[np.setdiff1d(rows, spells)] = True
     ledger.drop("still-running", unended)
@@ -60,7 +60,7 @@ def join_spells(ledger: Ledger, records: Records) -> tuple[Floats, Floats, Float
     ledger.drop("duplicate-requeue", again)
     ledger.mark("several-spells", several)
     ledger.mark("cut-off-spell", np.array([state == "REQUEUED" for state in records.state]))
-    return submit, start, elapsed, count
+    return submit, elapsed, first, count
 
 
 def _of_one_job(ledger: Ledger, ids: NDArray[np.str_]) -> Iterator[NDArray[np.intp]]:

@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -16,6 +16,7 @@ from rltune.text import counted, cut, html_facts
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 Positive = Annotated[int, Field(gt=0)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class NodeGroup(BaseModel):
@@ -98,6 +99,30 @@ class Slowdown(BaseModel):
     mem_contention: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
 
 
+class Scheduler(BaseModel):
+    """What orders the site's queue now; weights are those of policy multifactor on this cluster."""
+
+    model_config = _STRICT
+
+    policy: str = "multifactor"
+    backfill: str = "easy"
+    age: Weight = 1000.0
+    fairshare: Weight = 1000.0
+    job_size: Weight = 1000.0
+    partition: Weight = 1000.0
+    qos: Weight = 1000.0
+    max_age_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 7 * 86_400.0
+    half_life_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 7 * 86_400.0
+    favor_small: bool = False
+    partition_priority: dict[str, Weight] = {}
+    qos_priority: dict[str, Weight] = {}
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """Return what the file says of multifactor, by the names that the policy has for it."""
+        return {name: getattr(self, name) for name in self.model_fields_set - {"policy", "backfill"}}
+
+
 class _File(BaseModel):
     """The TOML of a cluster."""
 
@@ -112,6 +137,7 @@ class _File(BaseModel):
     outage: tuple[Outage, ...] = ()
     slowdown: Slowdown = Slowdown()
     preemption: tuple[PreemptionRule, ...] = ()
+    scheduler: Scheduler | None = None
 
 
 def same_type(one: str, other: str) -> bool:
@@ -131,6 +157,7 @@ class Cluster:
     maintenance: tuple[Maintenance, ...] = ()
     outages: tuple[Outage, ...] = ()
     slowdown: Slowdown = field(default_factory=Slowdown)
+    scheduler: Scheduler | None = None  # what orders the queue now, if the file says so
     preemption: tuple[PreemptionRule, ...] = ()  # who may be displaced; the first that fits a job counts
 
     def __post_init__(self) -> None:
@@ -209,6 +236,7 @@ class Cluster:
                 maintenance=file.maintenance,
                 outages=file.outage,
                 slowdown=file.slowdown,
+                scheduler=file.scheduler,
                 preemption=file.preemption,
             )
         except InputError as error:
@@ -235,6 +263,7 @@ class Cluster:
         counts = {"limits": self.limits, "maintenance windows": self.maintenance, "outages": self.outages}
         told = [("speed", speeds)] if speeds else []
         told += [(name, f"{len(values):,}") for name, values in counts.items() if values]
+        told += [("scheduler", f"{self.scheduler.policy} + {self.scheduler.backfill}")] if self.scheduler else []
         told += [("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else []
         return [*told, *(("preemption", str(rule)) for rule in self.preemption)]
 

@@ -95,11 +95,10 @@ def calibrate(
     made = [(how, *replay(cluster, how)) for how in candidates]
     how, schedule, close = min(made, key=lambda one: distance(one[2]))
     tell("looking for causes")
-    found = [*find_causes(history, cluster, schedule, seed), *find_nodes(history, cluster)]
-    tell("looking for limits")
-    found += find_limits(history, cluster.gpu_count)
+    limits, held = find_limits(history, cluster.gpu_count)
+    found = [*find_causes(history, cluster, schedule, seed), *find_nodes(history, cluster, held), *limits]
     tell("fitting weights")
-    found += find_weights(history, cluster.gpu_count, seed, known=cluster.scheduler is not None)
+    found += find_weights(history, held, seed, known=cluster.scheduler is not None)
     after_pipeline, after = how.label, None
     if any(one.toml for one in found):
         better = taken_over(cluster, found)

@@ -38,8 +38,8 @@ class SeenLimit:
     hours: int  # in which a job waited at it with room on the machine
 
 
-def find_limits(history: History, gpus: int) -> list[Finding]:
-    """Find limits of users, accounts and QOS; one that several share and nobody exceeds is everybody's."""
+def find_limits(history: History, gpus: int) -> tuple[list[Finding], NDArray[np.bool_]]:
+    """Find limits of users, accounts and QOS, and say whom they held; one that several share is everybody's."""
     room = np.minimum(gpus, max(history.peak, 1)) - history.use.before(history.ready_s)
     found = []
     for scope in SCOPES:
@@ -49,8 +49,27 @@ def find_limits(history: History, gpus: int) -> list[Finding]:
         )
         found += [_finding(limit, names) for limit, names in _shared(best, history, labels)]
         if found:  # a user's limit would show in the accounts as well
-            break
-    return found
+            return found, _held(history, labels, best)
+    return [], np.zeros(len(history), dtype=np.bool_)
+
+
+def _held(history: History, labels: Labels, limits: list[SeenLimit]) -> NDArray[np.bool_]:
+    """Return which jobs would have gone above a limit at one of some moments of their wait."""
+    held = np.zeros(len(history), dtype=np.bool_)
+    of_name = {limit.name: limit for limit in limits}
+    for code, rows in _rows_by_code(labels):
+        limit = of_name.get(labels.names[code])
+        if limit is not None:
+            amount = _amount(history, rows, limit.resource)
+            start, ready = history.start_s[rows], history.ready_s[rows]
+            had = Steps.of(start, history.end_s[rows], amount)
+            moments = [ready + part * (start - ready) for part in np.linspace(0, 1, 9)]
+            held[rows] = np.any([had.before(moment) + amount > limit.most for moment in moments], axis=0)
+    return held
+
+
+def _amount(history: History, rows: NDArray[np.intp], resource: str) -> NDArray[np.int64]:
+    return history.size[rows] if resource == "max_gpus" else np.ones(len(rows), dtype=np.int64)
 
 
 def seen_limit(
@@ -60,7 +79,7 @@ def seen_limit(
 
     That is the share, of the jobs with room that would not have gone above, of those that started at once.
     """
-    amount = history.size[rows] if resource == "max_gpus" else np.ones(len(rows), dtype=np.int64)
+    amount = _amount(history, rows, resource)
     start, ready = history.start_s[rows], history.ready_s[rows]
     held = Steps.of(start, history.end_s[rows], amount)
     most = int(held.value.max(initial=0))

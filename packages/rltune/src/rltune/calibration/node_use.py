@@ -50,7 +50,7 @@ class Idle:
     jobs: int  # that waited beside it and began elsewhere
 
 
-def find_nodes(history: History, cluster: Cluster) -> list[Finding]:
+def find_nodes(history: History, cluster: Cluster, held: NDArray[np.bool_]) -> list[Finding]:
     """Compare the nodes that jobs ran on with those of the cluster, and find stretches in which nodes were down."""
     use = NodeUse.of(history)
     if not use.names:
@@ -62,7 +62,7 @@ def find_nodes(history: History, cluster: Cluster) -> list[Finding]:
     if extra:
         told = f"jobs ran on {len(use.names):,} nodes, the cluster has room for {len(known):,} of them"
         found.append(Finding("nodes that the cluster lacks", told))
-    idle = [stretch for node, name, rows in known for stretch in _idle(history, cluster, node, name, rows)]
+    idle = [stretch for node, name, rows in known for stretch in _idle(history, cluster, node, name, rows, held)]
     missing = sorted(set(range(cluster.node_count)) - {node for node, _, _ in known})
     if missing and len(known) > 1 and _was_full(history, cluster, known):
         told = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
@@ -122,8 +122,14 @@ def _may_be(name: str, rows: NDArray[np.intp], history: History, group: NodeGrou
     return (not mine or asked <= mine) and (group.gpus > 0 or not with_gpus)
 
 
-def _idle(history: History, cluster: Cluster, node: int, name: str, rows: NDArray[np.intp]) -> list[Idle]:
-    """Find the stretches in which a node was down, by the jobs that waited beside it."""
+def _idle(
+    history: History, cluster: Cluster, node: int, name: str, rows: NDArray[np.intp], held: NDArray[np.bool_]
+) -> list[Idle]:
+    """Find the stretches in which a node was down, by the jobs that waited beside it.
+
+    A node may be kept free for a large job. So a job counts only if it would have ended, by its limit, before the node
+    had its next job; and if no limit of its user held it.
+    """
     begin, end = history.span_s
     start, stop = history.start_s[rows], history.end_s[rows]
     order = np.argsort(start, kind="stable")
@@ -132,12 +138,14 @@ def _idle(history: History, cluster: Cluster, node: int, name: str, rows: NDArra
     long = gaps[gaps[:, 1] - gaps[:, 0] >= SHORTEST_S]
     if not len(long):
         return []
-    fits = np.flatnonzero(_fits(history, cluster, node, rows))
+    fits = np.flatnonzero(_fits(history, cluster, node, rows) & ~held)
+    limit = np.where(np.isnan(history.jobs.limit_s), history.jobs.duration_s, history.jobs.limit_s)[fits]
     ready, began = history.ready_s[fits], history.start_s[fits]
     found = []
     for low, high in long.tolist():
         waited = np.minimum(began, high) - np.maximum(ready, low)
-        jobs = int(((waited >= WAITED_S) & (began >= low) & (began < high)).sum())
+        over = np.maximum(ready, low) + limit <= high
+        jobs = int(((waited >= WAITED_S) & (began >= low) & (began < high) & over).sum())
         if jobs >= FEWEST_JOBS:
             found.append(Idle(node, name, low, high, jobs))
     return found

@@ -1,8 +1,9 @@
 """Weights of the multifactor priority, fitted to who started first.
 
-Whenever a job starts that had waited, others wait that would have fitted in its place: not larger, not longer, for the
-same nodes. That it went before them tells of the order. A logistic regression on the differences of the factors (age,
-fair share, size, and each QOS and partition) gives the weights.
+Whenever a job starts that had waited, others wait that would have fitted in its place: of the same size, not longer,
+for the same nodes. That it went before them tells of the order. A logistic regression on the differences of the factors
+(age, fair share, and each QOS and partition) gives the weights. The weight of the size cannot be told: whether a larger
+job would have fitted is not recorded, and that a smaller one fitted is no choice.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from rltune.jobs import Floats, Jobs
 from rltune.labels import Labels
 from rltune.text import percent
 
+Mask = NDArray[np.bool_]
+
 MOST_PAIRS = 20_000
 FEWEST_PAIRS = 200
 WAITED_S = 60.0
 BETTER = 0.02  # of the pairs held out: by so much weights must be better than first come, first served
 EXPLAINED = 0.75  # of the pairs: if fewer are in the order of the weights, something hidden orders the queue
 MAX_AGE_S = HALF_LIFE_S = 7 * 86_400.0
-_TRIES = 20
+_TRIES = 30
+_EACH = 3  # pairs of one start
 _MOST_NAMES = 6
-_RIDGE = 1e-3
+_RIDGE = 1e-6
 _BINS = 4000
 
 
@@ -41,13 +45,13 @@ class Order:
         return len(self.first)
 
 
-def find_weights(history: History, gpus: int, seed: int = 0, *, known: bool = False) -> list[Finding]:
+def find_weights(history: History, held: Mask, seed: int = 0, *, known: bool = False) -> list[Finding]:
     """Fit weights on one half of the pairs, judge them on the other; none are offered where the site's are known."""
-    pairs = start_pairs(history, seed)
+    pairs = start_pairs(history, held, seed)
     if len(pairs) < FEWEST_PAIRS:
         told = f"only {len(pairs)} starts tell who goes first ({FEWEST_PAIRS} are the least), so weights are not fitted"
         return [Finding("order of starts", told)]
-    factors = Factors.of(history, pairs, gpus)
+    factors = Factors.of(history, pairs)
     half = np.random.default_rng(seed).random(len(pairs)) < 0.5
     weights = logistic(factors.difference[half])
     held_out = factors.difference[~half]
@@ -67,15 +71,16 @@ def find_weights(history: History, gpus: int, seed: int = 0, *, known: bool = Fa
             Finding("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))
         ]
     if max(by_weights, by_age) < EXPLAINED:
-        told = (
-            f"age, fair share, size, QOS and partition explain the order of {percent(max(by_weights, by_age))} of pairs"
-        )
+        told = f"age, fair share, QOS and partition explain the order of {percent(max(by_weights, by_age))} of pairs"
         found.append(Finding("hidden priorities", f"{told}: something else decides who goes first"))
     return found
 
 
-def start_pairs(history: History, seed: int) -> Order:
-    """Draw, for starts of jobs that had waited, one other that waited and would have fitted in its place."""
+def start_pairs(history: History, held: Mask, seed: int) -> Order:
+    """Draw, for starts of jobs that had waited, others that waited and would have fitted in their place.
+
+    Jobs that a limit held back tell nothing of the order.
+    """
     rng = np.random.default_rng(seed)
     jobs, size = history.jobs, history.size
     limit = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
@@ -91,7 +96,7 @@ def start_pairs(history: History, seed: int) -> Order:
     for event in order.tolist():
         row = event % len(history)
         if event < len(history):
-            if history.start_s[row] > history.ready_s[row]:
+            if history.start_s[row] > history.ready_s[row] and not held[row]:
                 at[row] = len(waiting)
                 waiting.append(row)
             continue
@@ -102,17 +107,20 @@ def start_pairs(history: History, seed: int) -> Order:
             waiting[at[row]], at[last] = last, at[row]
         if not (asked[row] and waiting):
             continue
+        drawn = 0
         for _ in range(_TRIES):
             other = waiting[int(next(draws) * len(waiting))]
             if (
-                size[other] <= size[row]
+                size[other] == size[row]
                 and limit[other] <= limit[row]
                 and jobs.gpu_types.codes[other] == jobs.gpu_types.codes[row]
                 and jobs.nodes[other] <= max(int(jobs.nodes[row]), 1)
                 and history.ready_s[other] <= history.start_s[row] - WAITED_S
             ):
                 pairs.append((row, other))
-                break
+                drawn += 1
+                if drawn == _EACH:
+                    break
     made = np.array(pairs, dtype=np.intp).reshape(-1, 2)
     kept = rng.permutation(len(made))[:MOST_PAIRS]
     return Order(made[kept, 0], made[kept, 1])
@@ -127,7 +135,7 @@ class Factors:
     usual: dict[str, str]  # the QOS and the partition that the others are measured against
 
     @classmethod
-    def of(cls, history: History, pairs: Order, gpus: int) -> Factors:
+    def of(cls, history: History, pairs: Order) -> Factors:
         """Compute Slurm's factors of both jobs at the moment of the start."""
         jobs, now = history.jobs, history.start_s[pairs.first]
         columns: dict[tuple[str, str], Floats] = {}
@@ -138,7 +146,6 @@ class Factors:
 
         age = [np.minimum((now - jobs.submit_s[rows]) / MAX_AGE_S, 1.0) for rows in (pairs.first, pairs.second)]
         columns["age", ""] = age[0] - age[1]
-        columns["job_size", ""] = pair(history.size / max(gpus, 1))
         fair = fair_shares(history, pairs)
         if fair is not None:
             columns["fairshare", ""] = fair
@@ -159,12 +166,11 @@ class Factors:
     def toml(self, weights: Floats) -> tuple[str, ...]:
         """Write weights as a cluster's file has them, the largest being 1000."""
         by_name = dict(zip(self.names, weights.tolist(), strict=True))
-        size = by_name.get(("job_size", ""), 0.0)
         plain = {
             "age": max(by_name.get(("age", ""), 0.0), 0.0),
             "fairshare": max(by_name.get(("fairshare", ""), 0.0), 0.0),
         }
-        plain["job_size"] = abs(size)
+        plain["job_size"] = 0.0  # not fitted
         tables = {kind: {name: w for (k, name), w in by_name.items() if k == kind} for kind in ("partition", "qos")}
         for kind, name in self.usual.items():
             tables[kind][name] = 0.0
@@ -172,7 +178,6 @@ class Factors:
         scale = 1000.0 / max([*plain.values(), *reach.values(), 1e-9])
         lines = ["[scheduler]", 'policy = "multifactor"', 'backfill = "easy"']
         lines += [f"{name} = {scale * value:.1f}" for name, value in (plain | reach).items()]
-        lines += ["favor_small = true"] if size < 0 else []
         for kind, table in tables.items():
             if reach[kind] > 0:
                 low = min([0.0, *table.values()])

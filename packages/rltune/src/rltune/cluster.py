@@ -219,6 +219,13 @@ class Cluster:
         raise unknown("cluster", name_or_path, cls.presets(), more=", or your own as the path of a TOML file")
 
     @classmethod
+    def text_of(cls, name_or_path: str) -> str:
+        """Return the TOML of a preset or a file that `load` takes."""
+        if name_or_path in cls.presets():
+            return (resources.files("rltune") / "presets" / f"{name_or_path}.toml").read_text(encoding="utf-8")
+        return Path(name_or_path).read_text(encoding="utf-8")
+
+    @classmethod
     def _from_text(cls, text: str, source: str) -> Cluster:
         try:
             file = _File.model_validate(tomllib.loads(text))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rltune.calibration.finding import Finding
 from rltune.calibration.history import History
-from rltune.jobs import Floats, Jobs
+from rltune.jobs import Floats
 from rltune.labels import Labels
 from rltune.text import percent
 
@@ -59,13 +59,9 @@ def find_weights(history: History, held: Mask, seed: int = 0, *, known: bool = F
     right = f"{percent(by_weights)} of {len(held_out):,} pairs held out; first come, first served {percent(by_age)}"
     if by_weights < by_age + BETTER:
         lines = ("[scheduler]", 'policy = "fcfs"', 'backfill = "easy"')
-        found = [
-            Finding(
-                "order of starts",
-                f"jobs start in order of submission: right in {percent(by_age)}",
-                () if known else lines,
-            )
-        ]
+        offered = () if known or by_age < EXPLAINED else lines
+        told = f"nothing fitted orders pairs better than submission, which is right in {percent(by_age)}"
+        found = [Finding("order of starts", told, offered)]
     else:
         found = [
             Finding("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))
@@ -197,41 +193,45 @@ def _common(labels: Labels, pairs: Order) -> list[int]:
 
 
 def fair_shares(history: History, pairs: Order) -> Floats | None:
-    """Return the differences of Slurm's classic fair-share factor, all shares equal; None without users."""
+    """Return the differences of Slurm's classic fair-share factor, all shares equal; None without several users."""
     jobs = history.jobs
-    known = jobs.user.codes >= 0
-    users = np.unique(jobs.user.codes[known])
-    if len(users) < 2:
+    pair_of = jobs.user.codes.astype(np.int64) * (len(jobs.account.names) + 1) + jobs.account.codes
+    users, owner = np.unique(pair_of, return_inverse=True)
+    if len(np.unique(jobs.user.codes)) < 2:
         return None
     begin, end = history.span_s
     bins = min(_BINS, max(int((end - begin) / 3600), 1))
     edges = np.linspace(begin, end, bins + 1)
-    used = _decayed(history, users, edges)
-    whole = np.maximum(used.sum(axis=0), 1e-9)
-    factor = 2.0 ** (-(used / whole) * len(users))
+    used = _decayed(history, owner, len(users), edges)
+    used = used / np.maximum(used.sum(axis=0), 1e-9)
+    account = np.zeros(len(users), dtype=np.int64)
+    account[owner] = jobs.account.codes + 1
+    _, within, siblings = np.unique(account, return_inverse=True, return_counts=True)
+    share = 1.0 / siblings[within]
+    if jobs.account.names:  # of what the rest of its account used, a user is counted its share
+        of_account = np.stack([used[within == a].sum(axis=0) for a in range(len(siblings))])[within]
+        used = used + (of_account - used) * share[:, None]
+        share = share / len(siblings)
+    factor = 2.0 ** (-used / share[:, None])
     now = np.clip(np.searchsorted(edges, history.start_s[pairs.first], "right") - 1, 0, bins - 1)
 
     def of(rows: NDArray[np.intp]) -> Floats:
-        code = jobs.user.codes[rows]
-        place = np.searchsorted(users, code)
-        return np.where(code >= 0, factor[np.minimum(place, len(users) - 1), now], 1.0)
+        return np.where(jobs.user.codes[rows] >= 0, factor[owner[rows], now], 1.0)
 
     return of(pairs.first) - of(pairs.second)
 
 
-def _decayed(history: History, users: NDArray[np.int32], edges: Floats) -> Floats:
+def _decayed(history: History, owner: NDArray[np.intp], owners: int, edges: Floats) -> Floats:
     """Return what each user had used at the beginning of each bin, halved every half-life."""
-    jobs: Jobs = history.jobs
     width = float(edges[1] - edges[0])
-    rate = np.zeros((len(users), len(edges) + 1))
-    user = np.searchsorted(users, jobs.user.codes)
-    real = (jobs.user.codes >= 0) & (history.size > 0)
+    rate = np.zeros((owners, len(edges) + 1))
+    real = history.size > 0
     for moment, sign in ((history.start_s, 1.0), (history.end_s, -1.0)):
         place = np.clip((moment - edges[0]) / width, 0, len(edges) - 1)
         whole = np.floor(place).astype(np.int64)
         part = place - whole
-        np.add.at(rate, (user[real], whole[real]), sign * (history.size * (1 - part))[real])
-        np.add.at(rate, (user[real], whole[real] + 1), sign * (history.size * part)[real])
+        np.add.at(rate, (owner[real], whole[real]), sign * (history.size * (1 - part))[real])
+        np.add.at(rate, (owner[real], whole[real] + 1), sign * (history.size * part)[real])
     in_bin = np.cumsum(rate, axis=1)[:, : len(edges) - 1] * width
     keep = 0.5 ** (width / HALF_LIFE_S)
     used = np.zeros_like(in_bin)

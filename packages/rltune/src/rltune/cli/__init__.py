@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from rltune.cli import calibrate_command as calibrate
 from rltune.cli import cluster_command as cluster
 from rltune.cli import compare_command as compare
 from rltune.cli import control_command as control
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(trace.app, name="trace", rich_help_panel=HISTORY)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=HISTORY)
+app.command(cls=Command, epilog=calibrate.EXAMPLES, rich_help_panel=HISTORY)(calibrate.calibrate)
 app.command(cls=Command, epilog=simulate.EXAMPLES, rich_help_panel=JUDGE)(simulate.simulate)
 app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare.compare)
 app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)

@@ -96,7 +96,11 @@ def calibrate(
     how, schedule, close = min(made, key=lambda one: distance(one[2]))
     tell("looking for causes")
     limits, held = find_limits(history, cluster.gpu_count)
-    found = [*find_causes(history, cluster, schedule, seed), *find_nodes(history, cluster, held), *limits]
+    found = [
+        *find_causes(history, jobs.take(rows), cluster, schedule, seed),
+        *find_nodes(history, cluster, held),
+        *limits,
+    ]
     tell("fitting weights")
     found += find_weights(history, held, seed, known=cluster.scheduler is not None)
     after_pipeline, after = how.label, None

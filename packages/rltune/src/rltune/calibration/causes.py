@@ -11,6 +11,7 @@ from rltune.calibration.finding import Finding
 from rltune.calibration.history import History, Steps
 from rltune.calibration.limits import FEWEST_HOURS, seen_limit
 from rltune.cluster import Cluster
+from rltune.jobs import Floats, Jobs
 from rltune.metrics.recorded import recorded_held_s
 from rltune.schedule import Schedule
 from rltune.text import counted, percent, seconds
@@ -23,11 +24,11 @@ _SAMPLE = 2000
 _PARTS = 10  # of the span, in which the machine may have been smaller
 
 
-def find_causes(history: History, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[Finding]:
-    """List what can be found without knowing where jobs ran."""
+def find_causes(history: History, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[Finding]:
+    """List what can be found without knowing where jobs ran; the jobs given have their own submit times."""
     return [
         *_rejected(replay),
-        *_held(history),
+        *_held(given),
         *_arrays(history, cluster),
         *_before_the_export(history),
         *_capacity(history, cluster),
@@ -46,14 +47,14 @@ def _rejected(replay: Schedule) -> Iterator[Finding]:
         yield Finding("jobs that do not fit", told)
 
 
-def _held(history: History) -> Iterator[Finding]:
-    held = recorded_held_s(history.jobs)
+def _held(jobs: Jobs) -> Iterator[Finding]:
+    held = recorded_held_s(jobs)
     late = int((held > 0).sum())
-    if late > 0.01 * len(history):
+    if late > 0.01 * len(jobs):
         mean = seconds(float(held[held > 0].mean()))
         told = f"{counted(late, 'job')} could not start when submitted, for {mean} on average"
         yield Finding("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
-    elif np.isnan(history.jobs.recorded_eligible_s).all() and not len(history.jobs.after):
+    elif np.isnan(jobs.recorded_eligible_s).all() and not len(jobs.after):
         told = "the history does not say when jobs could first start, so waits may hold dependencies and begin times"
         yield Finding("dependencies not recorded", told)
 
@@ -113,8 +114,8 @@ def _capacity(history: History, cluster: Cluster) -> Iterator[Finding]:
             small.append(most)
             lines += _down(cluster, gpus - most, low, high)
     if small:
-        most = f"at most {min(small):,} to {max(small):,} of {gpus:,} GPUs were in use though smaller jobs waited"
-        told = f"in {len(small)} of {_PARTS} parts of the history {most}"
+        seen = f"at most {min(small):,} to {max(small):,} of {gpus:,} GPUs were in use though smaller jobs waited"
+        told = f"in {len(small)} of {_PARTS} parts of the history {seen}"
         yield Finding("nodes down or not there yet", told, tuple(lines))
 
 
@@ -163,6 +164,6 @@ def _with_room(history: History, cluster: Cluster, seed: int) -> Iterator[Findin
         yield Finding("waiting with room", f"{told}: something other than GPUs held jobs back")
 
 
-def queue_of(ready_s: np.ndarray, start_s: np.ndarray) -> Steps:
+def queue_of(ready_s: Floats, start_s: Floats) -> Steps:
     """Return how many jobs wait over time."""
     return Steps.of(ready_s, start_s, np.ones(len(ready_s), dtype=np.int64))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rltune.calibration.causes import queue_of
 from rltune.calibration.history import History, Steps
 from rltune.jobs import Floats
 from rltune.metrics.recorded import RecordedWait, times_apart
-from rltune.schedule import Schedule
 from rltune.text import percent
 
 HOUR_S = 3600.0
@@ -106,12 +104,6 @@ def distance(close: Closeness) -> float:
     parts = ((waits.simulated_s.mean, waits.recorded_s.mean), (waits.simulated_s.p90, waits.recorded_s.p90))
     apart = sum(abs(np.log((one + SMALL_S) / (other + SMALL_S))) for one, other in parts)
     return float(apart + 1 - close.rank_of_waits)
-
-
-def starts_of(replay: Schedule, rows: NDArray[np.intp]) -> Floats:
-    """Return the starts of some jobs of a replay, NaN where they did not run."""
-    starts: Floats = replay.start_s[rows]
-    return starts
 
 
 def _correlation(one: Floats, other: Floats) -> float:

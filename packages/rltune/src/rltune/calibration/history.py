@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from rltune.jobs import Floats, Jobs
 
 _PEAK_S = 3600.0
-_MOMENTS = 20_000  # of the machine over time, when waits are laid beside it
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,6 @@ class History:
     def span_s(self) -> tuple[float, float]:
         """Return from the first submit to the last end."""
         return float(self.jobs.submit_s.min()), float(self.end_s.max())
-
-    @cached_property
-    def grid(self) -> Floats:
-        """Return moments, evenly over the span."""
-        begin, end = self.span_s
-        return np.linspace(begin, end, min(_MOMENTS, 4 * len(self) + 2))
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def match_nodes(use: NodeUse, history: History, cluster: Cluster) -> dict[str, i
         first += group.count
     place: dict[str, int] = {}
     for name, rows in zip(use.names, use.jobs, strict=True):
-        fitting = [g for g, group in enumerate(cluster.groups) if free[g] and _may_be(name, rows, history, group)]
+        fitting = [g for g, group in enumerate(cluster.groups) if free[g] and _may_be(rows, history, group)]
         if fitting:
             best = max(fitting, key=lambda g: bool(cluster.groups[g].name) and name.startswith(cluster.groups[g].name))
             group = cluster.groups[best]
@@ -113,8 +113,8 @@ def match_nodes(use: NodeUse, history: History, cluster: Cluster) -> dict[str, i
     return place
 
 
-def _may_be(name: str, rows: NDArray[np.intp], history: History, group: NodeGroup) -> bool:
-    del name
+def _may_be(rows: NDArray[np.intp], history: History, group: NodeGroup) -> bool:
+    """Return whether jobs on a node could all have run in a group."""
     vcs = history.jobs.vc
     asked = {vcs.names[code].casefold() for code in np.unique(vcs.codes[rows]).tolist() if code >= 0}
     mine = {vc.casefold() for vc in group.vc}
@@ -159,7 +159,8 @@ def _fits(history: History, cluster: Cluster, node: int, rows: NDArray[np.intp])
     types = history.jobs.gpu_types
     named = np.array([*(group.gpu_type.casefold() in t.casefold().split("|") for t in types.names), True])
     small = (history.size > 0) & (history.size <= group.gpus) & (history.jobs.nodes <= 1)
-    return small & np.isin(history.jobs.vc.codes, seen) & named[types.codes]
+    fits: NDArray[np.bool_] = small & np.isin(history.jobs.vc.codes, seen) & named[types.codes]
+    return fits
 
 
 def _was_full(history: History, cluster: Cluster, known: list[tuple[int, str, NDArray[np.intp]]]) -> bool:

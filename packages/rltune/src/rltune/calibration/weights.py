@@ -253,7 +253,8 @@ def logistic(difference: Floats, steps: int = 50) -> Floats:
         weights += np.clip(step, -2, 2)
         if np.abs(step).max(initial=0.0) < 1e-8:
             break
-    return weights / scale
+    fitted: Floats = weights / scale
+    return fitted
 
 
 def _quoted(name: str) -> str:

@@ -31,6 +31,8 @@ def predicted_run_time(w: World, s: State, which: int, job: int) -> float:
 def learn(w: World, s: State, which: int, job: int) -> None:
     """Add an ended job's run time to every likeness it has; in the finest, older ones fade."""
     run = (s.life[job].end - s.life[job].start) * s.life[job].speed
+    if w.takes_turns:
+        run += s.turn[job].saved - s.turn[job].restart
     finest = w.history_key.shape[2] - 1
     while finest > 0 and w.history_key[which, job, finest] < 0:
         finest -= 1

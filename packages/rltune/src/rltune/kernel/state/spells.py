@@ -1,0 +1,114 @@
+"""Spells: a job that takes turns runs in several, and this is what it carries from one to the next.
+
+All times of a job (work, checkpoints, restarts) are seconds on nodes of speed 1; a spell on faster ones is shorter.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rltune.kernel.jit import kernel
+from rltune.kernel.state.arrays import RUNNING, SPELL_CHUNKS_N, SPELLS_N, State, World
+
+INF = float("inf")
+OVERRUN = 0.5  # past its estimate a job is taken to run for half as long again as it has run
+
+
+@kernel
+def whole_estimate(w: World, s: State, job: int) -> float:
+    """Return the estimate of all of a job's work, whatever of it is done."""
+    return s.turn[job].estimate if w.takes_turns else s.life[job].estimate
+
+
+@kernel
+def left_by_estimate(estimate: float, done: float) -> float:
+    """Return what is left of an estimate; past it, half as long again as the job has run."""
+    return estimate - done if estimate > done else OVERRUN * done
+
+
+@kernel
+def spell_work(s: State, job: int) -> float:
+    """Return the work done in the spell that runs: nothing during its restart."""
+    return max(0.0, (s.now[0] - s.life[job].start) * s.life[job].speed - s.turn[job].restart)
+
+
+@kernel
+def work_done(s: State, job: int) -> float:
+    """Return the work of a job, waiting or running, that is done as of now and not lost."""
+    return s.turn[job].saved + (spell_work(s, job) if s.life[job].status == RUNNING else 0.0)
+
+
+@kernel
+def attained_service(s: State, job: int) -> float:
+    """Return all the work that a job has done as of now, lost or not."""
+    return s.turn[job].service + (spell_work(s, job) if s.life[job].status == RUNNING else 0.0)
+
+
+@kernel
+def kept_work(w: World, s: State, job: int, done: float) -> float:
+    """Return the work up to the last checkpoint; checkpoints count work over all spells, and none is lost again."""
+    every = w.yields[job].checkpoint
+    if every == 0.0:
+        return done
+    return s.turn[job].saved if every == INF else max(s.turn[job].saved, math.floor(done / every) * every)
+
+
+@kernel
+def stop_loss(w: World, s: State, job: int) -> float:
+    """Return what stopping a running job now would cost: GPU-seconds of work since its checkpoint and of a restart."""
+    done = work_done(s, job)
+    return w.job[job].rank_n * (done - kept_work(w, s, job, done) + w.yields[job].restart)
+
+
+@kernel
+def remember_estimates(s: State, job: int) -> None:
+    """Note, when a job comes, what is believed of all its work."""
+    s.turn[job].estimate = s.life[job].estimate
+    s.turn[job].rank = s.life[job].rank
+
+
+@kernel
+def begin_spell(s: State, job: int) -> float:
+    """Note the start of a job's first spell; return how long the one that begins now lasts if nobody stops it."""
+    if s.turn[job].first != s.turn[job].first:  # NaN: it is the first  # noqa: PLR0124
+        s.turn[job].first = s.now[0]
+    return s.turn[job].length
+
+
+@kernel
+def end_spell(w: World, s: State, job: int) -> None:
+    """Stop a running job before its end: work back to the last checkpoint is lost, and a restart will come first."""
+    _record_spell(w, s, job)
+    turn = s.turn[job]
+    held = (s.now[0] - s.life[job].start) * s.life[job].speed
+    done = turn.saved + spell_work(s, job)
+    kept = kept_work(w, s, job, done)
+    turn.service += spell_work(s, job)
+    turn.lost += min(turn.restart, held) + (done - kept)
+    turn.saved = kept
+    turn.restart = w.yields[job].restart
+    turn.length = turn.restart + (w.job[job].duration - kept)
+    s.life[job].estimate = turn.restart + left_by_estimate(turn.estimate, kept)
+    s.life[job].rank = turn.restart + left_by_estimate(turn.rank, kept)
+
+
+@kernel
+def _record_spell(w: World, s: State, job: int) -> None:
+    spell = s.spell[s.n[SPELLS_N]]
+    spell.job = job
+    spell.start = s.life[job].start
+    spell.end = s.now[0]
+    spell.chunks = w.shape[s.life[job].form].chunks
+    first = w.job[job].chunk_at
+    for i in range(spell.chunks):
+        to = s.n[SPELL_CHUNKS_N] + i
+        s.spell_at[to].node = s.at[first + i].node
+        s.spell_at[to].gpus = s.at[first + i].gpus
+    s.n[SPELL_CHUNKS_N] += spell.chunks
+    s.n[SPELLS_N] += 1
+
+
+@kernel
+def spells_are_many(s: State) -> bool:
+    """Return whether Python should take the spells: half of the room is left, enough for one moment more."""
+    return 2 * s.n[SPELLS_N] > len(s.spell) or 2 * s.n[SPELL_CHUNKS_N] > len(s.spell_at)

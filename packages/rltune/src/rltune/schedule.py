@@ -104,16 +104,19 @@ class Spells:
     @classmethod
     def none(cls) -> Spells:
         """Return no spell at all."""
-        no = np.zeros(0, dtype=np.int64)
-        return cls(no, np.zeros(0), np.zeros(0), Placements(np.zeros(1, dtype=np.int64), no, no))
+        no = np.zeros(0, dtype=np.int32)
+        nowhere = Placements(np.zeros(1, dtype=np.int64), no, no)
+        return cls(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), nowhere)
 
     @classmethod
     def joined(cls, parts: Sequence[Spells]) -> Spells:
         """Put several lists into one."""
         if not parts:
             return cls.none()
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("job", "start_s", "end_s"))
-        return cls(*columns, Placements.joined([part.placements for part in parts])).in_order()
+        job, start_s, end_s = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("job", "start_s", "end_s")
+        )
+        return cls(job, start_s, end_s, Placements.joined([part.placements for part in parts])).in_order()
 
     def in_order(self) -> Spells:
         """Order them by job and start; of equal starts the one that ends first."""
@@ -263,7 +266,9 @@ class Schedule:
     def _pipeline(self) -> str:
         s = self.settings
         around = "".join(
-            f", {name} {value}" for name, value in (("guard", s.guard), ("search", s.search), ("preempt", s.preempt)) if value != "off"
+            f", {name} {value}"
+            for name, value in (("guard", s.guard), ("search", s.search), ("preempt", s.preempt))
+            if value != "off"
         )
         return f"{s.policy}, backfill {s.backfill}, placement {s.placement}, estimates {s.estimator}{around}"
 

@@ -1,13 +1,11 @@
 """Jobs that take turns: the compiled core and the plain reference agree, and what is promised holds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import FEATURES, HEADS, PLACEMENTS, POLICIES, SLOW, Case, cases, guards, joined_cases, turns
+from strategies import FEATURES, HEADS, PLACEMENTS, POLICIES, SLOW, Case, cases, guards, turns
 
 import rltune
 from rltune.engine.guard import Guard
@@ -22,9 +20,7 @@ def by_core(case: Case, taken: Turns, guard: Guard | None = None, **settings):
 def by_reference(case: Case, taken: Turns, guard: Guard | None = None, **settings):
     same = None if guard is None else reference.Guard(guard.hours, guard.times, guard.sla)
     how = reference.Turns(taken.order, taken.min_run_s, taken.max_preemptions, taken.turn_s)
-    return reference.simulate(
-        case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, turns=how, **settings
-    )
+    return reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, turns=how, **settings)
 
 
 def listed(spells) -> list[tuple]:

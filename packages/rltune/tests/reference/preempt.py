@@ -89,9 +89,7 @@ def choose_victims(m: Machine, claimant: Job, movable: list[Run]) -> list[Run]:
     """Choose whom to displace so that the claimant fits; nobody, if it cannot be brought about."""
     groups = m.groups_of(claimant)
     candidates = [
-        r
-        for r in movable
-        if stands_lower(m, r, claimant) and any(m.nodes[c.node].group in groups for c in r.chunks)
+        r for r in movable if stands_lower(m, r, claimant) and any(m.nodes[c.node].group in groups for c in r.chunks)
     ]
     if len(candidates) <= EXACT:
         return _cheapest_set(m, claimant, candidates)

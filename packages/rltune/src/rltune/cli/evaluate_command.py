@@ -62,6 +62,7 @@ def evaluate(
     windows: options.HeldOutWindows = WINDOWS,
     estimator: Estimators = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     select: Select = False,
     baseline: options.Baseline = None,
     metric: options.HeldOutMetric = "wait",
@@ -96,7 +97,7 @@ def evaluate(
 
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, **settings)
+    pipelines = pipeline_options.several(*parts, guard=guard, search=search, preempt=preempt, **settings)
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)

@@ -253,7 +253,7 @@ def claim(w: World, s: State, o: Options, row: int, behind: bool) -> bool:
     if n == 0 or not _could_fit(w, s, o, shape, estimate, n):
         return False
     keeps = behind and keeps_place(w, s, o, pool)
-    if keeps and s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet  # noqa: PLR0124
+    if keeps and s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
         reservation(w, s, pool)
     if n <= EXACT:
         _choose_exactly(w, s, o, shape, estimate, n)

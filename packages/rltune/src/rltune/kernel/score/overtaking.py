@@ -68,4 +68,4 @@ def guarded_score(w: World, s: State, o: Options, job: int, score: float) -> flo
         return SLA
     if is_owed(w, s, o, job):
         return OWED
-    return OTHERS if score < OTHERS else score
+    return max(score, OTHERS)

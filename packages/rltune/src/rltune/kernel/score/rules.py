@@ -78,9 +78,7 @@ def multifactor_weights(w: World) -> tuple[float, float, float, float]:
 
 
 @kernel
-def multifactor_score(
-    w: World, s: State, job: int, weights: tuple[float, float, float, float], rank: float
-) -> float:
+def multifactor_score(w: World, s: State, job: int, weights: tuple[float, float, float, float], rank: float) -> float:
     """Return minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
     by_age, by_fair, by_time, age_a_second = weights
     own = w.job[job]
@@ -259,7 +257,7 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key
-    if o.turns != NO_TURNS and o.turns != BY_POLICY:
+    if NO_TURNS < o.turns < BY_POLICY:
         for i in range(head, last):
             s.queue[i].tie = s.queue[i].score
             s.queue[i].score = turn_score(w, s, o.turns, s.queue[i].job)

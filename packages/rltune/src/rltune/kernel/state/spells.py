@@ -70,7 +70,7 @@ def remember_estimates(s: State, job: int) -> None:
 @kernel
 def begin_spell(s: State, job: int) -> float:
     """Note the start of a job's first spell; return how long the one that begins now lasts if nobody stops it."""
-    if s.turn[job].first != s.turn[job].first:  # NaN: it is the first  # noqa: PLR0124
+    if s.turn[job].first != s.turn[job].first:  # NaN: it is the first
         s.turn[job].first = s.now[0]
     return s.turn[job].length
 

@@ -39,6 +39,7 @@ class Settings:
     search: str = "off"
     preempt: str = "off"
     cycle_s: float = 0.0  # the policy is asked this often; 0 = in every pass
+    remaining: str = "ends-now"  # what reservations took running jobs to have left
 
     @property
     def label(self) -> str:

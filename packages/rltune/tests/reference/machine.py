@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
+from reference.remaining import believed_end
 from reference.scores import score
 from reference.turns import Turns, turn_score
 from rltune.cluster import Slowdown
@@ -25,6 +26,8 @@ class Settings:
     guard: Guard | None = None
     cycle: float = 0.0
     turns: Turns | None = None
+    remaining: str = "ends-now"
+    trust: float = 16.0  # of remainders from history
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Run:
     end: float
     planned_end: float  # start + estimate / f
     chunks: tuple[Chunk, ...]
-    speed: float = 1.0
+    speed: float  # f
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,14 @@ class Machine:
         by_policy = score(self.settings.policy, job, self.now)
         if self.settings.turns is None or self.settings.turns.order == "policy":
             return by_policy
-        return (turn_score(self.settings.turns.order, job), by_policy)
+        return (turn_score(self.settings.turns.order, job, self.gpu_times()), by_policy)
+
+    def gpu_times(self) -> list[float]:
+        """List the GPU time of every job that has ended: what it held less restarts and work done again."""
+        return [
+            max(1, run.job.gpus) * ((run.end - run.start) * run.speed + (run.job.saved - run.job.restart))
+            for run in self.ended.values()
+        ]
 
     def is_sla(self, job: Job) -> bool:
         guard = self.settings.guard
@@ -192,7 +202,7 @@ class Machine:
         return next(k for k in range(1, len(sizes) + 1) if sum(sizes[:k]) >= chunks)
 
     def expected_end(self, run: Run) -> float:
-        return max(self.now, run.planned_end)
+        return believed_end(self, run)
 
     def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
         f = self.speed_on(job, chunks)

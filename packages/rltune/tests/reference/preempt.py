@@ -81,7 +81,7 @@ def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:
         return mine[0] < theirs[0]
     if order == "policy":
         return theirs[1] > mine[1]
-    first, second = turn_score(order, claimant), turn_score(order, as_waiting)
+    first, second = (turn_score(order, job, m.gpu_times()) for job in (claimant, as_waiting))
     return second > (2 * first if order != "las" and first > 0 else first)
 
 

@@ -54,6 +54,7 @@ def compare(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -66,7 +67,8 @@ def compare(
     outputs.require_free(force=force, inputs=[trace, cluster])
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, preempt=preempt, **how)
+    around = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
+    pipelines = pipeline_options.several(*parts, **around, **how)
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster

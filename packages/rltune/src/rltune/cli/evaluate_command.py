@@ -78,6 +78,7 @@ def evaluate(
     cycle: options.Cycle = 0.0,
     commit: options.Commit = False,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     ray: options.Ray = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -97,7 +98,8 @@ def evaluate(
 
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, preempt=preempt, **settings)
+    around = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
+    pipelines = pipeline_options.several(*parts, **around, **settings)
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)

@@ -43,6 +43,7 @@ def simulate(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -57,7 +58,8 @@ def simulate(
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, **how)
+    around = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
+    planned = pipeline_options.one(*parts, **around, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)

@@ -17,8 +17,9 @@ from rltune.engine.turns import ORDERS
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given, estimated
+from rltune.estimate.remainders import HISTORY_NAME, survival_of
 from rltune.jobs import Jobs
-from rltune.kernel.build.prepare import Likeness, prepare
+from rltune.kernel.build.prepare import Likeness, Survival, prepare
 from rltune.kernel.rollout.event_loop import advance, run
 from rltune.kernel.rollout.rlscheduler_machine import run_committed
 from rltune.kernel.score.rules import INSPECTED
@@ -90,6 +91,7 @@ class Machine:
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
             turns=bool(pipeline.turns),
+            survival=_survival(pipeline, estimator, jobs),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
         arrays = arrays_of(world, state)
@@ -232,6 +234,13 @@ class Machine:
         }
         inspects = self.pipeline.policy.code == INSPECTED
         return {**drift, "refusals": int(n[core.REFUSALS_N])} if inspects else drift
+
+
+def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs) -> Survival:
+    """Return what is known of how long jobs last; where they take turns, remainders always come from it."""
+    if not pipeline.turns:
+        return survival_of(estimator, jobs, pipeline.remaining)
+    return survival_of(estimator, jobs, HISTORY_NAME, orders=pipeline.turns.order != "policy")
 
 
 def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -> core.Options:

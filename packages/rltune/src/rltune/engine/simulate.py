@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ def simulate(
     min_run_s: float = MIN_RUN_S,
     max_preemptions: int = MAX_PREEMPTIONS,
     turn_s: float = TURN_S,
+    remaining: str = "ends-now",
     progress: Progress | None = None,
 ) -> Schedule:
     """Run the jobs to their end and say when and where each ran, in the order given.
@@ -65,6 +67,8 @@ def simulate(
         min_run_s: How long a spell lasts at least, its restart apart, before it may be cut short.
         max_preemptions: How often one job may be displaced.
         turn_s: How often running and waiting jobs are compared though nothing happens.
+        remaining: What reservations take running jobs to have left: "ends-now" (their estimates, and nothing past
+            them), or "history" (what jobs that ran as long had left).
         progress: Called with the jobs ended and the jobs in all.
 
     Returns the schedule: it prints itself; `.summary()` measures it, `.to_polars()` has a row a job.
@@ -72,7 +76,8 @@ def simulate(
         schedule = rltune.simulate(jobs, cluster, policy="saf", backfill="easy", estimator="history")
     """
     require_inputs(jobs, cluster)
-    settings = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
+    settings: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
     turns = get_turns(preempt, min_run_s, max_preemptions, turn_s)
-    pipeline = parse_pipeline(policy, backfill, placement, guard=guard, search=search, preempt=turns, **settings)
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": turns, "remaining": remaining}
+    pipeline = parse_pipeline(policy, backfill, placement, **around, **settings)
     return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress, perf_counter)

@@ -48,6 +48,7 @@ def compare(
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
     preempt: str | Turns | None = None,
+    remaining: str | None = None,
     warm: bool = False,
     head: str = "pool",
     commit: bool = False,
@@ -78,6 +79,8 @@ def compare(
         search: How many orders are tried before each pass, around every policy of `policies`.
         preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
             `policies`.
+        remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
+            "history".
         warm: Whether estimators and policies that learn start each window from the jobs before it that had ended.
         head: What a job that does not fit blocks: its "pool", or all others ("global").
         commit: Whether to run as RLScheduler's machine does.
@@ -100,7 +103,7 @@ def compare(
     metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
-    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt}
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     lined_up = line_up(policies, backfills, placements, pipelines, **around, **settings)
     learners = require_warm(lined_up, estimator, windows) if warm else ()
     ordered, guess = in_order(jobs, estimator)

@@ -47,6 +47,7 @@ def evaluate(
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
     preempt: str | Turns | None = None,
+    remaining: str | None = None,
     holdout: float = 0.1,
     windows: str | None = None,
     size: int = 1024,
@@ -81,6 +82,8 @@ def evaluate(
         search: How many orders are tried before each pass, around every policy of `policies`.
         preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
             `policies`.
+        remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
+            "history".
         holdout: The share of the trace that is held out, at its end.
         windows: The next three in the words of the command line: "1024:every=64:contended=600".
         size: The jobs of a window.
@@ -109,7 +112,7 @@ def evaluate(
         size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
     ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
-    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt}
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))

@@ -290,7 +290,7 @@ def interrupt(w: World, s: State, o: Options, job: int) -> None:
     stop_job(w, s, job)
     s.life[job].planned = float("nan")
     if w.takes_turns:
-        end_spell(w, s, job)
+        end_spell(w, s, o, job)
         s.life[job].key = static_score(w, job, o.policy, s.life[job].rank)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import F8, Q_HEAD, SLA_FIRST, Options, State, World
-from rltune.kernel.state.spells import whole_estimate
+from rltune.kernel.state.attained import whole_estimate
 
 # Scores of the classes: within the first two the oldest is first, as of all equal scores. No other job has one so low.
 SLA, OWED, OTHERS = -1.5e308, -1e308, -5e307

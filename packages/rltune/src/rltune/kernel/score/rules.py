@@ -8,7 +8,7 @@ from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.kernel.score.network import fill_inputs, logit
 from rltune.kernel.score.overtaking import guard_queue, guarded_score
-from rltune.kernel.score.turn_order import turn_score
+from rltune.kernel.score.taking_turns import attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import (
     BY_POLICY,
     DRIFTED,
@@ -24,9 +24,10 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
+from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.fair_share import MAX_AGE, TIME_SCALE, W_AGE, W_FAIR, W_TIME, fair_share, share_among_waiting
 from rltune.kernel.state.score_heap import heapify, pop_best
-from rltune.kernel.state.spells import left_by_estimate, work_done
+from rltune.kernel.state.spells import rank_left
 
 FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
 TINY = 1e-15
@@ -258,9 +259,11 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key
     if NO_TURNS < o.turns < BY_POLICY:
+        cuts = las_cuts(s)
         for i in range(head, last):
             s.queue[i].tie = s.queue[i].score
-            s.queue[i].score = turn_score(w, s, o.turns, s.queue[i].job)
+            job = s.queue[i].job
+            s.queue[i].score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
     if o.guarded and o.guard_orders:
         guard_queue(w, s, o, last)
 
@@ -269,9 +272,9 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
 def running_score(w: World, s: State, o: Options, job: int) -> float:
     """Score a running job as if it waited with the work that it has left."""
     if o.turns == BY_POLICY:
-        score = base_score(w, s, job, o.policy, left_by_estimate(s.turn[job].rank, work_done(s, job)))
+        score = base_score(w, s, job, o.policy, rank_left(w, s, o, job, work_done(w, s, job)))
     else:
-        score = turn_score(w, s, o.turns, job)
+        score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), las_cuts(s))
     return guarded_score(w, s, o, job, score) if o.guarded else score
 
 

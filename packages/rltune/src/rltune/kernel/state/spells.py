@@ -1,47 +1,15 @@
-"""Spells: a job that takes turns runs in several, and this is what it carries from one to the next.
-
-All times of a job (work, checkpoints, restarts) are seconds on nodes of speed 1; a spell on faster ones is shorter.
-"""
+"""Spells: a job that takes turns runs in several, and this is what it carries from one to the next."""
 
 from __future__ import annotations
 
 import math
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import RUNNING, SPELL_CHUNKS_N, SPELLS_N, State, World
+from rltune.kernel.state.arrays import SPELL_CHUNKS_N, SPELLS_N, Options, State, World
+from rltune.kernel.state.attained import spell_work, work_done
+from rltune.kernel.state.online_survival import left_by_estimate, mean_left
 
 INF = float("inf")
-OVERRUN = 0.5  # past its estimate a job is taken to run for half as long again as it has run
-
-
-@kernel
-def whole_estimate(w: World, s: State, job: int) -> float:
-    """Return the estimate of all of a job's work, whatever of it is done."""
-    return s.turn[job].estimate if w.takes_turns else s.life[job].estimate
-
-
-@kernel
-def left_by_estimate(estimate: float, done: float) -> float:
-    """Return what is left of an estimate; past it, half as long again as the job has run."""
-    return estimate - done if estimate > done else OVERRUN * done
-
-
-@kernel
-def spell_work(s: State, job: int) -> float:
-    """Return the work done in the spell that runs: nothing during its restart."""
-    return max(0.0, (s.now[0] - s.life[job].start) * s.life[job].speed - s.turn[job].restart)
-
-
-@kernel
-def work_done(s: State, job: int) -> float:
-    """Return the work of a job, waiting or running, that is done as of now and not lost."""
-    return s.turn[job].saved + (spell_work(s, job) if s.life[job].status == RUNNING else 0.0)
-
-
-@kernel
-def attained_service(s: State, job: int) -> float:
-    """Return all the work that a job has done as of now, lost or not."""
-    return s.turn[job].service + (spell_work(s, job) if s.life[job].status == RUNNING else 0.0)
 
 
 @kernel
@@ -56,7 +24,7 @@ def kept_work(w: World, s: State, job: int, done: float) -> float:
 @kernel
 def stop_loss(w: World, s: State, job: int) -> float:
     """Return what stopping a running job now would cost: GPU-seconds of work since its checkpoint and of a restart."""
-    done = work_done(s, job)
+    done = work_done(w, s, job)
     return w.job[job].rank_n * (done - kept_work(w, s, job, done) + w.yields[job].restart)
 
 
@@ -76,7 +44,7 @@ def begin_spell(s: State, job: int) -> float:
 
 
 @kernel
-def end_spell(w: World, s: State, job: int) -> None:
+def end_spell(w: World, s: State, o: Options, job: int) -> None:
     """Stop a running job before its end: work back to the last checkpoint is lost, and a restart will come first."""
     _record_spell(w, s, job)
     turn = s.turn[job]
@@ -88,8 +56,14 @@ def end_spell(w: World, s: State, job: int) -> None:
     turn.saved = kept
     turn.restart = w.yields[job].restart
     turn.length = turn.restart + (w.job[job].duration - kept)
-    s.life[job].estimate = turn.restart + left_by_estimate(turn.estimate, kept)
-    s.life[job].rank = turn.restart + left_by_estimate(turn.rank, kept)
+    s.life[job].estimate = turn.restart + mean_left(w, s, job, kept)
+    s.life[job].rank = turn.restart + rank_left(w, s, o, job, kept)
+
+
+@kernel
+def rank_left(w: World, s: State, o: Options, job: int, done: float) -> float:
+    """Return what is left after so much work by the policy's own prediction, if it has one."""
+    return left_by_estimate(s.turn[job].rank, done) if o.rank_by_history else mean_left(w, s, job, done)
 
 
 @kernel

@@ -72,8 +72,9 @@ def compare(
     willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
-    pipelines = pipeline_options.several(*parts, **around, **how)
+    pipelines = pipeline_options.several(
+        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
+    )
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster

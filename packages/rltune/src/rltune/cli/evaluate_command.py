@@ -103,8 +103,9 @@ def evaluate(
 
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
-    pipelines = pipeline_options.several(*parts, **around, **settings)
+    pipelines = pipeline_options.several(
+        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **settings
+    )
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)

@@ -64,8 +64,7 @@ def simulate(
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
-    planned = pipeline_options.one(*parts, **around, **how)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)

@@ -1,4 +1,4 @@
-"""Run a command as systemd would under a unit's sandbox, where no systemd runs: `under_the_unit.py UNIT USER STATE -- ...`.
+"""Run a command under a unit's sandbox where no systemd runs: `under_the_unit.py UNIT USER STATE -- COMMAND`.
 
 Kept of the unit: an account without rights (USER), NoNewPrivileges, no capabilities, ProtectSystem, ProtectHome,
 ProtectProc, ProcSubset, StateDirectory and CacheDirectory (both STATE here), UMask, SystemCallFilter and

@@ -25,8 +25,8 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What differs between what was meant and what Slurm holds."""
+class HeldPriorities:
+    """What Slurm holds that was not meant."""
 
     wrong: Mapping[int, Cause] = field(default_factory=dict)  # by job
     misplaced: tuple[int, ...] = ()  # of the first places, those that stand elsewhere
@@ -49,7 +49,7 @@ def read_back(
     holdings: Holdings,
     refused: Collection[int],
     exact: int,
-) -> Finding:
+) -> HeldPriorities:
     """Compare what Slurm holds with a decision; jobs that have started meanwhile are left out, as Slurm does.
 
     The order is compared over the first places, as many as are meant to be in order without exception.
@@ -62,7 +62,7 @@ def read_back(
     kept = set(longest_falling([place[job] for job in first]))
     misplaced = tuple(job for i, job in enumerate(first) if i not in kept)
     moved = {job: Cause.FACTORS for job in misplaced if not wrong}
-    return Finding({**wrong, **moved}, misplaced)
+    return HeldPriorities({**wrong, **moved}, misplaced)
 
 
 def _wrong(now: Mapping[int, LiveJob], holdings: Holdings, refused: Collection[int]) -> Iterator[tuple[int, Cause]]:

@@ -62,7 +62,7 @@ def compare(
     every pipeline with its gap to a bound that no schedule can beat. Ctrl-C shows what has been done so far.
     """
     outputs = Outputs(json, jobs_file, report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
     pipelines = pipeline_options.several(*parts, guard=guard, search=search, **how)

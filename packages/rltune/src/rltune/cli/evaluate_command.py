@@ -87,7 +87,7 @@ def evaluate(
     """
     guesses = split(estimator)
     outputs = Outputs(json, report=report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     require_pages(guesses, report)
     require_known(guesses, metric)
     from rltune import Cluster

@@ -95,7 +95,7 @@ def evolve(
     --init` can go on from the model.
     """
     where = cluster_for_each(trace, cluster)
-    require_free([out], force=force, inputs=[*trace, *where, *filter(None, [settings])])
+    require_free([out], force=force)
     given: Values = {"base": base, "objective": objective, "backfill": backfill, "placement": placement}
     given["features"] = features
     given["estimators"] = split(estimator) if estimator is not None else None

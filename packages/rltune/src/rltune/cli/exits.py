@@ -1,9 +1,11 @@
 """How commands end: a user's mistake is one sentence and exit code 2, an interrupt is 130, neither is a traceback."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +22,7 @@ COMMANDS, HISTORY, JUDGE, LEARN, RUN = SECTIONS = (
 )
 NEAR = 0.7  # of options, which all begin with two dashes and so are alike to begin with
 MISUSE = 2
+READER_GONE = 1
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 # Wrong options and arguments. Typer ships its own copy of click and gives this class no public name.
 UsageError: Any = typer.BadParameter.__base__
@@ -65,6 +68,43 @@ def _one_sentence() -> Iterator[None]:
     except KeyboardInterrupt:
         say("rltune: interrupted")
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def whole_output() -> Iterator[None]:
+    """Make sure that all results have left; if standard output takes no more, that is a sentence and an exit code.
+
+    Every file has its own sentence where it is written, so an OSError that comes this far is standard output's.
+    """
+    from rltune.cli.console import say
+
+    ended = SystemExit(0)
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+    try:
+        try:
+            yield
+        except SystemExit as told:
+            ended = told
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as `head` has
+        _leave_unsaid()
+        sys.exit(READER_GONE)
+    except OSError as error:
+        _leave_unsaid()
+        say(f"rltune: standard output: cannot be written: {error.strerror or error}")
+        sys.exit(MISUSE)
+    raise ended
+
+
+def _nowhere() -> TextIO:
+    """Return what takes the place of a stream that was closed before the program began (`>&-`)."""
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open as long as the program runs
+
+
+def _leave_unsaid() -> None:
+    """Send what is still buffered nowhere, so that Python does not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: Any) -> str:

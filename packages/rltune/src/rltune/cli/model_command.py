@@ -29,7 +29,7 @@ ModelFile = Annotated[
 def show_model(model: ModelFile, json: options.JsonOrFile = None, force: options.Force = False) -> None:
     """Show a model: its card, its network, and the range of each input in training."""
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[model])
+    outputs.require_free(force=force)
     found = _read(model)
     outputs.write_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card.to_dict()})
     if outputs.only_json:

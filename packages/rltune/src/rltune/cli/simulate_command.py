@@ -47,7 +47,7 @@ def simulate(
 ) -> None:
     """Replay a history under one policy, and sum it up."""
     outputs = Outputs(json, jobs_file, report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     from rltune import Cluster
     from rltune.engine.run import run_pipeline
     from rltune.estimate import get_estimator

@@ -16,7 +16,6 @@ from rltune.cli.outputs import Outputs
 from rltune.cli.parsing import split
 from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import LOAD, MOST_JOBS, load_workload, read
-from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.jobs import Jobs
@@ -34,7 +33,7 @@ def info(
 ) -> None:
     """Sum a trace up: sizes, run times, arrivals, users."""
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[trace])
+    outputs.require_free(force=force)
     work = load_workload(trace, format)
     from rltune.trace.describe import describe
 
@@ -77,7 +76,7 @@ def check(
     from rltune.trace.fits_cluster import require_fit, require_no_cycle
 
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[trace, *([cluster] if cluster else [])])
+    outputs.require_free(force=force)
     fits = Cluster.load(cluster) if cluster else None
     found = read(trace, format)
     require_no_cycle(found)
@@ -103,8 +102,7 @@ def convert(
 
     What was repaired or dropped on the way is told, as by `trace check`.
     """
-    _require_trace_name(out)
-    require_free([out], force=force, inputs=[trace])
+    _require_free(out, force=force)
     found = read(trace, format)
     _write(found.jobs, out)
     show(found.quality)
@@ -147,8 +145,7 @@ def synth(
 
     Same seed, same trace.
     """
-    _require_trace_name(out)
-    require_free([out], force=force)
+    _require_free(out, force=force)
     from rltune.cluster import Cluster
     from rltune.trace import synthesise
 
@@ -189,8 +186,7 @@ def anonymise(
     """
     from rltune.trace.anonymise import anonymise as hide
 
-    _require_trace_name(out)
-    require_free([out], force=force, inputs=[trace])
+    _require_free(out, force=force)
     found = read(trace, format)
     salt = os.environ.get(SALT)
     hidden = hide(found.jobs, salt=salt, keep=split(",".join(keep or [])))
@@ -227,8 +223,7 @@ def import_slurm(
     from rltune.cli import dates as when
     from rltune.live.slurm import sacct_history as history
 
-    _require_trace_name(out)
-    require_free([out], force=force)
+    _require_free(out, force=force)
     folder = make_room(out).with_name(f"{out.name}.parts")
     span = history.AskedSpan(when.moment(begin), when.moment(end), when.duration(slice))
     span = history.begin(folder, span, until_now=end == when.NOW)
@@ -240,12 +235,12 @@ def import_slurm(
     show(found.quality)
 
 
-def _require_trace_name(path: Path) -> None:
-    """Refuse, before anything is read, a name that tells no format."""
-    from rltune.trace.table import SUFFIXES
+def _require_free(out: Path, *, force: bool) -> None:
+    """Refuse, before anything is read, a file that may not be written or whose name does not say how."""
+    from rltune.trace.table import require_suffix
 
-    if not path.name.endswith(SUFFIXES):
-        raise InputError(f"{path}: the name should end in {', '.join(SUFFIXES)}")
+    require_suffix(out)
+    require_free([out], force=force)
 
 
 def _write(jobs: "Jobs", path: Path) -> None:

@@ -120,7 +120,7 @@ def train(
     epoch a checkpoint is written beside the model, so that Ctrl-C or a crash costs one epoch at most.
     """
     require_torch()
-    require_free([out], force=force or resume, inputs=[trace, cluster, *filter(None, [settings])])
+    require_free([out], force=force or resume)
     given: Values = {"base": base, "objective": objective, "p99": p99, "backfill": backfill, "features": features}
     given |= {"placement": placement, "epochs": epochs, "seed": seed}
     given |= {"estimators": split(estimator) if estimator is not None else None}

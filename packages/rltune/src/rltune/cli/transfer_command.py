@@ -69,7 +69,7 @@ def transfer(
     """
     names, known = split(policy), split(rules)
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[*trace, *split(cluster)])
+    outputs.require_free(force=force)
     require_known([estimator], metric)
     from rltune.evaluation.transfer import transfer as run
     from rltune.parallel import spread_over

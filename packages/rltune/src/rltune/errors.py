@@ -1,10 +1,14 @@
-"""Errors that are a user's to mend: one sentence, exit code 2, no traceback."""
+"""Errors that are a user's to mend: one sentence, an exit code, no traceback."""
 
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
     """Something given from outside is wrong; the message says what, where and what would be right."""
+
+
+class TooManyRefused(InputError):
+    """The history does not go with the cluster: so many jobs can never run that the rest is another workload."""
 
 
 def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *, more: str = "") -> InputError:
@@ -16,15 +20,18 @@ def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *,
     words = tuple(known)
     wrong = f"no {what} {name!r} {purpose}".rstrip()
     there = f"there are: {', '.join(words)}" if words else "there is none"
-    return InputError(f"{wrong}; {_nearest(str(name), words)}{there}{more}")
+    near = nearest(str(name), words)
+    meant = f"did you mean {near}? " if near and near != name else ""
+    return InputError(f"{wrong}; {meant}{there}{more}")
 
 
-def _nearest(name: str, known: tuple[str, ...]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is nearest to a name, if one is near."""
     from difflib import get_close_matches  # here: a command's help needs none of it
 
     plain = {word.partition("[")[0].casefold(): word for word in known}
     near = get_close_matches(name.casefold(), plain, n=1)
-    return f"did you mean {plain[near[0]]}? " if near and plain[near[0]] != name else ""
+    return plain[near[0]] if near else None
 
 
 def shown(value: object) -> str:

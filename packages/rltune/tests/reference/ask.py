@@ -75,7 +75,10 @@ def _job(jobs, estimate: float, i: int) -> Job:
         gpus_per_node=int(jobs.gpus_per_node[i]),
         cpus=_whole(jobs.cpus[i], 1000),
         mem=_whole(jobs.mem_gib[i], 1024),
-        labels={s: getattr(jobs, s).name_of(i) or None for s in ("user", "account", "vc", "qos")},
+        labels={
+            "vc": jobs.vc.name_of(i).lower() or None,  # partitions are one however they are spelled
+            **{s: getattr(jobs, s).name_of(i) or None for s in ("user", "account", "qos")},
+        },
         types=tuple(types.split("|")) if types else (),
         array=int(jobs.array[i]),
         array_limit=int(jobs.array_limit[i]),

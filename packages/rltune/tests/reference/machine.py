@@ -229,4 +229,5 @@ def in_the_way(node: Node, job: Job, t: float) -> bool:
 def limits_on(job: Job, limits: Iterable) -> list:
     """Every limit that names the job's user (account, VC, QOS) or stands for each of them."""
     named = [(limit, job.labels[limit.scope]) for limit in limits]
-    return [limit for limit, name in named if name is not None and limit.name in {"*", name}]
+    spelled = [(limit, name, limit.name.lower() if limit.scope == "vc" else limit.name) for limit, name in named]
+    return [limit for limit, name, of in spelled if name is not None and of in {"*", name}]

@@ -54,6 +54,7 @@ def compare(
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
     commit: options.Commit = False,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Compare policies on the same windows of a history.
@@ -72,7 +73,7 @@ def compare(
     from rltune.evaluation import compare as run
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     compile_core(pipelines)
     how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
     with bar("comparing") as tell:

@@ -78,6 +78,7 @@ def evaluate(
     commit: options.Commit = False,
     search: options.Search = "off",
     ray: options.Ray = None,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Evaluate policies and models on the held-out part of a history.
@@ -100,7 +101,7 @@ def evaluate(
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     compile_core(pipelines)
     with spread_over(workers, ray) as spread, bar("evaluating") as tell:
         made = [run(work.jobs, on, (), (), (), guess, spread=spread, progress=tell, **how) for guess in guesses]

@@ -86,6 +86,7 @@ def evolve(
     force: options.Force = False,
     set_: options.Set = None,
     print_settings: PrintSettings = False,  # noqa: ARG001  acts when it is read
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
     also: Also = None,
 ) -> None:
@@ -103,7 +104,7 @@ def evolve(
     plan = evolve_plan(read_settings(settings, set_ or ()), {**given, "evolve": steps}, windows, workers)
     from rltune.learn.evolve import evolve_policy
 
-    sources = [_source(*pair, format) for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))]
+    sources = [_source(*pair, format, allow_rejected=allow_rejected) for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))]
     compile_core()
     with bar("evolving") as tell:
         found = evolve_policy(
@@ -152,11 +153,13 @@ def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     )
 
 
-def _source(trace: str, cluster: str, format_name: str | None) -> "tuple[Workload, Cluster]":
+def _source(
+    trace: str, cluster: str, format_name: str | None, *, allow_rejected: bool
+) -> "tuple[Workload, Cluster]":
     from rltune import Cluster
 
     on = Cluster.load(cluster)
-    return load_workload(trace, format_name, on), on
+    return load_workload(trace, format_name, on, allow_rejected=allow_rejected), on
 
 
 def _further(spec: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from rltune.cli.command import write_sections
-from rltune.errors import InputError
+from rltune.errors import InputError, TooManyRefused
 
 COMMANDS, HISTORY, JUDGE, LEARN, RUN = SECTIONS = (
     "Commands",
@@ -22,6 +22,7 @@ COMMANDS, HISTORY, JUDGE, LEARN, RUN = SECTIONS = (
 )
 NEAR = 0.7  # of options, which all begin with two dashes and so are alike to begin with
 MISUSE = 2
+REFUSED = 3  # too many jobs that the cluster can never run
 READER_GONE = 1
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 # Wrong options and arguments. Typer ships its own copy of click and gives this class no public name.
@@ -59,7 +60,7 @@ def _one_sentence() -> Iterator[None]:
         yield
     except InputError as error:
         say(f"rltune: {' '.join(str(error).split())}")
-        raise typer.Exit(MISUSE) from None
+        raise typer.Exit(REFUSED if isinstance(error, TooManyRefused) else MISUSE) from None
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a noun alone shows its verbs
             raise

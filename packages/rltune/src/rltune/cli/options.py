@@ -296,6 +296,14 @@ Ray = Annotated[
     ),
 ]
 Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
+AllowRejected = Annotated[
+    bool,
+    typer.Option(
+        "--allow-rejected",
+        help="Go on though the cluster can never run more than 1 % of the jobs; they are in no mean.",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
 OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
 TraceOut = Annotated[

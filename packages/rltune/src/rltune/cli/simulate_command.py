@@ -43,6 +43,7 @@ def simulate(
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
     commit: options.Commit = False,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Replay a history under one policy, and sum it up."""
@@ -60,7 +61,7 @@ def simulate(
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
     compile_core([planned])
     with bar("simulating") as tell:

@@ -112,6 +112,7 @@ def train(
     print_settings: PrintSettings = False,  # noqa: ARG001  acts when it is read
     ray: options.Ray = None,
     tensorboard: TensorBoard = None,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Learn a policy from a history, by PPO against a rule.
@@ -135,7 +136,7 @@ def train(
         read_checkpoint(checkpoint)
     begun = read_model(init) if init else None
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     _compile()
     with _place(workers, ray) as spread:
         with spinner("looking for windows where jobs queue"):

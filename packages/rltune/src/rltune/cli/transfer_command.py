@@ -61,6 +61,7 @@ def transfer(
     head: options.Head = "pool",
     view: options.View = 0,
     ray: options.Ray = None,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Run each model on the held-out part of each history.

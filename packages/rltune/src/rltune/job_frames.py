@@ -10,6 +10,7 @@ import polars as pl
 
 from rltune.errors import InputError, unknown
 from rltune.labels import LABEL_COLUMNS
+from rltune.preemptibility import fill_unsaid
 
 REQUIRED = ("submit_s", "duration_s", "gpus")
 _SECONDS = "numbers of seconds"
@@ -31,7 +32,7 @@ def columns_of(frame: Any, known: Collection[str]) -> dict[str, Any]:
     for name in frame.columns:
         if name not in known:
             raise unknown("column of jobs", name, known, more="; drop or rename it")
-    return {name: _column(frame[name]) for name in frame.columns}
+    return fill_unsaid({name: _column(frame[name]) for name in frame.columns})
 
 
 def polars_of(frame: Any) -> pl.DataFrame:
@@ -91,6 +92,8 @@ def _expected(name: str) -> str:
         return "lists of rows"
     if name in LABEL_COLUMNS:
         return "names"
+    if name == "preemptible":
+        return "true and false"
     return _SECONDS if name.endswith("_s") else "numbers"
 
 

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from learn.small_training import jobs
@@ -61,7 +62,7 @@ WRITERS = {
     "jobs.csv": lambda made, path: made.write_jobs(path),
     "jobs.parquet": lambda made, path: made.write_jobs(path),
     "all.json": lambda made, path: made.to_json(path),
-    "page.html": lambda made, path: write_report(made, path),
+    "page.html": write_report,
     "model.rltune": model,
 }
 
@@ -111,6 +112,6 @@ def test_a_link_stays_a_link(tmp_path):
 def test_a_device_is_written_and_not_replaced():
     """Root that writes to /dev/null must not put a file in its place."""
     write_whole("/dev/null", "x")
-    assert not os.path.isfile("/dev/null")
+    assert not Path("/dev/null").is_file()
     with pytest.raises(InputError, match=r"^/dev/full: cannot be written: No space left on device$"):
         write_whole("/dev/full", "x")

@@ -104,7 +104,10 @@ def evolve(
     plan = evolve_plan(read_settings(settings, set_ or ()), {**given, "evolve": steps}, windows, workers)
     from rltune.learn.evolve import evolve_policy
 
-    sources = [_source(*pair, format, allow_rejected=allow_rejected) for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))]
+    sources = [
+        _source(*pair, format, allow_rejected=allow_rejected)
+        for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))
+    ]
     compile_core()
     with bar("evolving") as tell:
         found = evolve_policy(
@@ -153,9 +156,7 @@ def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     )
 
 
-def _source(
-    trace: str, cluster: str, format_name: str | None, *, allow_rejected: bool
-) -> "tuple[Workload, Cluster]":
+def _source(trace: str, cluster: str, format_name: str | None, *, allow_rejected: bool) -> "tuple[Workload, Cluster]":
     from rltune import Cluster
 
     on = Cluster.load(cluster)

@@ -21,7 +21,9 @@ app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Read what `rltune co
 _File = Annotated[Path, typer.Option("--journal", "-j", help="The journal.", metavar="FILE")]
 
 
-@app.command(cls=Command, epilog=examples("rltune journal story 4711", "rltune journal story 4711 -j /var/lib/rltune/journal.db"))
+@app.command(
+    cls=Command, epilog=examples("rltune journal story 4711", "rltune journal story 4711 -j /var/lib/rltune/journal.db")
+)
 def story(
     job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")],
     journal: _File = JOURNAL,
@@ -82,7 +84,9 @@ def show_journal(
             show_line(f"{name}: {value}")
 
 
-@app.command(cls=Command, epilog=examples("rltune journal export history.parquet", "rltune journal export history.csv.gz"))
+@app.command(
+    cls=Command, epilog=examples("rltune journal export history.parquet", "rltune journal export history.csv.gz")
+)
 def export(
     out: options.OutTrace,
     journal: _File = JOURNAL,

@@ -106,7 +106,9 @@ JsonOrFile = Annotated[
 ]
 JobsFile = Annotated[
     Path | None,
-    typer.Option("--jobs-file", help="Write when and where every job ran, as .csv, .csv.gz or .parquet.", metavar="FILE"),
+    typer.Option(
+        "--jobs-file", help="Write when and where every job ran, as .csv, .csv.gz or .parquet.", metavar="FILE"
+    ),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Write one self-contained HTML page.", metavar="FILE.html")

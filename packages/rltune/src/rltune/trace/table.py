@@ -41,8 +41,10 @@ def write(jobs: Jobs, path: str | Path) -> None:
     require_suffix(path)
     if len(jobs) and jobs.submit_s.min() < 0:
         raise InputError(f"{path}: a trace with a negative submit time ({jobs.submit_s.min():g} s) cannot be written")
-<<<<<<< HEAD
-    write_frame(jobs.to_polars(), path)
+    frame = jobs.to_polars()
+    if not jobs.tells_preemption:  # such a file is byte for byte what it was before there was preemption
+        frame = frame.drop(PREEMPTION_COLUMNS)
+    write_frame(frame, path)
 
 
 def require_suffix(path: str | Path) -> None:
@@ -63,20 +65,6 @@ def write_frame(frame: pl.DataFrame, path: str | Path) -> None:
         text = _csv(frame)
         # no time of day in the file: the same jobs give the same bytes
         write_whole(path, gzip.compress(text, 6, mtime=0) if name.endswith(".gz") else text)
-=======
-    frame = jobs.to_polars()
-    if not jobs.tells_preemption:  # such a file is byte for byte what it was before there was preemption
-        frame = frame.drop(PREEMPTION_COLUMNS)
-    try:
-        if path.name.endswith(".parquet"):
-            frame.write_parquet(path)
-        else:
-            text = _csv(frame)
-            # no time of day in the file: the same jobs give the same bytes
-            path.write_bytes(gzip.compress(text, 6, mtime=0) if path.name.endswith(".gz") else text)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
->>>>>>> main
 
 
 def read_csv(source: Source) -> Trace:

@@ -7,7 +7,7 @@ class InputError(ValueError):
     """Something given from outside is wrong; the message says what, where and what would be right."""
 
 
-class TooManyRefused(InputError):
+class TooManyRefusedError(InputError):
     """The history does not go with the cluster: so many jobs can never run that the rest is another workload."""
 
 

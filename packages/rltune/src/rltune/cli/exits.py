@@ -5,13 +5,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 from rltune.cli.command import write_sections
-from rltune.errors import InputError, TooManyRefused
+from rltune.errors import InputError, TooManyRefusedError
 
 COMMANDS, HISTORY, JUDGE, LEARN, RUN = SECTIONS = (
     "Commands",
@@ -60,7 +61,7 @@ def _one_sentence() -> Iterator[None]:
         yield
     except InputError as error:
         say(f"rltune: {' '.join(str(error).split())}")
-        raise typer.Exit(REFUSED if isinstance(error, TooManyRefused) else MISUSE) from None
+        raise typer.Exit(REFUSED if isinstance(error, TooManyRefusedError) else MISUSE) from None
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a noun alone shows its verbs
             raise
@@ -100,7 +101,7 @@ def whole_output() -> Iterator[None]:
 
 def _nowhere() -> TextIO:
     """Return what takes the place of a stream that was closed before the program began (`>&-`)."""
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open as long as the program runs
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def _leave_unsaid() -> None:

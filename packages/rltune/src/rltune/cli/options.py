@@ -298,6 +298,10 @@ Ray = Annotated[
     ),
 ]
 Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
+Dedupe = Annotated[
+    bool,
+    typer.Option("--dedupe", help="Leave out records that stand in the file already, as when two exports overlap."),
+]
 AllowRejected = Annotated[
     bool,
     typer.Option(

@@ -9,7 +9,7 @@ from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import count
 from rltune.cli.parsing import SYNTH
 from rltune.cli.terminal_progress import spinner
-from rltune.errors import InputError, TooManyRefused, unknown
+from rltune.errors import InputError, TooManyRefusedError, unknown
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -59,16 +59,16 @@ def _refused(jobs: "Jobs", cluster: "Cluster", *, allow_rejected: bool) -> "Refu
     with spinner("asking which jobs the cluster can run"):
         refused = Refused.of_history(jobs, cluster)
     if refused.is_too_many and not allow_rejected:
-        raise TooManyRefused(f"{refused}. Mend the cluster's TOML, or leave these jobs out by --allow-rejected")
+        raise TooManyRefusedError(f"{refused}. Mend the cluster's TOML, or leave these jobs out by --allow-rejected")
     return refused
 
 
-def read(path: str, format_name: str | None) -> "Trace":
+def read(path: str, format_name: str | None, *, dedupe: bool = False) -> "Trace":
     """Read a trace from a file, with a sign of life."""
     with spinner(f"reading {path}"):
         from rltune import trace
 
-        return trace.load(path, format_name)
+        return trace.load(path, format_name, dedupe=dedupe)
 
 
 def notes_on(trace: "Trace") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from rltune.cli import completion as complete
 from rltune.cli import options
 from rltune.cli.command import Command
 from rltune.cli.console import make_room, require_free, say, show, show_line
-from rltune.cli.exits import Mannered
+from rltune.cli.exits import MISUSE, Mannered
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.parsing import split
@@ -19,6 +19,7 @@ from rltune.cli.trace_argument import LOAD, MOST_JOBS, load_workload, read
 
 if TYPE_CHECKING:
     from rltune.jobs import Jobs
+    from rltune.trace import Trace
 
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Read, check, convert, make and share histories.")
 SALT = "RLTUNE_SALT"
@@ -65,12 +66,14 @@ def check(
         ),
     ] = None,
     json: options.JsonOrFile = None,
+    dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Show what was repaired or dropped, and why.
 
-    Refused are a cycle of dependencies and, with a cluster, a job that the empty cluster cannot hold.
+    Every kind of mistake is listed, not only the first. Refused are a cycle of dependencies and, with a cluster, a job
+    that the empty cluster cannot hold.
     """
     from rltune.cluster import Cluster
     from rltune.trace.fits_cluster import require_fit, require_no_cycle
@@ -78,7 +81,7 @@ def check(
     outputs = Outputs(json)
     outputs.require_free(force=force)
     fits = Cluster.load(cluster) if cluster else None
-    found = read(trace, format)
+    found = _read_or_list(trace, format, dedupe=dedupe)
     require_no_cycle(found)
     if fits is not None:
         require_fit(found, fits)
@@ -95,6 +98,7 @@ def check(
 def convert(
     trace: options.TraceFile,
     out: options.TraceOut,
+    dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -103,7 +107,7 @@ def convert(
     What was repaired or dropped on the way is told, as by `trace check`.
     """
     _require_free(out, force=force)
-    found = read(trace, format)
+    found = read(trace, format, dedupe=dedupe)
     _write(found.jobs, out)
     show(found.quality)
 
@@ -175,6 +179,7 @@ def anonymise(
             help="Leave a column as it is: vc, qos, user, account, name or id. May be given again.", metavar="COLUMN"
         ),
     ] = None,
+    dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -187,7 +192,7 @@ def anonymise(
     from rltune.trace.anonymise import anonymise as hide
 
     _require_free(out, force=force)
-    found = read(trace, format)
+    found = read(trace, format, dedupe=dedupe)
     salt = os.environ.get(SALT)
     hidden = hide(found.jobs, salt=salt, keep=split(",".join(keep or [])))
     _write(hidden, out)
@@ -233,6 +238,22 @@ def import_slurm(
     _write(found.jobs, out)
     history.forget(folder)
     show(found.quality)
+
+
+def _read_or_list(path: str, format_name: str | None, *, dedupe: bool) -> "Trace":
+    """Read a trace; if it has mistakes, list them all."""
+    from rltune.trace.every_mistake import read_or_list
+    from rltune.trace.known_formats import FORMATS
+
+    if format_name is not None and format_name not in FORMATS:  # your own reader says what it likes
+        return read(path, format_name, dedupe=dedupe)
+    with spinner(f"reading {path}"):
+        found, mistakes = read_or_list(path, format_name, dedupe=dedupe)
+    for sentence in mistakes:
+        say(f"rltune: {sentence}")
+    if found is None:
+        raise typer.Exit(MISUSE)
+    return found
 
 
 def _require_free(out: Path, *, force: bool) -> None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rltune.errors import InputError
-from rltune.trace.sacct import SEPARATOR_THAT_NO_NAME_HAS as SEPARATOR
+from rltune.trace.sacct_fields import SEPARATOR_THAT_NO_NAME_HAS as SEPARATOR
 from rltune.whole_file import write_whole
 
 FIELDS = (

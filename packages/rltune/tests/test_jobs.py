@@ -34,6 +34,10 @@ def three(**columns):
             {"recorded_start_s": [1, float("inf"), 4]},
             "column recorded_start_s, row 1: inf should be a finite time in seconds, or left out",
         ),
+        (
+            {"recorded_nodes": ["n1", "n[1-", None]},
+            "column recorded_nodes, row 1: 'n[1-' should be a list of nodes such as gpu[01-04],big1",
+        ),
         ({"cpus_per_gpu": [1, float("inf"), 1]}, "column cpus, row 1: inf should be 0 or more"),
         ({"cpus": 1, "cpus_per_gpu": 1}, "give cpus in all or per GPU, not both"),
         ({"id": ["a", "b", "a"]}, "job id 'a' is used 2 times (first in row 0)"),
@@ -61,6 +65,12 @@ def test_a_bad_value_is_named_with_its_column_and_row(columns, sentence):
     with pytest.raises(InputError) as error:
         three(**columns)
     assert str(error.value) == sentence
+
+
+def test_nodes_where_a_job_ran_are_text_or_a_list_of_names():
+    jobs = three(recorded_nodes=["gpu[1-2]", ["a", "b"], None])
+    assert jobs.recorded_nodes.to_list() == ["gpu[1-2]", "a,b", None]
+    assert jobs.take(np.array([2, 0])).recorded_nodes.to_list() == [None, "gpu[1-2]"]
 
 
 def test_a_scalar_stands_for_a_column():

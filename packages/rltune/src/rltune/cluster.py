@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rltune.errors import InputError, unknown
+from rltune.preemption_rules import PreemptionRule
 from rltune.text import counted, cut, html_facts
 from rltune.toml_mistakes import told_mistake
 
@@ -130,6 +131,7 @@ class _File(BaseModel):
     maintenance: tuple[Maintenance, ...] = ()
     outage: tuple[Outage, ...] = ()
     slowdown: Slowdown = Slowdown()
+    preemption: tuple[PreemptionRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ class Cluster:
     maintenance: tuple[Maintenance, ...] = ()
     outages: tuple[Outage, ...] = ()
     slowdown: Slowdown = field(default_factory=Slowdown)
+    preemption: tuple[PreemptionRule, ...] = ()  # who may be displaced; the first that fits a job counts
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -227,6 +230,7 @@ class Cluster:
                 maintenance=file.maintenance,
                 outages=file.outage,
                 slowdown=file.slowdown,
+                preemption=file.preemption,
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
@@ -252,7 +256,8 @@ class Cluster:
         counts = {"limits": self.limits, "maintenance windows": self.maintenance, "outages": self.outages}
         told = [("speed", speeds)] if speeds else []
         told += [(name, f"{len(values):,}") for name, values in counts.items() if values]
-        return [*told, ("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else told
+        told += [("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else []
+        return [*told, *(("preemption", str(rule)) for rule in self.preemption)]
 
     @property
     def node_count(self) -> int:

@@ -62,7 +62,7 @@ def _column(column: pl.Series) -> Any:
         _require(column, isinstance(kind, pl.List) and kind.inner.is_integer() if kind != pl.Null else True)
         return [rows or [] for rows in column.to_list()]
     if name in LABEL_COLUMNS:
-        _require(column, name == "gpu_types" or not kind.is_nested())
+        _require(column, name in {"gpu_types", "recorded_nodes"} or not kind.is_nested())
         return column.to_list()
     _require(column, kind.is_numeric() or kind in {pl.Boolean, pl.Null})
     return column.cast(pl.Float64).fill_null(np.nan).to_numpy()

@@ -48,6 +48,8 @@ def tables(draw):
         name=column(names),
         state=column(st.none() | st.sampled_from(["completed", "failed"])),
         recorded_start_s=column(maybe),
+        recorded_eligible_s=column(maybe),
+        recorded_nodes=column(st.none() | st.sampled_from(["n1", "gpu[01-04],big1", ["a", "b"]])),
         array=column(st.integers(-1, 5)),
         array_limit=column(st.integers(0, 5)),
         preemptible=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),

@@ -9,6 +9,7 @@ from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import say, show, show_line, show_table
 from rltune.cli.exits import INTERRUPTED
+from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
 from rltune.cli.terminal_progress import bar
@@ -55,6 +56,9 @@ def compare(
     search: options.Search = "off",
     commit: options.Commit = False,
     allow_rejected: options.AllowRejected = False,
+    preemptible: options.Preemptible = None,
+    checkpoint: options.Checkpoint = None,
+    restart: options.Restart = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Compare policies on the same windows of a history.
@@ -64,6 +68,7 @@ def compare(
     """
     outputs = Outputs(json, jobs_file, report)
     outputs.require_free(force=force)
+    willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
     pipelines = pipeline_options.several(*parts, guard=guard, search=search, **how)
@@ -73,7 +78,7 @@ def compare(
     from rltune.evaluation import compare as run
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
+    work, on = willing.applied(load_workload(trace, format, on, allow_rejected=allow_rejected), on)
     compile_core(pipelines)
     how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
     with bar("comparing") as tell:

@@ -10,6 +10,7 @@ from rltune.cli import completion as complete
 from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show_line, show_table
+from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import split
@@ -79,6 +80,9 @@ def evaluate(
     search: options.Search = "off",
     ray: options.Ray = None,
     allow_rejected: options.AllowRejected = False,
+    preemptible: options.Preemptible = None,
+    checkpoint: options.Checkpoint = None,
+    restart: options.Restart = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Evaluate policies and models on the held-out part of a history.
@@ -89,6 +93,7 @@ def evaluate(
     guesses = split(estimator)
     outputs = Outputs(json, report=report)
     outputs.require_free(force=force)
+    willing = OptIn.of(preemptible, checkpoint, restart)
     require_pages(guesses, report)
     require_known(guesses, metric)
     from rltune import Cluster
@@ -101,7 +106,7 @@ def evaluate(
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
+    work, on = willing.applied(load_workload(trace, format, on, allow_rejected=allow_rejected), on)
     compile_core(pipelines)
     with spread_over(workers, ray) as spread, bar("evaluating") as tell:
         made = [run(work.jobs, on, (), (), (), guess, spread=spread, progress=tell, **how) for guess in guesses]

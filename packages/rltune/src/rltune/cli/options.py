@@ -94,6 +94,35 @@ Search = Annotated[
         rich_help_panel=ADVANCED,
     ),
 ]
+Preemptible = Annotated[
+    str | None,
+    typer.Option(
+        "--preemptible",
+        help="Which jobs may be displaced while they run, in place of what trace and cluster say: a share, drawn by "
+        "lot (30%, 30%:seed=1), all, none.",
+        metavar="SHARE",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        help="How much work lies between two checkpoints of the jobs that may be displaced: 10m; 0 = they lose none, "
+        "inf = all.",
+        metavar="TIME",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Restart = Annotated[
+    str | None,
+    typer.Option(
+        "--restart",
+        help="For how long a displaced job holds its GPUs without progress before it goes on: 2m.",
+        metavar="TIME",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", min=0, metavar="N")]
 Commit = Annotated[
     bool,

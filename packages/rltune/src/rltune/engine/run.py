@@ -24,6 +24,7 @@ from rltune.kernel.score.rules import INSPECTED
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays, arrays_of
 from rltune.labels import Labels
+from rltune.opt_in import opted_in
 from rltune.placement.placers import Placer
 from rltune.policy.base import Networked, QueueView, Scored
 from rltune.schedule import Placements, Schedule, Settings
@@ -46,6 +47,7 @@ def run_pipeline(
     if pipeline.search.ms is not None:
         told = f"search {pipeline.search}: by the clock results would depend on the machine; leave out the ms"
         raise InputError(told)
+    jobs = opted_in(jobs, cluster)
     order = np.argsort(jobs.submit_s, kind="stable")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
@@ -71,6 +73,7 @@ class Machine:
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
+        jobs = opted_in(jobs, cluster)
         policy = pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)

@@ -20,6 +20,7 @@ from rltune.evaluation.comparison import Comparison, Run
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.metrics import Bound, lower_bound, summarise
+from rltune.opt_in import opted_in, told_of
 from rltune.parallel import spread_over
 from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s
@@ -93,6 +94,7 @@ def compare(
         made = rltune.compare(jobs, cluster, ["fcfs", "saf"], ["none", "easy"], estimator="history", baseline="fcfs")
     """
     require_inputs(jobs, cluster)
+    jobs = opted_in(jobs, cluster)
     metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
@@ -102,6 +104,7 @@ def compare(
     chosen, notes = choose_windows(ordered, windows, _fcfs_wait(ordered, cluster))
     bench = Bench(Trial(ordered, cluster, guess, warm, seed), chosen, lined_up)
     tasks = list(itertools.product(range(len(chosen)), range(len(lined_up))))
+    known = leaks([p.policy for p in lined_up], [_exam(ordered, chosen)])
     return Comparison.build(
         runs=_collect(bench, tasks, workers, progress),
         windows=chosen,
@@ -112,7 +115,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         about=str(windows) if windows else "whole trace, from an idle cluster",
-        notes=(*leaks([p.policy for p in lined_up], [_exam(ordered, chosen)]), *notes, *_warm_notes(learners, chosen)),
+        notes=(*known, *notes, *_warm_notes(learners, chosen), *told_of(ordered)),
     )
 
 

@@ -14,6 +14,7 @@ from rltune.evaluation.choose import Choice, choose
 from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
+from rltune.opt_in import opted_in, told_of
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
@@ -99,6 +100,7 @@ def evaluate(
         made = rltune.evaluate(jobs, cluster, ["saf", "learned"], ["none", "easy"], select=True)
     """
     require_inputs(jobs, cluster)
+    jobs = opted_in(jobs, cluster)
     require_measured(metric)
     if windows is not None:
         sliding = parse_sliding(windows, min_wait_s=contended_s)
@@ -124,7 +126,7 @@ def evaluate(
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
     exams = [Exam.of_part(ordered, part, chooses=part is parts.validation) for part in looked_at]
-    warnings = leaks([c.policy for c in contenders], exams)
+    warnings = (*leaks([c.policy for c in contenders], exams), *told_of(ordered))
     if commit:
         warnings += ("Pipelines run on RLScheduler's machine (commit mode).",)
     if cycle_s:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rltune.errors import InputError
+from rltune.hostlist import expand
 from rltune.live.see.backend import BackendError
 from rltune.live.see.snapshot import LiveNode, Snapshot
 from rltune.live.slurm import json_records as parse
 from rltune.live.slurm import scontrol_show as show
 from rltune.live.slurm.dialect import release_of
 from rltune.live.slurm.gres import parse_gpus
-from rltune.live.slurm.hostlist import expand
 
 ASK = "scontrol show nodes > nodes.txt, or sinfo -N -o '%N %P %G %c %m %f %T' > nodes.txt"
 _AWAY = ("DOWN", "DRAIN", "FAIL", "MAINT", "POWER", "UNK", "INVAL")  # how sinfo's words begin for nodes out of work

@@ -65,7 +65,8 @@ def _place(loc: Sequence[str | int]) -> str:
             parts[-1] = f"[[{parts[-1]}]] number {int(part) + 1}"
         elif part:
             parts.append(part)
-    return ", ".join(part if part.startswith("[[") else f"[{part}]" for part in parts)
+    path = ".".join(parts)
+    return path if path.startswith("[[") else f"[{path}]"
 
 
 def _keys(model: type[BaseModel], tables: Sequence[str | int]) -> tuple[str, ...]:

@@ -304,8 +304,8 @@ def test_the_same_record_with_another_comment_is_a_copy_too(tmp_path):
 def test_a_requeue_is_no_copy(tmp_path):
     again = [line(state="REQUEUED"), line(start="200", end="230", elapsed="30")]
     trace = load(write(tmp_path, *again), dedupe=True)
-    assert trace.jobs.duration_s.tolist() == [30]
-    assert trace.quality["duplicate-requeue"] == 1
+    assert trace.jobs.duration_s.tolist() == [40]  # of both spells
+    assert trace.quality["same-record-twice"] == 0
 
 
 def test_local_times_over_a_change_of_clocks(tmp_path):

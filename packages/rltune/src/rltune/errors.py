@@ -28,12 +28,12 @@ def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *,
     return InputError(f"{wrong}; {meant}{there}{more}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is nearest to a name, if one is near."""
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known word that is nearest to a name, if one is as near as that (1: the same)."""
     from difflib import get_close_matches  # here: a command's help needs none of it
 
     plain = {word.partition("[")[0].casefold(): word for word in known}
-    near = get_close_matches(name.casefold(), plain, n=1)
+    near = get_close_matches(name.casefold(), plain, n=1, cutoff=likeness)
     return plain[near[0]] if near else None
 
 

@@ -42,6 +42,6 @@ def test_a_device_may_take_two(rltune, files):
 def test_jobs_are_written_as_the_name_says(rltune, files):
     words = ("simulate", files["trace"], "-c", files["cluster"], "-p", "fcfs", "--jobs-file")
     assert rltune(*words, files["folder"] / "jobs.csv").code == 0
-    assert (files["folder"] / "jobs.csv").read_text().startswith('"pipeline","window","id","submit_s"')
+    assert (files["folder"] / "jobs.csv").read_text().startswith('"pipeline","window","id","user"')
     said = rltune(*words, files["folder"] / "jobs.xlsx")
     assert (said.code, "the name should end in .csv, .csv.gz, .parquet" in said.err) == (2, True)

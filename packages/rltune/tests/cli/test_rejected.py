@@ -27,7 +27,7 @@ def typed(tmp_path):
         ("evaluate",),
         ("train", "-o", "{m}"),
         ("evolve", "-o", "{m}"),
-        ("transfer", "-p", "saf"),
+        ("transfer", "-p", "saf", "--rules", "f1"),
     ],
     ids=lambda words: words[0],
 )
@@ -36,7 +36,8 @@ def test_more_than_one_in_a_hundred_is_an_error_with_a_code_of_its_own(rltune, t
     assert (said.code, said.out) == (REFUSED, "")
     assert said.err.splitlines()[-1] == (
         "rltune: 1 of 3 jobs (33.3 %) can never run on this cluster: 1 job of GPU type v100, which no group has "
-        "(did you mean V100-32GB?). Mend the cluster's TOML, or leave these jobs out by --allow-rejected"
+        "(did you mean V100-32GB? There are V100-32GB, a100). "
+        "Mend the cluster's TOML, or leave these jobs out by --allow-rejected"
     )
     assert not (tmp_path / "m.rltune").exists()
 

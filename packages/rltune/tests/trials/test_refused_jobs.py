@@ -18,9 +18,13 @@ def refused(**columns):
 @pytest.mark.parametrize(
     ("columns", "cause"),
     [
-        ({"vc": ["gpu", "gpus"]}, "1 job of partition gpus, which no group has (did you mean gpu?)"),
+        ({"vc": ["gpu", "gpus"]}, "1 job of partition gpus, which no group has (did you mean gpu? There are gpu, cpu)"),
         ({"vc": ["gpu", "interactive"]}, "1 job of partition interactive, which no group has (there are gpu, cpu)"),
-        ({"gpu_types": [None, "a100"]}, "1 job of GPU type a100, which no group has (did you mean A100-80GB?)"),
+        (
+            {"gpu_types": [None, "a100"]},
+            "1 job of GPU type a100, which no group has (did you mean A100-80GB? There are A100-80GB)",
+        ),
+        ({"gpu_types": [None, "V100"]}, "1 job of GPU type V100, which no group has (there are A100-80GB)"),
         ({"vc": ["gpu", "cpu"]}, "1 job of partition cpu, where no group has GPUs"),
         ({"gpus": [1, 9]}, "1 job (larger than the cluster of 8 GPUs: needs nodes with"),
     ],

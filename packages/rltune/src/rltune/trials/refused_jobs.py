@@ -16,6 +16,8 @@ from rltune.text import counted
 
 TOLERATED = 0.01  # of the jobs; with more left out, a comparison is of another workload
 _TOLD = 3  # causes in a sentence
+_LISTED = 8  # names in one
+_LIKENESS = 0.8  # of names that differ by a letter or two
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,16 @@ def _cause(jobs: Jobs, cluster: Cluster, row: int, reason: str) -> str:
 
 
 def _meant(names: Iterable[str], known: tuple[str, ...]) -> str:
-    """Ask whether a known name was meant: the nearest, or the only one."""
-    near = next((found for name in names if (found := nearest(name, known))), None)
-    there = f"; there are {', '.join(known)}" if known else ""
-    return f" (did you mean {near}?)" if near else f" ({there.removeprefix('; ')})" if there else ""
+    """Ask whether a known name was meant, and say which there are."""
+    near = next((found for name in names if (found := _near(name, known))), None)
+    if not known:
+        return ""
+    listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+    return f" (did you mean {near}? There are {listed})" if near else f" (there are {listed})"
+
+
+def _near(name: str, known: tuple[str, ...]) -> str | None:
+    """Find a100 in A100-80GB; a V100 is no A100, though three of four letters are the same."""
+    one = name.casefold()
+    begun = [word for word in known if word.casefold().startswith(one) or one.startswith(word.casefold())]
+    return begun[0] if begun else nearest(name, known, _LIKENESS)

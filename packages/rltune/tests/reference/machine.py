@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
+from reference.remaining import believed_end
 from reference.scores import score
 from rltune.cluster import Slowdown
 
@@ -23,6 +24,8 @@ class Settings:
     view: int
     guard: Guard | None = None
     cycle: float = 0.0
+    remaining: str = "ends-now"
+    trust: float = 16.0  # of remainders from history
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Run:
     end: float
     planned_end: float  # start + estimate / f
     chunks: tuple[Chunk, ...]
+    speed: float  # f
 
 
 @dataclass(frozen=True)
@@ -171,12 +175,12 @@ class Machine:
         return next(k for k in range(1, len(sizes) + 1) if sum(sizes[:k]) >= chunks)
 
     def expected_end(self, run: Run) -> float:
-        return max(self.now, run.planned_end)
+        return believed_end(self, run)
 
     def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
         f = self.speed_on(job, chunks)
         self.waiting.remove(job)
-        self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks))
+        self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks, f))
 
     # limits
 
@@ -192,7 +196,7 @@ class Machine:
             if tasks + 1 > job.array_limit:
                 return False
         for limit in limits_on(job, self.limits):
-            alike = [r.job for r in self.running if r.job.labels[limit.scope] == job.labels[limit.scope]]
+            alike = [r.job for r in self.running if _whose(r.job, limit) == _whose(job, limit)]
             if limit.max_running is not None and len(alike) + 1 > limit.max_running:
                 return False
             if limit.max_gpus is not None and sum(j.gpus for j in alike) + job.gpus > limit.max_gpus:
@@ -203,7 +207,7 @@ class Machine:
         """Say whether the limits on submitted jobs (those that wait or run) leave room for one more."""
         submitted = [*self.waiting, *(run.job for run in self.running)]
         for limit in limits_on(job, self.limits):
-            alike = [j for j in submitted if j.labels[limit.scope] == job.labels[limit.scope]]
+            alike = [j for j in submitted if _whose(j, limit) == _whose(job, limit)]
             if limit.max_submitted is not None and len(alike) + 1 > limit.max_submitted:
                 return False
         return True
@@ -228,6 +232,16 @@ def in_the_way(node: Node, job: Job, t: float) -> bool:
 
 def limits_on(job: Job, limits: Iterable) -> list:
     """Every limit that names the job's user (account, VC, QOS) or stands for each of them."""
-    named = [(limit, job.labels[limit.scope]) for limit in limits]
-    spelled = [(limit, name, limit.name.lower() if limit.scope == "vc" else limit.name) for limit, name in named]
-    return [limit for limit, name, of in spelled if name is not None and of in {"*", name}]
+    named = [(limit, _whose(job, limit), _folded(limit.name, limit)) for limit in limits]
+    return [limit for limit, name, of in named if name is not None and of in {"*", name}]
+
+
+def _whose(job: Job, limit) -> str | None:
+    """Who of a limit's kind the job is of."""
+    name = job.labels[limit.scope]
+    return name if name is None else _folded(name, limit)
+
+
+def _folded(name: str, limit) -> str:
+    """Partitions are one however they are spelled."""
+    return name.lower() if limit.scope == "vc" else name

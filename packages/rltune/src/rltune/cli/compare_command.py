@@ -54,6 +54,7 @@ def compare(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
     allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
@@ -71,7 +72,7 @@ def compare(
     willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, **how)
+    pipelines = pipeline_options.several(*parts, guard=guard, search=search, remaining=remaining, **how)
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster

@@ -78,6 +78,7 @@ def evaluate(
     cycle: options.Cycle = 0.0,
     commit: options.Commit = False,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     ray: options.Ray = None,
     allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
@@ -102,7 +103,7 @@ def evaluate(
 
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, **settings)
+    pipelines = pipeline_options.several(*parts, guard=guard, search=search, remaining=remaining, **settings)
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)

@@ -85,6 +85,15 @@ Guard = Annotated[
         metavar="GRACE",
     ),
 ]
+Remaining = Annotated[
+    str,
+    typer.Option(
+        help="What reservations take running jobs to have left: ends-now (their estimate, and nothing past it) or "
+        "history (what jobs like them that ran as long had left).",
+        metavar="RULE",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Search = Annotated[
     str,
     typer.Option(

@@ -43,6 +43,7 @@ def simulate(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
     allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
@@ -63,7 +64,7 @@ def simulate(
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    planned = pipeline_options.one(*parts, guard=guard, search=search, **how)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, remaining=remaining, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)

@@ -16,6 +16,7 @@ from rltune.engine.pipeline import BACKFILLS, Pipeline
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given, estimated
+from rltune.estimate.remainders import survival_of
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.rollout.event_loop import advance, run
@@ -90,6 +91,7 @@ class Machine:
             wider=placer.solves,
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
+            survival=survival_of(estimator, jobs, pipeline.remaining),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
         arrays = arrays_of(world, state)

@@ -43,6 +43,6 @@ def shown(value: object) -> str:
     return repr(value if item is None else item())
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """Return in a few words what somebody else's code raised."""
     return f"{type(error).__name__}: {error}"

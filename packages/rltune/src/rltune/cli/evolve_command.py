@@ -11,6 +11,7 @@ from rltune.cli import options
 from rltune.cli.command import ADVANCED
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, say, show_line
+from rltune.cli.exits import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
 from rltune.cli.parsing import cluster_for_each, drawn_windows, split
@@ -93,7 +94,7 @@ def evolve(
     """Find a policy by evolution of a network, under any backfilling. Needs no torch.
 
     The last tenth of the jobs is left for `rltune evaluate`; the tenth before it chooses the best. `rltune train
-    --init` can go on from the model.
+    --init` can go on from the model. Ctrl-C writes the best so far.
     """
     where = cluster_for_each(trace, cluster)
     require_free([out], force=force)
@@ -118,6 +119,10 @@ def evolve(
         )
     _write(found, out, cluster_line(sources[0][1], where[0]))
     _tell(found, plan, out)
+    if not found.complete:
+        made = f"interrupted after {found.told[-1].generation} of {plan.evolve.generations} generations"
+        say(f"rltune: {made}; {out} holds the best so far, and `rltune train --init {out}` goes on from it")
+        raise typer.Exit(INTERRUPTED)
 
 
 def evolve_plan(below: Values, options_given: Values, windows: str | None, workers: int) -> "EvolvePlan":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.compile_notice import compile_core
@@ -52,12 +52,20 @@ def load_workload(
     return Workload(trace.jobs, f"{spec} ({', '.join(told)})", notes)
 
 
-def _refused(jobs: "Jobs", cluster: "Cluster", *, allow_rejected: bool) -> "Refused":
+def also_on(work: Workload, cluster: "Cluster", name: str, *, allow_rejected: bool) -> Workload:
+    """Ask of a further cluster, too, how many of the jobs it can never run."""
+    refused = _refused(work.jobs, cluster, allow_rejected=allow_rejected, name=name)
+    if not refused.jobs:
+        return work
+    return replace(work, name=f"{work.name}, {refused.jobs:,} rejected by {name},", notes=(f"{refused}.", *work.notes))
+
+
+def _refused(jobs: "Jobs", cluster: "Cluster", *, allow_rejected: bool, name: str = "") -> "Refused":
     from rltune.trials.refused_jobs import Refused
 
     compile_core()
     with spinner("asking which jobs the cluster can run"):
-        refused = Refused.of_history(jobs, cluster)
+        refused = Refused.of_history(jobs, cluster, name)
     if refused.is_too_many and not allow_rejected:
         raise TooManyRefusedError(f"{refused}. Mend the cluster's TOML, or leave these jobs out by --allow-rejected")
     return refused

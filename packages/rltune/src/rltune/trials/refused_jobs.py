@@ -27,15 +27,16 @@ class Refused:
     jobs: int
     of: int
     causes: tuple[str, ...]
+    where: str = "this cluster"
 
     @classmethod
-    def of_history(cls, jobs: Jobs, cluster: Cluster) -> Refused:
+    def of_history(cls, jobs: Jobs, cluster: Cluster, name: str = "") -> Refused:
         """Ask the engine, which alone knows, and say in the cluster's own words why."""
         ordered = jobs.sorted()
         machine = Machine.of(ordered, cluster, parse_pipeline("fcfs", "none", "best-fit"), get_estimator("oracle"))
         causes = Counter(_cause(ordered, cluster, row, reason) for row, reason in machine.reject_reason.items())
         told = (f"{counted(n, 'job')} {cause}" for cause, n in causes.most_common())
-        return cls(len(machine.reject_reason), len(jobs), tuple(told))
+        return cls(len(machine.reject_reason), len(jobs), tuple(told), name or "this cluster")
 
     @property
     def is_too_many(self) -> bool:
@@ -46,7 +47,7 @@ class Refused:
         more = len(self.causes) - _TOLD
         causes = "; ".join(self.causes[:_TOLD]) + (f"; and {more} more causes" if more > 0 else "")
         share = f"{self.jobs:,} of {counted(self.of, 'job')} ({100 * self.jobs / self.of:.1f} %)"
-        return f"{share} can never run on this cluster: {causes}"
+        return f"{share} can never run on {self.where}: {causes}"
 
 
 def _cause(jobs: Jobs, cluster: Cluster, row: int, reason: str) -> str:

@@ -1,6 +1,7 @@
 """How commands end: a user's mistake is one sentence and exit code 2, an interrupt is 130, neither is a traceback."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,12 @@ MISUSE = 2
 REFUSED = 3  # too many jobs that the cluster can never run
 READER_GONE = 1
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_PLAINLY = (  # for what typer says of numbers
+    (r": Input should be greater than or equal to (\S+)", r": it should be \1 or more"),
+    (r": Input should be less than or equal to (\S+)", r": it should be \1 or less"),
+    (r": Input should be a valid integer,.*", ": it should be a whole number"),
+    (r": Input should be a valid number,.*", ": it should be a number"),
+)
 # Wrong options and arguments. Typer ships its own copy of click and gives this class no public name.
 UsageError: Any = typer.BadParameter.__base__
 
@@ -114,6 +121,8 @@ def _usage(error: Any) -> str:
     offered = getattr(error, "possibilities", None) or ()
     near = get_close_matches(getattr(error, "option_name", ""), offered, n=1, cutoff=NEAR)
     text = " ".join((error.message if offered else error.format_message()).split()).rstrip(".")
+    for said, plainly in _PLAINLY:
+        text = re.sub(said, plainly, text)
     meant = f"; did you mean {near[0]}?" if near else "" if text.endswith("?") else "."
     more = f" See {error.ctx.command_path} --help" if error.ctx else ""
     return f"{text[:1].lower()}{text[1:]}{meant}{more}"

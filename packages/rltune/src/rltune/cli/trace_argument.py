@@ -41,10 +41,13 @@ def load_workload(
     """
     if spec.startswith(SYNTH):
         return _synthetic(spec, cluster)
+    from rltune.trace.fits_cluster import require_no_cycle
+
     trace = read(spec, format_name)
     told = [trace.quality.format, count(len(trace.jobs), "jobs")]
     notes = notes_on(trace)
     if cluster is not None:
+        require_no_cycle(trace)
         refused = _refused(trace.jobs, cluster, allow_rejected=allow_rejected)
         if refused.jobs:
             told.append(f"{refused.jobs:,} of them rejected")

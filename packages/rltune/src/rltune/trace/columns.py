@@ -104,7 +104,7 @@ class Columns:
         numbers = np.where(given.is_null().to_numpy(), np.nan if empty is None else empty, numbers)
         told = given.is_not_null().to_numpy()
         self._refuse(name, told & ~(numbers >= low), "is negative" if low == 0.0 else f"is less than {low:g}")
-        self._refuse(name, told & ~(numbers <= high), f"is more than {high:g}")
+        self._refuse(name, told & ~(numbers <= high), f"is more than {high:,.0f}")
         if whole:
             self._refuse(name, told & (numbers != np.floor(numbers)), "is not a whole number")
         return numbers

@@ -22,13 +22,12 @@ def read_or_list(path: str | Path, format_name: str | None, *, dedupe: bool = Fa
     while len(found) < MOST:
         try:
             trace = read(source, format_name)
-        except BadLinesError as error:
-            found.append(str(error))
-            if not error.lines or min(error.lines) <= source.first_line:
-                return None, found
-            source = source.without(error.lines)
         except InputError as error:
-            return None, [*found, str(error)]
+            lines = error.lines if isinstance(error, BadLinesError) else ()
+            if not lines or min(lines) <= source.first_line:  # of what is left after mistakes nothing more can be told
+                return None, found or [str(error)]
+            found.append(str(error))
+            source = source.without(lines)
         else:
             return (None, found) if found else (trace, [])
     return None, [*found, f"{path}: only the first {MOST} kinds of mistakes are listed"]

@@ -127,7 +127,7 @@ def _check(source: Source, lines: NDArray[np.int64], column: dict[str, Floats]) 
     _refuse(source, lines, column, "submit", column["submit"] < 0, "is negative")
     _refuse(source, lines, column, "run", column["run"] < -1, "is negative (-1 means not known)")
     for name, high in (("submit", MAX_TIME_S), ("run", MAX_TIME_S), ("processors used", MAX_COUNT)):
-        _refuse(source, lines, column, name, column[name] > high, f"is more than {high:g}")
+        _refuse(source, lines, column, name, column[name] > high, f"is more than {high:,.0f}")
     for name in ("job", "processors used", "processors asked"):
         _refuse(source, lines, column, name, column[name] != np.floor(column[name]), "is not a whole number")
 

@@ -13,8 +13,8 @@ from rltune.calibration.closeness import Closeness, distance
 from rltune.calibration.cluster_file import taken_over
 from rltune.calibration.finding import Finding
 from rltune.calibration.history import History
-from rltune.calibration.limits import find_limits
 from rltune.calibration.node_use import find_nodes
+from rltune.calibration.seen_limits import find_limits
 from rltune.calibration.weights import find_weights
 from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline

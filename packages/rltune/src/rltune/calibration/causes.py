@@ -9,7 +9,7 @@ import numpy as np
 
 from rltune.calibration.finding import Finding
 from rltune.calibration.history import History, Steps
-from rltune.calibration.limits import FEWEST_HOURS, seen_limit
+from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
 from rltune.cluster import Cluster
 from rltune.jobs import Floats, Jobs
 from rltune.metrics.recorded import recorded_held_s

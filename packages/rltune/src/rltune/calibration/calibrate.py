@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.calibration.causes import find_causes
-from rltune.calibration.closeness import Closeness, distance
+from rltune.calibration.closeness import Nearness, distance
 from rltune.calibration.cluster_file import taken_over
-from rltune.calibration.finding import Finding
-from rltune.calibration.history import History
+from rltune.calibration.finding import Cause
+from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes
 from rltune.calibration.seen_limits import find_limits
 from rltune.calibration.weights import find_weights
@@ -45,16 +45,16 @@ class GroupRow:
 class Calibration:
     """A replay beside what happened, what was found, and the replay with all of it taken over."""
 
-    history: History
+    history: Happened
     cluster: Cluster
     pipeline: str
     chosen: str  # how the pipeline was chosen, in words
     estimator: str
     start_s: Floats  # of the jobs of the history in the replay
-    close: Closeness
-    findings: tuple[Finding, ...]
+    close: Nearness
+    findings: tuple[Cause, ...]
     after_pipeline: str
-    after: Closeness | None  # with all that was found; None if nothing can be taken over
+    after: Nearness | None  # with all that was found; None if nothing can be taken over
     groups: dict[str, tuple[GroupRow, ...]]
 
 
@@ -83,13 +83,13 @@ def calibrate(
     if not len(rows):
         raise InputError("no starts are recorded in this history, so there is nothing to calibrate by")
     ready = _from_when_ready(jobs, rows)
-    history = History.of(ready)
+    history = Happened.of(ready)
     guess = get_estimator(estimator or ("user" if float(np.mean(~np.isnan(jobs.limit_s))) > 0.5 else "history"))
 
-    def replay(on: Cluster, how: Pipeline) -> tuple[Schedule, Closeness]:
+    def replay(on: Cluster, how: Pipeline) -> tuple[Schedule, Nearness]:
         tell(f"replaying under {how.label}")
         made = run_pipeline(ready, on, how, guess)
-        return made, Closeness.of(history, made.start_s[rows], float(made.rejected.mean()))
+        return made, Nearness.of(history, made.start_s[rows], float(made.rejected.mean()))
 
     candidates, chosen = _candidates(cluster, pipeline)
     made = [(how, *replay(cluster, how)) for how in candidates]
@@ -118,7 +118,7 @@ def calibrate(
 def _from_when_ready(jobs: Jobs, rows: NDArray[np.intp]) -> Jobs:
     """Let jobs that were held be submitted when they could first have started."""
     ready = jobs.submit_s.copy()
-    ready[rows] = History(jobs.take(rows)).ready_s
+    ready[rows] = Happened(jobs.take(rows)).ready_s
     return jobs.with_columns(submit_s=ready)
 
 
@@ -136,7 +136,7 @@ def _site(cluster: Cluster) -> Pipeline | None:
     return None if named is None else parse_pipeline(named.policy, named.backfill)
 
 
-def _groups(history: History, start_s: Floats) -> dict[str, tuple[GroupRow, ...]]:
+def _groups(history: Happened, start_s: Floats) -> dict[str, tuple[GroupRow, ...]]:
     jobs = history.jobs
     hour = (jobs.submit_s // 3600).astype(np.int64) % 24
     sizes = Groups.by_size(jobs)

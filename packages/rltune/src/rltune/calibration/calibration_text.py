@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.calibration.calibrate import Calibration
-from rltune.calibration.closeness import FOR_RANKING, FOR_SIZES, NEITHER, RANKING, SIZES, Closeness
+from rltune.calibration.closeness import FOR_RANKING, FOR_SIZES, NEITHER, RANKING, SIZES, Nearness
 from rltune.metrics.formats import plain
 from rltune.metrics.recorded import spread, times_apart
 from rltune.text import percent, seconds
@@ -48,7 +48,7 @@ def how_replayed(made: Calibration) -> str:
     return f"Replayed under {made.pipeline} ({made.chosen}), estimates {made.estimator}{then}."
 
 
-def _good_for(close: Closeness) -> str:
+def _good_for(close: Nearness) -> str:
     if close.waited < FEW_WAITED:
         return f"Only {percent(close.waited)} of the jobs waited over a minute: there is little to rank."
     return GOOD_FOR[close.verdict]
@@ -87,7 +87,7 @@ def tables(made: Calibration) -> Iterator[Table]:
 def as_dict(made: Calibration) -> dict[str, Any]:
     """Return everything as plain values, for JSON."""
 
-    def close(one: Closeness) -> dict[str, Any]:
+    def close(one: Nearness) -> dict[str, Any]:
         return {**asdict(one), "good_for": one.verdict}
 
     values: dict[str, Any] = plain(

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from rltune.calibration.finding import Finding
-from rltune.calibration.history import History, Steps
+from rltune.calibration.finding import Cause
+from rltune.calibration.history import Happened, Steps
 from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
 from rltune.cluster import Cluster
 from rltune.jobs import Floats, Jobs
@@ -24,7 +24,7 @@ _SAMPLE = 2000
 _PARTS = 10  # of the span, in which the machine may have been smaller
 
 
-def find_causes(history: History, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[Finding]:
+def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[Cause]:
     """List what can be found without knowing where jobs ran; the jobs given have their own submit times."""
     return [
         *_rejected(replay),
@@ -37,29 +37,29 @@ def find_causes(history: History, given: Jobs, cluster: Cluster, replay: Schedul
     ]
 
 
-def _rejected(replay: Schedule) -> Iterator[Finding]:
+def _rejected(replay: Schedule) -> Iterator[Cause]:
     """Tell of jobs that the cluster could never run: GPU types, partitions or sizes that its file does not have."""
     if replay.rejected.any():
         labels = replay.reject_reason
         code = int(np.bincount(labels.codes[replay.rejected & (labels.codes >= 0)]).argmax())
         n = int(replay.rejected.sum())
         told = f"{n:,} of {len(replay.jobs):,} jobs that ran do not fit the cluster, mostly: {labels.names[code]}"
-        yield Finding("jobs that do not fit", told)
+        yield Cause("jobs that do not fit", told)
 
 
-def _held(jobs: Jobs) -> Iterator[Finding]:
+def _held(jobs: Jobs) -> Iterator[Cause]:
     held = recorded_held_s(jobs)
     late = int((held > 0).sum())
     if late > 0.01 * len(jobs):
         mean = seconds(float(held[held > 0].mean()))
         told = f"{counted(late, 'job')} could not start when submitted, for {mean} on average"
-        yield Finding("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
+        yield Cause("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
     elif np.isnan(jobs.recorded_eligible_s).all() and not len(jobs.after):
         told = "the history does not say when jobs could first start, so waits may hold dependencies and begin times"
-        yield Finding("dependencies not recorded", told)
+        yield Cause("dependencies not recorded", told)
 
 
-def _arrays(history: History, cluster: Cluster) -> Iterator[Finding]:
+def _arrays(history: Happened, cluster: Cluster) -> Iterator[Cause]:
     """Count the arrays whose tasks were held at a number although there was room."""
     jobs, throttled = history.jobs, 0
     open_rows = np.flatnonzero((jobs.array >= 0) & (jobs.array_limit == 0))
@@ -76,10 +76,10 @@ def _arrays(history: History, cluster: Cluster) -> Iterator[Finding]:
         throttled += most < len(rows) and int((late & roomy).sum()) >= min(FEWEST_HOURS, len(rows) - most)
     if throttled:
         told = f"{counted(throttled, 'array')} ran no more than a few tasks at once although there was room"
-        yield Finding("arrays throttled", f"{told}; give them as array_limit of the jobs")
+        yield Cause("arrays throttled", f"{told}; give them as array_limit of the jobs")
 
 
-def _before_the_export(history: History) -> Iterator[Finding]:
+def _before_the_export(history: Happened) -> Iterator[Cause]:
     """See whether the machine fills up in the beginning, as it does if jobs from before were left out."""
     begin, end = history.span_s
     first = min(86_400.0, 0.1 * (end - begin))
@@ -90,15 +90,15 @@ def _before_the_export(history: History) -> Iterator[Finding]:
         told = (
             f"{means[0]:,.0f} GPUs in use in the first {seconds(first)}, {usual:,.0f} usually: earlier jobs are missing"
         )
-        yield Finding("jobs from before the export", f"{told}; leave the beginning out of comparisons")
+        yield Cause("jobs from before the export", f"{told}; leave the beginning out of comparisons")
 
 
-def _capacity(history: History, cluster: Cluster) -> Iterator[Finding]:
+def _capacity(history: Happened, cluster: Cluster) -> Iterator[Cause]:
     """Compare the most GPUs ever in use with those of the cluster, over all time and by parts of it."""
     gpus, peak = cluster.gpu_count, history.peak
     if peak > gpus:
         told = f"{peak:,} GPUs were in use at once, the cluster has {gpus:,}: its file is of a smaller machine"
-        yield Finding("cluster too small", told)
+        yield Cause("cluster too small", told)
         return
     if history.jobs.recorded_nodes.names:
         return  # known by node
@@ -116,7 +116,7 @@ def _capacity(history: History, cluster: Cluster) -> Iterator[Finding]:
     if small:
         seen = f"at most {min(small):,} to {max(small):,} of {gpus:,} GPUs were in use though smaller jobs waited"
         told = f"in {len(small)} of {_PARTS} parts of the history {seen}"
-        yield Finding("nodes down or not there yet", told, tuple(lines))
+        yield Cause("nodes down or not there yet", told, tuple(lines))
 
 
 def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
@@ -128,7 +128,7 @@ def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
     return [x for n in nodes for x in ("[[outage]]", f"node = {n}", f"down_s = {low:.1f}", f"up_s = {high:.1f}")]
 
 
-def _stops(history: History) -> Iterator[Finding]:
+def _stops(history: Happened) -> Iterator[Cause]:
     """Find stretches in which the whole machine was idle while jobs waited: a reservation or maintenance."""
     use = history.use
     idle = use.value <= NEARLY_IDLE * history.peak
@@ -145,10 +145,10 @@ def _stops(history: History) -> Iterator[Finding]:
         told = (
             f"the machine stood still {counted(len(spans), 'time')} for {seconds(sum(spans))} in all while jobs waited"
         )
-        yield Finding("reservations or maintenance", told, tuple(lines))
+        yield Cause("reservations or maintenance", told, tuple(lines))
 
 
-def _with_room(history: History, cluster: Cluster, seed: int) -> Iterator[Finding]:
+def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[Cause]:
     """Measure which share of all waiting happened while as many GPUs as the job wanted were free."""
     wait = history.start_s - history.ready_s
     if not (wait > 0).any():
@@ -161,7 +161,7 @@ def _with_room(history: History, cluster: Cluster, seed: int) -> Iterator[Findin
     share = float(np.mean(free >= history.size[drawn]))
     if share > 0.3:
         told = f"in {percent(share)} of all time waited as many GPUs were free as the job wanted"
-        yield Finding("waiting with room", f"{told}: something other than GPUs held jobs back")
+        yield Cause("waiting with room", f"{told}: something other than GPUs held jobs back")
 
 
 def queue_of(ready_s: Floats, start_s: Floats) -> Steps:

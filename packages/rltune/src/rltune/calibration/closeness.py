@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rltune.calibration.causes import queue_of
-from rltune.calibration.history import History, Steps
+from rltune.calibration.history import Happened, Steps
 from rltune.jobs import Floats
 from rltune.metrics.recorded import RecordedWait, times_apart
 from rltune.text import percent
@@ -22,7 +22,7 @@ _MOST_EDGES = 20_000
 
 
 @dataclass(frozen=True)
-class Closeness:
+class Nearness:
     """A replay beside what happened, over the jobs that have both."""
 
     waits: RecordedWait  # from when a job could start
@@ -34,7 +34,7 @@ class Closeness:
     waited: float  # share of the jobs that waited over a minute
 
     @classmethod
-    def of(cls, history: History, start_s: Floats, rejected: float) -> Closeness:
+    def of(cls, history: Happened, start_s: Floats, rejected: float) -> Nearness:
         """Compare recorded starts with those of a replay, NaN where a job did not run."""
         ran = ~np.isnan(start_s)
         ready, recorded, simulated = history.ready_s[ran], history.start_s[ran], start_s[ran]
@@ -98,7 +98,7 @@ def ranks(values: Floats) -> Floats:
     return (np.cumsum(count) - (count - 1) / 2.0)[inverse]
 
 
-def distance(close: Closeness) -> float:
+def distance(close: Nearness) -> float:
     """Return one number by which replays are compared: how far the mean and the p90 are apart, in logarithms."""
     waits = close.waits
     parts = ((waits.simulated_s.mean, waits.recorded_s.mean), (waits.simulated_s.p90, waits.recorded_s.p90))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class Cause:
     """One cause, or one thing that the history tells."""
 
     cause: str  # in a word or two

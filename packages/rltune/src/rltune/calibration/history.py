@@ -14,13 +14,13 @@ _PEAK_S = 3600.0
 
 
 @dataclass(frozen=True)
-class History:
+class Happened:
     """The jobs whose start is recorded; one that could not start before it was eligible begins to wait then."""
 
     jobs: Jobs  # all of them have a recorded start
 
     @classmethod
-    def of(cls, jobs: Jobs) -> History:
+    def of(cls, jobs: Jobs) -> Happened:
         """Keep the jobs that have a recorded start, not before their submit."""
         return cls(jobs.take(np.flatnonzero(jobs.recorded_start_s >= jobs.submit_s)))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.calibration.finding import Finding
-from rltune.calibration.history import History
+from rltune.calibration.finding import Cause
+from rltune.calibration.history import Happened
 from rltune.cluster import Cluster, NodeGroup
 from rltune.hostlist import expand
 from rltune.jobs import Floats
@@ -28,7 +28,7 @@ class NodeUse:
     jobs: tuple[NDArray[np.intp], ...]  # of each node, the rows of its jobs
 
     @classmethod
-    def of(cls, history: History) -> NodeUse:
+    def of(cls, history: Happened) -> NodeUse:
         """Spell the recorded lists of nodes out."""
         labels = history.jobs.recorded_nodes
         rows_of: dict[str, list[int]] = {}
@@ -50,7 +50,7 @@ class Idle:
     jobs: int  # that waited beside it and began elsewhere
 
 
-def find_nodes(history: History, cluster: Cluster, held: NDArray[np.bool_]) -> list[Finding]:
+def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> list[Cause]:
     """Compare the nodes that jobs ran on with those of the cluster, and find stretches in which nodes were down."""
     use = NodeUse.of(history)
     if not use.names:
@@ -61,17 +61,17 @@ def find_nodes(history: History, cluster: Cluster, held: NDArray[np.bool_]) -> l
     found = []
     if extra:
         told = f"jobs ran on {len(use.names):,} nodes, the cluster has room for {len(known):,} of them"
-        found.append(Finding("nodes that the cluster lacks", told))
+        found.append(Cause("nodes that the cluster lacks", told))
     idle = [stretch for node, name, rows in known for stretch in _idle(history, cluster, node, name, rows, held)]
     missing = sorted(set(range(cluster.node_count)) - {node for node, _, _ in known})
     if missing and len(known) > 1 and _was_full(history, cluster, known):
         told = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
         lines = [line for node in missing for line in ("[[outage]]", f"node = {node}", "down_s = 0.0")]
-        found.append(Finding("nodes that did not exist", told, tuple(lines)))
+        found.append(Cause("nodes that did not exist", told, tuple(lines)))
     return [*found, *_downs(idle)]
 
 
-def _downs(idle: list[Idle]) -> list[Finding]:
+def _downs(idle: list[Idle]) -> list[Cause]:
     if not idle:
         return []
     longest = max(idle, key=lambda s: s.end_s - s.begin_s)
@@ -92,10 +92,10 @@ def _downs(idle: list[Idle]) -> list[Finding]:
             f"up_s = {s.end_s:.1f}",
         )
     ]
-    return [Finding("nodes that were down", told, tuple(lines))]
+    return [Cause("nodes that were down", told, tuple(lines))]
 
 
-def match_nodes(use: NodeUse, history: History, cluster: Cluster) -> dict[str, int]:
+def match_nodes(use: NodeUse, history: Happened, cluster: Cluster) -> dict[str, int]:
     """Give each recorded node a number in the cluster: by the group's name, partitions and size, in order of names."""
     free, first = [group.count for group in cluster.groups], 0
     begins = []
@@ -113,7 +113,7 @@ def match_nodes(use: NodeUse, history: History, cluster: Cluster) -> dict[str, i
     return place
 
 
-def _may_be(rows: NDArray[np.intp], history: History, group: NodeGroup) -> bool:
+def _may_be(rows: NDArray[np.intp], history: Happened, group: NodeGroup) -> bool:
     """Return whether jobs on a node could all have run in a group."""
     vcs = history.jobs.vc
     asked = {vcs.names[code].casefold() for code in np.unique(vcs.codes[rows]).tolist() if code >= 0}
@@ -123,7 +123,7 @@ def _may_be(rows: NDArray[np.intp], history: History, group: NodeGroup) -> bool:
 
 
 def _idle(
-    history: History, cluster: Cluster, node: int, name: str, rows: NDArray[np.intp], held: NDArray[np.bool_]
+    history: Happened, cluster: Cluster, node: int, name: str, rows: NDArray[np.intp], held: NDArray[np.bool_]
 ) -> list[Idle]:
     """Find the stretches in which a node was down, by the jobs that waited beside it.
 
@@ -151,7 +151,7 @@ def _idle(
     return found
 
 
-def _fits(history: History, cluster: Cluster, node: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _fits(history: Happened, cluster: Cluster, node: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return which jobs the empty node could have taken: those of a partition seen on it that fit on it alone."""
     edges = np.cumsum([group.count for group in cluster.groups])
     group = cluster.groups[int(np.searchsorted(edges, node, "right"))]
@@ -163,7 +163,7 @@ def _fits(history: History, cluster: Cluster, node: int, rows: NDArray[np.intp])
     return fits
 
 
-def _was_full(history: History, cluster: Cluster, known: list[tuple[int, str, NDArray[np.intp]]]) -> bool:
+def _was_full(history: Happened, cluster: Cluster, known: list[tuple[int, str, NDArray[np.intp]]]) -> bool:
     """Return whether the nodes that were seen were nearly all in use at some time while jobs waited."""
     sizes = np.repeat([g.gpus for g in cluster.groups], [g.count for g in cluster.groups])
     seen = int(sizes[[node for node, _, _ in known]].sum())

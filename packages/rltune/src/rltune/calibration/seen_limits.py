@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.calibration.finding import Finding
-from rltune.calibration.history import History, Steps
+from rltune.calibration.finding import Cause
+from rltune.calibration.history import Happened, Steps
 from rltune.labels import Labels
 
 FEWEST_HOURS = 10  # in which a job waited at the limit with room on the machine
@@ -38,7 +38,7 @@ class SeenLimit:
     hours: int  # in which a job waited at it with room on the machine
 
 
-def find_limits(history: History, gpus: int) -> tuple[list[Finding], NDArray[np.bool_]]:
+def find_limits(history: Happened, gpus: int) -> tuple[list[Cause], NDArray[np.bool_]]:
     """Find limits of users, accounts and QOS, and say whom they held; one that several share is everybody's."""
     room = np.minimum(gpus, max(history.peak, 1)) - history.use.before(history.ready_s)
     found = []
@@ -53,7 +53,7 @@ def find_limits(history: History, gpus: int) -> tuple[list[Finding], NDArray[np.
     return [], np.zeros(len(history), dtype=np.bool_)
 
 
-def _held(history: History, labels: Labels, limits: list[SeenLimit]) -> NDArray[np.bool_]:
+def _held(history: Happened, labels: Labels, limits: list[SeenLimit]) -> NDArray[np.bool_]:
     """Return which jobs would have gone above a limit at one of some moments of their wait."""
     held = np.zeros(len(history), dtype=np.bool_)
     of_name = {limit.name: limit for limit in limits}
@@ -68,12 +68,12 @@ def _held(history: History, labels: Labels, limits: list[SeenLimit]) -> NDArray[
     return held
 
 
-def _amount(history: History, rows: NDArray[np.intp], resource: str) -> NDArray[np.int64]:
+def _amount(history: Happened, rows: NDArray[np.intp], resource: str) -> NDArray[np.int64]:
     return history.size[rows] if resource == "max_gpus" else np.ones(len(rows), dtype=np.int64)
 
 
 def seen_limit(
-    history: History, rows: NDArray[np.intp], resource: str, room: NDArray[np.int64]
+    history: Happened, rows: NDArray[np.intp], resource: str, room: NDArray[np.int64]
 ) -> tuple[int, int, float]:
     """Return the most these jobs ever had at once, the hours in which more was asked in vain, and who else started.
 
@@ -91,7 +91,7 @@ def seen_limit(
     return most, hours, float((~late[below]).mean()) if below.any() else 0.0
 
 
-def _of_scope(history: History, labels: Labels, scope: str, resource: str, room: NDArray[np.int64]) -> list[SeenLimit]:
+def _of_scope(history: Happened, labels: Labels, scope: str, resource: str, room: NDArray[np.int64]) -> list[SeenLimit]:
     found = []
     for code, rows in _rows_by_code(labels):
         if len(rows) < FEWEST_HOURS:
@@ -110,7 +110,7 @@ def _rows_by_code(labels: Labels) -> Iterator[tuple[int, NDArray[np.intp]]]:
             yield code, rows
 
 
-def _shared(found: list[SeenLimit], history: History, labels: Labels) -> Iterator[tuple[SeenLimit, int]]:
+def _shared(found: list[SeenLimit], history: Happened, labels: Labels) -> Iterator[tuple[SeenLimit, int]]:
     """Join limits of the same size; each with the number of names that it was seen at."""
     for most, names in Counter(limit.most for limit in found).most_common():
         own = [limit for limit in found if limit.most == most]
@@ -120,12 +120,12 @@ def _shared(found: list[SeenLimit], history: History, labels: Labels) -> Iterato
             yield from ((limit, 1) for limit in own)
 
 
-def _highest(history: History, labels: Labels, resource: str) -> int:
+def _highest(history: Happened, labels: Labels, resource: str) -> int:
     nobody = np.zeros(len(history), dtype=np.int64)
     return max(seen_limit(history, rows, resource, nobody)[0] for _, rows in _rows_by_code(labels))
 
 
-def _finding(limit: SeenLimit, names: int) -> Finding:
+def _finding(limit: SeenLimit, names: int) -> Cause:
     what = "GPUs" if limit.resource == "max_gpus" else "running jobs"
     who = f"each {limit.scope}" if limit.name == "*" else f"{limit.scope} {limit.name}"
     seen = f"{names} {limit.scope}s" if limit.name == "*" else "it"
@@ -135,4 +135,4 @@ def _finding(limit: SeenLimit, names: int) -> Finding:
     )
     name = "" if limit.name == "*" else limit.name.replace("\\", "\\\\").replace('"', '\\"')
     lines = ("[[limit]]", f'scope = "{limit.scope}"', *([f'name = "{name}"'] if name else []))
-    return Finding("limit", told, (*lines, f"{limit.resource} = {limit.most}"))
+    return Cause("limit", told, (*lines, f"{limit.resource} = {limit.most}"))

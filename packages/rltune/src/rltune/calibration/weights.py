@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.calibration.finding import Finding
-from rltune.calibration.history import History
+from rltune.calibration.finding import Cause
+from rltune.calibration.history import Happened
 from rltune.jobs import Floats
 from rltune.labels import Labels
 from rltune.text import percent
@@ -45,13 +45,13 @@ class Order:
         return len(self.first)
 
 
-def find_weights(history: History, held: Mask, seed: int = 0, *, known: bool = False) -> list[Finding]:
+def find_weights(history: Happened, held: Mask, seed: int = 0, *, known: bool = False) -> list[Cause]:
     """Fit weights on one half of the pairs, judge them on the other; none are offered where the site's are known."""
     pairs = start_pairs(history, held, seed)
     if len(pairs) < FEWEST_PAIRS:
         told = f"only {len(pairs)} starts tell who goes first ({FEWEST_PAIRS} are the least), so weights are not fitted"
-        return [Finding("order of starts", told)]
-    factors = Factors.of(history, pairs)
+        return [Cause("order of starts", told)]
+    factors = PairFactors.of(history, pairs)
     half = np.random.default_rng(seed).random(len(pairs)) < 0.5
     weights = logistic(factors.difference[half])
     held_out = factors.difference[~half]
@@ -61,18 +61,16 @@ def find_weights(history: History, held: Mask, seed: int = 0, *, known: bool = F
         lines = ("[scheduler]", 'policy = "fcfs"', 'backfill = "easy"')
         offered = () if known or by_age < EXPLAINED else lines
         told = f"nothing fitted orders pairs better than submission, which is right in {percent(by_age)}"
-        found = [Finding("order of starts", told, offered)]
+        found = [Cause("order of starts", told, offered)]
     else:
-        found = [
-            Finding("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))
-        ]
+        found = [Cause("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))]
     if max(by_weights, by_age) < EXPLAINED:
         told = f"age, fair share, QOS and partition explain the order of {percent(max(by_weights, by_age))} of pairs"
-        found.append(Finding("hidden priorities", f"{told}: something else decides who goes first"))
+        found.append(Cause("hidden priorities", f"{told}: something else decides who goes first"))
     return found
 
 
-def start_pairs(history: History, held: Mask, seed: int) -> Order:
+def start_pairs(history: Happened, held: Mask, seed: int) -> Order:
     """Draw, for starts of jobs that had waited, others that waited and would have fitted in their place.
 
     Jobs that a limit held back tell nothing of the order.
@@ -123,7 +121,7 @@ def start_pairs(history: History, held: Mask, seed: int) -> Order:
 
 
 @dataclass(frozen=True)
-class Factors:
+class PairFactors:
     """Per pair the differences of the factors, in the order of the names."""
 
     names: tuple[tuple[str, str], ...]  # a factor, and of a QOS or partition which one
@@ -131,7 +129,7 @@ class Factors:
     usual: dict[str, str]  # the QOS and the partition that the others are measured against
 
     @classmethod
-    def of(cls, history: History, pairs: Order) -> Factors:
+    def of(cls, history: Happened, pairs: Order) -> PairFactors:
         """Compute Slurm's factors of both jobs at the moment of the start."""
         jobs, now = history.jobs, history.start_s[pairs.first]
         columns: dict[tuple[str, str], Floats] = {}
@@ -192,7 +190,7 @@ def _common(labels: Labels, pairs: Order) -> list[int]:
     return [int(code) for code in order[: 1 + _MOST_NAMES]]
 
 
-def fair_shares(history: History, pairs: Order) -> Floats | None:
+def fair_shares(history: Happened, pairs: Order) -> Floats | None:
     """Return the differences of Slurm's classic fair-share factor, all shares equal; None without several users."""
     jobs = history.jobs
     pair_of = jobs.user.codes.astype(np.int64) * (len(jobs.account.names) + 1) + jobs.account.codes
@@ -221,7 +219,7 @@ def fair_shares(history: History, pairs: Order) -> Floats | None:
     return of(pairs.first) - of(pairs.second)
 
 
-def _decayed(history: History, owner: NDArray[np.intp], owners: int, edges: Floats) -> Floats:
+def _decayed(history: Happened, owner: NDArray[np.intp], owners: int, edges: Floats) -> Floats:
     """Return what each user had used at the beginning of each bin, halved every half-life."""
     width = float(edges[1] - edges[0])
     rate = np.zeros((owners, len(edges) + 1))

@@ -57,8 +57,8 @@ def calibrate(
     of the site (nodes down, limits, weights) is offered as lines for the cluster's file.
     """
     outputs = Outputs(json, None, report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
-    require_free([write], force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
+    require_free([write], force=force)
     from rltune import Cluster
     from rltune.calibration import calibrate as run
     from rltune.calibration import calibration_text as text

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rltune.calibration.causes import find_causes
 from rltune.calibration.closeness import Nearness, distance
 from rltune.calibration.cluster_file import taken_over
-from rltune.calibration.finding import Cause
+from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes
 from rltune.calibration.seen_limits import find_limits
@@ -52,7 +52,7 @@ class Calibration:
     estimator: str
     start_s: Floats  # of the jobs of the history in the replay
     close: Nearness
-    findings: tuple[Cause, ...]
+    findings: tuple[SiteFact, ...]
     after_pipeline: str
     after: Nearness | None  # with all that was found; None if nothing can be taken over
     groups: dict[str, tuple[GroupRow, ...]]

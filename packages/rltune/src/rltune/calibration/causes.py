@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rltune.calibration.finding import Cause
+from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened, Steps
 from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
 from rltune.cluster import Cluster
@@ -24,7 +24,7 @@ _SAMPLE = 2000
 _PARTS = 10  # of the span, in which the machine may have been smaller
 
 
-def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[Cause]:
+def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[SiteFact]:
     """List what can be found without knowing where jobs ran; the jobs given have their own submit times."""
     return [
         *_rejected(replay),
@@ -37,29 +37,29 @@ def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedu
     ]
 
 
-def _rejected(replay: Schedule) -> Iterator[Cause]:
+def _rejected(replay: Schedule) -> Iterator[SiteFact]:
     """Tell of jobs that the cluster could never run: GPU types, partitions or sizes that its file does not have."""
     if replay.rejected.any():
         labels = replay.reject_reason
         code = int(np.bincount(labels.codes[replay.rejected & (labels.codes >= 0)]).argmax())
         n = int(replay.rejected.sum())
         told = f"{n:,} of {len(replay.jobs):,} jobs that ran do not fit the cluster, mostly: {labels.names[code]}"
-        yield Cause("jobs that do not fit", told)
+        yield SiteFact("jobs that do not fit", told)
 
 
-def _held(jobs: Jobs) -> Iterator[Cause]:
+def _held(jobs: Jobs) -> Iterator[SiteFact]:
     held = recorded_held_s(jobs)
     late = int((held > 0).sum())
     if late > 0.01 * len(jobs):
         mean = seconds(float(held[held > 0].mean()))
         told = f"{counted(late, 'job')} could not start when submitted, for {mean} on average"
-        yield Cause("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
+        yield SiteFact("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
     elif np.isnan(jobs.recorded_eligible_s).all() and not len(jobs.after):
         told = "the history does not say when jobs could first start, so waits may hold dependencies and begin times"
-        yield Cause("dependencies not recorded", told)
+        yield SiteFact("dependencies not recorded", told)
 
 
-def _arrays(history: Happened, cluster: Cluster) -> Iterator[Cause]:
+def _arrays(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
     """Count the arrays whose tasks were held at a number although there was room."""
     jobs, throttled = history.jobs, 0
     open_rows = np.flatnonzero((jobs.array >= 0) & (jobs.array_limit == 0))
@@ -76,10 +76,10 @@ def _arrays(history: Happened, cluster: Cluster) -> Iterator[Cause]:
         throttled += most < len(rows) and int((late & roomy).sum()) >= min(FEWEST_HOURS, len(rows) - most)
     if throttled:
         told = f"{counted(throttled, 'array')} ran no more than a few tasks at once although there was room"
-        yield Cause("arrays throttled", f"{told}; give them as array_limit of the jobs")
+        yield SiteFact("arrays throttled", f"{told}; give them as array_limit of the jobs")
 
 
-def _before_the_export(history: Happened) -> Iterator[Cause]:
+def _before_the_export(history: Happened) -> Iterator[SiteFact]:
     """See whether the machine fills up in the beginning, as it does if jobs from before were left out."""
     begin, end = history.span_s
     first = min(86_400.0, 0.1 * (end - begin))
@@ -90,15 +90,15 @@ def _before_the_export(history: Happened) -> Iterator[Cause]:
         told = (
             f"{means[0]:,.0f} GPUs in use in the first {seconds(first)}, {usual:,.0f} usually: earlier jobs are missing"
         )
-        yield Cause("jobs from before the export", f"{told}; leave the beginning out of comparisons")
+        yield SiteFact("jobs from before the export", f"{told}; leave the beginning out of comparisons")
 
 
-def _capacity(history: Happened, cluster: Cluster) -> Iterator[Cause]:
+def _capacity(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
     """Compare the most GPUs ever in use with those of the cluster, over all time and by parts of it."""
     gpus, peak = cluster.gpu_count, history.peak
     if peak > gpus:
         told = f"{peak:,} GPUs were in use at once, the cluster has {gpus:,}: its file is of a smaller machine"
-        yield Cause("cluster too small", told)
+        yield SiteFact("cluster too small", told)
         return
     if history.jobs.recorded_nodes.names:
         return  # known by node
@@ -116,7 +116,7 @@ def _capacity(history: Happened, cluster: Cluster) -> Iterator[Cause]:
     if small:
         seen = f"at most {min(small):,} to {max(small):,} of {gpus:,} GPUs were in use though smaller jobs waited"
         told = f"in {len(small)} of {_PARTS} parts of the history {seen}"
-        yield Cause("nodes down or not there yet", told, tuple(lines))
+        yield SiteFact("nodes down or not there yet", told, tuple(lines))
 
 
 def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
@@ -128,7 +128,7 @@ def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
     return [x for n in nodes for x in ("[[outage]]", f"node = {n}", f"down_s = {low:.1f}", f"up_s = {high:.1f}")]
 
 
-def _stops(history: Happened) -> Iterator[Cause]:
+def _stops(history: Happened) -> Iterator[SiteFact]:
     """Find stretches in which the whole machine was idle while jobs waited: a reservation or maintenance."""
     use = history.use
     idle = use.value <= NEARLY_IDLE * history.peak
@@ -145,10 +145,10 @@ def _stops(history: Happened) -> Iterator[Cause]:
         told = (
             f"the machine stood still {counted(len(spans), 'time')} for {seconds(sum(spans))} in all while jobs waited"
         )
-        yield Cause("reservations or maintenance", told, tuple(lines))
+        yield SiteFact("reservations or maintenance", told, tuple(lines))
 
 
-def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[Cause]:
+def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[SiteFact]:
     """Measure which share of all waiting happened while as many GPUs as the job wanted were free."""
     wait = history.start_s - history.ready_s
     if not (wait > 0).any():
@@ -161,7 +161,7 @@ def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[Cause
     share = float(np.mean(free >= history.size[drawn]))
     if share > 0.3:
         told = f"in {percent(share)} of all time waited as many GPUs were free as the job wanted"
-        yield Cause("waiting with room", f"{told}: something other than GPUs held jobs back")
+        yield SiteFact("waiting with room", f"{told}: something other than GPUs held jobs back")
 
 
 def queue_of(ready_s: Floats, start_s: Floats) -> Steps:

@@ -6,11 +6,11 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rltune.calibration.finding import Cause
+from rltune.calibration.finding import SiteFact
 from rltune.cluster import Cluster, Limit, Maintenance, Outage, Scheduler
 
 
-def taken_over(cluster: Cluster, findings: Sequence[Cause]) -> Cluster:
+def taken_over(cluster: Cluster, findings: Sequence[SiteFact]) -> Cluster:
     """Return the cluster with all that was found."""
     new = tomllib.loads(lines_of(findings))
     return replace(
@@ -22,12 +22,12 @@ def taken_over(cluster: Cluster, findings: Sequence[Cause]) -> Cluster:
     )
 
 
-def lines_of(findings: Sequence[Cause]) -> str:
+def lines_of(findings: Sequence[SiteFact]) -> str:
     """Write the lines of all findings, each under what it was found by."""
     parts = [f"# {one.cause}: {one.evidence}\n" + "\n".join(one.toml) + "\n" for one in findings if one.toml]
     return "\n".join(parts)
 
 
-def file_with(text: str, findings: Sequence[Cause]) -> str:
+def file_with(text: str, findings: Sequence[SiteFact]) -> str:
     """Put the lines behind those of a cluster's file."""
     return f"{text.rstrip()}\n\n# Inferred by rltune calibrate.\n\n{lines_of(findings)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Cause:
+class SiteFact:
     """One cause, or one thing that the history tells."""
 
     cause: str  # in a word or two

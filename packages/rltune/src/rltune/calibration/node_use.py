@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.calibration.finding import Cause
+from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
 from rltune.cluster import Cluster, NodeGroup
 from rltune.hostlist import expand
@@ -50,7 +50,7 @@ class Idle:
     jobs: int  # that waited beside it and began elsewhere
 
 
-def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> list[Cause]:
+def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> list[SiteFact]:
     """Compare the nodes that jobs ran on with those of the cluster, and find stretches in which nodes were down."""
     use = NodeUse.of(history)
     if not use.names:
@@ -61,17 +61,17 @@ def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> 
     found = []
     if extra:
         told = f"jobs ran on {len(use.names):,} nodes, the cluster has room for {len(known):,} of them"
-        found.append(Cause("nodes that the cluster lacks", told))
+        found.append(SiteFact("nodes that the cluster lacks", told))
     idle = [stretch for node, name, rows in known for stretch in _idle(history, cluster, node, name, rows, held)]
     missing = sorted(set(range(cluster.node_count)) - {node for node, _, _ in known})
     if missing and len(known) > 1 and _was_full(history, cluster, known):
         told = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
         lines = [line for node in missing for line in ("[[outage]]", f"node = {node}", "down_s = 0.0")]
-        found.append(Cause("nodes that did not exist", told, tuple(lines)))
+        found.append(SiteFact("nodes that did not exist", told, tuple(lines)))
     return [*found, *_downs(idle)]
 
 
-def _downs(idle: list[Idle]) -> list[Cause]:
+def _downs(idle: list[Idle]) -> list[SiteFact]:
     if not idle:
         return []
     longest = max(idle, key=lambda s: s.end_s - s.begin_s)
@@ -92,7 +92,7 @@ def _downs(idle: list[Idle]) -> list[Cause]:
             f"up_s = {s.end_s:.1f}",
         )
     ]
-    return [Cause("nodes that were down", told, tuple(lines))]
+    return [SiteFact("nodes that were down", told, tuple(lines))]
 
 
 def match_nodes(use: NodeUse, history: Happened, cluster: Cluster) -> dict[str, int]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.calibration.finding import Cause
+from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened, Steps
 from rltune.labels import Labels
 
@@ -38,7 +38,7 @@ class SeenLimit:
     hours: int  # in which a job waited at it with room on the machine
 
 
-def find_limits(history: Happened, gpus: int) -> tuple[list[Cause], NDArray[np.bool_]]:
+def find_limits(history: Happened, gpus: int) -> tuple[list[SiteFact], NDArray[np.bool_]]:
     """Find limits of users, accounts and QOS, and say whom they held; one that several share is everybody's."""
     room = np.minimum(gpus, max(history.peak, 1)) - history.use.before(history.ready_s)
     found = []
@@ -125,7 +125,7 @@ def _highest(history: Happened, labels: Labels, resource: str) -> int:
     return max(seen_limit(history, rows, resource, nobody)[0] for _, rows in _rows_by_code(labels))
 
 
-def _finding(limit: SeenLimit, names: int) -> Cause:
+def _finding(limit: SeenLimit, names: int) -> SiteFact:
     what = "GPUs" if limit.resource == "max_gpus" else "running jobs"
     who = f"each {limit.scope}" if limit.name == "*" else f"{limit.scope} {limit.name}"
     seen = f"{names} {limit.scope}s" if limit.name == "*" else "it"
@@ -135,4 +135,4 @@ def _finding(limit: SeenLimit, names: int) -> Cause:
     )
     name = "" if limit.name == "*" else limit.name.replace("\\", "\\\\").replace('"', '\\"')
     lines = ("[[limit]]", f'scope = "{limit.scope}"', *([f'name = "{name}"'] if name else []))
-    return Cause("limit", told, (*lines, f"{limit.resource} = {limit.most}"))
+    return SiteFact("limit", told, (*lines, f"{limit.resource} = {limit.most}"))

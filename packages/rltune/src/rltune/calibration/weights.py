@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.calibration.finding import Cause
+from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
 from rltune.jobs import Floats
 from rltune.labels import Labels
@@ -45,12 +45,12 @@ class Order:
         return len(self.first)
 
 
-def find_weights(history: Happened, held: Mask, seed: int = 0, *, known: bool = False) -> list[Cause]:
+def find_weights(history: Happened, held: Mask, seed: int = 0, *, known: bool = False) -> list[SiteFact]:
     """Fit weights on one half of the pairs, judge them on the other; none are offered where the site's are known."""
     pairs = start_pairs(history, held, seed)
     if len(pairs) < FEWEST_PAIRS:
         told = f"only {len(pairs)} starts tell who goes first ({FEWEST_PAIRS} are the least), so weights are not fitted"
-        return [Cause("order of starts", told)]
+        return [SiteFact("order of starts", told)]
     factors = PairFactors.of(history, pairs)
     half = np.random.default_rng(seed).random(len(pairs)) < 0.5
     weights = logistic(factors.difference[half])
@@ -61,12 +61,14 @@ def find_weights(history: Happened, held: Mask, seed: int = 0, *, known: bool = 
         lines = ("[scheduler]", 'policy = "fcfs"', 'backfill = "easy"')
         offered = () if known or by_age < EXPLAINED else lines
         told = f"nothing fitted orders pairs better than submission, which is right in {percent(by_age)}"
-        found = [Cause("order of starts", told, offered)]
+        found = [SiteFact("order of starts", told, offered)]
     else:
-        found = [Cause("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))]
+        found = [
+            SiteFact("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))
+        ]
     if max(by_weights, by_age) < EXPLAINED:
         told = f"age, fair share, QOS and partition explain the order of {percent(max(by_weights, by_age))} of pairs"
-        found.append(Cause("hidden priorities", f"{told}: something else decides who goes first"))
+        found.append(SiteFact("hidden priorities", f"{told}: something else decides who goes first"))
     return found
 
 

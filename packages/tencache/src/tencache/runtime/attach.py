@@ -278,6 +278,7 @@ class Cached:
                 return
             self._wait_for_copies()
             self.engine.kept.before_change(self.entries)
+            self._router.parts.remove()
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()
@@ -344,17 +345,15 @@ class Cached:
                 self.model.__dict__["zero_grad"] = self._zeroing(self.model.zero_grad)
 
     def _attach_forwards(self) -> None:
-        # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
         for module in self.model.modules():
-            whole = module is self.model
             # A part may be called by itself, as generate() does with an encoder.
-            if whole or any(True for _ in module.parameters()):
-                before = self._router.before_forward if whole else self._router.before_part
-                after = self._router.after_forward if whole else self._router.after_part
-                self._step_handles.append(module.register_forward_pre_hook(before, prepend=True))
-                self._step_handles.append(module.register_forward_hook(after, always_call=True))
+            if module is self.model:
+                self._router.parts.add(module, self._router.before_forward, self._router.after_forward)
+            elif any(True for _ in module.parameters()):
+                self._router.parts.add(module, self._router.before_part, self._router.after_part)
 
     def _remove_hooks(self) -> None:
+        self._router.parts.remove()
         for handle in (*self._handles, *self._step_handles):
             handle.remove()
 

@@ -112,7 +112,7 @@ class SavedTensors:
         """Return the context in which handles are made; hooks already around it see everything else."""
         # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
         # checkpointing by others go on working.
-        return saved_tensors_hooks(_Pack(self, top_hooks()), self._unpack)
+        return saved_tensors_hooks(_Pack(self, top_hooks(), self._base, self._end), self._unpack)
 
     def on_top(self) -> bool:
         """Return whether these hooks are the innermost."""
@@ -194,7 +194,7 @@ class SavedTensors:
         return handle
 
     def _unpack(self, packed: UnitView | CastView | Foreign | Tensor) -> Tensor:
-        if isinstance(packed, Tensor):
+        if type(packed) is Tensor or isinstance(packed, Tensor):
             return packed
         if isinstance(packed, Foreign):
             return packed.unpack(packed.packed)
@@ -266,11 +266,23 @@ class SavedTensors:
 class _Pack:
     """The pack hook, with the hooks that were around it when it was entered."""
 
-    def __init__(self, owner: SavedTensors, outer: Hooks | None) -> None:
+    __slots__ = ("_base", "_end", "_outer", "owner")
+
+    def __init__(self, owner: SavedTensors, outer: Hooks | None, start: int, end: int) -> None:
         self.owner = owner
         self._outer = outer
+        self._base, self._end = start, end
 
     def __call__(self, tensor: Tensor) -> Any:
+        # Most of what is saved are activations, which have nothing to do with parameters. Halves may be casts of one.
+        if (
+            self._outer is None
+            and type(tensor) is Tensor
+            and tensor.layout is torch.strided
+            and tensor.dtype not in _HALVES
+            and not self._base <= tensor.data_ptr() < self._end
+        ):
+            return tensor
         return self.owner.pack(tensor, self._outer)
 
 

@@ -19,6 +19,7 @@ from tencache.runtime.memory.accelerator import Accelerator
 from tencache.runtime.memory.copy_lanes import Copy, IssuingLane, Lane
 
 _PR_SET_TIMERSLACK = 29
+AT_ONCE_BYTES = 2**20
 
 
 Note = Callable[[float], None]
@@ -87,8 +88,10 @@ class SimLink(Link):
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
         # A wire for each way, as PCIe has them: gradients going down do not slow parameters going up.
-        self.up = Lane("up", _Throttle(bytes_per_s))
-        self.down = Lane("down", _Throttle(bytes_per_s))
+        # Without a limit the wire is a copy in memory, and small ones are not worth a thread.
+        at_once_bytes = AT_ONCE_BYTES if bytes_per_s is None else 0
+        self.up = Lane("up", _Throttle(bytes_per_s), at_once_bytes=at_once_bytes)
+        self.down = Lane("down", _Throttle(bytes_per_s), at_once_bytes=at_once_bytes)
 
     def fence(self) -> None:
         """Return nothing: the simulated device computes while it is told to."""

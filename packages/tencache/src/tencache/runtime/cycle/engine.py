@@ -187,11 +187,14 @@ class Engine:
         # It lands in, or is added to, what an update of this parameter may still be reading.
         self._masters.pending.wait(entry.unit)
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
-        self.cycle.recorder.pause()
+        recorder = self.cycle.recorder
+        if recorder.timed:
+            recorder.pause()
         size_bytes = self.gradients.send(entry, gradient)
-        self.cycle.recorder.grad(entry.unit, size_bytes)
         self.counters.down_floor_bytes += size_bytes
-        self.cycle.recorder.resume()
+        if recorder.timed:
+            recorder.grad(entry.unit, size_bytes)
+            recorder.resume()
 
     def forward_begins(self, *, evaluating: bool) -> None:
         """Begin a forward; one without gradients is a cycle of its own."""

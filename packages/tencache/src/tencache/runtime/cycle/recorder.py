@@ -60,9 +60,7 @@ class Recorder:
 
     def grad(self, unit: int, size_bytes: int) -> None:
         """Record a gradient that left the device."""
-        # Of an untimed cycle only the order is wanted.
-        if self.timed:
-            self._builder.grad(unit, size_bytes)
+        self._builder.grad(unit, size_bytes)
 
     def finish(self, updates: Iterable[Update]) -> StepTrace:
         """Return the trace."""

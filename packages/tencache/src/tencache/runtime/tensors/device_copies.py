@@ -173,6 +173,11 @@ class DeviceCopies:
         """Return the parameter whose leaf a tensor is, if the leaf has no bytes now."""
         return self._blanks.get(tensor.untyped_storage()._cdata)  # noqa: SLF001
 
+    @property
+    def any_blank(self) -> bool:
+        """Return whether some leaf may have no bytes."""
+        return bool(self._blanks)
+
     def _blank(self, entry: ParameterEntry) -> Tensor:
         """Return what a leaf without bytes points at: its shape and strides over memory that is not read."""
         # Known by its storage, whatever lies at these addresses. Operations are seen before they read a leaf, but not

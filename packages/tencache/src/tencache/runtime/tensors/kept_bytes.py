@@ -20,6 +20,9 @@ class KeptBytes:
     def before_change(self, entries: Iterable[ParameterEntry]) -> None:
         """Keep the casts of parameters that are about to change."""
         for entry in entries:
+            # Nearly always so, and asked of every parameter in every step.
+            if entry.cast is None and not len(entry.handles):
+                continue
             cast = self._device_copies.forget_cast(entry)
             if cast is not None and autocast_is_open():
                 with torch.no_grad():

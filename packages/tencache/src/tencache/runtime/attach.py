@@ -33,7 +33,13 @@ from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
-from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, own_step, state_tensors
+from tencache.runtime.optimizer.known_optimizers import (
+    may_be_late,
+    may_be_sliced,
+    own_step,
+    state_tensors,
+    worth_a_thread,
+)
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
@@ -89,7 +95,7 @@ def wrap(
         nvme=nvme,
         verify=verify,
         policy=policy,
-        overlap=overlap,
+        overlap=overlap and optimizer is not None and worth_a_thread(optimizer),
     )
 
 

@@ -344,6 +344,11 @@ class Engine:
             self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
 
+    def assigned(self, unit: int) -> None:
+        """Take in that a parameter was given other data, which torch does not count as a change."""
+        self._note_change()
+        self.exposed.add(unit)
+
     def _enter_backward(self) -> None:
         """Take in what was written between forward and backward: a block that is recomputed must see it."""
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001

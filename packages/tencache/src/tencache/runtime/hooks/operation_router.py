@@ -24,7 +24,7 @@ from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, describe_write
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
 
@@ -165,14 +165,15 @@ class OperationRouter:
                 f"{entry.name} is given other memory while a view of it is alive, which would keep the old values: "
                 "delete the view, or use .copy_()"
             )
-        # Copied, not rebound: the parameter must stay in the buffer that uploads read. The copy raises its version, and
-        # so the next forward sends it again.
+        # Copied, not rebound: the parameter must stay in the buffer that uploads read. torch does not count this as a
+        # change, so it is noted for the next forward, which sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
             self._engine.kept.before_assignment(entry)
             version = entry.parameter._version  # noqa: SLF001
             entry.parameter.copy_(value)
-            self._engine.kept.after_assignment(entry, version)
+            bump_version(entry.parameter, version - entry.parameter._version)  # noqa: SLF001
+            self._engine.assigned(entry.unit)
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""

@@ -36,12 +36,6 @@ class KeptBytes:
         for handle in list(entry.handles):
             handle.keep_at_assignment(self._data(entry).to(entry.leaf.device))
 
-    def after_assignment(self, entry: ParameterEntry, version: int) -> None:
-        """Let what was saved before an assignment be valid: torch does not count one as a change."""
-        for handle in entry.handles:
-            if handle.version == version:
-                handle.version = entry.parameter._version  # noqa: SLF001
-
     def _data(self, entry: ParameterEntry) -> Tensor:
         self._masters.open(entry.unit)
         return entry.parameter.detach()

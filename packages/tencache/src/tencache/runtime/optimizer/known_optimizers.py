@@ -47,7 +47,7 @@ def worth_a_thread(optimizer: Optimizer) -> bool:
     Those of small parameters are work of the interpreter, which two threads cannot do at once: sharing it costs more.
     """
     sizes = [parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]]
-    return sum(sizes) >= WORTH_BYTES * len(sizes)
+    return bool(sum(sizes) >= WORTH_BYTES * len(sizes))
 
 
 def own_step(optimizer: Optimizer) -> Any:

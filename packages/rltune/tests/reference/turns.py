@@ -19,7 +19,7 @@ class Turns:
     turn: float = 300.0
     margin: float = 2.0
     cost_once: float = 1.0
-    cost_each: float = 0.0
+    cost_each: float = 0.3
 
     @property
     def by_work(self) -> bool:

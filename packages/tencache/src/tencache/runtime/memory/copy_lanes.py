@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tencache.errors import CopyError, UpdateError
+from tencache.errors import CopyError, PeerError, UpdateError
 from tencache.runtime.unrouted import Unrouted
 
 _NOTHING = torch.empty(0)
@@ -91,8 +91,8 @@ class Copy:
         """Wait until the copy is over, and raise what went wrong."""
         self.wait_over()
         # What could not be sent because it was never computed: the thread is not to blame.
-        if isinstance(self.error, UpdateError):
-            raise UpdateError(str(self.error)) from self.error
+        if isinstance(self.error, (UpdateError, PeerError)):
+            raise type(self.error)(str(self.error)) from self.error
         if self.error is not None:
             raise CopyError(
                 f"the copy thread died: {type(self.error).__name__}: {self.error}; unwrap the model and wrap it again"

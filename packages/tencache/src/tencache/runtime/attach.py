@@ -177,6 +177,8 @@ class Cached:
             entry.half = working.half_of.get(entry.unit)
         self.units = working.units
         shards = None if self._shard is None else divide(self._shard, self.model, self.entries, units)
+        if shards is not None:
+            undo.callback(shards.give_up)
         self._reserve([unit for index, unit in enumerate(units) if shards is None or shards.is_mine(index)])
         # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
         stage_casts = verify or accelerator is not None
@@ -221,7 +223,7 @@ class Cached:
             self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard, reads
         )
         if shards is not None and reads is not None and self.optimizer is not None:
-            self._sharding = Sharding(shards, reads, self.engine, self.masters, self.optimizer)
+            self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
         self._stepper = self._make_stepper(split, overlap=overlap)
 
     def stats(self) -> Stats:
@@ -388,6 +390,8 @@ class Cached:
             # Through the parameters' own `.grad` it would wait for updates that it does not touch.
             if "zero_grad" not in self.model.__dict__:
                 self.model.__dict__["zero_grad"] = self._zeroing(self.model.zero_grad)
+        if self._sharding is not None:
+            self._sharding.begin()
 
     def _attach_forwards(self) -> None:
         for module in self.model.modules():

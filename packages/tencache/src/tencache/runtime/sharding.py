@@ -28,7 +28,9 @@ def check_sharding(group: Any, optimizer: Optimizer | None) -> None:
         name = "no optimizer" if optimizer is None else type(optimizer).__name__
         raise RefusedError(f"shard= with {name}: only torch's own optimizers can be divided over processes")
     if "cpu" not in {device.type for device in _group(group)._device_types}:  # noqa: SLF001  no public name gives it
-        raise RefusedError("parameters are shared on the host, which this group cannot: use gloo, or cpu:gloo,cuda:nccl")
+        raise RefusedError(
+            "parameters are shared on the host, which this group cannot: use gloo, or cpu:gloo,cuda:nccl"
+        )
 
 
 def divide(group: Any, model: nn.Module, entries: Sequence[ParameterEntry], units: Sequence[Unit]) -> Shards:
@@ -46,15 +48,27 @@ def _group(group: Any) -> Any:
 class Sharding:
     """What a wrapped model does otherwise when it is divided."""
 
-    def __init__(self, shards: Shards, reads: SharedReads, engine: Engine, masters: Masters, optimizer: Optimizer):
+    def __init__(
+        self,
+        shards: Shards,
+        reads: SharedReads,
+        engine: Engine,
+        masters: Masters,
+        model: nn.Module,
+        optimizer: Optimizer,
+    ) -> None:
         self.shards = shards
         self._reads = reads
         self._engine = engine
         self._masters = masters
         self._optimizer = optimizer
-        shards.bytes_of = masters.held_bytes
-        shards.state_of = lambda entry: dict(optimizer.state.get(entry.parameter, {}))
+        by_id = {id(entry.parameter): entry for entry in engine.entries}
+        self._in_order = [by_id[id(parameter)] for parameter in model.parameters()]
         engine.gradients.contribute = shards.contribute
+
+    def begin(self) -> None:
+        """Let the other processes ask: parameters are where they are to be."""
+        self.shards.serve(self._masters.held_bytes, lambda entry: dict(self._optimizer.state.get(entry.parameter, {})))
 
     def before_step(self) -> None:
         """Wait until every process is in its step, and all gradients are with who needs them."""
@@ -71,16 +85,18 @@ class Sharding:
         """Clip the gradients of all processes by their norm, which is returned; called by every process."""
         with Unrouted(), torch.no_grad():
             self._settle()
-            entries = [entry for entry in self._engine.entries if entry.parameter.requires_grad]
+            # In the order of the model's parameters, as torch adds up their norms.
+            entries = [entry for entry in self._in_order if entry.parameter.requires_grad]
             # Twice: when all have called this, all gradients have been sent, and so have arrived.
             self.shards.exchange(NORMS, torch.zeros(1))
+            self.shards.check_complete()
             own = torch.full((len(entries),), torch.nan)
             for place, entry in enumerate(entries):
                 if entry.parameter.grad is not None:
                     own[place] = torch.linalg.vector_norm(entry.parameter.grad, norm_type)
             every = torch.stack(self.shards.exchange(NORMS, own))
             norms = [every[:, place][~every[:, place].isnan()] for place in range(len(entries))]
-            total = torch.linalg.vector_norm(torch.cat(norms), norm_type)
+            total: Tensor = torch.linalg.vector_norm(torch.cat(norms), norm_type)
             held = [entry.parameter for entry in entries if entry.parameter.grad is not None]
             nn.utils.clip_grads_with_norm_(held, max_norm, total)
             return total

@@ -120,6 +120,8 @@ class OperationRouter:
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameters' own data, brought from the file if need be."""
+        if self._reads is not None and _writes(func):
+            self._reads.refuse_write(entries[0].name)
         with Bookkeeping():
             for entry in entries:
                 self._masters.open(entry.unit)

@@ -3,6 +3,7 @@
 Built on `torch.distributed`'s sends and receives between host tensors, so on gloo.
 """
 
+import atexit
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ _HEADER, _PAYLOAD = 1, 2
 _END = 0
 # A process that computes for long is not one that has failed: that one's connection is gone.
 _PATIENCE = timedelta(days=30)
+_PATIENCE_AT_EXIT_S = 5.0
 Handler = Callable[[int, int, int, Tensor], None]
 
 
@@ -51,6 +53,7 @@ class Peers:
                 thread = threading.Thread(target=work, args=(rank,), name=f"tencache-{name}-{rank}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
+        atexit.register(self._close_at_exit)
 
     def share_from_first(self, tensors: Iterable[Tensor]) -> None:
         """Give every process the first one's bytes, as DistributedDataParallel does."""
@@ -72,12 +75,17 @@ class Peers:
         """Queue a message; `sent` is called once its bytes may change."""
         self._queues[rank].put((kind, number, extra, payload, sent))
 
-    def close(self) -> None:
-        """Send what is queued, and stop once the others have, too."""
+    def close(self, *, patience_s: float | None = None) -> None:
+        """Send what is queued, and stop once the others have, too, or patience is over."""
+        atexit.unregister(self._close_at_exit)
         for rank in self.others:
             self.send(rank, _END)
         for thread in self._threads:
-            thread.join()
+            thread.join(patience_s)
+
+    def _close_at_exit(self) -> None:
+        # A thread that still listens when the interpreter ends would abort the process.
+        self.close(patience_s=_PATIENCE_AT_EXIT_S)
 
     def _send_all(self, rank: int) -> None:
         group = self._group
@@ -92,7 +100,7 @@ class Peers:
                     sent()
                 if kind == _END:
                     return
-        except RuntimeError as error:
+        except BaseException as error:  # noqa: BLE001  whoever waits raises it
             self.lost(rank, error)
 
     def _receive_all(self, rank: int) -> None:
@@ -103,10 +111,11 @@ class Peers:
                     dist.recv(header, group=self._group, group_src=rank, tag=_HEADER)
                     kind, number, extra, size_bytes = header.tolist()
                     if kind == _END:
+                        self.lost(rank, PeerError("it has closed the connection"))
                         return
                     payload = torch.empty(size_bytes, dtype=torch.uint8)
                     if size_bytes:
                         dist.recv(payload, group=self._group, group_src=rank, tag=_PAYLOAD)
                     self.handlers[kind](rank, number, extra, payload)
-        except (RuntimeError, PeerError) as error:
+        except BaseException as error:  # noqa: BLE001  whoever waits raises it
             self.lost(rank, error)

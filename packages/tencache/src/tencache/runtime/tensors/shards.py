@@ -1,4 +1,4 @@
-"""Parameters, gradients and optimizer state divided over processes: each unit is held by one, and fetched by the others.
+"""Parameters, gradients and optimizer state divided over processes: a unit is held by one, and fetched by the others.
 
 Nothing here is collective but `exchange`, which every process calls in `step()`. Between two of those no parameter
 changes, so each process fetches what its own plan says, when it says so.
@@ -45,7 +45,7 @@ class Shards:
         self._updates = [0] * len(owners)
         self._changed = threading.Condition()
         self._error: BaseException | None = None
-        self._asked: dict[int, deque[tuple[Tensor, Copy]]] = defaultdict(deque)
+        self._asked: dict[int, deque[tuple[Tensor, Copy, int]]] = defaultdict(deque)
         self._waiting: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._parts: dict[int, list[deque[Tensor]]] = {
             entry.index: [deque() for _ in range(self.size)] for entry in entries
@@ -54,18 +54,21 @@ class Shards:
         self._tokens: dict[tuple[int, int], tuple[int, Tensor]] = {}
         self._exchanges = 0
         self._left: set[int] = set()
+        self._leaving = False
         self._states: dict[int, Tensor] = {}
-        self.bytes_of: Callable[[int], Tensor] = lambda _: torch.empty(0)
-        self.state_of: Callable[[ParameterEntry], Any] = lambda _: None
-        peers.handlers.update({
-            _ASK: self._on_ask,
-            _BYTES: self._on_bytes,
-            _GRADIENT: self._on_gradient,
-            _TOKEN: self._on_token,
-            _LEAVE: self._on_leave,
-            _ASK_STATE: self._on_ask_state,
-            _STATE: self._on_state,
-        })
+        self._bytes_of: Callable[[int], Tensor] | None = None
+        self._state_of: Callable[[ParameterEntry], Any] | None = None
+        peers.handlers.update(
+            {
+                _ASK: self._on_ask,
+                _BYTES: self._on_bytes,
+                _GRADIENT: self._on_gradient,
+                _TOKEN: self._on_token,
+                _LEAVE: self._on_leave,
+                _ASK_STATE: self._on_ask_state,
+                _STATE: self._on_state,
+            }
+        )
         peers.lost = self._on_lost
         peers.start()
 
@@ -77,6 +80,12 @@ class Shards:
     def remote(self) -> frozenset[int]:
         """Return the units that others hold."""
         return frozenset(unit for unit in range(len(self._owners)) if not self.is_mine(unit))
+
+    def serve(self, bytes_of: Callable[[int], Tensor], state_of: Callable[[ParameterEntry], Any]) -> None:
+        """Begin to answer the other processes, which may have asked by now: this one's share is in its place."""
+        with self._changed:
+            self._bytes_of, self._state_of = bytes_of, state_of
+        self._serve_waiting()
 
     # As a tier: what others hold is read, and never written.
 
@@ -93,8 +102,9 @@ class Shards:
             if self._error is not None:
                 copy.finish(self._error)
                 return copy
-            self._asked[unit].append((buffer, copy))
-        self._peers.send(self._owners[unit], _ASK, unit, self._updates[unit])
+            updates = self._updates[unit]
+            self._asked[unit].append((buffer, copy, updates))
+        self._peers.send(self._owners[unit], _ASK, unit, updates)
         return copy
 
     def write(self, extent: Extent, buffer: Tensor, landed: Callable[[], None] | None = None) -> Copy:
@@ -174,6 +184,14 @@ class Shards:
             found.append(theirs.view(payload.dtype).view_as(payload) if theirs.numel() == flat.numel() else theirs)
         return found
 
+    def check_complete(self) -> None:
+        """Raise if a gradient that this process holds has not come from every process."""
+        with self._changed:
+            missing = [index for index, parts in self._parts.items() if any(parts)]
+        if missing:
+            name = self._entries[missing[0]].name
+            raise RefusedError(f"{name} has a gradient in some processes only: every process must use every parameter")
+
     def begin_step(self) -> None:
         """Wait until every process is in `step()` with as many gradients: all have been added up then."""
         own = torch.tensor(self._contributed)
@@ -191,6 +209,8 @@ class Shards:
 
     def leave(self) -> None:
         """Go on serving until every process leaves or is gone, then stop."""
+        with self._changed:
+            self._leaving = True
         for rank in self._peers.others:
             self._peers.send(rank, _LEAVE)
         with self._changed:
@@ -199,6 +219,10 @@ class Shards:
             if self._error is not None:
                 return
         self._peers.close()
+
+    def give_up(self) -> None:
+        """Stop at once, which is an error for the others: this process could not be set up."""
+        self._peers.close(patience_s=0.1)
 
     def fetch_state(self, entry: ParameterEntry) -> Any:
         """Return the optimizer's state of a parameter that another process holds."""
@@ -226,17 +250,19 @@ class Shards:
     # What the threads do with messages: nothing that waits.
 
     def _on_ask(self, rank: int, unit: int, updates: int, _: Tensor) -> None:
-        self._when(
-            lambda: self._updates[unit] >= updates,
-            lambda: self._peers.send(rank, _BYTES, unit, 0, self.bytes_of(unit)),
-        )
+        def answer() -> None:
+            assert self._bytes_of is not None
+            self._peers.send(rank, _BYTES, unit, self._updates[unit], self._bytes_of(unit))
+
+        self._when(lambda: self._updates[unit] >= updates, answer)
 
     def _on_ask_state(self, rank: int, index: int, updates: int, _: Tensor) -> None:
         entry = self._entries[index]
 
         def answer() -> None:
             file = io.BytesIO()
-            torch.save(self.state_of(entry), file)
+            assert self._state_of is not None
+            torch.save(self._state_of(entry), file)
             self._peers.send(rank, _STATE, index, 0, torch.frombuffer(file.getbuffer(), dtype=torch.uint8))
 
         self._when(lambda: self._updates[entry.unit] >= updates, answer)
@@ -246,10 +272,15 @@ class Shards:
             self._states[index] = payload
             self._changed.notify_all()
 
-    def _on_bytes(self, _: int, unit: int, __: int, payload: Tensor) -> None:
+    def _on_bytes(self, rank: int, unit: int, updates: int, payload: Tensor) -> None:
         with self._changed:
-            buffer, copy = self._asked[unit].popleft()
-        buffer[: payload.numel()].copy_(payload)
+            buffer, copy, asked = self._asked[unit].popleft()
+        if updates != asked or payload.numel() != buffer.numel():
+            raise PeerError(
+                f"process {rank} sent {payload.numel()} bytes after {updates} updates where {buffer.numel()} after "
+                f"{asked} were asked for: please report this program"
+            )
+        buffer.copy_(payload)
         copy.finish()
 
     def _on_token(self, rank: int, number: int, what: int, payload: Tensor) -> None:
@@ -264,8 +295,8 @@ class Shards:
 
     def _on_lost(self, rank: int, error: BaseException) -> None:
         with self._changed:
-            # Who has left may end as it likes.
-            if rank in self._left and len(self._left) == self.size - 1:
+            # Once both have left, who ends first does not matter.
+            if self._leaving and rank in self._left:
                 return
             self._error = self._error or PeerError(
                 f"process {rank} has ended, and with it the parameters that it held: go back to a checkpoint ({error})"
@@ -273,12 +304,12 @@ class Shards:
             asked = [pair for some in self._asked.values() for pair in some]
             self._asked.clear()
             self._changed.notify_all()
-        for _, copy in asked:
+        for _, copy, _ in asked:
             copy.finish(self._error)
 
     def _when(self, ready: Callable[[], bool], answer: Callable[[], None]) -> None:
         with self._changed:
-            if not ready():
+            if self._bytes_of is None or not ready():
                 self._waiting.append((ready, answer))
                 return
         answer()

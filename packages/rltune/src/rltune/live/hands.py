@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rltune.live.act.displacing import refusal, requeues
 from rltune.live.act.state_machine import Brain, ChangesMade, Tell
 from rltune.live.clock import Clock
 from rltune.live.cycle_report import CycleReport
+from rltune.live.decide.decision import Displacement
 from rltune.live.journal.store import Journal
 from rltune.live.prometheus import Metrics
 from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
@@ -27,8 +30,8 @@ class Hands:
     metrics: Metrics
     say: Say = lambda _: None
 
-    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
-        """Note changes, make them, and note what became of them."""
+    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> tuple[ChangeOutcome, ...] | None:
+        """Note changes, make them, note what became of them, and return it; None if nobody knows."""
         with self.journal.at_once():
             ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
         outcomes: tuple[ChangeOutcome, ...] | None
@@ -43,6 +46,28 @@ class Hands:
                 errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
                 self.journal.add_outcomes(errors, self.clock.now_s())
             self._count(outcomes, report)
+        return outcomes
+
+    def displace(self, turns: Sequence[Displacement], report: CycleReport) -> None:
+        """Look again, and let those give way of whom all is as it was decided on; every turn is noted first."""
+        try:
+            snapshot = self.backend.observe()
+        except BackendError as error:
+            self.tell(Tell("unreachable", f"nobody was made to give way: {error}"), report)
+            return
+        for turn in turns:
+            problem = refusal(turn, snapshot, self.brain.settings)
+            if problem:
+                self.tell(Tell("preempt", f"not done, for {problem}: {turn}"), report)
+                continue
+            with self.journal.at_once():
+                begun = self.journal.add_turn(report.cycle, turn, snapshot.taken_s)
+            self.brain.turns.open.append(begun)
+            report.gave_way += len(turn.victims)
+            outcomes = self.make(requeues(turn, snapshot), report)
+            if outcomes is not None and not any(outcome.done for outcome in outcomes):
+                self.brain.turns.open.remove(begun)
+                self.journal.end_turn(begun.id, f"refused: {outcomes[0].error}", math.nan, self.clock.now_s())
 
     def give_back(self) -> int:
         """Restore everything that was changed; return how many jobs could not be. No policy is asked."""

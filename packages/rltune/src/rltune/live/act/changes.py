@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rltune.live.control_settings import Channel, ControlSettings, Steer
-from rltune.live.decide.decision import Decision, Waiting
+from rltune.live.decide.decision import Decision, Displacement, Waiting
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent, Value
 from rltune.live.see.snapshot import LiveJob, Snapshot
@@ -26,6 +26,8 @@ class ChangePlan:
 def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: ControlSettings) -> ChangePlan:
     """Return what to change so that the queue is as decided; nodes of jobs that do not start now are given back."""
     wishes = {w.job: _wish(w, snapshot, holdings, settings) for w in decision.waiting}
+    for turn in decision.displacements:
+        wishes[turn.claimant] = _on_top(turn, wishes[turn.claimant], snapshot, decision, settings)
     undoing = list(_undoing(snapshot, decision, holdings, wishes))
     doing = list(_doing(snapshot, decision, holdings, wishes))
     room = settings.advanced.limits.changes_per_cycle
@@ -95,6 +97,28 @@ def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: Contr
     if part.starts and settings.steer is not Steer.OFF:
         wish |= _steering(part, snapshot, holdings, settings.steer)
     return wish
+
+
+def _on_top(turn: Displacement, wish: Wish, snapshot: Snapshot, decision: Decision, settings: ControlSettings) -> Wish:
+    """Lift a job over all of ours in the queue, so that the nodes that become free for it are its own."""
+    kind = _NUMBERS[settings.numbers.channel]
+    limits = settings.advanced.limits
+    if kind not in wish or limits.max_ranks or limits.max_ranks_per_cycle:
+        return wish
+    height = {w.job: _height(w, snapshot, settings) for w in decision.waiting if w.number is not None}
+    top = max(value for job, value in height.items() if job != turn.claimant) if len(height) > 1 else 0
+    number = wish[kind]
+    assert isinstance(number, int)
+    lift = max(0, top + 1 - height[turn.claimant])
+    return {**wish, kind: number + lift}
+
+
+def _height(part: Waiting, snapshot: Snapshot, settings: ControlSettings) -> int:
+    """Return the priority that Slurm will see if a job has its number."""
+    assert part.number is not None
+    job = snapshot.job_by_id[part.job]
+    adds = settings.numbers.channel is Channel.SITE_FACTOR
+    return part.number + (job.priority - (job.site_factor or 0) if adds else 0)
 
 
 def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Steer) -> Wish:

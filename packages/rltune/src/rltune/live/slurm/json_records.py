@@ -128,6 +128,8 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, tuple[i
         reservation=record["resv_name"],
         begin_s=eligible_s if pending and reason == "BeginTime" else NAN,
         restarts=_whole(number(record["restart_cnt"])),
+        requeue=bool(record.get("requeue")),
+        comment=_comment(record.get("comment")),
     )
 
 
@@ -231,6 +233,11 @@ def count_tasks(text: str) -> int:
             first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
             total += len(range(first, last + 1, step))
     return total
+
+
+def _comment(told: object) -> str:
+    """Read the user's own comment; some versions of Slurm tell it beside others'."""
+    return str((told.get("job") if isinstance(told, Mapping) else told) or "")
 
 
 def _features(told: str | Iterable[str]) -> tuple[str, ...]:

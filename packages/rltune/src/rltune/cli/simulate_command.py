@@ -34,6 +34,7 @@ def simulate(
     pipeline: options.Pipeline = None,
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     seed: options.Seed = 0,
     json: options.JsonOrFile = None,
     jobs_file: options.JobsFile = None,
@@ -43,6 +44,7 @@ def simulate(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
     preemptible: options.Preemptible = None,
     checkpoint: options.Checkpoint = None,
@@ -62,7 +64,7 @@ def simulate(
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    planned = pipeline_options.one(*parts, guard=guard, search=search, **how)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)

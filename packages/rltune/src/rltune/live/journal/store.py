@@ -253,7 +253,10 @@ class Journal:
     def spells(self, since_s: float) -> list[Spell]:
         """Return the spells that ended since then."""
         rows = self.rows("SELECT * FROM spell WHERE end_s >= ? ORDER BY start_s", since_s)
-        return [Spell(*row[:5], bool(row[5])) for row in rows]
+        return [
+            Spell(job, submit_s, start_s, end_s, restarts, bool(ours))
+            for job, submit_s, start_s, end_s, restarts, ours in rows
+        ]
 
     def last_ended(self) -> int:
         """Return the number of the last ended job that was kept."""

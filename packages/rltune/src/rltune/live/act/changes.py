@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rltune.live.control_settings import Channel, ControlSettings, Steer
 from rltune.live.decide.decision import Decision, Displacement, Waiting
+from rltune.live.decide.ranking import tier_of
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent, Value
 from rltune.live.see.snapshot import LiveJob, Snapshot
@@ -26,8 +27,6 @@ class ChangePlan:
 def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: ControlSettings) -> ChangePlan:
     """Return what to change so that the queue is as decided; nodes of jobs that do not start now are given back."""
     wishes = {w.job: _wish(w, snapshot, holdings, settings) for w in decision.waiting}
-    for turn in decision.displacements:
-        wishes[turn.claimant] = _on_top(turn, wishes[turn.claimant], snapshot, decision, settings)
     undoing = list(_undoing(snapshot, decision, holdings, wishes))
     doing = list(_doing(snapshot, decision, holdings, wishes))
     room = settings.advanced.limits.changes_per_cycle
@@ -99,26 +98,41 @@ def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: Contr
     return wish
 
 
-def _on_top(turn: Displacement, wish: Wish, snapshot: Snapshot, decision: Decision, settings: ControlSettings) -> Wish:
-    """Lift a job over all of ours in the queue, so that the nodes that become free for it are its own."""
-    kind = _NUMBERS[settings.numbers.channel]
+def lifted(
+    decision: Decision, turns: Sequence[Displacement], snapshot: Snapshot, settings: ControlSettings
+) -> Decision:
+    """Put those for whom others give way now before all of their tier: the nodes must not go to anybody else.
+
+    Where a site bounds by how many ranks a job may move, they stay; the last look before a turn then may forbid it.
+    """
     limits = settings.advanced.limits
-    if kind not in wish or limits.max_ranks or limits.max_ranks_per_cycle:
-        return wish
-    height = {w.job: _height(w, snapshot, settings) for w in decision.waiting if w.number is not None}
-    top = max(value for job, value in height.items() if job != turn.claimant) if len(height) > 1 else 0
-    number = wish[kind]
-    assert isinstance(number, int)
-    lift = max(0, top + 1 - height[turn.claimant])
-    return {**wish, kind: number + lift}
+    if not turns or limits.max_ranks or limits.max_ranks_per_cycle:
+        return decision
+    for turn in turns:
+        decision = _with_on_top(decision, decision.by_job[turn.claimant], snapshot, settings)
+    return decision
+
+
+def _with_on_top(decision: Decision, part: Waiting, snapshot: Snapshot, settings: ControlSettings) -> Decision:
+    if part.number is None:
+        return decision
+    tier = tier_of(snapshot.job_by_id[part.job], snapshot)
+    others = [w for w in decision.waiting if w is not part]
+    below = [w for w in others if w.competes and tier_of(snapshot.job_by_id[w.job], snapshot) <= tier]
+    top = max((_height(w, snapshot, settings) for w in below), default=0)
+    lift = max(0, top + 1 - _height(part, snapshot, settings))
+    place = others.index(below[0]) if below else len(others)
+    waiting = (*others[:place], replace(part, number=part.number + lift), *others[place:])
+    return replace(decision, waiting=waiting)
 
 
 def _height(part: Waiting, snapshot: Snapshot, settings: ControlSettings) -> int:
-    """Return the priority that Slurm will see if a job has its number."""
-    assert part.number is not None
+    """Return the priority that Slurm will see if a job has its number; its own if it is given none."""
     job = snapshot.job_by_id[part.job]
+    if part.number is None:
+        return job.priority
     adds = settings.numbers.channel is Channel.SITE_FACTOR
-    return part.number + (job.priority - (job.site_factor or 0) if adds else 0)
+    return part.number + (job.own_priority if adds else 0)
 
 
 def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Steer) -> Wish:

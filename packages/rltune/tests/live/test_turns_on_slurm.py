@@ -82,8 +82,8 @@ def test_a_job_that_agreed_gives_way_and_ends_once_with_its_work(testbed, tmp_pa
     claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
     until(testbed, acting, lambda: acting.brain.turns.open)
     until(testbed, acting, lambda: state(testbed, claimant) == "COMPLETED")
-    assert state(testbed, waiting) == "PENDING"
-    until(testbed, acting, lambda: state(testbed, victim) == "COMPLETED")
+    until(testbed, acting, lambda: all(state(testbed, job) == "COMPLETED" for job in (victim, waiting)))
+    assert testbed.job(claimant)["start_time"] < testbed.job(waiting)["start_time"]
     told = lines(shared, victim)
     assert_conserved(told)
     assert [what for what, _ in told].count("start") == 2

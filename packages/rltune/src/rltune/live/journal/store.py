@@ -39,6 +39,11 @@ CREATE TABLE IF NOT EXISTS spell (
   displaced INTEGER NOT NULL, PRIMARY KEY (job, start_s)
 ) STRICT, WITHOUT ROWID;
 """
+# For how long a job had run in spells before the one that it ended in.
+_SERVED = (
+    "coalesce((SELECT sum(s.end_s - s.start_s) FROM spell AS s WHERE s.job = e.job AND s.start_s < e.start_s "
+    "AND s.start_s > e.start_s - 5184000), 0.0)"  # 60 days: after a Slurm was set up anew, ids come again
+)
 _DROP_UNUSED_SOURCES = (
     "DELETE FROM policy_source WHERE sha256 NOT IN (SELECT policy FROM run WHERE id = (SELECT max(id) FROM run) "
     "OR id IN (SELECT run FROM cycle))"
@@ -273,11 +278,14 @@ class Journal:
     def history(self, most: int, until: int | None = None) -> Jobs:
         """Return the newest ended jobs as a table, up to a row."""
         names = ", ".join(COLUMNS)
+        told = self.rows("SELECT 1 FROM sqlite_master WHERE name = 'spell'")  # earlier versions kept none
+        served = _SERVED if told else "0.0"
         rows = self._db.execute(
-            f"SELECT {names} FROM (SELECT * FROM ended WHERE id <= ? ORDER BY id DESC LIMIT ?) ORDER BY id",  # noqa: S608
+            f"SELECT {names}, {served} FROM (SELECT * FROM ended WHERE id <= ? ORDER BY id DESC LIMIT ?) AS e "  # noqa: S608
+            "ORDER BY id",
             (until if until is not None else 1 << 62, most),
         ).fetchall()
-        return table(rows)
+        return table([row[:-1] for row in rows], [row[-1] for row in rows])
 
     def cycle(self, number: int) -> CycleRecord:
         """Return one cycle; 0 or less counts from the last."""
@@ -349,6 +357,7 @@ class Journal:
     def prune_ended(self, most: int) -> None:
         """Keep only the newest ended jobs."""
         self._db.execute("DELETE FROM ended WHERE id <= (SELECT max(id) FROM ended) - ?", (most,))
+        self._db.execute("DELETE FROM spell WHERE end_s < (SELECT min(start_s) FROM ended)")
 
     def _doomed(self, before_s: float, max_bytes: int) -> int:
         """Count the cycles to delete: those too old, and if the file is too large a tenth of the rest."""

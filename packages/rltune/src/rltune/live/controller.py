@@ -48,7 +48,7 @@ from rltune.live.see.backend import Backend, BackendError
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import Snapshot
-from rltune.live.see.spells import SpellBook
+from rltune.live.see.earlier_spells import SpellBook
 
 _PRUNE_S = 3600.0
 _MIB = 1 << 20

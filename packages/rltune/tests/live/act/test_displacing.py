@@ -13,7 +13,7 @@ from rltune.live.decide.decision import Decision, Displacement, OpenTurn, Victim
 from rltune.live.journal.store import Journal
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Holdings, Intent
-from rltune.live.see.spells import Spell, SpellBook
+from rltune.live.see.earlier_spells import Spell, SpellBook
 
 AGREED = {"qos": "scavenge", "requeue": True}
 PREEMPT = {"order": "las", "qos": ["scavenge"], "pause": 600}

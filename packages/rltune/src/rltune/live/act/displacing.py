@@ -12,7 +12,7 @@ from rltune.live.decide.scope import out_of_scope
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import RUNNING, LiveJob, LiveNode, Snapshot
-from rltune.live.see.spells import Spell
+from rltune.live.see.earlier_spells import Spell
 from rltune.live.see.willing import unwilling
 
 

@@ -45,10 +45,10 @@ from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError
+from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import Snapshot
-from rltune.live.see.earlier_spells import SpellBook
 
 _PRUNE_S = 3600.0
 _MIB = 1 << 20

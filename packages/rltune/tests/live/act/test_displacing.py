@@ -12,8 +12,8 @@ from rltune.live.controller import Controller
 from rltune.live.decide.decision import Decision, Displacement, OpenTurn, Victim, Waiting
 from rltune.live.journal.store import Journal
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.holdings import Holdings, Intent
 from rltune.live.see.earlier_spells import Spell, SpellBook
+from rltune.live.see.holdings import Holdings, Intent
 
 AGREED = {"qos": "scavenge", "requeue": True}
 PREEMPT = {"order": "las", "qos": ["scavenge"], "pause": 600}

@@ -27,18 +27,15 @@ _BUSY_S = 10.0
 _POLICY_SOURCE = (
     "CREATE TABLE IF NOT EXISTS policy_source (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID"
 )
-_TURNS = """
-CREATE TABLE IF NOT EXISTS turn (
-  id INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, at_s REAL NOT NULL, claimant INTEGER NOT NULL, plain TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS turn_end (
-  turn INTEGER PRIMARY KEY REFERENCES turn (id), at_s REAL NOT NULL, outcome TEXT NOT NULL, freed_s REAL
-) STRICT;
-CREATE TABLE IF NOT EXISTS spell (
-  job INTEGER NOT NULL, submit_s REAL NOT NULL, start_s REAL NOT NULL, end_s REAL NOT NULL, restarts INTEGER NOT NULL,
-  displaced INTEGER NOT NULL, PRIMARY KEY (job, start_s)
-) STRICT, WITHOUT ROWID;
-"""
+_TURNS = (  # and so do these
+    "CREATE TABLE IF NOT EXISTS turn (id INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, at_s REAL NOT NULL, "
+    "claimant INTEGER NOT NULL, plain TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS turn_end (turn INTEGER PRIMARY KEY REFERENCES turn (id), at_s REAL NOT NULL, "
+    "outcome TEXT NOT NULL, freed_s REAL) STRICT",
+    "CREATE TABLE IF NOT EXISTS spell (job INTEGER NOT NULL, submit_s REAL NOT NULL, start_s REAL NOT NULL, "
+    "end_s REAL NOT NULL, restarts INTEGER NOT NULL, displaced INTEGER NOT NULL, PRIMARY KEY (job, start_s)) "
+    "STRICT, WITHOUT ROWID",
+)
 # For how long a job had run in spells before the one that it ended in.
 _SERVED = (
     "coalesce((SELECT sum(s.end_s - s.start_s) FROM spell AS s WHERE s.job = e.job AND s.start_s < e.start_s "
@@ -108,8 +105,8 @@ class Journal:
                 db.executescript("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;")
                 script = (resources.files("rltune.live.journal") / "schema.sql").read_text(encoding="utf-8")
                 db.executescript(f"BEGIN; {script} PRAGMA user_version={SCHEMA}; COMMIT;")
-            db.execute(_POLICY_SOURCE)
-            db.executescript(_TURNS)
+            for statement in (_POLICY_SOURCE, *_TURNS):
+                db.execute(statement)
             db.execute("PRAGMA synchronous=FULL")
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: cannot be the journal: {error}") from None

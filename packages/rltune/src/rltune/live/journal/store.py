@@ -28,13 +28,19 @@ _POLICY_SOURCE = (
     "CREATE TABLE IF NOT EXISTS policy_source (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID"
 )
 _TURNS = (  # and so do these
-    "CREATE TABLE IF NOT EXISTS turn (id INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, at_s REAL NOT NULL, "
-    "claimant INTEGER NOT NULL, plain TEXT NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS turn_end (turn INTEGER PRIMARY KEY REFERENCES turn (id), at_s REAL NOT NULL, "
-    "outcome TEXT NOT NULL, freed_s REAL) STRICT",
-    "CREATE TABLE IF NOT EXISTS spell (job INTEGER NOT NULL, submit_s REAL NOT NULL, start_s REAL NOT NULL, "
-    "end_s REAL NOT NULL, restarts INTEGER NOT NULL, displaced INTEGER NOT NULL, PRIMARY KEY (job, start_s)) "
-    "STRICT, WITHOUT ROWID",
+    (
+        "CREATE TABLE IF NOT EXISTS turn (id INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, at_s REAL NOT NULL, "
+        "claimant INTEGER NOT NULL, plain TEXT NOT NULL) STRICT"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS turn_end (turn INTEGER PRIMARY KEY REFERENCES turn (id), at_s REAL NOT NULL, "
+        "outcome TEXT NOT NULL, freed_s REAL) STRICT"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS spell (job INTEGER NOT NULL, submit_s REAL NOT NULL, start_s REAL NOT NULL, "
+        "end_s REAL NOT NULL, restarts INTEGER NOT NULL, displaced INTEGER NOT NULL, PRIMARY KEY (job, start_s)) "
+        "STRICT, WITHOUT ROWID"
+    ),
 )
 # For how long a job had run in spells before the one that it ended in.
 _SERVED = (

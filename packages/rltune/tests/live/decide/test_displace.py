@@ -123,7 +123,7 @@ def test_a_decision_with_turns_is_kept_as_it_was():
     [
         ({"order": "las"}, "name by what they agree to it: qos, partitions or comment"),
         ({"order": "las", "comment": "two words"}, "comment should be one word"),
-        ({"order": "soon", "qos": ["a"]}, "Input should be 'off', 'las', 'gittins', 'srsf' or 'policy'"),
+        ({"order": "soon", "qos": ["a"]}, "should be 'off', 'las', 'gittins', 'srsf' or 'policy'"),
         ({"order": "las", "qos": ["a"], "restart": math.inf}, "finite"),
     ],
 )

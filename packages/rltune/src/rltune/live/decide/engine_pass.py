@@ -238,7 +238,7 @@ class CorePass:
         claimants = s.queue.job[rows].tolist()
         s.n[core.PASSES] += 1
         rank_movable(m.w, m.s, options)
-        sort_movable(m.w, m.s)
+        sort_movable(m.s)
         job_of, found = dict(self._problem.tasks), []
         touched: set[str] = set()
         for row in claimants:

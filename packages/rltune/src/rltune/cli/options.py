@@ -85,6 +85,15 @@ Guard = Annotated[
         metavar="GRACE",
     ),
 ]
+Preempt = Annotated[
+    str,
+    typer.Option(
+        help="Let running jobs that are preemptible give way, by an order: las (least attained service), gittins, srsf "
+        "(smallest remaining area), policy; las:run=600:most=5:turn=300 for the seconds a spell lasts at least, how "
+        "often one job is displaced at most, and the seconds between two looks; off.",
+        metavar="ORDER",
+    ),
+]
 Remaining = Annotated[
     str,
     typer.Option(
@@ -144,7 +153,9 @@ JsonOrFile = Annotated[
 ]
 JobsFile = Annotated[
     Path | None,
-    typer.Option("--jobs-file", help="Write when and where every job ran, as parquet.", metavar="FILE.parquet"),
+    typer.Option(
+        "--jobs-file", help="Write when and where every job ran, as .csv, .csv.gz or .parquet.", metavar="FILE"
+    ),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Write one self-contained HTML page.", metavar="FILE.html")
@@ -334,6 +345,18 @@ Ray = Annotated[
     ),
 ]
 Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
+Dedupe = Annotated[
+    bool,
+    typer.Option("--dedupe", help="Leave out records that stand in the file already, as when two exports overlap."),
+]
+AllowRejected = Annotated[
+    bool,
+    typer.Option(
+        "--allow-rejected",
+        help="Go on though the cluster can never run more than 1 % of the jobs; they are in no mean.",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
 OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
 TraceOut = Annotated[

@@ -34,6 +34,7 @@ def simulate(
     pipeline: options.Pipeline = None,
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     seed: options.Seed = 0,
     json: options.JsonOrFile = None,
     jobs_file: options.JobsFile = None,
@@ -45,6 +46,7 @@ def simulate(
     search: options.Search = "off",
     remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
+    allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
     checkpoint: options.Checkpoint = None,
     restart: options.Restart = None,
@@ -52,7 +54,7 @@ def simulate(
 ) -> None:
     """Replay a history under one policy, and sum it up."""
     outputs = Outputs(json, jobs_file, report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     willing = OptIn.of(preemptible, checkpoint, restart)
     from rltune import Cluster
     from rltune.engine.run import run_pipeline
@@ -63,10 +65,12 @@ def simulate(
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    planned = pipeline_options.one(*parts, guard=guard, search=search, remaining=remaining, **how)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
+    work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
     work, on = willing.applied(load_workload(trace, format, on), on)
     notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
     work = replace(work, notes=notes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from rltune.errors import InputError
+from rltune.errors import InputError, told
+from rltune.live.act.displacing import TurnsInHand
 from rltune.live.act.state_machine import (
     Adopt,
     Advise,
@@ -14,10 +15,15 @@ from rltune.live.act.state_machine import (
     Compared,
     Decide,
     Decided,
+    DecideFailed,
+    Displace,
     Event,
     Looked,
     LookFailed,
     Make,
+    NotesLost,
+    ReadBack,
+    Settle,
     Tell,
 )
 from rltune.live.clock import Clock, SystemClock
@@ -33,12 +39,13 @@ from rltune.live.gain_watch import GainWatch
 from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
-from rltune.live.journal.store import CycleRecord, Journal
+from rltune.live.journal.store import CycleRecord, Journal, JournalError
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError
+from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import Snapshot
@@ -46,6 +53,7 @@ from rltune.live.see.snapshot import Snapshot
 _PRUNE_S = 3600.0
 _MIB = 1 << 20
 _DAY_S = 86_400.0
+_REMEMBERED_S = 60 * _DAY_S  # for which a job may wait or run between two spells of it
 Advice = Callable[[Sequence[str]], None]
 
 
@@ -70,7 +78,8 @@ class Controller:
         self._say, self._advise = say, advise
         self._advice = {intent: number for number, intent in journal.advised().items()}
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
-        self.brain = Brain(settings, journal.holdings(), known)
+        self.brain = Brain(settings, journal.holdings(), known, turns=TurnsInHand(journal.open_turns()))
+        self._spells = SpellBook.of(journal.spells(self.clock.now_s() - _REMEMBERED_S))
         self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say)
         self._chronicle = Chronicle()
         self._gained_s = self._pruned_s = self.clock.elapsed_s()
@@ -127,15 +136,27 @@ class Controller:
         news = self._policy_watch.news()
         if news:
             self._hands.tell(Tell("policy", news), report)
-        if not self._rehearsed:  # compiled code is loaded, which may take a minute, before anything is looked at
-            rehearse(self.settings, self.pinned)
-            self._rehearsed = True
+        self._rehearse(report)
         begin = perf_counter()
-        self._take(self._look(), report)
+        try:
+            self._take(self._look(), report)
+        except JournalError as error:
+            report.outcome = "failed"
+            self._take(NotesLost(str(error)), report)
         report.seconds = perf_counter() - begin
         report.acting, report.postponed = self.brain.acting, self.brain.postponed
         self._measure(report)
         return report
+
+    def _rehearse(self, report: CycleReport) -> None:
+        """Load compiled code, which may take a minute, before anything is looked at."""
+        if self._rehearsed:
+            return
+        self._rehearsed = True
+        try:
+            rehearse(self.settings, self.pinned)
+        except Exception as error:  # noqa: BLE001  a policy of the site's own may raise anything
+            self._take(DecideFailed(told(error)), report)
 
     def _reload(self, report: CycleReport) -> None:
         self._reloading = False
@@ -143,11 +164,11 @@ class Controller:
         try:
             pinned = pin_pipeline(self.settings)
         except InputError as error:
-            told = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
+            news = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
         else:
-            told = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
+            news = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
             self._pin(pinned)
-        self._hands.tell(Tell("reload", told), report)
+        self._hands.tell(Tell("reload", news), report)
 
     def release(self) -> int:
         """Restore everything that was changed; return how many jobs could not be."""
@@ -160,7 +181,8 @@ class Controller:
         except BackendError as error:
             return LookFailed(str(error), self.clock.elapsed_s())
         end = self.clock.elapsed_s()
-        return Looked(Look(snapshot, end, end - begin))
+        self.journal.add_spells(self._spells.look(snapshot, self.brain.turns.commanded))
+        return Looked(Look(self._spells.remembered(snapshot), end, end - begin))
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""
@@ -181,12 +203,32 @@ class Controller:
                     self._say_advice(intents, report)
                 case Make(intents):
                     self._hands.make(intents, report)
+                    self._read_back(report)
+                case Displace(turns):
+                    self._hands.displace(turns, report)
+                case Settle(settled):
+                    for one in settled:
+                        self.journal.end_turn(one.turn.id, one.outcome, one.freed_s, self.clock.now_s())
+
+    def _read_back(self, report: CycleReport) -> None:
+        """Ask Slurm what it holds now; a look that fails tells nothing, and the next cycle's will tell."""
+        try:
+            held = self.backend.priorities()
+        except BackendError as error:
+            self._hands.tell(Tell("unreachable", f"what was written could not be read back: {error}"), report)
+            return
+        self._take(ReadBack(held), report)
 
     def _decide(self, situation: Situation, report: CycleReport) -> None:
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
-        estimates = estimate(situation.bare, self.pinned.estimator, history)
-        decision = decide(situation, self.settings, self.pinned, Known(history, estimates), perf_counter)
+        try:
+            estimates = estimate(situation.bare, self.pinned.estimator, history)
+            decision = decide(situation, self.settings, self.pinned, Known(history, estimates), perf_counter)
+        except Exception as error:  # noqa: BLE001  told, and everything is given back
+            report.outcome = "failed"
+            self._take(DecideFailed(told(error)), report)
+            return
         report.decide_s = perf_counter() - begin
         self._record(situation, decision, estimates, until, report)
         self._compare_canary(report)

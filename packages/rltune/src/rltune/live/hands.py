@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from rltune.live.act.displacing import refusal, requeues
 from rltune.live.act.state_machine import Brain, ChangesMade, Tell
 from rltune.live.clock import Clock
 from rltune.live.cycle_report import CycleReport
-from rltune.live.journal.store import Journal
+from rltune.live.decide.decision import Displacement
+from rltune.live.journal.store import Journal, JournalError
 from rltune.live.prometheus import Metrics
 from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
 from rltune.live.see.holdings import Intent
@@ -27,10 +31,17 @@ class Hands:
     metrics: Metrics
     say: Say = lambda _: None
 
-    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
-        """Note changes, make them, and note what became of them."""
-        with self.journal.at_once():
-            ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
+    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> tuple[ChangeOutcome, ...] | None:
+        """Note changes, make them, note what became of them, and return it; None if nobody knows.
+
+        What cannot be noted is only ever given back.
+        """
+        ids: list[int] = []
+        try:
+            with self.journal.at_once():
+                ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
+        except JournalError:
+            intents = tuple(intent for intent in intents if intent.undo)
         outcomes: tuple[ChangeOutcome, ...] | None
         try:
             outcomes = self.backend.apply([intent.change for intent in intents])
@@ -39,10 +50,39 @@ class Hands:
             self.tell(Tell("unreachable", f"changes may or may not have been made: {error}"), report)
         self.brain.on(ChangesMade(intents, outcomes))
         if outcomes is not None:
-            with self.journal.at_once():
-                errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
-                self.journal.add_outcomes(errors, self.clock.now_s())
+            if ids:
+                self._note_outcomes(ids, outcomes)
             self._count(outcomes, report)
+        return outcomes
+
+    def displace(self, turns: Sequence[Displacement], report: CycleReport) -> None:
+        """Look again, and let those give way of whom all is as it was decided on; every turn is noted first."""
+        try:
+            snapshot = self.backend.observe()
+        except BackendError as error:
+            self.tell(Tell("unreachable", f"nobody was made to give way: {error}"), report)
+            return
+        for turn in turns:
+            problem = refusal(turn, snapshot, self.brain.settings)
+            if problem:
+                self.tell(Tell("preempt", f"not done, for {problem}: {turn}"), report)
+                continue
+            try:
+                with self.journal.at_once():
+                    begun = self.journal.add_turn(report.cycle, turn, snapshot.taken_s)
+            except JournalError:
+                return  # what cannot be noted is not done
+            self.brain.turns.open.append(begun)
+            report.gave_way += len(turn.victims)
+            outcomes = self.make(requeues(turn, snapshot), report)
+            if outcomes is not None and not any(outcome.done for outcome in outcomes):
+                self.brain.turns.open.remove(begun)
+                self.journal.end_turn(begun.id, f"refused: {outcomes[0].error}", math.nan, self.clock.now_s())
+
+    def _note_outcomes(self, ids: Sequence[int], outcomes: Sequence[ChangeOutcome]) -> None:
+        errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
+        with suppress(JournalError), self.journal.at_once():  # unnoted, a change counts as made
+            self.journal.add_outcomes(errors, self.clock.now_s())
 
     def give_back(self) -> int:
         """Restore everything that was changed; return how many jobs could not be. No policy is asked."""
@@ -58,7 +98,8 @@ class Hands:
     def tell(self, tell: Tell, report: CycleReport) -> None:
         """Note and say something that is no job's."""
         report.events.append(tell.text)
-        self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
+        with suppress(JournalError):  # said all the same
+            self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
         self.metrics.event(tell.kind)
         self.say(f"{tell.kind}: {tell.text}")
 

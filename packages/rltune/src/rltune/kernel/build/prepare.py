@@ -9,7 +9,7 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.cluster import Cluster, Limit, Slowdown
+from rltune.cluster import Cluster, Limit, Slowdown, same_name
 from rltune.jobs import Jobs
 from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shapes
 from rltune.kernel.fit.ways import COLUMNS
@@ -46,7 +46,10 @@ from rltune.kernel.state.arrays import (
     SEEN,
     SHAPE,
     SLOWDOWN,
+    SPELL,
+    TURN,
     UNLIMITED,
+    YIELDS,
     Records,
     State,
     World,
@@ -130,7 +133,7 @@ def _groups(cluster: Cluster) -> Records:
     group["lo"] = np.cumsum(count) - count
     group["cpu"] = [_capacity(g.cpus, 1000) for g in cluster.groups]
     group["mem"] = [_capacity(g.mem_gib, 1024) for g in cluster.groups]
-    group["speed"] = [cluster.speed.get(g.gpu_type, 1.0) for g in cluster.groups]
+    group["speed"] = [cluster.speed_of(g.gpu_type) for g in cluster.groups]
     words, levels = (count + 31) // 32, gpus + 1
     group["words"] = words
     group["bits_at"] = np.cumsum(words * levels) - words * levels
@@ -157,11 +160,12 @@ def _limits(jobs: Jobs, limits: tuple[Limit, ...]) -> tuple[I8, Records]:
     for scope, name in enumerate(("user", "account", "vc", "qos")):
         labels: Labels = getattr(jobs, name)
         codes = np.full(len(labels.names) + 1, -1, dtype=np.int64)
+        row_of: dict[str, int] = {}  # spellings of one VC share a counter
         for i, label in enumerate(labels.names):
             ceiling = _ceilings(limits, name, label)
             if min(ceiling) < UNLIMITED:
-                codes[i] = len(rows)
-                rows.append(ceiling)
+                codes[i] = row_of.setdefault(label.casefold() if name == "vc" else label, len(rows))
+                rows += [ceiling] if codes[i] == len(rows) else []
         of_job[:, scope] = codes[labels.codes]
     for array in np.unique(jobs.array[throttled]).tolist():
         tasks = jobs.array == array
@@ -177,7 +181,7 @@ def _ceilings(limits: tuple[Limit, ...], scope: str, name: str) -> tuple[int, in
     """Return the limits on GPUs, running and submitted jobs; the strictest of all that speak of this name."""
     ceiling = [UNLIMITED] * 3
     for limit in limits:
-        if limit.scope == scope and limit.name in {name, "*"}:
+        if limit.scope == scope and (limit.name in {name, "*"} or (scope == "vc" and same_name(limit.name, name))):
             for i, value in enumerate((limit.max_gpus, limit.max_running, limit.max_submitted)):
                 if value is not None:
                     ceiling[i] = min(ceiling[i], value)
@@ -370,16 +374,17 @@ def prepare(
     wider: bool = False,
     whole_nodes: bool = False,
     net: Net | None = None,
+    turns: bool = False,
     survival: Survival | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
-    `whole_nodes`: no two jobs share a node.
+    `whole_nodes`: no two jobs share a node. `turns`: running jobs may be displaced.
     """
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
-    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes}
+    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes, "turns": turns}
     lasted = survival or Survival.none(len(jobs))
     world = _make_world(jobs, cluster, counters, factors, likeness, lasted, net or Net.none(), fixed, **cut)
     state = _make_state(world, limit, factors, likeness, lasted, fixed, sorts=sorts)
@@ -401,6 +406,7 @@ def _make_world(
     *,
     wider: bool,
     whole_nodes: bool,
+    turns: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -451,12 +457,23 @@ def _make_world(
         net=net.weights,
         net_plan=net.plan,
         net_norm=net.norm,
+        yields=_yields(jobs) if turns else _table(YIELDS, 1),
         has_limits=bool((counters >= 0).any()),
         has_pauses=len(fixed.pause) > 0,
         has_slowdown=cluster.slowdown != Slowdown(),
         whole_nodes=whole_nodes,
         total_gpus=float(max(cluster.gpu_count, 1)),
+        takes_turns=turns,
     )
+
+
+def _yields(jobs: Jobs) -> Records:
+    """Lay out who may be displaced, and at what cost."""
+    table = _table(YIELDS, len(jobs))
+    table["willing"] = jobs.preemptible
+    table["checkpoint"] = jobs.checkpoint_s
+    table["restart"] = jobs.restart_s
+    return table
 
 
 def _widened(keys: I4, width: int) -> I4:
@@ -483,6 +500,7 @@ def _make_state(
     nodes = len(fixed.node)
     ways = 3 * (1 + int((shape["wider_hi"] - shape["wider_lo"]).max(initial=0)))
     racks = int(fixed.rack.max()) + 1
+    of_turns = n + 1 if w.takes_turns else 1
     owner = _table(OWNER, OWNERS, max(len(factors.user_share), len(factors.account_share)))
     owner["fair_at"] = np.nan
     owner["share"][USERS, : len(factors.user_share)] = factors.user_share
@@ -522,6 +540,12 @@ def _make_state(
         way_nodes=np.zeros((ways, int(shape["chunks"].max(initial=0)) + 2), dtype=np.int64),
         hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2, HIDDEN_3]].max()) + 1)),
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
+        turn=_turns(job) if w.takes_turns else _table(TURN, 1),
+        displaced=np.zeros(of_turns, dtype=np.int64),
+        movable=np.zeros(of_turns, dtype=np.int64),
+        victim=np.zeros(of_turns, dtype=np.int64),
+        spell=_table(SPELL, 2 * of_turns),
+        spell_at=_table(AT, 2 * (int(job["chunk_end"][-1]) + 1 if n and w.takes_turns else 1)),
     )
     state.demand["fails_from"] = np.inf
     state.pool["kept_head"] = -1
@@ -531,6 +555,14 @@ def _make_state(
                 predictor.known.T
             )
     return state
+
+
+def _turns(job: NDArray[Any]) -> Records:
+    """Let nobody have had a spell yet."""
+    turn = _table(TURN, len(job))
+    turn["first"] = np.nan
+    turn["length"] = job["duration"]
+    return turn
 
 
 def _lives(job: NDArray[Any]) -> NDArray[Any]:

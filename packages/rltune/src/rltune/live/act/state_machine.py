@@ -1,23 +1,26 @@
 """The controller's judgement as a state machine: events in, instructions out. No clock, no files, no cluster in here.
 
-A cycle is `Looked` or `LookFailed`; then, if asked to `Decide`, `Decided`; then, if asked to `Make` changes, `Made`.
+A cycle is `Looked` or `LookFailed`; then, if asked to `Decide`, `Decided` or `DecideFailed`; then, if asked to `Make`
+changes, `ChangesMade` and `ReadBack`. `NotesLost` may come at any time.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from rltune.live.act.changes import ChangePlan, plan, release
+from rltune.live.act.changes import ChangePlan, lifted, plan, release
+from rltune.live.act.displacing import Settled, TurnsInHand, requeues
+from rltune.live.act.read_back import Cause, read_back
 from rltune.live.control_settings import ControlSettings, Mode
 from rltune.live.decide.decide import Situation
-from rltune.live.decide.decision import Decision
-from rltune.live.decide.scope import unprotected
+from rltune.live.decide.decision import Decision, Displacement
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import PriorityParts, Snapshot
 
 _DAY_S = 86_400.0
 
@@ -54,13 +57,34 @@ class ChangesMade:
 
 
 @dataclass(frozen=True)
+class DecideFailed:
+    """The core could not decide on the last look: the policy raised, or gave what is no order."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """What Slurm holds of priorities after changes were made."""
+
+    held: Mapping[int, PriorityParts]
+
+
+@dataclass(frozen=True)
+class NotesLost:
+    """The journal cannot be written, so that nothing may be changed that would have to be known later."""
+
+    error: str
+
+
+@dataclass(frozen=True)
 class Compared:
     """The canary's jobs were found to do worse than the others."""
 
     verdict: str
 
 
-Event = Looked | LookFailed | Decided | ChangesMade | Compared
+Event = Looked | LookFailed | Decided | DecideFailed | ChangesMade | ReadBack | NotesLost | Compared
 
 
 @dataclass(frozen=True)
@@ -85,6 +109,20 @@ class Advise:
 
 
 @dataclass(frozen=True)
+class Displace:
+    """Let these running jobs give way, after another look."""
+
+    turns: tuple[Displacement, ...]
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Note what became of turns."""
+
+    turns: tuple[Settled, ...]
+
+
+@dataclass(frozen=True)
 class Close:
     """Note that these jobs will never wait again."""
 
@@ -106,7 +144,7 @@ class Adopt:
     intents: tuple[Intent, ...]
 
 
-Instruction = Decide | Make | Advise | Adopt | Close | Tell
+Instruction = Decide | Make | Advise | Adopt | Close | Displace | Settle | Tell
 
 
 @dataclass
@@ -120,10 +158,16 @@ class Brain:
     tripped: str = ""  # why it does not act for now
     stopped: str = ""  # why it does not act until it is started again
     postponed: int = 0  # changes that the rate limit left for later
+    turns: TurnsInHand = field(default_factory=TurnsInHand)
+    paused_until_s: float = -math.inf  # by the cluster's clock: nobody gives way before
     _failures: int = 0
     _good: int = 0
     _trips: deque[float] = field(default_factory=deque)
     _warned: bool = False
+    _letting_in: tuple[Intent, ...] = ()
+    _meant: Decision | None = None  # what the last changes were made for
+    _refused: dict[int, str] = field(default_factory=dict)  # job: why, of the last changes
+    _disorders: int = 0  # times in a row that Slurm did not hold the order meant
 
     @property
     def acting(self) -> bool:
@@ -139,8 +183,14 @@ class Brain:
                 return self._look_failed(error, elapsed_s)
             case Decided(decision, seconds):
                 return self._decided(decision, seconds)
+            case DecideFailed(error):
+                return self._give_up(f"no decision could be made: {error}")
             case ChangesMade(intents, outcomes):
                 return self._made(intents, outcomes)
+            case ReadBack(held):
+                return self._read_back(held)
+            case NotesLost(error):
+                return self._give_up(f"the journal cannot be written: {error}")
             case Compared(verdict):
                 return self._stop(verdict)
 
@@ -149,6 +199,7 @@ class Brain:
         wrong = list(problems(self.last, look, health))
         told: list[Instruction] = []
         if not wrong:
+            self.holdings.follow_requeues(look.snapshot)
             forgotten = self.holdings.forget_ended(look.snapshot)
             told += [Close(tuple(forgotten))] if forgotten else []
             told += self._adopt(look.snapshot)
@@ -157,7 +208,8 @@ class Brain:
         self.last = look
         self._failures = 0
         told += self._trip(wrong[0], look.elapsed_s) if wrong else self._recover()
-        told += self._warn_once(look.snapshot)
+        told += self._warn_once()
+        told += self._follow_turns(look.snapshot)
         return [*told, Decide(Situation(look.snapshot, self.holdings.copy()))]
 
     def _look_failed(self, error: str, elapsed_s: float) -> list[Instruction]:
@@ -174,18 +226,85 @@ class Brain:
         told = self._trip(wrong[0], self.last.elapsed_s) if wrong else []
         return told + self._changes(self.last.snapshot, decision)
 
+    def _give_up(self, reason: str) -> list[Instruction]:
+        """Trip, and give back at once what is held."""
+        elapsed_s = self.last.elapsed_s if self.last else 0.0
+        told = self._trip(reason, elapsed_s)
+        if self.last is None or self.settings.mode is not Mode.ACT:
+            return told
+        return told + _making(release(self.last.snapshot, self.holdings))
+
+    def _read_back(self, held: Mapping[int, PriorityParts]) -> list[Instruction]:
+        """Compare what Slurm holds with what was meant; trip if it refuses all, or if the order is wrong for long."""
+        if self._meant is None or self.last is None or not self.acting:
+            return []
+        exact = self.settings.advanced.numbers.exact
+        found = read_back(self._meant, self.last.snapshot, held, self.holdings, self._refused, exact)
+        disorder = bool(found.misplaced) and not self.postponed
+        self._disorders = self._disorders + 1 if disorder else 0
+        if not found:
+            return []
+        told: list[Instruction] = [Tell("read-back", str(found))]
+        refused = [job for job, cause in found.wrong.items() if cause is Cause.REFUSED]
+        if refused and not len(self.holdings):
+            why = self._refused[refused[0]]
+            return [*told, *self._give_up(f"Slurm refuses all changes: {why}")]
+        if self._disorders >= self.settings.advanced.health.max_disorders:
+            return [*told, *self._give_up(f"the order is not the one meant, {self._disorders} times in a row: {found}")]
+        return told
+
     def _changes(self, snapshot: Snapshot, decision: Decision) -> list[Instruction]:
         if self.settings.mode is Mode.SHADOW:
             return []
+        turns = self._turns_to_take(snapshot, decision)
+        decision = lifted(decision, turns, snapshot, self.settings)
         wanted = plan(snapshot, decision, self.holdings, self.settings)
         if self.settings.mode is Mode.ADVISE:
             self.advised |= {(intent.change.job, intent.change.kind): intent for intent in wanted.intents}
-            return [Advise(wanted.intents)] if wanted.intents else []
+            stops = tuple(intent for turn in turns for intent in requeues(turn, snapshot))
+            return [Advise((*wanted.intents, *stops))] if wanted.intents or stops else []
         wanted = wanted if self.acting else release(snapshot, self.holdings)
+        wanted = replace(wanted, intents=(*wanted.intents, *self._letting_in))
+        self._meant = decision
         self.postponed = wanted.postponed
-        return _making(wanted)
+        displacing: list[Instruction] = [Displace(turns)] if turns and self.acting else []
+        if not wanted.intents:  # nothing to write: this look is what Slurm holds
+            self._refused = {}
+            held = {job.id: parts for job in snapshot.pending if (parts := job.priority_parts)}
+            return [*self._read_back(held), *displacing]
+        return [*_making(wanted), *displacing]
+
+    def _turns_to_take(self, snapshot: Snapshot, decision: Decision) -> tuple[Displacement, ...]:
+        """Return which turns are begun now: none with a job that takes one already, and no more than allowed."""
+        if snapshot.taken_s < self.paused_until_s:
+            return ()
+        room, busy = self.settings.preempt.per_cycle, set(self.turns.busy)
+        taken = []
+        for turn in decision.displacements:
+            jobs = {turn.claimant, *(victim.job for victim in turn.victims)}
+            if not jobs & busy and len(turn.victims) <= room:
+                taken.append(turn)
+                busy |= jobs
+                room -= len(turn.victims)
+        return tuple(taken)
+
+    def _follow_turns(self, snapshot: Snapshot) -> list[Instruction]:
+        """Let victims compete again once it is settled whether their nodes went to whom they were meant for."""
+        preempt = self.settings.preempt
+        patience_s = snapshot.kill_wait_s + preempt.patience_cycles * self.settings.cycle_s
+        settled, letting_in = self.turns.look(snapshot, patience_s)
+        told: list[Instruction] = [Settle(tuple(settled))] if settled else []
+        self._letting_in = tuple(letting_in) if self.settings.mode is Mode.ACT else ()
+        failed = next((one for one in settled if one.failed), None)
+        if failed is not None:
+            self.paused_until_s = snapshot.taken_s + preempt.pause
+            late = f"{snapshot.taken_s - failed.turn.commanded_s:.0f} s"
+            about = f"job {failed.turn.turn.claimant} has not started {late} after others gave way to it"
+            told.append(Tell("preempt", f"{about}; nobody gives way for {preempt.pause:.0f} s"))
+        return told
 
     def _made(self, intents: Sequence[Intent], outcomes: Sequence[ChangeOutcome] | None) -> list[Instruction]:
+        self._refused = {o.change.job: o.error for o in outcomes or () if not o.done}
         if outcomes is None:  # it may have been made: hold on to all but what was being given back
             for intent in intents:
                 if not intent.undo:
@@ -222,11 +341,11 @@ class Brain:
 
     def _trip(self, reason: str, elapsed_s: float) -> list[Instruction]:
         """Stop acting; what is held is given back when the look that follows allows it."""
-        first = not self.tripped
+        first, said = not self.tripped, self.tripped == reason
         self._good = 0
         self.tripped = reason
         if not first or self.settings.mode is not Mode.ACT:
-            return [Tell("health", reason)]
+            return [] if said else [Tell("health", reason)]
         self._trips.append(elapsed_s)
         while self._trips[0] < elapsed_s - _DAY_S:
             self._trips.popleft()
@@ -235,8 +354,10 @@ class Brain:
         return [Tell("health", f"{reason}; not acting, and giving back what was changed")]
 
     def _recover(self) -> list[Instruction]:
+        """Act again after some good looks: the more often it tripped today, the more of them."""
         self._good += 1
-        if not self.tripped or self._good < self.settings.advanced.health.recover_cycles:
+        pause = self.settings.advanced.health.recover_cycles << max(0, len(self._trips) - 1)
+        if not self.tripped or self._good < pause:
             return []
         self.tripped = ""
         return [Tell("health", f"all is well again for {self._good} looks")]
@@ -245,7 +366,7 @@ class Brain:
         self.stopped = reason
         return [Tell("stopped", f"{reason}; not acting until it is started again")]
 
-    def _warn_once(self, snapshot: Snapshot) -> list[Instruction]:
+    def _warn_once(self) -> list[Instruction]:
         """Return after the first look what the operator should know."""
         if self._warned:
             return []
@@ -255,12 +376,6 @@ class Brain:
             jobs = len(self.holdings.by_job)
             told.append(
                 Tell("leftovers", f"{jobs} jobs are as an earlier run left them; `rltune control --release` frees them")
-            )
-        open_to_us = unprotected(snapshot, self.settings.scope) if self.settings.mode is Mode.ACT else []
-        if open_to_us:
-            names = ", ".join(open_to_us)
-            told.append(
-                Tell("scope", f"jobs of {names} share nodes with ours at no higher PriorityTier: ours may overtake")
             )
         return told
 

@@ -2,8 +2,8 @@
 
 A backend keeps to these promises:
 
-- `observe` uses at most four client processes and `apply` one, however many jobs there are; `calls` counts them by
-  command.
+- `observe` uses at most four client processes, `apply` and `priorities` one, however many jobs there are; `calls`
+  counts them by command.
 - Nobody blocks for long: with the scheduler down every method raises `UnreachableError` within seconds. An answer that
   carries errors, or that cannot be understood, raises `BackendError`: no snapshot is made of half an answer.
 - `apply` tells the fate of every change, in the order given; one that fails does not stop the others.
@@ -12,12 +12,12 @@ A backend keeps to these promises:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import PriorityParts, Snapshot
 
 
 class BackendError(Exception):
@@ -29,13 +29,15 @@ class UnreachableError(BackendError):
 
 
 class ChangeKind(StrEnum):
-    """What can be changed of a waiting job."""
+    """What can be changed of a job; all but REQUEUE of one that waits."""
 
     SITE_FACTOR = "site-factor"  # value: the number; 0 clears it
     PRIORITY = "priority"  # value: the number, at least 1
     RELEASE = "release"  # give the priority back to the scheduler's own rule
     EXCLUDE_NODES = "exclude-nodes"  # nodes: the whole list; none = clear
     REQUIRE_NODES = "require-nodes"  # nodes: the whole list; none = clear
+    REQUEUE = "requeue"  # stop a running job, which waits again; one that has ended is left alone
+    BEGIN_NOW = "begin-now"  # let a job that was requeued compete at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,10 @@ class Backend(Protocol):
 
     def observe(self) -> Snapshot:
         """Read queue, nodes, partitions and reservations."""
+        ...
+
+    def priorities(self) -> Mapping[int, PriorityParts]:
+        """Read what the scheduler holds of waiting jobs' priorities; it may be silent on some."""
         ...
 
     def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:

@@ -5,8 +5,9 @@ Times are seconds since the epoch by the cluster's own clock; NaN means that the
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 PENDING = "PENDING"
@@ -14,6 +15,17 @@ RUNNING = "RUNNING"
 ON_NODES = frozenset({RUNNING, "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING"})  # it holds GPUs
 NOT_ENDED = ON_NODES | {PENDING, "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 NAN = float("nan")
+LOWEST = 1  # priority of a job that may run, whatever its factors come to: Slurm shows 1 for all below
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityParts:
+    """What Slurm holds of a waiting job's priority."""
+
+    priority: int
+    site: int
+    others: int  # all other factors less Nice; with the site's they may come to less than Slurm shows
+    by_hand: bool  # somebody set the priority itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +66,7 @@ class LiveJob:
     priority: int = 0
     priority_by_hand: bool | None = None  # somebody set Priority itself, so that no factor counts; None = not told
     site_factor: int | None = None  # None = not told
+    other_factors: int | None = None  # all the others added up, less Nice; None = not told
     nice: int = 0
     held: bool = False  # by its user or an administrator
 
@@ -70,6 +83,24 @@ class LiveJob:
     reservation: str = ""
     begin_s: float = NAN  # not to be started before; NaN = at once
     restarts: int = 0
+    requeue: bool = False  # Slurm may put it back into the queue: its default, so no consent to give way
+    comment: str = ""  # its user's
+
+    # What the scheduler forgets when it puts a job back into the queue, and the controller remembers.
+    first_submit_s: float = NAN  # NaN = submit_s
+    served_s: float = 0.0  # for which it ran in earlier spells
+    displaced: int = 0  # how often the controller made it give way
+    displaced_today: int = 0  # in the last 24 hours
+
+    @property
+    def came_s(self) -> float:
+        """Return when it was submitted first."""
+        return self.submit_s if math.isnan(self.first_submit_s) else self.first_submit_s
+
+    @property
+    def spell(self) -> tuple[float, int]:
+        """Return what tells one spell of a job from the next."""
+        return self.start_s, self.restarts
 
     @property
     def pending(self) -> bool:
@@ -85,6 +116,31 @@ class LiveJob:
     def ended(self) -> bool:
         """Return whether it will never run again."""
         return self.state not in NOT_ENDED
+
+    @property
+    def own_priority(self) -> int:
+        """Return its priority without a site factor, also where that is below what Slurm shows."""
+        site = self.site_factor or 0
+        if self.priority > LOWEST or self.other_factors is None:
+            return self.priority - site
+        return min(self.other_factors, LOWEST - site)
+
+    @property
+    def priority_parts(self) -> PriorityParts | None:
+        """Return what its priority is made of; None if it is not told."""
+        if self.site_factor is None or self.other_factors is None:
+            return None
+        return PriorityParts(self.priority, self.site_factor, self.other_factors, bool(self.priority_by_hand))
+
+    def with_priority(self, parts: PriorityParts) -> LiveJob:
+        """Return the job with a priority that was read later."""
+        return replace(
+            self,
+            priority=parts.priority,
+            site_factor=parts.site,
+            other_factors=parts.others,
+            priority_by_hand=parts.by_hand,
+        )
 
     @property
     def command_name(self) -> str:
@@ -153,6 +209,7 @@ class Snapshot:
     partitions: tuple[Partition, ...] = field(default=(), repr=False)
     reservations: tuple[Reservation, ...] = field(default=(), repr=False)
     mem_counts: bool = True  # memory is a resource that jobs use up
+    kill_wait_s: float = 30.0  # from the polite end of a job to the certain one
 
     @cached_property
     def job_by_id(self) -> dict[int, LiveJob]:

@@ -1,0 +1,102 @@
+"""Taking turns: by which order running jobs may be displaced, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from rltune.errors import InputError
+from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, BY_POLICY, BY_SRSF, NO_TURNS
+
+OFF = "off"
+ORDERS = {OFF: NO_TURNS, "las": BY_LAS, "gittins": BY_GITTINS, "srsf": BY_SRSF, "policy": BY_POLICY}
+MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
+MARGIN, COST_ONCE, COST_EACH = 2.0, 1.0, 0.3  # chosen on the part of the public traces before the held-out one
+FORMS = (
+    "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
+    f"job, seconds between looks) and margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g} (how cost is weighed)"
+)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Running jobs that may be preempted are displaced by jobs that come before them in an order."""
+
+    order: str = OFF
+    min_run_s: float = MIN_RUN_S  # of a spell, restart apart, before it may be cut short
+    max_preemptions: int = MAX_PREEMPTIONS  # of one job
+    turn_s: float = TURN_S  # between two passes that are made only because time has passed
+    margin: float = MARGIN  # by so many times a score of work must be higher to be displaced
+    cost_once: float = COST_ONCE  # of displacing a job, in times what it loses
+    cost_each: float = COST_EACH  # and as much again for each job that waits
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise InputError(f"preempt {self.order!r} is not understood; write {FORMS}")
+        for name, value, least in (
+            ("min_run_s", self.min_run_s, 0),
+            ("max_preemptions", self.max_preemptions, 0),
+            ("turn_s", self.turn_s, 1),
+            ("margin", self.margin, 1),
+            ("cost_once", self.cost_once, 0),
+            ("cost_each", self.cost_each, 0),
+        ):
+            if not least <= value < inf:
+                raise InputError(f"{name} should be {least} or more, and finite, not {value:g}")
+
+    def __bool__(self) -> bool:
+        return self.order != OFF
+
+    def __str__(self) -> str:
+        usual = Turns()
+        said = [
+            f"{word}={getattr(self, name):.15g}"
+            for word, name in _NAMES.items()
+            if getattr(self, name) != getattr(usual, name)
+        ]
+        return ":".join([self.order, *said]) if self else OFF
+
+
+_NAMES = {
+    "run": "min_run_s",
+    "most": "max_preemptions",
+    "turn": "turn_s",
+    "margin": "margin",
+    "once": "cost_once",
+    "each": "cost_each",
+}
+
+
+def get_turns(
+    spec: str | Turns | None,
+    min_run_s: float = MIN_RUN_S,
+    max_preemptions: int = MAX_PREEMPTIONS,
+    turn_s: float = TURN_S,
+) -> Turns:
+    """Read an order such as `las` or `srsf:run=1800`; what it does not say is as given beside it."""
+    if isinstance(spec, Turns):
+        return spec
+    beside = Turns(OFF, min_run_s, max_preemptions, turn_s)
+    if spec is None or spec == OFF:
+        if beside != Turns():
+            raise InputError("min_run_s, max_preemptions and turn_s mean nothing while preempt is off")
+        return beside
+    order, *parts = spec.split(":")
+    said: dict[str, Any] = {}
+    for part in parts:
+        word, _, text = part.partition("=")
+        if word not in _NAMES or _NAMES[word] in said:
+            raise InputError(f"preempt {spec!r} is not understood; write {FORMS}")
+        said[_NAMES[word]] = _number(text, spec, whole=word == "most")
+    return replace(beside, order=order, **said)
+
+
+def _number(text: str, spec: str, *, whole: bool) -> float:
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = inf
+    if not 0 <= value < inf:
+        raise InputError(f"preempt {spec!r} is not understood; write {FORMS}")
+    return value

@@ -91,5 +91,5 @@ def test_dividing_needs_processes():
 
 
 def test_units_are_shared_out_evenly():
-    assert share_out([5, 1, 4, 2, 2], 2) == [0, 1, 1, 0, 1]
+    assert share_out([5, 1, 4, 2, 2], 2) == [0, 1, 1, 1, 0]
     assert sorted(share_out([1] * 6, 3)) == [0, 0, 1, 1, 2, 2]

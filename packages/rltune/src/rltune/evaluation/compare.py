@@ -53,7 +53,6 @@ def compare(
     cycle_s: float = 0.0,
     seed: int = 0,
     confidence: float = 0.95,
-    resamples: int = 5000,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -81,7 +80,6 @@ def compare(
         cycle_s: How often a policy is asked; 0 = in every pass.
         seed: For everything that is drawn.
         confidence: Of the intervals.
-        resamples: Of the bootstrap.
         workers: How many processes. With several, policies and estimators given as objects must be picklable; the
             results do not depend on the number.
         progress: Called with the runs done, the runs planned and what was done last.
@@ -109,7 +107,6 @@ def compare(
         baseline=baseline,
         metric=metric,
         confidence=confidence,
-        resamples=resamples,
         seed=seed,
         about=str(windows) if windows else "whole trace, from an idle cluster",
         notes=(*leaks([p.policy for p in lined_up], [_exam(ordered, chosen)]), *notes, *_warm_notes(learners, chosen)),

@@ -74,7 +74,6 @@ class Comparison:
     baseline: int
     metric: str
     confidence: float
-    resamples: int
     seed: int
     about: str
     notes: tuple[str, ...]
@@ -89,14 +88,13 @@ class Comparison:
         baseline: str | None,
         metric: str = "wait",
         confidence: float = 0.95,
-        resamples: int = 5000,
         seed: int = 0,
         about: str = "",
         notes: tuple[str, ...] = (),
     ) -> Comparison:
         """Work out the standings of finished runs."""
         chosen = find_pipeline(contenders, baseline)
-        bare = cls(runs, windows, contenders, chosen, metric, confidence, resamples, seed, about, notes, ())
+        bare = cls(runs, windows, contenders, chosen, metric, confidence, seed, about, notes, ())
         standings = tuple(s for i in range(len(contenders)) if (s := bare.standing(i)) is not None)
         return replace(bare, standings=standings)
 
@@ -132,7 +130,6 @@ class Comparison:
             baseline,
             metric or self.metric,
             self.confidence,
-            self.resamples,
             self.seed,
             self.about,
             self.notes,
@@ -173,13 +170,13 @@ class Comparison:
         metric: Metric,
         statistic: Callable[[Floats, Floats], Floats],
     ) -> Interval:
-        how: dict[str, Any] = {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}
         if len(self.windows) == 1 and metric.per_job:
             a, b = metric.job_values(ours[0].schedule), metric.job_values(theirs[0].schedule)
             both = measured(ours[0]) & measured(theirs[0]) & np.isfinite(a) & np.isfinite(b)
-            return over_jobs(a[both], b[both], statistic, **how)
+            submit = ours[0].schedule.jobs.submit_s
+            return over_jobs(a[both], b[both], submit[both], statistic, confidence=self.confidence)
         known = np.isfinite(values) & np.isfinite(against)
-        return over_windows(values[known], against[known], statistic, **how)
+        return over_windows(values[known], against[known], statistic, confidence=self.confidence)
 
     def __repr__(self) -> str:
         from rltune.evaluation.comparison_tables import comparison_lines

@@ -171,7 +171,7 @@ def run_part(trial: HeldOutTrial, part: Part, every: int, spread: Spread, progre
             progress(done, len(starts), f"{part.name} part")
 
     outcomes = spread.map(trial, starts, tell)
-    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every, trial.trial.seed)
+    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every)
 
 
 def require_measured(metric: str) -> None:

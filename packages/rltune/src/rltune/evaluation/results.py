@@ -37,8 +37,6 @@ class Results:
     drift: tuple[Counter[str], ...]  # per pipeline, what its model was asked, and how much lay outside its training
     uneven: int  # windows in which not all pipelines ran the same number of jobs
     confidence: float = 0.95
-    resamples: int = 5000
-    seed: int = 0
 
     @classmethod
     def of(
@@ -49,7 +47,6 @@ class Results:
         outcomes: Sequence[list[Outcome] | None],
         size: int,
         every: int,
-        seed: int = 0,
     ) -> Results:
         """Gather the outcomes of the windows that start at `starts`; None stands for one that is not contended."""
         kept = [(start, made) for start, made in zip(starts, outcomes, strict=True) if made is not None]
@@ -73,7 +70,6 @@ class Results:
             rejected=sum(made[0].rejected for _, made in kept),
             drift=tuple(sum((o.drift for o in made), Counter()) for made in by_pipeline),
             uneven=sum(len({o.rejected for o in made}) > 1 for _, made in kept),
-            seed=seed,
         )
 
     @property
@@ -138,4 +134,4 @@ class Results:
     @property
     def how(self) -> dict[str, Any]:
         """Return how intervals are made."""
-        return {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}
+        return {"confidence": self.confidence}

@@ -180,7 +180,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
     first = comparison.runs[0].schedule
     cluster_of, settings = first.cluster, first.settings
     begin, end = comparison.runs[0].summary.utilisation.span_s
-    how = f"{comparison.confidence:.0%}, {comparison.resamples:,} resamples"
+    how = f"{comparison.confidence:.0%}, Student's t over blocks of time"
     return [
         ("Trace", trace or "not named"),
         ("Jobs", f"{sum(w.count for w in comparison.windows):,} in {len(comparison.windows)} window(s)"),

@@ -59,6 +59,8 @@ def test_the_recorded_output():
     assert jobs.gpus[by_id["2026"]] == 0
     assert [jobs.state.name_of(by_id[i]) for i in ("2013", "2011", "2014")] == ["completed", "failed", "timeout"]
     assert jobs.vc.names == ("gpu",)
+    assert jobs.recorded_nodes.name_of(by_id["2013"]) == "k80-[1-2]"
+    assert jobs.recorded_eligible_s[by_id["2013"]] == jobs.submit_s[by_id["2013"]] == 0
 
 
 def test_a_requeued_job_keeps_its_first_submit_and_its_last_run():
@@ -67,6 +69,13 @@ def test_a_requeued_job_keeps_its_first_submit_and_its_last_run():
     assert jobs.submit_s[row] == 3
     assert jobs.duration_s[row] == 60
     assert jobs.recorded_start_s[row] == 175
+
+
+def test_a_list_of_nodes_that_was_cut_short_is_left_out_and_counted(tmp_path):
+    lines = [line(job=str(i)) + f"|{nodes}" for i, nodes in enumerate(["gpu[1-2]", "gpu[1-", "None assigned"])]
+    trace = load(write(tmp_path, *lines, head=f"{HEAD}|NodeList"))
+    assert trace.jobs.recorded_nodes.to_list() == ["gpu[1-2]", None, None]
+    assert trace.quality["node-list-unreadable"] == 1
 
 
 def test_epoch_times_and_local_times_give_the_same(tmp_path):

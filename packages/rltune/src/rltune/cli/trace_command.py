@@ -175,7 +175,8 @@ def anonymise(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave a column as it is: vc, qos, user, account, name or id. May be given again.", metavar="COLUMN"
+            help="Leave a column as it is: vc, qos, user, account, name, recorded_nodes or id. May be given again.",
+            metavar="COLUMN",
         ),
     ] = None,
     force: options.Force = False,
@@ -183,8 +184,8 @@ def anonymise(
 ) -> None:
     """Put pseudonyms for names, so that it can be shared.
 
-    Users, accounts, names, VCs, QOS and job ids are replaced; who is the same stays the same. The key is drawn at
-    random and kept nowhere. If pseudonyms must agree between files, put a secret into the environment variable
+    Users, accounts, names, VCs, QOS, nodes and job ids are replaced; who is the same stays the same. The key is drawn
+    at random and kept nowhere. If pseudonyms must agree between files, put a secret into the environment variable
     RLTUNE_SALT (not into an argument, which others on the machine could see).
     """
     from rltune.trace.anonymise import anonymise as hide

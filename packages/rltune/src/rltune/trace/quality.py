@@ -59,6 +59,7 @@ RULES: dict[str, Repair] = {
     "zero-run-time": Repair("noted", "the run time is 0 s"),
     "eligible-later": Repair("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
     "memory-not-counted": Repair("repaired", "memory was asked for, but Slurm gives none there: it is left open"),
+    "node-list-unreadable": Repair("repaired", "the list of nodes cannot be read: where the job ran is left out"),
     "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
 

@@ -1,7 +1,8 @@
 """Slurm's accounting: the output of `sacct --parsable2` (or `--parsable`), with its header line.
 
     SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2026-01-01 -E now -o JobIDRaw,JobID,JobName,User,Account,Partition,QOS,\
-State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes
+State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes,\
+NodeList
 
 `rltune trace import-slurm` asks in the same way, with a separator that no job's name has (--delimiter).
 Fields are found by name; only JobID (or JobIDRaw), State, Submit, Start, End and one of ReqTRES and
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.hostlist import NO_NODES, is_hostlist
 from rltune.trace.columns import Columns
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build, note_run_times, whole_nodes
@@ -104,8 +106,9 @@ def _trace(
     gpus = np.where((gpus == 0) & (shards > 0), 1.0, gpus)
     ledger.mark("mixed-gpu-types", np.array([len(a.types) > 1 for a in asked]))
     ledger.mark("het-part", np.char.find(ids, "+") >= 0)
-    if "Eligible" in columns:
-        ledger.mark("eligible-later", columns.clock("Eligible", may_be_empty=True) > submit)
+    eligible = columns.clock("Eligible", may_be_empty=True) if "Eligible" in columns else None
+    if eligible is not None:
+        ledger.mark("eligible-later", eligible > submit)
     limit = _limit(columns)
     note_run_times(ledger, elapsed, limit)
     array, throttle = _arrays(ids)
@@ -129,9 +132,19 @@ def _trace(
         gpu_types=["|".join(a.types) or None for a in asked],
         state=[STATES.get(s) for s in state],
         recorded_start_s=start,
+        recorded_eligible_s=eligible,
+        recorded_nodes=_nodes(columns, ledger) if "NodeList" in columns else None,
         array=array,
         array_limit=throttle,
     )
+
+
+def _nodes(columns: Columns, ledger: Ledger) -> list[str | None]:
+    """Return where jobs ran; a list that sacct cut short is left out."""
+    texts = [None if text in {None, *NO_NODES} else text for text in columns.text("NodeList").to_list()]
+    good = [is_hostlist(text) for text in texts]
+    ledger.mark("node-list-unreadable", ~np.array(good))
+    return [text if g else None for text, g in zip(texts, good, strict=True)]
 
 
 def _counted_memory(columns: Columns, ledger: Ledger, mem: Floats, given: list[Tres]) -> Floats:

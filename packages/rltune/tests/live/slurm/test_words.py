@@ -2,9 +2,9 @@
 
 import pytest
 
+from rltune.hostlist import expand
 from rltune.live.see.backend import BackendError
 from rltune.live.slurm.gres import parse_gpus
-from rltune.live.slurm.hostlist import expand
 from rltune.live.slurm.sprio import factors_of
 
 

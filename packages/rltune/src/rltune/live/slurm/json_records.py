@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rltune.hostlist import expand
 from rltune.live.see.backend import BackendError
 from rltune.live.see.snapshot import NAN, ON_NODES, PENDING, LiveJob, LiveNode, Reservation
 from rltune.live.slurm.dialect import Dialect, Record, dialect_of
 from rltune.live.slurm.gres import Gpus, parse_gpus
-from rltune.live.slurm.hostlist import expand
 from rltune.trace.tres import Tres, parse_tres
 
 MIB_A_GIB = 1024.0

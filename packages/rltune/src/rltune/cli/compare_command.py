@@ -36,7 +36,7 @@ def compare(
     backfill: options.Backfills = "none,easy",
     placement: options.Placements = "best-fit",
     pipeline: options.Pipelines = None,
-    windows: options.Windows = "whole",
+    windows: options.Windows = "steady",
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
     baseline: options.Baseline = None,

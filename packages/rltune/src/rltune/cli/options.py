@@ -202,8 +202,10 @@ Windows = Annotated[
     typer.Option(
         "--windows",
         "-w",
-        help="Which parts are run: whole; 20x1024 (windows x jobs), evenly spaced, or 20x1024:random; 1024:every=64, "
-        f"windows that start at every 64th job; {_CONTENDED}; steady:0.3, all but the first 30 % of the time measured.",
+        help="Which parts are run: steady, all but the first 20 % of the time measured, from the jobs that were running "
+        "and waiting then; steady:0.3, all but 30 %; whole, from an idle cluster; windows from an idle cluster: "
+        "20x1024 (windows x jobs), evenly spaced, or 20x1024:random; 1024:every=64, windows that start at every 64th "
+        f"job; {_CONTENDED}.",
         metavar="WINDOWS",
         autocompletion=complete.windows,
     ),

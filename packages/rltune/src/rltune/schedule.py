@@ -38,6 +38,7 @@ class Settings:
     guard: str = "off"
     search: str = "off"
     cycle_s: float = 0.0  # the policy is asked this often; 0 = in every pass
+    remaining: str = "ends-now"  # what reservations took running jobs to have left
 
     @property
     def label(self) -> str:

@@ -23,12 +23,13 @@ class Job:
     submit: float
     duration: float
     estimate: float
+    limit: float  # NaN = none
     gpus: int
     nodes: int
     gpus_per_node: int
     cpus: int | None  # None = not asked
     mem: int | None
-    labels: dict[str, str | None]  # by scope: user, account, vc, qos
+    labels: dict[str, str | None]  # by scope: user, account, vc, qos; and its name
     types: tuple[str, ...]
     array: int
     array_limit: int
@@ -70,12 +71,13 @@ def _job(jobs, estimate: float, i: int) -> Job:
         submit=float(jobs.submit_s[i]),
         duration=float(jobs.duration_s[i]),
         estimate=estimate,
+        limit=float(jobs.limit_s[i]),
         gpus=int(jobs.gpus[i]),
         nodes=int(jobs.nodes[i]),
         gpus_per_node=int(jobs.gpus_per_node[i]),
         cpus=_whole(jobs.cpus[i], 1000),
         mem=_whole(jobs.mem_gib[i], 1024),
-        labels={s: getattr(jobs, s).name_of(i) or None for s in ("user", "account", "vc", "qos")},
+        labels={s: getattr(jobs, s).name_of(i) or None for s in ("user", "account", "vc", "qos", "name")},
         types=tuple(types.split("|")) if types else (),
         array=int(jobs.array[i]),
         array_limit=int(jobs.array_limit[i]),

@@ -118,7 +118,7 @@ def shadow_time(m: Machine, job: Job, groups: set[int]) -> float:
     free = sum(n.gpus for n in nodes) - sum(_gpus_on(r, indices) for r in m.running)
     if free >= job.gpus:
         return m.now
-    for run in sorted(m.running, key=lambda r: r.planned_end):
+    for run in sorted(m.running, key=m.expected_end):
         free += _gpus_on(run, indices)
         if free >= job.gpus:
             return m.expected_end(run)

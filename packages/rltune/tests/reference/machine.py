@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
+from reference.remaining import believed_end
 from reference.scores import score
 from rltune.cluster import Slowdown
 
@@ -23,6 +24,8 @@ class Settings:
     view: int
     guard: Guard | None = None
     cycle: float = 0.0
+    remaining: str = "ends-now"
+    trust: float = 16.0  # of remainders from history
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Run:
     end: float
     planned_end: float  # start + estimate / f
     chunks: tuple[Chunk, ...]
+    speed: float  # f
 
 
 @dataclass(frozen=True)
@@ -171,12 +175,12 @@ class Machine:
         return next(k for k in range(1, len(sizes) + 1) if sum(sizes[:k]) >= chunks)
 
     def expected_end(self, run: Run) -> float:
-        return max(self.now, run.planned_end)
+        return believed_end(self, run)
 
     def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
         f = self.speed_on(job, chunks)
         self.waiting.remove(job)
-        self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks))
+        self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks, f))
 
     # limits
 

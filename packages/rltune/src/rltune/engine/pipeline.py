@@ -8,6 +8,7 @@ from typing import Any
 from rltune.engine.guard import Guard
 from rltune.engine.search import Search
 from rltune.errors import InputError, unknown
+from rltune.estimate.remainders import ENDS_NOW_NAME, REMAINING
 from rltune.kernel.score.rules import INSPECTED
 from rltune.kernel.state import arrays as core
 from rltune.placement.placers import BEST_FIT, Placement
@@ -37,11 +38,17 @@ class Pipeline:
     head: str = "pool"
     view: int = 0  # how many of the oldest waiting jobs the policy sees; 0 = all
     cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
+    remaining: str = ENDS_NOW_NAME  # what reservations take running jobs to have left
     commit: bool = False  # RLScheduler's machine
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for what, value, choices in (("backfill", self.backfill, tuple(BACKFILLS)), ("head", self.head, HEADS)):
+        chosen = (
+            ("backfill", self.backfill, tuple(BACKFILLS)),
+            ("head", self.head, HEADS),
+            ("remaining", self.remaining, REMAINING),
+        )
+        for what, value, choices in chosen:
             if value not in choices:
                 raise unknown(what, value, choices)
         if not 0 <= self.cycle_s < float("inf"):
@@ -70,6 +77,8 @@ class Pipeline:
             raise InputError("commit mode knows no search: one job is selected at a time, and stays so")
         if self.backfill not in {"none", "shadow"}:
             raise InputError(f"commit mode backfills by 'none' or 'shadow', not {self.backfill!r}")
+        if self.remaining != ENDS_NOW_NAME:
+            raise InputError(f"commit mode expects running jobs to end by their estimates, not by {self.remaining!r}")
         if isinstance(self.policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {self.policy.name}")
 
@@ -85,7 +94,8 @@ class Pipeline:
         """Name the policy with what is around it."""
         search = f"+search:{self.search}" if self.search else ""
         guard = f"+guard:{self.guard}" if self.guard else ""
-        return f"{self.policy.name}{search}{guard}"
+        left = f"+remaining:{self.remaining}" if self.remaining != ENDS_NOW_NAME else ""
+        return f"{self.policy.name}{search}{guard}{left}"
 
     @property
     def label(self) -> str:
@@ -121,6 +131,7 @@ class Pipeline:
             guard=str(self.guard),
             search=str(self.search),
             cycle_s=self.cycle_s,
+            remaining=self.remaining,
         )
 
 

@@ -16,6 +16,7 @@ from rltune.engine.pipeline import BACKFILLS, Pipeline
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given, estimated
+from rltune.estimate.remainders import survival_of
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.rollout.event_loop import advance, run
@@ -24,6 +25,7 @@ from rltune.kernel.score.rules import INSPECTED
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays, arrays_of
 from rltune.labels import Labels
+from rltune.opt_in import opted_in
 from rltune.placement.placers import Placer
 from rltune.policy.base import Networked, QueueView, Scored
 from rltune.schedule import Placements, Schedule, Settings
@@ -46,6 +48,7 @@ def run_pipeline(
     if pipeline.search.ms is not None:
         told = f"search {pipeline.search}: by the clock results would depend on the machine; leave out the ms"
         raise InputError(told)
+    jobs = opted_in(jobs, cluster)
     order = np.argsort(jobs.submit_s, kind="stable")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
@@ -71,6 +74,7 @@ class Machine:
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
+        jobs = opted_in(jobs, cluster)
         policy = pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)
@@ -87,6 +91,7 @@ class Machine:
             wider=placer.solves,
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
+            survival=survival_of(estimator, jobs, pipeline.remaining),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
         arrays = arrays_of(world, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ def simulate(
     cycle_s: float = 0.0,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    remaining: str = "ends-now",
     progress: Progress | None = None,
 ) -> Schedule:
     """Run the jobs to their end and say when and where each ran, in the order given.
@@ -55,6 +57,8 @@ def simulate(
         cycle_s: How often the policy is asked; 0 = in every pass.
         guard: A bound on how long a job may be overtaken, such as "24h:4x".
         search: How many orders are tried before each pass, such as 16.
+        remaining: What reservations take running jobs to have left: "ends-now" (their estimates, and nothing past
+            them), or "history" (what jobs that ran as long had left).
         progress: Called with the jobs ended and the jobs in all.
 
     Returns the schedule: it prints itself; `.summary()` measures it, `.to_polars()` has a row a job.
@@ -62,6 +66,7 @@ def simulate(
         schedule = rltune.simulate(jobs, cluster, policy="saf", backfill="easy", estimator="history")
     """
     require_inputs(jobs, cluster)
-    settings = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
-    pipeline = parse_pipeline(policy, backfill, placement, guard=guard, search=search, **settings)
+    settings: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
+    around: dict[str, Any] = {"guard": guard, "search": search, "remaining": remaining}
+    pipeline = parse_pipeline(policy, backfill, placement, **around, **settings)
     return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress, perf_counter)

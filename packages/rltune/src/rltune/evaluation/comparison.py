@@ -147,9 +147,7 @@ class Comparison:
             return None
         ours, theirs = [mine[w] for w in shared], [base[w] for w in shared]
         metric = metric_of(self.metric)
-        values, against = (
-            np.array([metric.value(r.summary, r.schedule, measured(r)) for r in runs]) for runs in (ours, theirs)
-        )
+        values, against = _values(ours, metric), _values(theirs, metric)
         better = values > against if metric.higher_is_better else values < against
         return Standing(
             label=self.contenders[contender].label,
@@ -160,6 +158,15 @@ class Comparison:
             better_in=int(better.sum()),
             **_facts(ours),
         )
+
+    def between(self, ours: str, theirs: str) -> Interval:
+        """Return the difference of two contenders' values, on the windows that both have run."""
+        labels = [c.label for c in self.contenders]
+        mine, base = self.of(labels.index(ours)), self.of(labels.index(theirs))
+        shared = sorted(mine.keys() & base.keys())
+        runs = [mine[w] for w in shared], [base[w] for w in shared]
+        metric = metric_of(self.metric)
+        return self._interval(*runs, *(_values(side, metric) for side in runs), metric, difference)
 
     def _interval(
         self,
@@ -219,6 +226,11 @@ def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     submit = run.schedule.jobs.submit_s
     inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = run.schedule.ran & (submit >= begin) & (submit < end)
     return inside
+
+
+def _values(runs: list[Run], metric: Metric) -> Floats:
+    """Return a metric by window."""
+    return np.array([metric.value(r.summary, r.schedule, measured(r)) for r in runs])
 
 
 def pooled(runs: Sequence[Run], of: Callable[[Schedule], Floats]) -> Floats:

@@ -48,26 +48,6 @@ class Table:
     one: float | None = None  # where ratio 1 lies in the forest plot
 
 
-def comparison_lead(comparison: Comparison) -> str:
-    """Return the result in a few sentences."""
-    if not comparison.standings:
-        return "It was stopped before the baseline had run once, so there is nothing to compare."
-    metric = metric_of(comparison.metric)
-    sign = -1.0 if metric.higher_is_better else 1.0
-    best = min(comparison.standings, key=lambda s: sign * s.value if math.isfinite(s.value) else math.inf)
-    base = comparison.contenders[comparison.baseline].label
-    gap = f"Its mean JCT is {percent(best.gap)} above a bound that no schedule can beat."
-    if len(comparison.standings) == 1:
-        return f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}. {gap}"
-    if best.label == base:
-        return f"Nothing beats {base}: {metric.title} {metric.write(best.value)}. {gap}"
-    sure = "" if best.difference.excludes_zero else " The interval includes 0, so chance may explain it."
-    if not math.isfinite(best.difference.low):
-        sure = " There are too few windows for an interval."
-    against = f"{interval(best.difference, metric.write_difference, sign=True)} against {base}"
-    return f"Best {metric.title}: {best.label}, {metric.write(best.value)} ({against}).{sure} {gap}"
-
-
 def result_table(comparison: Comparison) -> Table:
     """Compare by the metric: value, difference, ratio, wins, gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label

@@ -46,15 +46,16 @@ def line_up(
     *,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    remaining: str | None = None,
     **settings: Any,
 ) -> tuple[Pipeline, ...]:
     """Make all pipelines, under the same settings (head, view, cycle_s, commit, seed).
 
-    Every policy is crossed with every backfilling and placement, with the guard and the search around it. `pipelines`
-    are further ones, as they are or as tables name them.
+    Every policy is crossed with every backfilling and placement, with the guard, the search and the remainders around
+    it. `pipelines` are further ones, as they are or as tables name them.
     """
     policies, backfills, placements = (_listed(given) for given in (policies, backfills, placements))
-    around = {"guard": guard, "search": search, **settings}
+    around = {"guard": guard, "search": search, "remaining": remaining, **settings}
     crossed = [parse_pipeline(*parts, **around) for parts in itertools.product(policies, backfills, placements)]
     given = crossed + [p if isinstance(p, Pipeline) else read_pipeline(p, **settings) for p in pipelines]
     if not given:

@@ -61,6 +61,7 @@ from rltune.kernel.state.fair_share import (
     W_SIZE,
     growth_from,
 )
+from rltune.kernel.state.online_survival import ENDS_NOW
 from rltune.labels import Labels
 
 
@@ -78,6 +79,21 @@ class Likeness:
     def none(cls, n: int) -> Likeness:
         """Return a predictor that is never asked."""
         return cls(np.full((n, 1), -1, dtype=np.int32), 1)
+
+
+@dataclass(frozen=True)
+class Survival:
+    """How long jobs alike lasted: see kernel/state/online_survival.py."""
+
+    keys: I4  # [job, level]; -1 = none
+    known: F8  # [key, edge, column] what was known before the run
+    trust: float = 1.0
+    left_by: int = ENDS_NOW
+
+    @classmethod
+    def none(cls, n: int, left_by: int = ENDS_NOW) -> Survival:
+        """Return one that nothing is learnt into."""
+        return cls(np.full((n, 1), -1, dtype=np.int32), np.zeros((1, 1, 2)), left_by=left_by)
 
 
 @dataclass(frozen=True)
@@ -354,6 +370,7 @@ def prepare(
     wider: bool = False,
     whole_nodes: bool = False,
     net: Net | None = None,
+    survival: Survival | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
@@ -363,8 +380,9 @@ def prepare(
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
     cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes}
-    world = _make_world(jobs, cluster, counters, factors, likeness, net or Net.none(), fixed, **cut)
-    state = _make_state(world, limit, factors, likeness, fixed, sorts=sorts)
+    lasted = survival or Survival.none(len(jobs))
+    world = _make_world(jobs, cluster, counters, factors, likeness, lasted, net or Net.none(), fixed, **cut)
+    state = _make_state(world, limit, factors, likeness, lasted, fixed, sorts=sorts)
     life = np.asarray(state.life)
     life["estimate"] = estimate_s
     life["rank"] = estimate_s
@@ -377,6 +395,7 @@ def _make_world(
     counters: I8,
     factors: Factors,
     likeness: tuple[Likeness, Likeness],
+    survival: Survival,
     net: Net,
     fixed: _ClusterTables,
     *,
@@ -424,6 +443,9 @@ def _make_world(
         event=fixed.event,
         history_key=np.stack([_widened(x.keys, levels) for x in likeness]),
         history_par=np.array([[x.trust, x.decay] for x in likeness]),
+        survival_key=survival.keys,
+        survival_trust=survival.trust,
+        left_by=survival.left_by,
         factor_par=factors.parameters,
         slowdown=fixed.slowdown,
         net=net.weights,
@@ -450,6 +472,7 @@ def _make_state(
     limit: Records,
     factors: Factors,
     likeness: tuple[Likeness, Likeness],
+    survival: Survival,
     fixed: _ClusterTables,
     *,
     sorts: bool,
@@ -487,6 +510,7 @@ def _make_state(
         feasible=np.zeros((groups, w.chunk.shape[1]), dtype=np.int64),
         pick=np.zeros(nodes, dtype=np.int64),
         seen=_table(SEEN, 2, max(x.n_keys for x in likeness)),
+        survival=survival.known.copy(),
         owner=owner,
         growth=growth_from(float(job["submit"][0]) if n else 0.0),
         probe=_table(PROBE, nodes),

@@ -7,6 +7,7 @@ from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import DISTURBED, EPOCH, HEAP_N, RUN_END, RUN_SORTED, RUNNING, RUNNING_N, State, World
 from rltune.kernel.state.fair_share import usage_changes
 from rltune.kernel.state.limits import count_running
+from rltune.kernel.state.online_survival import believed_end
 from rltune.kernel.state.queue import leave_queue
 
 
@@ -162,6 +163,16 @@ def settle_running(s: State) -> None:
         s.life[s.run[to].job].run_at = to
         to -= 1
     s.n[RUN_SORTED] = s.n[RUN_END] = s.n[RUNNING_N]
+
+
+@kernel
+def expect_anew(w: World, s: State) -> None:
+    """Let every running job be expected to end when it is believed to, as of now: no reservation made before holds."""
+    settle_running(s)
+    for i in range(s.n[RUNNING_N]):
+        s.run[i].expected = believed_end(w, s, s.run[i].job)
+    s.n[RUN_SORTED] = 0
+    s.n[DISTURBED] += 1
 
 
 @kernel

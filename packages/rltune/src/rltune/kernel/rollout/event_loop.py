@@ -5,7 +5,7 @@ from __future__ import annotations
 from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.fit.allocate import forget_failures
 from rltune.kernel.fit.node_index import index_add, index_remove
-from rltune.kernel.fit.running import drop_end, pop_end, settle_running, stop_job
+from rltune.kernel.fit.running import drop_end, expect_anew, pop_end, settle_running, stop_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.rules import ask_once_a_cycle, static_score
 from rltune.kernel.state.arrays import (
@@ -21,6 +21,8 @@ from rltune.kernel.state.arrays import (
     NODE_DOWN,
     NODE_EVENT,
     NODE_UP,
+    Q_HEAD,
+    Q_TAIL,
     REJECTED,
     RUN_END,
     Options,
@@ -29,6 +31,7 @@ from rltune.kernel.state.arrays import (
 )
 from rltune.kernel.state.limits import count_submitted, submit_is_allowed
 from rltune.kernel.state.online_means import FOR_ESTIMATE, FOR_RANK, learn, predicted_run_time
+from rltune.kernel.state.online_survival import ENDS_NOW, keeps_survival, learn_survival
 from rltune.kernel.state.queue import enqueue, settle_queue
 
 INF = float("inf")
@@ -89,6 +92,8 @@ def complete(w: World, s: State, o: Options, job: int) -> None:
         learn(w, s, FOR_ESTIMATE, job)
     if o.rank_by_history:
         learn(w, s, FOR_RANK, job)
+    if keeps_survival(s):
+        learn_survival(w, s, job, (s.life[job].end - s.life[job].start) * s.life[job].speed)
     if w.has_limits:
         count_submitted(w, s, job, -1)
     for i in range(w.job[job].child_at, w.job[job].child_end):
@@ -169,6 +174,8 @@ def advance(w: World, s: State, o: Options) -> bool:
     if w.has_limits:
         _release_held(w, s, o)
     settle_queue(s)
+    if w.left_by != ENDS_NOW and s.n[Q_HEAD] < s.n[Q_TAIL]:
+        expect_anew(w, s)
     return True
 
 

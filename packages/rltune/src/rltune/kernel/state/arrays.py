@@ -246,6 +246,9 @@ class World(NamedTuple):
     event: Records  # of nodes, in order of time
     history_key: I4  # [predictor, job, level], coarse to fine; -1 = none
     history_par: F8  # [predictor, parameter]
+    survival_key: I4  # [job, level], coarse to fine; -1 = none: see online_survival.py; so are the next
+    survival_trust: float
+    left_by: int  # how a running job's remainder is believed
     factor_par: F8
     slowdown: Records  # one row
     net: F8  # weights of the learned policy, and how its inputs are made: see features.py and network.py
@@ -283,6 +286,7 @@ class State(NamedTuple):
     feasible: I8  # [pool, kind] nodes that could take a chunk of the head at its reservation
     pick: I8  # nodes chosen for a job
     seen: Records  # [predictor, key] run times of ended jobs
+    survival: F8  # [key, edge, column] how long ended jobs lasted; one edge = nobody asks
     owner: Records  # [users, accounts or all together, which]
     growth: F8  # of usage as of now, see fair_share.py
     probe: Records  # scratch by node, see racks.py

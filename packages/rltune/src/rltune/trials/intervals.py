@@ -33,7 +33,7 @@ LEAST_JOBS_A_BLOCK = 30
 LIKENESS = 0.45  # correlation of neighbours that is believed before any block is seen
 BELIEF = 12  # as if so many blocks had shown it
 MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
-MOST_RELATIVE = 1.9  # of a relative difference, which ends at 2 where one side is 0
+MOST_RELATIVE = 1.99  # of a relative difference, which ends at 2 where one side is 0: a ratio of 399
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,10 @@ def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
     # Such pulls have heavy tails, for which Student's t at all degrees of freedom is wide enough.
     by_sums = _half_width(len(blocks) * pull, confidence, freedom=len(blocks) - 1)
     relative = _relative(blocks)
-    middle = float(np.clip(relative.mean(), -MOST_RELATIVE, MOST_RELATIVE))
-    alike = _half_width(relative, confidence) * 4 / (4 - middle**2)  # of the logarithm of the ratio
-    spans = [(np.log(ours / theirs), by_sums), (np.log((2 + middle) / (2 - middle)), alike)]
-    low, high = min(m - h for m, h in spans), max(m + h for m, h in spans)
-    return float(np.exp(low)), float(np.exp(min(high, np.log(np.finfo(np.float64).max))))
+    half = _half_width(relative, confidence)
+    ends = np.clip([relative.mean() - half, relative.mean() + half], -MOST_RELATIVE, MOST_RELATIVE)
+    low, high = (2 + ends) / (2 - ends)
+    return min(ours / theirs / (1 + by_sums), float(low)), max(ours / theirs * (1 + by_sums), float(high))
 
 
 def _relative(blocks: Blocks) -> Floats:

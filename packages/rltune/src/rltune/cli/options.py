@@ -249,12 +249,13 @@ Windows = Annotated[
     ),
 ]
 HeldOutWindows = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--windows",
         "-w",
         help=f"Windows of the test part: 1024:every=64, of 1024 jobs from every 64th job on; {_CONTENDED}.",
         metavar="WINDOWS",
+        show_default="1024:every=64:contended=600, smaller in a short history",
         autocompletion=complete.windows,
     ),
 ]
@@ -279,6 +280,7 @@ Holdout = Annotated[
         "--holdout",
         help="The share of the jobs, the last ones, that makes the test part.",
         metavar="SHARE",
+        show_default="a tenth, more of a short history",
         rich_help_panel=ADVANCED,
     ),
 ]

@@ -57,7 +57,7 @@ def transfer(
     workers: options.Workers = 1,
     json: options.JsonOrFile = None,
     force: options.Force = False,
-    holdout: options.Holdout = 0.1,
+    holdout: options.Holdout = 0.0,
     head: options.Head = "pool",
     view: options.View = 0,
     ray: options.Ray = None,

@@ -52,9 +52,9 @@ class Results:
         kept = [(start, made) for start, made in zip(starts, outcomes, strict=True) if made is not None]
         if not kept:
             raise InputError(
-                f"no window of {size:,} jobs of the {part.name} part is contended: under FCFS jobs do not wait long "
-                "enough, or cannot run on this cluster (ask `rltune trace check TRACE -c C`); lower contended= "
-                "of --windows"
+                f"no window of {size:,} jobs of the {part.name} part is contended: from an idle cluster jobs do not "
+                "wait long enough under FCFS, or cannot run (ask `rltune trace check TRACE -c C`); `rltune compare` "
+                "runs the whole history, from the jobs that were running and waiting"
             )
         by_pipeline = list(zip(*(made for _, made in kept), strict=True))
         groupings = range(len(by_pipeline[0][0].by_group))

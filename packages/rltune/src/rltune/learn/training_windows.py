@@ -143,7 +143,15 @@ class Windows:
         return self.part.starts(self.size, 1)
 
     def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
-        """Draw contended windows; the same key gives the same windows."""
+        """Draw contended windows, or if there are too few any with a queue; the same key gives the same windows."""
+        for contended_s in dict.fromkeys((self.contended_s, 0.0)):
+            found = replace(self, contended_s=contended_s)._drawn(count, key, known, spread)
+            if len(found) >= count:
+                return BaseRun().on(found, spread)
+        raise InputError(self._too_few(len(found), _ROUNDS * count))
+
+    def _drawn(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
+        """Draw as many contended windows as wanted, or as there are within some rounds."""
         rng = np.random.default_rng(list(key))
         look = Looker(self.contended_s)
         busy = busy_places(self, spread) if self.survey else None
@@ -154,8 +162,8 @@ class Windows:
             candidates = [self._varied(int(first), known, rng) for first in np.sort(firsts)]
             found += look.among(candidates, spread)
             if len(found) >= count:
-                return BaseRun().on([found[i] for i in rng.permutation(len(found))[:count]], spread)
-        raise InputError(self._too_few(len(found), _ROUNDS * count))
+                return [found[i] for i in rng.permutation(len(found))[:count]]
+        return found
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue."""
@@ -186,8 +194,8 @@ class Windows:
 
     def _too_few(self, found: int, tried: int) -> str:
         return (
-            f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part make FCFS wait "
-            f"{self.contended_s:g} s on average; lower contended= of --windows, enlarge windows or shrink the cluster"
+            f"only in {found} of {tried:,} windows of {self.size:,} jobs of the {self.part.name} part does a job wait "
+            "under FCFS: there is nothing to learn from; enlarge windows or shrink the cluster"
         )
 
 

@@ -240,8 +240,8 @@ Windows = Annotated[
     typer.Option(
         "--windows",
         "-w",
-        help="Which parts are run: steady, all but the first 20 % of the time measured, from the jobs that were running "
-        "and waiting then; steady:0.3, all but 30 %; whole, from an idle cluster; windows from an idle cluster: "
+        help="Which parts are run: steady, all but the first 20 % of the time measured, from the jobs that were "
+        "running and waiting then; steady:0.3, all but 30 %; whole, from an idle cluster; from idle: "
         "20x1024 (windows x jobs), evenly spaced, or 20x1024:random; 1024:every=64, windows that start at every 64th "
         f"job; {_CONTENDED}.",
         metavar="WINDOWS",

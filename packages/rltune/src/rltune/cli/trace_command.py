@@ -36,15 +36,18 @@ def info(
     outputs = Outputs(json)
     outputs.require_free(force=force, inputs=[trace])
     work = load_workload(trace, format)
+    from rltune.metrics.formats import plain
+    from rltune.metrics.recorded import recorded_wait
     from rltune.trace.describe import describe
 
-    told = describe(work.jobs)
-    outputs.write_json({"trace": work.name, **told.to_dict(), "notes": list(work.notes)})
+    told, waits = describe(work.jobs), recorded_wait(work.jobs)
+    recorded = {"jobs": waits.recorded_s.n, "held_s": waits.held_s, "wait_s": plain(waits.recorded_s.to_dict())}
+    outputs.write_json({"trace": work.name, **told.to_dict(), "recorded": recorded, "notes": list(work.notes)})
     if outputs.only_json:
         return
     show_line(work.name)
     show(told)
-    for note in work.notes:
+    for note in (*waits.lines(), *work.notes):
         show_line(note)
     outputs.name_files()
 

@@ -164,9 +164,9 @@ class Comparison:
         labels = [c.label for c in self.contenders]
         mine, base = self.of(labels.index(ours)), self.of(labels.index(theirs))
         shared = sorted(mine.keys() & base.keys())
-        runs = [mine[w] for w in shared], [base[w] for w in shared]
+        one, other = [mine[w] for w in shared], [base[w] for w in shared]
         metric = metric_of(self.metric)
-        return self._interval(*runs, *(_values(side, metric) for side in runs), metric, difference)
+        return self._interval(one, other, _values(one, metric), _values(other, metric), metric, difference)
 
     def _interval(
         self,

@@ -46,7 +46,8 @@ def _winner(comparison: Comparison, ranked: list[Standing], metric: Metric) -> s
     if found.estimate == 0 and found.low == found.high == 0:
         return f"No difference: {best.label} and {second.label} have the same {metric.title}, {value}."
     if found.excludes_zero:
-        return f"Best {metric.title}: {best.label}, {value}, shown to be better than the runner-up, {second.label} ({apart})."
+        beaten = f"the runner-up, {second.label} ({apart})"
+        return f"Best {metric.title}: {best.label}, {value}, shown to be better than {beaten}."
     equal = f"{best.label}, {value}, and {second.label}, {metric.write(second.value)}"
     return f"No difference shown between the first two by {metric.title}: {equal} ({apart})."
 

@@ -145,12 +145,12 @@ class Windows:
     def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Draw contended windows, or if there are too few any with a queue; the same key gives the same windows."""
         for contended_s in dict.fromkeys((self.contended_s, 0.0)):
-            found = replace(self, contended_s=contended_s)._drawn(count, key, known, spread)
+            found = replace(self, contended_s=contended_s).found(count, key, known, spread)
             if len(found) >= count:
                 return BaseRun().on(found, spread)
         raise InputError(self._too_few(len(found), _ROUNDS * count))
 
-    def _drawn(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
+    def found(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Draw as many contended windows as wanted, or as there are within some rounds."""
         rng = np.random.default_rng(list(key))
         look = Looker(self.contended_s)

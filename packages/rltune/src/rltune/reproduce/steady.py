@@ -105,9 +105,7 @@ def _add(into: dict[str, Floats], more: dict[str, Floats]) -> None:
         into[name] = into[name] + column if name in into else column
 
 
-def _result(
-    values: dict[str, dict[str, Floats]], submit_s: Floats, use: dict[str, float], rules: list[str]
-) -> Result:
+def _result(values: dict[str, dict[str, Floats]], submit_s: Floats, use: dict[str, float], rules: list[str]) -> Result:
     means = {group: {name: float(np.nanmean(of[name])) for name in PER_JOB} for group, of in values.items()}
     best = {name: min(rules, key=lambda group: means[group][name]) for name in PER_JOB}
     ratios = {
@@ -115,7 +113,10 @@ def _result(
         for group, of in values.items()
         if group not in rules
     }
-    between = {name: {rule: _ratio(values[best[name]][name], values[rule][name], submit_s) for rule in rules} for name in PER_JOB}
+    between = {
+        name: {rule: _ratio(values[best[name]][name], values[rule][name], submit_s) for rule in rules}
+        for name in PER_JOB
+    }
     return {
         "means": {group: {**means[group], USE: use[group]} for group in values},
         "best_rule": {**best, USE: max(rules, key=lambda group: use[group])},

@@ -97,8 +97,8 @@ def over_jobs(ours: Floats, theirs: Floats, submit_s: Floats, statistic: Statist
     edges = np.linspace(submit_s.min(), submit_s.max(), count + 1)[1:-1]
     block = np.searchsorted(edges, submit_s, side="right")
     jobs = np.bincount(block, minlength=count).astype(np.float64)
-    sums = (np.bincount(block, weights=values, minlength=count) for values in (ours, theirs))
-    return over_blocks(Blocks(next(sums), jobs, next(sums), jobs), statistic, confidence=confidence)
+    ours, theirs = _summed(block, ours, count), _summed(block, theirs, count)
+    return over_blocks(Blocks(ours, jobs, theirs, jobs), statistic, confidence=confidence)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Course:
     def totals(self, values: Floats) -> Floats:
         """Sum values of the windows up by the block in which a window starts; a block is at least a window long."""
         length = max(self.window, -(-self.steps // MOST_WINDOW_BLOCKS))
-        return np.bincount(self.step // length, weights=values, minlength=-(-self.steps // length))
+        return _summed(self.step // length, values, -(-self.steps // length))
 
 
 def over_time(ours: Floats, theirs: Floats, course: Course, statistic: Statistic, *, confidence: float) -> Interval:
@@ -208,6 +208,10 @@ def _half_width(values: Floats, confidence: float, freedom: float | None = None)
     error = np.sqrt(squares / n * share / (1 - share))
     effective = max(1 / share - 1, 1.0) if freedom is None else freedom
     return float(student(0.5 + confidence / 2, effective) * error)
+
+
+def _summed(block: Counts, values: Floats, blocks: int) -> Floats:
+    return np.bincount(block, weights=values, minlength=blocks).astype(np.float64)
 
 
 def _over(sums: Floats, counts: Floats) -> float:

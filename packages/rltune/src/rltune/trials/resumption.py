@@ -8,7 +8,7 @@ at the moment from which policies decide.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rltune.jobs import Floats
 
+RESOURCES = ("gpus", "nodes", "gpus_per_node", "cpus", "mem_gib")
 MOSTLY = 0.9  # of the jobs must have a recorded start, or else too few would be running
 
 
@@ -91,8 +92,8 @@ def _with_gate(kept: Jobs, arrives: Floats, waiting: NDArray[np.bool_], now_s: f
     ptr = kept.after_ptr
     after = np.insert(kept.after, ptr[1:][waiting], n).astype(np.int32)
     held = ptr + np.concatenate([[0], np.cumsum(waiting)])
-    nothing = {name: _last(getattr(posed, name), 0) for name in ("gpus", "nodes", "gpus_per_node", "cpus", "mem_gib")}
-    labels = {name: _nameless(getattr(posed, name)) for name in LABEL_COLUMNS}
+    nothing: dict[str, Any] = {name: _last(getattr(posed, name), 0) for name in RESOURCES}
+    labels: dict[str, Any] = {name: _nameless(getattr(posed, name)) for name in LABEL_COLUMNS}
     return replace(
         posed,
         submit_s=np.append(arrives, opened),
@@ -115,7 +116,7 @@ def _taken(placements: Placements, rows: NDArray[np.intp]) -> Placements:
     return Placements(ptr, placements.node[at], placements.gpus[at])
 
 
-def _last(column: NDArray[np.generic], value: float) -> NDArray[np.generic]:
+def _last(column: NDArray[Any], value: float) -> NDArray[Any]:
     changed = column.copy()
     changed[-1] = value
     return changed

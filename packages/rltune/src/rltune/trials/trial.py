@@ -58,9 +58,7 @@ class Trial:
             self._resumed[now_s] = resumption, self._known.resumed(self.estimator, resumption)
         resumption, estimates = self._resumed[now_s]
         planned = replace(pipeline, policy=self._known.resumed_policy(pipeline.policy, resumption))
-        return resumption.told(
-            run_pipeline(resumption.jobs, self.cluster, planned, estimates, timer=perf_counter)
-        )
+        return resumption.told(run_pipeline(resumption.jobs, self.cluster, planned, estimates, timer=perf_counter))
 
     def _estimates(self, first: int, jobs: Jobs) -> Estimator:
         """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""

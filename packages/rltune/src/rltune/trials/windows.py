@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from rltune.metrics.utilisation import Span
 
 SLIDING_FORMS = "1024, 1024:every=64 or 1024:every=64:contended=600"
-FORMS = f"steady, steady:0.3, steady:0.3:simulated, whole, 20x1024, 20x1024:random, 20x1024:contended=600, {SLIDING_FORMS}"
+FORMS = (
+    f"steady, steady:0.3, steady:0.3:simulated, whole, 20x1024, 20x1024:random, 20x1024:contended=600, {SLIDING_FORMS}"
+)
 LOOKED_AT = 8  # candidates per window wanted, when only contended ones are
 CAVEAT = "Contended windows are not typical of the trace: its idle times are left out."
 NO_STARTS = "No starts are recorded"
@@ -119,7 +121,7 @@ def parse_windows(text: str, seed: int = 0, *, min_wait_s: float = 0.0) -> Spec:
     if form == "steady" and len(options) <= 2:
         simulated = "simulated" in options
         shares = [_number(option, text) for option in options if option != "simulated"]
-        return Steady(*shares[:1], simulated=simulated)
+        return Steady(shares[0] if shares else Steady.warmup, simulated=simulated)
     if re.fullmatch(r"\d+", form):
         return _sliding_spec(int(form), options, text, min_wait_s)
     size = re.fullmatch(r"(\d+)x(\d+)", form)

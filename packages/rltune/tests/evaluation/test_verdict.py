@@ -17,7 +17,7 @@ def jobs(n=2000, gpus=None, seed=0):
 
 @pytest.fixture(scope="module")
 def clear():
-    return compare(jobs(), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle")
+    return compare(jobs(8000), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle")
 
 
 def test_a_winner_is_named_against_the_runner_up(clear):

@@ -114,7 +114,7 @@ def evaluate(
 
 def held_out(windows: str | None) -> dict[str, Any]:
     """Read the windows of a held-out part, as the functions that cut it want them; of none they follow the history."""
-    from rltune.evaluation.evaluate import CONTENDED_S
+    from rltune.trials.contention import CONTENDED_S
     from rltune.trials.windows import parse_sliding
 
     if windows is None:

@@ -11,12 +11,12 @@ from rich.text import Text
 LEAST_NEEDED = (
     "util.",
     "util. ratio",
-    "gap to bound",
     "better in",
     "ratio",
     "slowdown",
     "slowdown ratio",
     "JCT ratio",
+    "gap to bound",
 )  # in this order; then the others from the right, but for what is compared by
 WARN = ("p99 wait", "p99 wait ratio", "rejected")  # who pays for a mean: left out after all others
 ALWAYS = 2  # columns: who, and the value that is compared by

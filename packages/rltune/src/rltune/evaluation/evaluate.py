@@ -16,7 +16,7 @@ from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
 from rltune.opt_in import opted_in, told_of
 from rltune.parallel import Here, Spread
-from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
+from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import MEASURED
@@ -26,7 +26,6 @@ from rltune.trials.pipelines import find_pipeline, line_up, unique
 from rltune.trials.trial import Trial, in_order
 from rltune.trials.windows import parse_sliding
 
-CONTENDED_S = 600.0  # mean wait under FCFS from which on a window counts, unless told
 STARTS_A_WINDOW = 16  # windows start so often, unless told
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rltune.labels import Labels
 from rltune.learn.objective import Times
 from rltune.parallel import Spread
 from rltune.policy.base import Policy
-from rltune.trials.contention import fcfs_wait_s, is_contended
+from rltune.trials.contention import fcfs_wait_s, is_contended, thresholds_s
 from rltune.trials.parts import Part
 from rltune.trials.warm_start import Knowledge
 
@@ -144,7 +144,7 @@ class Windows:
 
     def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Draw contended windows, or if there are too few any with a queue; the same key gives the same windows."""
-        for contended_s in dict.fromkeys((self.contended_s, 0.0)):
+        for contended_s in thresholds_s(self.contended_s):
             found = replace(self, contended_s=contended_s).found(count, key, known, spread)
             if len(found) >= count:
                 return BaseRun().on(found, spread)
@@ -194,8 +194,8 @@ class Windows:
 
     def _too_few(self, found: int, tried: int) -> str:
         return (
-            f"only in {found} of {tried:,} windows of {self.size:,} jobs of the {self.part.name} part does a job wait "
-            "under FCFS: there is nothing to learn from; enlarge windows or shrink the cluster"
+            f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part make FCFS wait "
+            f"{self.contended_s:g} s on average; lower contended= of --windows, enlarge windows or shrink the cluster"
         )
 
 

@@ -103,6 +103,8 @@ class Steady:
 
     def told(self, window: Window) -> str:
         """Return what was run and from which state."""
+        if window.interval_s is None:
+            return "whole trace, from an idle cluster"
         how = "from the jobs that were running and waiting then" if window.resumes else "after a simulated warm-up"
         return f"{self}, {how}"
 
@@ -203,7 +205,7 @@ def _steady(jobs: Jobs, spec: Steady, gpus: float) -> tuple[tuple[Window, ...], 
     end = last - spec.cooldown * (last - first) if spec.cooldown else float(np.nextafter(last, np.inf))
     span = (first + spec.warmup * (last - first), end)
     if not last > first:
-        raise InputError("all jobs are submitted at one time: there is no interval to measure in; run --windows whole")
+        return (Window(0, len(jobs)),), ("All jobs are submitted at one time, so there is no warm-up.",)
     why = "" if spec.simulated else _why_simulated(jobs, span[0], gpus)
     resumes = not spec.simulated and not why
     return (Window(0, len(jobs), span, resumes),), ((why,) if why else ())

@@ -38,7 +38,7 @@ def compare(
     placement: options.Placements = "best-fit",
     pipeline: options.Pipelines = None,
     windows: options.Windows = "steady",
-    estimator: options.Estimator = "history",
+    estimator: options.Estimator = None,
     guard: options.Guard = "off",
     preempt: options.Preempt = "off",
     baseline: options.Baseline = None,
@@ -75,6 +75,7 @@ def compare(
     pipelines = pipeline_options.several(
         *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
     )
+    estimator = pipeline_options.estimator_of(estimator, pipeline or [])
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster

@@ -40,12 +40,13 @@ Clusters = Annotated[
     ),
 ]
 Estimator = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="What is known of run times: history (learnt while it runs), user (the limits asked), noisy or noisy:1.2 "
         "(the truth with an error), boost:TRACE (boosted trees learnt from an earlier trace), oracle (the truth), or "
         "your own as path.py:Name.",
         metavar="NAME",
+        show_default="history, or as a settings file says",
         autocompletion=complete.estimators,
     ),
 ]
@@ -230,7 +231,7 @@ Pipeline = Annotated[
     str | None,
     typer.Option(
         "--pipeline",
-        help="All three in one, as tables name it: 'saf + easy, milp:8'.",
+        help="All three in one, as tables name it: 'saf + easy, milp:8', or a settings file.",
         metavar="PIPELINE",
     ),
 ]
@@ -238,8 +239,8 @@ Pipelines = Annotated[
     list[str] | None,
     typer.Option(
         "--pipeline",
-        help="A pipeline as tables name it: 'learned + easy, milp:8'. May be given again. With --policy it "
-        "is one more, without it there are no others.",
+        help="A pipeline as tables name it, 'learned + easy, milp:8', or a settings file. May be given again. "
+        "With --policy it is one more, without it there are no others.",
         metavar="PIPELINE",
     ),
 ]

@@ -15,7 +15,6 @@ from rltune.estimate import Oracle
 from rltune.jobs import Jobs
 from rltune.schedule import Schedule
 
-
 CONTENDED_S = 600.0  # mean wait from which on a window counts, unless told
 
 

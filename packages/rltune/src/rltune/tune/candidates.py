@@ -1,4 +1,4 @@
-"""What is tried: pipelines with what is known of run times, the usual ones first, then changes of those that did best."""
+"""What is tried: pipelines with what is known of run times, the usual first, then changes of those that did best."""
 
 from __future__ import annotations
 

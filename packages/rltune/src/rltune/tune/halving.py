@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.tune.stretches import Outcome, Stretch, blocks_of
 from rltune.trials.intervals import Interval, over_blocks, ratio
+from rltune.tune.stretches import Outcome, Stretch, blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -69,5 +69,7 @@ def _ground(runner: Runner) -> str:
     for column in vars(runner.jobs).values():
         values = column.codes if isinstance(column, Labels) else column
         digest.update(repr(column.names).encode() if isinstance(column, Labels) else b"")
-        digest.update(repr(values.tolist()).encode() if values.dtype == object else np.ascontiguousarray(values).tobytes())
+        digest.update(
+            repr(values.tolist()).encode() if values.dtype == object else np.ascontiguousarray(values).tobytes()
+        )
     return digest.hexdigest()[:16]

@@ -122,5 +122,7 @@ class Runner:
 
 def blocks_of(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Blocks:
     """Put what two candidates made of the same stretches side by side."""
-    columns = [np.concatenate([getattr(o, name) for o in side]) for side in (ours, theirs) for name in ("sums", "counts")]
+    columns = [
+        np.concatenate([getattr(o, name) for o in side]) for side in (ours, theirs) for name in ("sums", "counts")
+    ]
     return Blocks(*(np.asarray(column, dtype=np.float64) for column in columns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class Tuning:
     tried: int
     choosing: Interval  # chosen / now on the middle part
     testing: Interval  # the same on the last part
+    together: Interval  # the same on both
     apart: Interval  # chosen - now on the last part
     values: tuple[float, float]  # now, chosen: the metric on the last part
     decided: tuple[tuple[str, float], ...]  # part of the pipeline, how much worse without it; on the middle part
@@ -179,7 +181,7 @@ def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
 
 def _parts(jobs: int) -> tuple[Stretch, Stretch, Stretch]:
     cuts = (0, int(LEARN * jobs), int((LEARN + CHOOSE) * jobs), jobs)
-    learn, choose, test = (Stretch(a, b) for a, b in zip(cuts, cuts[1:], strict=False))
+    learn, choose, test = (Stretch(a, b) for a, b in pairwise(cuts))
     return learn, choose, test
 
 
@@ -232,9 +234,11 @@ def _report(
     blocks = blocks_of([outcomes[chosen.label]], [outcomes[today.label]])
     choosing = score.ratio(chosen, today, final, CONFIDENCE)
     tested = over_blocks(blocks, ratio, confidence=CONFIDENCE)
+    both = [[score.outcomes[c.label, final], outcomes[c.label]] for c in (chosen, today)]
+    together = over_blocks(blocks_of(*both), ratio, confidence=CONFIDENCE)
     minutes, seed, notes = about
     return Tuning(
-        answer=_answer(today, chosen, choosing, tested),
+        answer=_answer(today, chosen, (choosing, tested, together)),
         now=today,
         chosen=chosen,
         metric=runner.metric,
@@ -244,11 +248,12 @@ def _report(
         tried=len({label for label, _ in score.outcomes}),
         choosing=choosing,
         testing=tested,
+        together=together,
         apart=over_blocks(blocks, difference, confidence=CONFIDENCE),
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
         decided=_decided(chosen, today, score, final, search),
         shares=shares_of(made[today.label], made[chosen.label], runner, test),
-        needed_jobs=_needed(choosing, len(runner.jobs)),
+        needed_jobs=_needed(together, len(runner.jobs)),
         rejected=outcomes[today.label].rejected,
         resumed=runner.window(test).resumes,
         minutes=minutes,
@@ -257,21 +262,21 @@ def _report(
     )
 
 
-def _answer(today: Candidate, chosen: Candidate, choosing: Interval, testing: Interval) -> Answer:
-    """Decide on the middle part; the last part may only take a recommendation back."""
-    if chosen.label == today.label:
+def _answer(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Answer:
+    """Decide by the middle part, the last part and both together; the last must not speak against a change."""
+    choosing, testing, together = found
+    if chosen.label == today.label or testing.estimate >= 1:
         return Answer.STAY
-    if not choosing.high < 1:
-        return Answer.TOO_LITTLE
-    return Answer.STAY if testing.estimate >= 1 else Answer.CHANGE
+    shown = choosing.high < 1 or testing.high < 1 or together.high < 1
+    return Answer.CHANGE if shown else Answer.TOO_LITTLE
 
 
-def _needed(choosing: Interval, jobs: int) -> int:
+def _needed(found: Interval, jobs: int) -> int:
     """Return how long a history would show a gain like this one: intervals shrink with the root of the jobs."""
-    gain = -np.log(choosing.estimate) if choosing.estimate > 0 else 0.0
-    if not gain > 0 or not np.isfinite(choosing.high) or choosing.high < 1:
+    gain = -np.log(found.estimate) if found.estimate > 0 else 0.0
+    if not gain > 0 or not np.isfinite(found.high) or found.high < 1:
         return 0
-    return int(np.ceil(jobs * (np.log(choosing.high / choosing.estimate) / gain) ** 2))
+    return int(np.ceil(jobs * (np.log(found.high / found.estimate) / gain) ** 2))
 
 
 def _decided(
@@ -300,6 +305,7 @@ def _too_little(
         tried=0,
         choosing=nothing,
         testing=nothing,
+        together=nothing,
         apart=nothing,
         values=(np.nan, np.nan),
         decided=(),

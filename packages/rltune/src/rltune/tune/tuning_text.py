@@ -35,15 +35,23 @@ def headline(made: Tuning) -> str:
     """Return the answer in a sentence."""
     metric = metric_of(made.metric)
     if made.answer is Answer.CHANGE:
-        return f"Change to {made.chosen.label}: it was best on the middle part of the history."
+        both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
+        return f"Change to {made.chosen.label}: best on the middle part, borne out on the last; on both {both}."
     if made.answer is Answer.STAY and made.chosen.label != made.now.label:
         back = f"{made.chosen.label} was best on the middle part but not better on the last"
         return f"Stay with what you have, {made.now.label}: {back}."
     if made.answer is Answer.STAY:
-        return f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
-    more = f"about {made.needed_jobs:,} jobs like these are needed, there are {made.jobs:,}"
-    best = f"{made.chosen.label} looked best ({interval(made.choosing, write_ratio)} of the {metric.title})"
+        return (
+            f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
+        )
+    more = f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
+    best = f"{made.chosen.label} looked best ({interval(made.together, write_ratio)} of the {metric.title})"
     return f"Too little history to tell: {more}. {best}; until then stay with what you have, {made.now.label}."
+
+
+def _rounded(jobs: int) -> int:
+    """Return two digits: more would pretend to know."""
+    return round(jobs, 2 - len(str(jobs)))
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -146,6 +154,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "parts": {n: [s.first, s.end] for n, s in zip(("learn", "choose", "test"), made.parts, strict=True)},
             "choosing": asdict(made.choosing),
             "testing": asdict(made.testing),
+            "together": asdict(made.together),
             "difference": asdict(made.apart),
             "now_value": made.values[0],
             "chosen_value": made.values[1],

@@ -70,7 +70,7 @@ def transfer(
     names, known = split(policy), split(rules)
     outputs = Outputs(json)
     outputs.require_free(force=force, inputs=[*trace, *split(cluster)])
-    require_known([estimator], metric)
+    require_known([estimator or "history"], metric)
     from rltune.evaluation.transfer import transfer as run
     from rltune.parallel import spread_over
     from rltune.trials.pipelines import line_up

@@ -14,7 +14,7 @@ import numpy as np
 
 from rltune.jobs import Jobs
 from rltune.labels import LABEL_COLUMNS, Labels
-from rltune.schedule import Placements, Schedule
+from rltune.schedule import Schedule, TurnsTaken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,8 @@ class Resumption:
             rejected=schedule.rejected[back],
             reject_reason=schedule.reject_reason.take(back),
             requeues=schedule.requeues[back],
-            placements=_taken(schedule.placements, back),
+            placements=schedule.placements.take(back),
+            turns=_turns_taken(schedule.turns, self.order, back),
         )
 
 
@@ -99,6 +100,7 @@ def _with_gate(kept: Jobs, arrives: Floats, waiting: NDArray[np.bool_], now_s: f
         submit_s=np.append(arrives, opened),
         duration_s=np.append(kept.duration_s, now_s - opened),
         limit_s=np.append(kept.limit_s, now_s - opened),
+        preemptible=_last(posed.preemptible, False),
         array=_last(posed.array, -1),
         array_limit=_last(posed.array_limit, 0),
         after_ptr=np.append(held, held[-1]),
@@ -108,12 +110,12 @@ def _with_gate(kept: Jobs, arrives: Floats, waiting: NDArray[np.bool_], now_s: f
     )
 
 
-def _taken(placements: Placements, rows: NDArray[np.intp]) -> Placements:
-    """Keep the placements of some jobs, in that order."""
-    count = np.diff(placements.ptr)[rows]
-    ptr = np.concatenate([[0], np.cumsum(count)])
-    at = np.repeat(placements.ptr[rows] - ptr[:-1], count) + np.arange(ptr[-1])
-    return Placements(ptr, placements.node[at], placements.gpus[at])
+def _turns_taken(turns: TurnsTaken | None, order: NDArray[np.intp], back: NDArray[np.intp]) -> TurnsTaken | None:
+    """Keep the turns of all jobs but the gate, in the order of the trace."""
+    if turns is None:
+        return None
+    spells = turns.cut_short.of_jobs(order < len(back), order)
+    return TurnsTaken(turns.preemptions[back], turns.lost_s[back], turns.last_start_s[back], spells)
 
 
 def _last(column: NDArray[Any], value: float) -> NDArray[Any]:

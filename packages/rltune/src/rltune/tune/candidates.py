@@ -9,7 +9,8 @@ import numpy as np
 
 from rltune.engine.guard import get_guard
 from rltune.engine.parse_pipeline import parse_pipeline
-from rltune.engine.pipeline import Pipeline
+from rltune.engine.pipeline import TURN_BACKFILLS, Pipeline
+from rltune.engine.turns import get_turns
 from rltune.placement.placers import get_placement
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ OTHER_BACKFILLS = ("easy", "none", "fit-first", "conservative")
 PLACEMENTS = ("best-fit", "first-fit", "spread")
 SOLVER = "milp:8"
 GUARDS = ("off", "24h:4x")
+TURNS = ("las", "gittins")  # orders in which preemptible jobs take turns
 WITH_LIMITS = 0.5  # of the jobs must have asked for a time, or else limits tell nothing
 SLOW = {"conservative": 10.0, "learned": 5.0, "solver": 100.0}  # times the work of a rule, on one core
 
@@ -51,13 +53,14 @@ class Candidate:
         """Order candidates that do equally well: the plainer first."""
         p = self.pipeline
         extras = int(p.learned) + int(bool(p.guard)) + int(str(p.placement) != "best-fit") + int(p.placement.may_solve)
+        extras += int(bool(p.turns))
         return extras, self.cost
 
     def changes_from(self, other: Candidate) -> dict[str, Candidate]:
         """Return what differs by name, each with this candidate but for that one part, which is the other's."""
         mine, theirs = self.pipeline, other.pipeline
         made: dict[str, Candidate] = {}
-        for what in ("policy", "backfill", "placement", "guard"):
+        for what in ("policy", "backfill", "placement", "guard", "turns"):
             if _told(mine, what) != _told(theirs, what):
                 made[what] = replace(self, pipeline=replace(mine, **{what: getattr(theirs, what)}))
         if self.estimator != other.estimator:
@@ -88,9 +91,17 @@ def opening(now: Candidate, models: Sequence[str], estimators: Sequence[str]) ->
     return unique([now, *(Candidate(parse_pipeline(p, backfill), e) for p, e in known for backfill in BACKFILLS)])
 
 
-def variations(of: Sequence[Candidate], *, solver: bool) -> list[Candidate]:
-    """Return changes of one part of each: backfilling, placement, guard."""
-    return unique([changed for candidate in of for changed in _changed(candidate, solver=solver)])
+def variations(of: Sequence[Candidate], *, solver: bool, turns: bool = False) -> list[Candidate]:
+    """Return changes of one part of each: backfilling, placement, guard and, where jobs may be preempted, turns."""
+    made = [changed for candidate in of for changed in _changed(candidate, solver=solver)]
+    return unique([*made, *([other for candidate in of for other in _in_turns(candidate)] if turns else [])])
+
+
+def _in_turns(candidate: Candidate) -> Iterator[Candidate]:
+    base = candidate.pipeline
+    if base.backfill in TURN_BACKFILLS and not base.learned:
+        for order in TURNS:
+            yield replace(candidate, pipeline=replace(base, turns=get_turns(order)))
 
 
 def _changed(candidate: Candidate, *, solver: bool) -> Iterator[Candidate]:

@@ -62,7 +62,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Runner:
-    """Called with a candidate and a stretch: its outcome. Sent once to every process."""
+    """Called with a candidate and a stretch: its outcome. Sent once to every process.
+
+    Of jobs that take turns the wait is all that their completion takes beyond their run time.
+    """
 
     jobs: Jobs  # in order of submit
     cluster: Cluster
@@ -101,7 +104,9 @@ class Runner:
         kept = self._inside(schedule, stretch) & schedule.ran
         submit = schedule.jobs.submit_s[kept]
         edges = np.linspace(*(self.window(stretch).interval_s or (0.0, 0.0)), BLOCKS + 1)[1:-1]
-        return metric_of(self.metric).job_values(schedule)[kept], np.searchsorted(edges, submit, side="right")
+        in_turns = self.metric == "wait" and schedule.turns is not None
+        of_job = schedule.delay_s if in_turns else metric_of(self.metric).job_values(schedule)
+        return of_job[kept], np.searchsorted(edges, submit, side="right")
 
     def _inside(self, schedule: Schedule, stretch: Stretch) -> Any:
         begin, end = self.window(stretch).interval_s or (0.0, 0.0)

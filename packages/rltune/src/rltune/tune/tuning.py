@@ -201,7 +201,11 @@ def _vary(order: list[Candidate], rounds: Rounds, score: Score, search: _Search,
     dearest = Candidate(parse_pipeline("saf", "easy", SOLVER), "history").cost * VARIED * len(rounds.final)
     solver = dearest <= SOLVER_SHARE * minutes * JOBS_A_MINUTE
     room = minutes * JOBS_A_MINUTE / max(len(rounds.final), 1)
-    new = [c for c in variations(order[:VARIED], solver=solver) if c.cost * FINALISTS <= room]
+    new = [
+        c
+        for c in variations(order[:VARIED], solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
+        if c.cost * FINALISTS <= room
+    ]
     measure(new, [rounds.final], score, search.run)
     every = {c.label: c for c in (*order, *new)}
     return best(list(every.values()), [rounds.final], score, len(every))

@@ -82,6 +82,7 @@ def tune(
     json: options.JsonOrFile = None,
     report: options.ReportFile = None,
     force: options.Force = False,
+    allow_rejected: options.AllowRejected = False,
     ray: options.Ray = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -91,8 +92,8 @@ def tune(
     have now among them; the best is tested once on the last part. "Stay with what you have" is an answer.
     """
     outputs = Outputs(json, report=report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
-    require_free([out], force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
+    require_free([out], force=force)
     from rltune import Cluster
     from rltune.engine.parse_pipeline import parse_pipeline
     from rltune.parallel import spread_over
@@ -100,7 +101,7 @@ def tune(
 
     chosen = None if models is None else [] if models == "none" else split(models)
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     compile_core([parse_pipeline("saf", "easy"), parse_pipeline("learned", "easy")])
     with spread_over(workers, ray) as spread, bar("tuning") as tell:
         made = run(

@@ -12,8 +12,7 @@ import numpy as np
 from rltune.parallel import spread_over
 from rltune.reproduce.workloads import find_origins, load_workload
 from rltune.tune import tune
-from rltune.tune.stretches import Runner, Stretch
-from rltune.tune.tuning import Answer
+from rltune.tune.stretches import HistoryStretch, StretchRunner
 
 KEPT_BACK = 0.2
 TRACES = ("philly-steady", "helios-steady", "pai-steady", "ctc-sp2", "hpc2n")
@@ -23,12 +22,12 @@ def row(name, jobs, cluster, minutes, spread):
     """Tune on the first part, then look at the rest."""
     cut = int((1 - KEPT_BACK) * len(jobs))
     made = tune(jobs.window(0, cut), cluster, minutes=minutes, spread=spread)
-    runner, later = Runner(jobs, cluster, "wait", 0), Stretch(cut, len(jobs))
+    runner, later = StretchRunner(jobs, cluster, "wait", 0), HistoryStretch(cut, len(jobs))
     tried = [candidate for candidate, _ in made.finalists]
     means = [o.mean for o in spread.map(runner, [(candidate, later) for candidate in tried])]
     by_label = dict(zip((c.label for c in tried), means, strict=True))
     best = min(by_label, key=by_label.get)
-    taken = made.chosen.label if made.answer is Answer.CHANGE else made.now.label
+    taken = made.recommended.label
     test = f"{made.testing.estimate:.3f} [{made.testing.low:.3f}, {made.testing.high:.3f}]"
     return [
         name,

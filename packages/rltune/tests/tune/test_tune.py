@@ -11,10 +11,10 @@ from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
 from rltune.live.control_settings_file import load_settings
 from rltune.tune import tune
-from rltune.tune.candidates import Candidate, opening, usual_now, variations
-from rltune.tune.halving import JOBS_A_MINUTE, Rounds, Score, halve
-from rltune.tune.stretches import Outcome, Stretch
-from rltune.tune.tuning import Answer
+from rltune.tune.halving import JOBS_A_MINUTE, Rounds, Scoreboard, halve
+from rltune.tune.stretches import BlockSums, HistoryStretch
+from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
+from rltune.tune.tuning import Advice
 from rltune.tune.tuning_page import render_tuning
 from rltune.tune.tuning_text import sentences, settings_file
 
@@ -45,7 +45,7 @@ def made(jobs, tmp_path_factory):
 
 def test_a_poor_pipeline_is_to_be_changed_and_the_last_part_bears_it_out(made):
     tuning, _ = made
-    assert tuning.answer is Answer.CHANGE
+    assert tuning.answer is Advice.CHANGE
     assert tuning.borne_out
     assert tuning.resumed
     assert tuning.values[1] < 0.7 * tuning.values[0]
@@ -66,7 +66,7 @@ def test_what_is_best_already_stays(made, jobs):
     tuning, _ = made
     best = tuning.chosen
     again = tune(jobs, CLUSTER, best.pipeline.label, now_estimator=best.estimator, models=[], minutes=2)
-    assert again.answer is Answer.STAY
+    assert again.answer is Advice.STAY
     assert "Stay with what you have" in sentences(again)[0]
     assert not again.decided
 
@@ -86,7 +86,7 @@ def test_finished_runs_are_not_run_again(made, jobs):
 
 def test_a_short_history_is_told_how_much_is_missing(jobs):
     short = tune(jobs.window(0, 500), CLUSTER, models=[])
-    assert short.answer is Answer.TOO_LITTLE
+    assert short.answer is Advice.TOO_LITTLE
     assert sentences(short) == ["Too little history to tell: 500 jobs; at least 2,000 are needed."]
     json.dumps(short.to_dict(), allow_nan=False)
     assert "Too little" in render_tuning(short)
@@ -95,8 +95,8 @@ def test_a_short_history_is_told_how_much_is_missing(jobs):
 def test_a_gain_that_chance_may_explain_asks_for_more(jobs):
     """Waits of one queue in 2,000 jobs: two rules that are near each other cannot be told apart."""
     calm = tune(history(2000, load=0.5, seed=3), CLUSTER, "saf + easy", now_estimator="history", models=[], minutes=1)
-    assert calm.answer is not Answer.CHANGE
-    if calm.answer is Answer.TOO_LITTLE:
+    assert calm.answer is not Advice.CHANGE
+    if calm.answer in {Advice.TOO_LITTLE, Advice.LIKELY}:
         assert calm.needed_jobs > calm.jobs
 
 
@@ -128,14 +128,14 @@ def test_halving_counts_its_work_beforehand(jobs):
     now = usual_now(jobs)
     first = opening(now, [], ("history",))
     for n in (10_000, 1_000_000, 10_000_000):
-        rounds = Rounds.of(Stretch(0, n), first, 5.0)
+        rounds = Rounds.of(HistoryStretch(0, n), first, 5.0)
         spent = [0.0]
 
         def run(tasks, spent=spent):
             spent[0] += sum(c.cost * len(s) for c, s in tasks)
-            return [Outcome((float(len(c.label)),), (1.0,), 0) for c, _ in tasks]
+            return [BlockSums((float(len(c.label)),), (1.0,), 0) for c, _ in tasks]
 
-        left = halve(first, rounds, now, Score(), run)
+        left = halve(first, rounds, now, Scoreboard(), run)
         assert spent[0] <= 5.0 * JOBS_A_MINUTE
         assert now.label in {c.label for c in left}
         assert left[0].label == min((c.label for c in first), key=len)

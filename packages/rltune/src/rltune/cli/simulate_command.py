@@ -70,7 +70,6 @@ def simulate(
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
-    work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
     work, on = willing.applied(work, on)
     notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
     work = replace(work, notes=notes)

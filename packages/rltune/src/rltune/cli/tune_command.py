@@ -57,12 +57,15 @@ Models = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="Write what is recommended as settings for simulate, compare and control.", metavar="FILE.toml"
+        "--out",
+        "-o",
+        help="Write what is recommended as settings for simulate, compare and control.",
+        metavar="FILE.toml",
     ),
 ]
 Keep = Annotated[
     Path | None,
-    typer.Option("--keep", help="Keep finished runs in this file; a call with the same file goes on.", metavar="FILE"),
+    typer.Option("--runs", help="Keep finished runs in this file; a call with the same file goes on.", metavar="FILE"),
 ]
 TunedMetric = Annotated[str, typer.Option("--metric", help="What is to be short: wait, jct or slowdown.")]
 

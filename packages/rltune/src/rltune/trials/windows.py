@@ -205,7 +205,7 @@ def _steady(jobs: Jobs, spec: Steady, gpus: float) -> tuple[tuple[Window, ...], 
     end = last - spec.cooldown * (last - first) if spec.cooldown else float(np.nextafter(last, np.inf))
     span = (first + spec.warmup * (last - first), end)
     if not last > first:
-        return (Window(0, len(jobs)),), ("All jobs are submitted at one time, so there is no warm-up.",)
+        return (Window(0, len(jobs)),), ()  # all at one time: there is nothing before to warm up with
     why = "" if spec.simulated else _why_simulated(jobs, span[0], gpus)
     resumes = not spec.simulated and not why
     return (Window(0, len(jobs), span, resumes),), ((why,) if why else ())

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.trials.intervals import Interval, over_blocks, ratio
-from rltune.tune.stretches import Outcome, Stretch, blocks_of
+from rltune.tune.stretches import BlockSums, HistoryStretch, blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rltune.tune.candidates import Candidate
+    from rltune.tune.tried_pipelines import Candidate
 
-    Run = Callable[[Sequence[tuple[Candidate, Stretch]]], list[Outcome]]
+    Run = Callable[[Sequence[tuple[Candidate, HistoryStretch]]], list[BlockSums]]
 
 JOBS_A_MINUTE = 600_000.0  # under a rule, on one slow core
 FINALISTS = 6
@@ -31,19 +31,19 @@ SMALL = 4_000  # jobs: a part this short is run as a whole in every round
 
 
 @dataclass
-class Score:
+class Scoreboard:
     """What has been measured of each candidate, round by round."""
 
     metric_sign: float = 1.0
-    outcomes: dict[tuple[str, Stretch], Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[str, HistoryStretch], BlockSums] = field(default_factory=dict)
 
-    def mean(self, candidate: Candidate, stretches: Sequence[Stretch]) -> float:
+    def mean(self, candidate: Candidate, stretches: Sequence[HistoryStretch]) -> float:
         """Return the mean over stretches; infinite where nothing ran."""
         made = [self.outcomes[candidate.label, stretch] for stretch in stretches]
         jobs = sum(sum(o.counts) for o in made)
         return self.metric_sign * sum(sum(o.sums) for o in made) / jobs if jobs else np.inf
 
-    def ratio(self, ours: Candidate, theirs: Candidate, stretch: Stretch, confidence: float) -> Interval:
+    def ratio(self, ours: Candidate, theirs: Candidate, stretch: HistoryStretch, confidence: float) -> Interval:
         """Divide the mean of one candidate by that of another on a stretch."""
         pair = [[self.outcomes[c.label, stretch]] for c in (ours, theirs)]
         return over_blocks(blocks_of(*pair), ratio, confidence=confidence)
@@ -53,11 +53,11 @@ class Score:
 class Rounds:
     """Which stretches each round runs; the last is one stretch."""
 
-    early: tuple[tuple[Stretch, ...], ...]
-    final: Stretch
+    early: tuple[tuple[HistoryStretch, ...], ...]
+    final: HistoryStretch
 
     @classmethod
-    def of(cls, part: Stretch, candidates: Sequence[Candidate], minutes: float) -> Rounds:
+    def of(cls, part: HistoryStretch, candidates: Sequence[Candidate], minutes: float) -> Rounds:
         """Plan rounds that the budget has room for: stretches are made shorter by one factor if they must be."""
         if len(part) <= SMALL and _work(candidates, [part]) <= minutes * JOBS_A_MINUTE / 2:
             return cls((), part)
@@ -68,11 +68,13 @@ class Rounds:
         return cls(shorter, part.last(max(1, int(len(part) * scale))))
 
 
-def _work(candidates: Sequence[Candidate], stretches: Sequence[Stretch]) -> float:
+def _work(candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch]) -> float:
     return sum(c.cost for c in candidates) * sum(len(s) for s in stretches)
 
 
-def halve(candidates: list[Candidate], rounds: Rounds, always: Candidate, score: Score, run: Run) -> list[Candidate]:
+def halve(
+    candidates: list[Candidate], rounds: Rounds, always: Candidate, score: Scoreboard, run: Run
+) -> list[Candidate]:
     """Return the candidates that reach the last round, best first; `always` is among them."""
     left = list(candidates)
     for stretches in rounds.early:
@@ -83,7 +85,7 @@ def halve(candidates: list[Candidate], rounds: Rounds, always: Candidate, score:
     return best(left, [rounds.final], score, len(left))
 
 
-def measure(candidates: Sequence[Candidate], stretches: Sequence[Stretch], score: Score, run: Run) -> None:
+def measure(candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch], score: Scoreboard, run: Run) -> None:
     """Run what has not been run yet."""
     tasks = [(c, s) for s in stretches for c in sorted(candidates, key=lambda c: c.estimator)]
     missing = [(c, s) for c, s in tasks if (c.label, s) not in score.outcomes]
@@ -91,7 +93,9 @@ def measure(candidates: Sequence[Candidate], stretches: Sequence[Stretch], score
         score.outcomes[candidate.label, stretch] = outcome
 
 
-def best(candidates: Sequence[Candidate], stretches: Sequence[Stretch], score: Score, most: int) -> list[Candidate]:
+def best(
+    candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch], score: Scoreboard, most: int
+) -> list[Candidate]:
     """Return the best so many, the best first; of equals the plainer."""
     order = sorted(candidates, key=lambda c: (score.mean(c, stretches), c.plainness, c.label))
     return order[:most]

@@ -17,11 +17,11 @@ from rltune.parallel import Here, Spread
 from rltune.policy.by_name import get_policy, shipped_models
 from rltune.trials.intervals import Interval, difference, over_blocks, ratio
 from rltune.trials.leak import Exam, leaks
-from rltune.tune.candidates import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
-from rltune.tune.groups import Share, shares_of
-from rltune.tune.halving import FINALISTS, JOBS_A_MINUTE, VARIED, Rounds, Score, best, halve, measure
+from rltune.tune.halving import FINALISTS, JOBS_A_MINUTE, VARIED, Rounds, Scoreboard, best, halve, measure
 from rltune.tune.kept_runs import KeptRuns
-from rltune.tune.stretches import Outcome, Runner, Stretch, blocks_of
+from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
+from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
+from rltune.tune.who_pays import Share, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,14 +36,16 @@ FEWEST_JOBS = 2_000
 LEARN, CHOOSE = 0.3, 0.45  # shares of the jobs; the rest tests
 METRICS = ("wait", "jct", "slowdown")  # of which every job has a value
 WORTH = 0.01  # a gain below this is none, and of candidates within it the plainest is taken
+LIKELY_GAIN = 0.05  # on both parts: enough to try, though chance may explain it
 SOLVER_SHARE = 0.3  # of the budget
 CONFIDENCE = 0.95
 
 
-class Answer(Enum):
+class Advice(Enum):
     """What an operator is told."""
 
     CHANGE = "change"
+    LIKELY = "probably change"
     STAY = "stay"
     TOO_LITTLE = "too little history"
 
@@ -52,12 +54,12 @@ class Answer(Enum):
 class Tuning:
     """What was chosen, on what, and how it did on the part of the history that chose nothing."""
 
-    answer: Answer
+    answer: Advice
     now: Candidate
     chosen: Candidate  # best on the middle part; what there is now if nothing is better
     metric: str
     jobs: int
-    parts: tuple[Stretch, Stretch, Stretch]  # learn, choose, test
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]  # learn, choose, test
     finalists: tuple[tuple[Candidate, float], ...]  # with the metric on the middle part, best first
     tried: int
     choosing: Interval  # chosen / now on the middle part
@@ -73,6 +75,11 @@ class Tuning:
     minutes: float
     seed: int
     notes: tuple[str, ...]
+
+    @property
+    def recommended(self) -> Candidate:
+        """Return what to run."""
+        return self.chosen if self.answer in {Advice.CHANGE, Advice.LIKELY} else self.now
 
     @property
     def borne_out(self) -> bool:
@@ -130,14 +137,14 @@ def tune(
     ordered = opted_in(jobs, cluster).sorted()
     today = _today(ordered, now, now_estimator)
     parts = _parts(len(ordered))
-    runner = Runner(ordered, cluster, metric, seed)
+    runner = StretchRunner(ordered, cluster, metric, seed)
     if len(ordered) < FEWEST_JOBS:
         return _too_little(today, metric, ordered, parts, minutes, seed)
     policies, notes = _models(models, ordered, parts)
     search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
     first = opening(today, policies, usual_estimators(ordered))
     rounds = Rounds.of(parts[1], first, minutes)
-    score = Score()
+    score = Scoreboard()
     order = halve(first, rounds, today, score, search.run)
     order = _vary(order, rounds, score, search, minutes)
     chosen = _pick(order, score, rounds.final)
@@ -149,18 +156,18 @@ def tune(
 class _Search:
     """Runs tasks: those that are kept are not run again."""
 
-    runner: Runner
+    runner: StretchRunner
     spread: Spread
     kept: KeptRuns
     progress: Progress | None
     done: int = 0
 
-    def run(self, tasks: Sequence[tuple[Candidate, Stretch]]) -> list[Outcome]:
+    def run(self, tasks: Sequence[tuple[Candidate, HistoryStretch]]) -> list[BlockSums]:
         """Return the outcomes in the order of the tasks."""
         found = [self.kept.find(task) for task in tasks]
         missing = [task for task, outcome in zip(tasks, found, strict=True) if outcome is None]
         known = self.done + len(missing)
-        made: dict[int, Outcome] = {}
+        made: dict[int, BlockSums] = {}
         for index, outcome in self.spread.each(self.runner, missing):
             made[index] = outcome
             self.kept.add(missing[index], outcome)
@@ -179,14 +186,14 @@ def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
     return Candidate(pipeline, estimator or usual.estimator)
 
 
-def _parts(jobs: int) -> tuple[Stretch, Stretch, Stretch]:
+def _parts(jobs: int) -> tuple[HistoryStretch, HistoryStretch, HistoryStretch]:
     cuts = (0, int(LEARN * jobs), int((LEARN + CHOOSE) * jobs), jobs)
-    learn, choose, test = (Stretch(a, b) for a, b in pairwise(cuts))
+    learn, choose, test = (HistoryStretch(a, b) for a, b in pairwise(cuts))
     return learn, choose, test
 
 
 def _models(
-    given: Sequence[str] | None, jobs: Jobs, parts: tuple[Stretch, Stretch, Stretch]
+    given: Sequence[str] | None, jobs: Jobs, parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return the models that may be tried: none that these jobs have taught."""
     exam = Exam(jobs.window(parts[1].first, len(jobs) - parts[1].first))
@@ -196,7 +203,9 @@ def _models(
     return [name for name in names if name not in seen], ((told,) if seen else ())
 
 
-def _vary(order: list[Candidate], rounds: Rounds, score: Score, search: _Search, minutes: float) -> list[Candidate]:
+def _vary(
+    order: list[Candidate], rounds: Rounds, score: Scoreboard, search: _Search, minutes: float
+) -> list[Candidate]:
     """Change parts of the best, and put all in order again."""
     dearest = Candidate(parse_pipeline("saf", "easy", SOLVER), "history").cost * VARIED * len(rounds.final)
     solver = dearest <= SOLVER_SHARE * minutes * JOBS_A_MINUTE
@@ -211,11 +220,11 @@ def _vary(order: list[Candidate], rounds: Rounds, score: Score, search: _Search,
     return best(list(every.values()), [rounds.final], score, len(every))
 
 
-def _mean(score: Score, candidate: Candidate, stretch: Stretch) -> float:
+def _mean(score: Scoreboard, candidate: Candidate, stretch: HistoryStretch) -> float:
     return score.mean(candidate, [stretch])
 
 
-def _pick(order: Sequence[Candidate], score: Score, final: Stretch) -> Candidate:
+def _pick(order: Sequence[Candidate], score: Scoreboard, final: HistoryStretch) -> Candidate:
     """Return the plainest of those that are as good as the best."""
     limit = (1 + WORTH) * _mean(score, order[0], final)
     return min((c for c in order if _mean(score, c, final) <= limit), key=lambda c: c.plainness)
@@ -223,12 +232,12 @@ def _pick(order: Sequence[Candidate], score: Score, final: Stretch) -> Candidate
 
 def _report(
     search: _Search,
-    score: Score,
-    final: Stretch,
+    score: Scoreboard,
+    final: HistoryStretch,
     today: Candidate,
     chosen: Candidate,
     order: Sequence[Candidate],
-    parts: tuple[Stretch, Stretch, Stretch],
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch],
     about: tuple[float, int, tuple[str, ...]],
 ) -> Tuning:
     """Run what there is now and what was chosen on the last part, once."""
@@ -266,13 +275,14 @@ def _report(
     )
 
 
-def _answer(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Answer:
+def _answer(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Advice:
     """Decide by the middle part, the last part and both together; the last must not speak against a change."""
     choosing, testing, together = found
     if chosen.label == today.label or testing.estimate >= 1:
-        return Answer.STAY
-    shown = choosing.high < 1 or testing.high < 1 or together.high < 1
-    return Answer.CHANGE if shown else Answer.TOO_LITTLE
+        return Advice.STAY
+    if choosing.high < 1 or testing.high < 1 or together.high < 1:
+        return Advice.CHANGE
+    return Advice.LIKELY if max(choosing.estimate, testing.estimate) <= 1 - LIKELY_GAIN else Advice.TOO_LITTLE
 
 
 def _needed(found: Interval, jobs: int) -> int:
@@ -284,7 +294,7 @@ def _needed(found: Interval, jobs: int) -> int:
 
 
 def _decided(
-    chosen: Candidate, today: Candidate, score: Score, final: Stretch, search: _Search
+    chosen: Candidate, today: Candidate, score: Scoreboard, final: HistoryStretch, search: _Search
 ) -> tuple[tuple[str, float], ...]:
     """Return how much worse the choice would be with one part as it is now, the most important first."""
     changed = chosen.changes_from(today)
@@ -295,11 +305,16 @@ def _decided(
 
 
 def _too_little(
-    today: Candidate, metric: str, jobs: Jobs, parts: tuple[Stretch, Stretch, Stretch], minutes: float, seed: int
+    today: Candidate,
+    metric: str,
+    jobs: Jobs,
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch],
+    minutes: float,
+    seed: int,
 ) -> Tuning:
     nothing = Interval(np.nan, np.nan, np.nan)
     return Tuning(
-        answer=Answer.TOO_LITTLE,
+        answer=Advice.TOO_LITTLE,
         now=today,
         chosen=today,
         metric=metric,

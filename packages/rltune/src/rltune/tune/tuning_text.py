@@ -12,12 +12,12 @@ from rich.text import Text
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
 from rltune.trials.measures import metric_of
-from rltune.tune.tuning import FEWEST_JOBS, Answer
+from rltune.tune.tuning import FEWEST_JOBS, Advice
 
 if TYPE_CHECKING:
-    from rltune.tune.candidates import Candidate
-    from rltune.tune.groups import Share
+    from rltune.tune.tried_pipelines import Candidate
     from rltune.tune.tuning import Tuning
+    from rltune.tune.who_pays import Share
 
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
@@ -34,13 +34,19 @@ def sentences(made: Tuning) -> list[str]:
 def headline(made: Tuning) -> str:
     """Return the answer in a sentence."""
     metric = metric_of(made.metric)
-    if made.answer is Answer.CHANGE:
+    if made.answer is Advice.CHANGE:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         return f"Change to {made.chosen.label}: best on the middle part, borne out on the last; on both {both}."
-    if made.answer is Answer.STAY and made.chosen.label != made.now.label:
+    if made.answer is Advice.LIKELY:
+        both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
+        doubt = f"chance may explain it, about {_rounded(made.needed_jobs):,} jobs would tell; let it watch first"
+        return (
+            f"Probably change to {made.chosen.label}: better on the middle part and on the last ({both}), but {doubt}."
+        )
+    if made.answer is Advice.STAY and made.chosen.label != made.now.label:
         back = f"{made.chosen.label} was best on the middle part but not better on the last"
         return f"Stay with what you have, {made.now.label}: {back}."
-    if made.answer is Answer.STAY:
+    if made.answer is Advice.STAY:
         return (
             f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
         )
@@ -131,7 +137,7 @@ def _mark(made: Tuning, candidate: Candidate) -> str:
 
 def settings_file(made: Tuning) -> str:
     """Return what is recommended as TOML that simulate, compare (--pipeline) and control (--config) take."""
-    best = made.chosen if made.answer is Answer.CHANGE else made.now
+    best = made.recommended
     lines = [*(f"# {told}" for told in sentences(made)), "", "[pipeline]"]
     values = {
         "policy": best.pipeline.policy_name,
@@ -144,7 +150,12 @@ def settings_file(made: Tuning) -> str:
 
 def as_values(made: Tuning) -> dict[str, Any]:
     """Return everything as plain values; what cannot be told is None."""
-    labels = {"now": made.now.label, "chosen": made.chosen.label, "answer": made.answer.value}
+    labels = {
+        "now": made.now.label,
+        "chosen": made.chosen.label,
+        "answer": made.answer.value,
+        "recommended": made.recommended.label,
+    }
     kept = ("metric", "jobs", "tried", "needed_jobs", "rejected", "resumed", "minutes", "seed")
     values: dict[str, Any] = plain(
         {

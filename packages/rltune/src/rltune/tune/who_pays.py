@@ -11,7 +11,7 @@ from rltune.trials.groups import Groups
 
 if TYPE_CHECKING:
     from rltune.schedule import Schedule
-    from rltune.tune.stretches import Runner, Stretch
+    from rltune.tune.stretches import HistoryStretch, StretchRunner
 
 FEWEST = 20  # jobs of a group, or else chance speaks
 KINDS = ("size", "user", "partition")
@@ -28,7 +28,7 @@ class Share:
     then_s: float
 
 
-def shares_of(now: Schedule, then: Schedule, runner: Runner, stretch: Stretch) -> tuple[Share, ...]:
+def shares_of(now: Schedule, then: Schedule, runner: StretchRunner, stretch: HistoryStretch) -> tuple[Share, ...]:
     """Return the mean waits of all groups with enough jobs under both, largest groups first within a kind."""
     jobs = now.jobs
     window = runner.window(stretch).interval_s or (0.0, 0.0)

@@ -13,6 +13,7 @@ class PlanFollower:
         self.done = 0
         self._opening = list(plan.opening)
         self._next_row = len(self._opening)
+        self.closing = {row.unit: row for row in plan.closing}
 
     def expects(self, units: Iterable[int], *, exactly: bool) -> bool:
         """Return whether the next operation touches these units, all of them or these among others."""

@@ -53,9 +53,7 @@ def with_early(plan: StepPlan, share: float, second_bytes: int, *, reopen: bool 
     trace = plan.trace
     reopened = _reopened(trace, plan.loads)
     by_gradient = _by_gradient(trace)
-    opening = [
-        index for index in by_gradient if reopen and all(unit in reopened for unit in used_units(trace, index))
-    ]
+    opening = [index for index in by_gradient if reopen and all(unit in reopened for unit in used_units(trace, index))]
     first = _as_fit(trace, by_gradient, round(share * sum(update.second_bytes for update in trace.updates)))
     early = _as_fit(trace, [*opening, *(index for index in first if index not in opening)], second_bytes)
     closing = tuple(reopened[unit] for index in opening if index in early for unit in used_units(trace, index))

@@ -81,6 +81,11 @@ class StepCost:
         return self.ready / self.touches if self.touches else 1.0
 
 
+def without_early(updates: UpdateTime) -> UpdateTime:
+    """Return when updates are computed if none may be within backward."""
+    return "late" if updates == "within" else updates
+
+
 def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
     """Return the least time that any plan needs: that of compute, of the host's updates, or of the busiest way's bytes.
 

@@ -178,7 +178,8 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
-            updates="late" if late else "after",
+            # State in the file has no second copy there.
+            updates="after" if not late else "late" if self._file is not None else "within",
         )
         with Unrouted():
             self.engine = Engine(
@@ -394,7 +395,7 @@ class Cached:
         optimizer.step = MethodType(around, optimizer)  # type: ignore[method-assign]
         optimizer.zero_grad = self._zeroing(optimizer.zero_grad)  # type: ignore[method-assign]
         if stepper.sliced:
-            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.drain()))
+            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.look()))
         if stepper.store is not None:
             self._handles += [
                 optimizer.register_state_dict_post_hook(_plain_state),
@@ -417,6 +418,7 @@ class Cached:
         def zero(set_to_none: bool = True) -> None:
             # A gradient that landed after it was zeroed would be counted in the next step.
             self.engine.gradients.wait_all(self.entries)
+            self.masters.looks.at_all()
             # Dropped ones are kept by the updates that need them.
             if not set_to_none:
                 self.masters.pending.wait_all()
@@ -495,6 +497,8 @@ def _sender(
                 engine.cycle.recorder.pause()
                 reduction.arrived(entry)
                 engine.cycle.recorder.resume()
+            elif stepper is not None:
+                stepper.arrived(entry)
             if stepper is not None:
                 stepper.read_ahead()
 

@@ -42,6 +42,8 @@ class DeviceCopies:
         self.units = units
         self.arena = arena
         self.slots: dict[int, Slot] = {}
+        # Next values that are here, or on their way, before step() has asked for them: nothing computes with these.
+        self._ahead: dict[int, Slot] = {}
         self._starts: list[int] = []
         self._by_start: list[Slot] = []
         self._places: dict[tuple[int, int], Slot] = {}
@@ -59,17 +61,36 @@ class DeviceCopies:
 
     def load(self, row: Load) -> None:
         """Carry out a row: evict what lies at its addresses, unless it is in use, and start the copy."""
+        self._make_room(row)
+        self._submit(row.unit, row.offset)
+
+    def load_ahead(self, row: Load, second: Tensor) -> None:
+        """Carry out a row with a unit's next value; until `confirm` the unit counts as absent."""
+        self._make_room(row)
+        self._submit(row.unit, row.offset, second)
+
+    def confirm(self, units: Iterable[int]) -> None:
+        """Let next values be the values: step() has asked for them."""
+        for unit in units:
+            if (slot := self._ahead.pop(unit, None)) is not None:
+                self.slots[unit] = slot
+
+    def drop_ahead(self) -> None:
+        """Drop the next values that nobody asked for."""
+        for slot in list(self._ahead.values()):
+            self._remove(slot)
+
+    def _make_room(self, row: Load) -> None:
         gone = self._overlapped(row.offset, row.offset + aligned(row.bytes))
-        old = self.slots.get(row.unit)
-        if old is not None and old not in gone:
-            gone.append(old)
+        for old in (self.slots.get(row.unit), self._ahead.get(row.unit)):
+            if old is not None and old not in gone:
+                gone.append(old)
         # All are asked before any is removed: a row that cannot be carried out must leave everything in place.
         for slot in gone:
             if slot.in_use():
                 raise InUseError
         for slot in gone:
             self._remove(slot)
-        self._submit(row.unit, row.offset)
 
     def has(self, unit: int, offset: int) -> bool:
         """Return whether a unit lies at an offset."""
@@ -116,6 +137,7 @@ class DeviceCopies:
     def clear(self) -> None:
         """Forget everything."""
         self.slots.clear()
+        self._ahead.clear()
         self._starts.clear()
         self._by_start.clear()
         self._places.clear()
@@ -229,6 +251,7 @@ class DeviceCopies:
         """Wait until no copy reads the host's memory any more."""
         # The optimizer writes to that memory next. Copies into slots that are gone were queued earlier in the same
         # lane; should one still be running, the bytes that it spoils lie in a place that nobody reads.
+        # What goes ahead is read from second copies, which nobody writes to.
         for slot in self.slots.values():
             self._link.await_on_host(slot.copy)
 
@@ -261,15 +284,15 @@ class DeviceCopies:
                 "to the arena, or to the parameter's .data while it was on its way"
             )
 
-    def _submit(self, unit: int, offset: int) -> None:
+    def _submit(self, unit: int, offset: int, second: Tensor | None = None) -> None:
         slot = self._place(unit, offset)
-        source, release = self._masters.lease(unit)
+        source, release = self._masters.lease(unit, second)
         copy = slot.copy = Copy(slot.target, source, self.units[unit].bytes, release)
         if self._verify:
             copy.source = _Summed(slot, source)
         # Everything that computes with what lay there has been issued by now: the copy goes after it.
         copy.fence = self._link.fence()
-        self._add(slot)
+        self._add(slot, self.slots if second is None else self._ahead)
         self._link.up.put(copy)
 
     def _place(self, unit: int, offset: int) -> Slot:
@@ -286,17 +309,18 @@ class DeviceCopies:
             self._places[unit, offset] = slot
         return slot
 
-    def _add(self, slot: Slot) -> None:
+    def _add(self, slot: Slot, where: dict[int, Slot]) -> None:
         index = bisect_left(self._starts, slot.offset)
         self._starts.insert(index, slot.offset)
         self._by_start.insert(index, slot)
-        self.slots[slot.unit] = slot
+        where[slot.unit] = slot
         self._used_bytes += slot.end - slot.offset
         self._counters.device_peak_bytes = max(self._counters.device_peak_bytes, self._used_bytes)
 
     def _remove(self, slot: Slot) -> None:
         index = bisect_left(self._starts, slot.offset)
-        del self._starts[index], self._by_start[index], self.slots[slot.unit]
+        del self._starts[index], self._by_start[index]
+        del (self._ahead if self._ahead.get(slot.unit) is slot else self.slots)[slot.unit]
         self._used_bytes -= slot.end - slot.offset
         if self._verify:
             # A copy that is still on its way into it would undo this. One that failed has been reported.

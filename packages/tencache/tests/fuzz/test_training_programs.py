@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from core_programs import CORE, LATE, LATE_RAISES, RAISES, REFUSED
+from core_programs import CORE, EARLY, LATE, LATE_RAISES, RAISES, REFUSED
 from hypothesis import HealthCheck, given, note, settings
 from training_programs import Program, brief, judge, programs
 
@@ -18,6 +18,11 @@ def test_a_core_program_is_the_same(name):
 @pytest.mark.parametrize("name", LATE)
 def test_nobody_can_tell_that_an_update_comes_late(name):
     assert judge(LATE[name]) == "same"
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_nobody_can_tell_that_an_update_was_computed_early(name):
+    assert judge(EARLY[name]) == "same"
 
 
 def test_backward_after_a_late_step_raises():

@@ -40,7 +40,8 @@ def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthe
 def plans_early(plan: StepPlan, second_bytes: int) -> list[StepPlan]:
     """Return the plan with some of its updates within backward, in all the ways that are worth a try."""
     ways = [(share, True) for share in EARLY_SHARES] + [(1.0, False)]
-    return [with_early(plan, share, second_bytes, reopen=reopen) for share, reopen in ways]
+    plans = {(found := with_early(plan, share, second_bytes, reopen=reopen)).early: found for share, reopen in ways}
+    return [found for early, found in plans.items() if early]
 
 
 def with_early(plan: StepPlan, share: float, second_bytes: int, *, reopen: bool = True) -> StepPlan:

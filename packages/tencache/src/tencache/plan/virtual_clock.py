@@ -137,15 +137,19 @@ def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
 
 
 def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
-    """Return the fastest plan, by its replay, of those that the eviction strategies give."""
+    """Return the fastest plan, by its replay, of those that the eviction strategies give, with early updates or not."""
     plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
     if plans[0].up_bytes > NEAR_FLOOR * plans[0].up_floor_bytes:
         plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
-    if speeds.updates == "within":
-        plans += [early for plan in tuple(plans) for early in plans_early(plan, speeds.second_bytes)]
+    best = _fastest(plans, speeds)
+    return best if speeds.updates != "within" else _fastest([best, *plans_early(best, speeds.second_bytes)], speeds)
+
+
+def _fastest(plans: list[StepPlan], speeds: Bandwidths) -> StepPlan:
+    """Return the fastest of some plans; of equal ones that which moves, or copies, least."""
     if len(plans) == 1:
         return plans[0]
-    return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
+    return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes, plan.second_bytes))
 
 
 class _Clock:

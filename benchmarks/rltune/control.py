@@ -46,6 +46,15 @@ while IFS= read -r line; do
 done
 """
 
+# As Slurm does, it shows at once what was written: what is on file is from before.
+SPRIO = """#!/bin/sh
+exec awk -F'[|]' -v OFS='|' '
+  FILENAME ~ /written$/ { if (match($0, /JobId=[0-9]+ SiteFactor=/)) {
+    split(substr($0, RSTART), word, /[= ]/); site[word[2]] = word[4] }; next }
+  $1 in site { $2 += site[$1] - $3; $3 = site[$1] }
+  { print }' "$FOLDER/written" "$FOLDER/sprio.out"
+"""
+
 
 def make_cluster(folder: Path, jobs: int, nodes: int, seed: int) -> None:
     """Write what the stand-ins print, and the stand-ins."""
@@ -59,9 +68,10 @@ def make_cluster(folder: Path, jobs: int, nodes: int, seed: int) -> None:
     write_factors(folder, waiting)
     (folder / "partitions").write_text(f"PartitionName=gpu Nodes=n[0-{nodes - 1}] PriorityTier=1 State=UP\n")
     (folder / "written").touch()
-    for name in ("squeue", "sinfo", "sprio"):
+    for name in ("squeue", "sinfo"):
         write_program(folder / name, f'#!/bin/sh\ncat "$FOLDER/{name}.out"\n')
     write_program(folder / "scontrol", SCONTROL)
+    write_program(folder / "sprio", SPRIO)
 
 
 def write_program(path: Path, text: str) -> None:

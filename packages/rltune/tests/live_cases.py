@@ -11,7 +11,7 @@ from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome
-from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
+from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, PriorityParts, Reservation, Snapshot
 
 NOW = 1_700_000_000.0
 
@@ -31,7 +31,9 @@ def job(id: int, gpus: int = 1, minutes: float = 60, **more) -> LiveJob:  # noqa
         "user": "ann",
         "name": f"job{id}",
     }
-    return LiveJob(id=id, **{**values, **more})
+    values |= more
+    values.setdefault("other_factors", values["priority"] - (values["site_factor"] or 0))
+    return LiveJob(id=id, **values)
 
 
 def running(id: int, node: str, gpus: int, minutes: float = 60, ran_s: float = 600.0, **more) -> LiveJob:  # noqa: A002
@@ -118,6 +120,11 @@ class MemoryCluster:
         self.batches.append(tuple(changes))
         return tuple(self._make(change) for change in changes)
 
+    def priorities(self) -> dict[int, PriorityParts]:
+        self.calls["sprio"] += 1
+        self._answer()
+        return {j.id: parts for j in self.now.pending if (parts := j.priority_parts)}
+
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         return tuple(f"{c.job} {c.kind} {c.value or ','.join(c.nodes)}" for c in changes)
 
@@ -142,7 +149,7 @@ class MemoryCluster:
 def _changed(one: LiveJob, change: Change) -> LiveJob:
     match change.kind:
         case ChangeKind.SITE_FACTOR:
-            priority = max(1, one.priority - (one.site_factor or 0) + change.value)
+            priority = max(1, one.own_priority + change.value)  # as Slurm does, which knows none below 1
             return replace(one, site_factor=change.value, priority=priority)
         case ChangeKind.PRIORITY:
             return replace(one, priority=change.value, priority_by_hand=True)

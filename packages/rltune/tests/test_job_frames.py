@@ -59,9 +59,31 @@ def test_a_column_of_nulls_is_nothing():
     assert Jobs.from_polars(frame).to_polars().equals(Jobs.from_polars(FRAME).to_polars())
 
 
+def test_who_is_preemptible_comes_back_and_null_is_what_is_assumed():
+    frame = FRAME.with_columns(
+        preemptible=pl.Series([None, True]), checkpoint_s=pl.Series([None, None], dtype=pl.Float64)
+    )
+    jobs = Jobs.from_polars(frame.with_columns(restart_s=pl.Series([None, 30])))
+    assert jobs.preemptible.tolist() == [False, True]
+    assert jobs.checkpoint_s.tolist() == [np.inf, 600]
+    assert jobs.restart_s.tolist() == [0, 30]
+    assert Jobs.from_polars(jobs.to_polars()).to_polars().equals(jobs.to_polars())
+    assert jobs.to_polars()["preemptible"].to_list() == [False, True]
+
+
+def test_a_frame_may_declare_checkpoints_of_jobs_that_are_not_preemptible():
+    jobs = Jobs.from_polars(FRAME.with_columns(checkpoint_s=pl.Series([60, None])))
+    assert not jobs.preemptible.any()
+    assert jobs.checkpoint_s.tolist() == [60, np.inf]
+
+
 @pytest.mark.parametrize(
     ("frame", "sentence"),
     [
+        (
+            FRAME.with_columns(preemptible=pl.Series(["yes", "no"])),
+            "column preemptible holds String; true and false are expected",
+        ),
         (
             FRAME.drop("gpus"),
             "column gpus is missing: submit_s, duration_s, gpus are needed; given: submit_s, duration_s",

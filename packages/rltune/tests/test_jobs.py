@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rltune import InputError, Jobs
+from rltune.preemptibility import CHECKPOINT_S, RESTART_S
 
 
 def three(**columns):
@@ -33,9 +34,28 @@ def three(**columns):
             {"recorded_start_s": [1, float("inf"), 4]},
             "column recorded_start_s, row 1: inf should be a finite time in seconds, or left out",
         ),
+        (
+            {"recorded_nodes": ["n1", "n[1-", None]},
+            "column recorded_nodes, row 1: 'n[1-' should be a list of nodes such as gpu[01-04],big1",
+        ),
         ({"cpus_per_gpu": [1, float("inf"), 1]}, "column cpus, row 1: inf should be 0 or more"),
         ({"cpus": 1, "cpus_per_gpu": 1}, "give cpus in all or per GPU, not both"),
         ({"id": ["a", "b", "a"]}, "job id 'a' is used 2 times (first in row 0)"),
+        ({"preemptible": [True, 2, False]}, "column preemptible, row 1: 2.0 should be True or False"),
+        ({"preemptible": [True, float("nan"), False]}, "column preemptible, row 1: nan should be True or False"),
+        ({"preemptible": [True, False]}, "column preemptible has 2 rows, submit_s has 3"),
+        (
+            {"checkpoint_s": [1, -1, 1]},
+            "column checkpoint_s, row 1: -1.0 should be 0 s or more, or infinite (all is lost)",
+        ),
+        (
+            {"checkpoint_s": [1, 1, float("nan")]},
+            "column checkpoint_s, row 2: nan should be 0 s or more, or infinite (all is lost)",
+        ),
+        ({"checkpoint_s": [1, 1]}, "column checkpoint_s has 2 rows, submit_s has 3"),
+        ({"restart_s": [1, -1, 1]}, "column restart_s, row 1: -1.0 should be 0 s or more, and finite"),
+        ({"restart_s": [1, float("inf"), 1]}, "column restart_s, row 1: inf should be 0 s or more, and finite"),
+        ({"restart_s": [float("nan"), 1, 1]}, "column restart_s, row 0: nan should be 0 s or more, and finite"),
         ({"after": [[], [0], [7]]}, "column after, row 2: [7] should be rows of this table"),
         ({"after": [[], [float("nan")], []]}, "column after, row 1: [nan] should be rows of this table"),
         ({"after": [[]]}, "column after has 1 rows, submit_s has 3"),
@@ -45,6 +65,12 @@ def test_a_bad_value_is_named_with_its_column_and_row(columns, sentence):
     with pytest.raises(InputError) as error:
         three(**columns)
     assert str(error.value) == sentence
+
+
+def test_nodes_where_a_job_ran_are_text_or_a_list_of_names():
+    jobs = three(recorded_nodes=["gpu[1-2]", ["a", "b"], None])
+    assert jobs.recorded_nodes.to_list() == ["gpu[1-2]", "a,b", None]
+    assert jobs.take(np.array([2, 0])).recorded_nodes.to_list() == [None, "gpu[1-2]"]
 
 
 def test_a_scalar_stands_for_a_column():
@@ -67,7 +93,39 @@ def test_no_name_is_spelled_none_nan_or_empty():
     assert three(user=[None, float("nan"), ""]).user.to_list() == [None, None, None]
 
 
-def test_taking_rows_keeps_dependencies_among_them():
+def test_nobody_is_preemptible_unless_somebody_said_so():
+    """What stops a job of which nothing is said costs all its work, and its restart nothing, as before."""
+    jobs = three()
+    assert not jobs.preemptible.any()
+    assert (jobs.checkpoint_s == np.inf).all()
+    assert (jobs.restart_s == 0).all()
+    assert not jobs.tells_preemption
+
+
+def test_who_is_preemptible_and_of_whom_no_more_is_said_is_assumed_to_write_checkpoints():
+    jobs = three(preemptible=[True, False, True])
+    assert jobs.checkpoint_s.tolist() == [CHECKPOINT_S, np.inf, CHECKPOINT_S]
+    assert jobs.restart_s.tolist() == [RESTART_S, 0, RESTART_S]
+    assert jobs.tells_preemption
+
+
+def test_what_is_said_of_checkpoints_and_restarts_is_kept():
+    """A job that writes checkpoints and may not be displaced is one as well: a node can fail."""
+    jobs = three(preemptible=[True, True, False], checkpoint_s=[0, np.inf, 60], restart_s=5)
+    assert jobs.checkpoint_s.tolist() == [0, np.inf, 60]
+    assert jobs.restart_s.tolist() == [5, 5, 5]
+    assert jobs.take(np.array([2])).tells_preemption
+    assert "preemptible (2 jobs)" in repr(jobs)
+
+
+def test_taking_rows_keeps_who_is_preemptible():
+    part = three(preemptible=[True, False, True], checkpoint_s=[1, 2, 3], restart_s=[4, 5, 6]).take(np.array([2, 1]))
+    assert part.preemptible.tolist() == [True, False]
+    assert part.checkpoint_s.tolist() == [3, 2]
+    assert part.restart_s.tolist() == [6, 5]
+
+
+def test_taking_rows_keeps_dep_dependencies_among_them():
     """A dependency on a row that is left out counts as ended."""
     jobs = three(after=[[], [0], [0, 1]])
     part = jobs.take(np.array([2, 1]))

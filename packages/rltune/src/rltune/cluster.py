@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rltune.errors import InputError, unknown
+from rltune.preemption_rules import PreemptionRule
 from rltune.text import counted, cut, html_facts
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -110,6 +111,7 @@ class _File(BaseModel):
     maintenance: tuple[Maintenance, ...] = ()
     outage: tuple[Outage, ...] = ()
     slowdown: Slowdown = Slowdown()
+    preemption: tuple[PreemptionRule, ...] = ()
 
 
 def same_type(one: str, other: str) -> bool:
@@ -129,6 +131,7 @@ class Cluster:
     maintenance: tuple[Maintenance, ...] = ()
     outages: tuple[Outage, ...] = ()
     slowdown: Slowdown = field(default_factory=Slowdown)
+    preemption: tuple[PreemptionRule, ...] = ()  # who may be displaced; the first that fits a job counts
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -206,6 +209,7 @@ class Cluster:
                 maintenance=file.maintenance,
                 outages=file.outage,
                 slowdown=file.slowdown,
+                preemption=file.preemption,
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
@@ -231,7 +235,8 @@ class Cluster:
         counts = {"limits": self.limits, "maintenance windows": self.maintenance, "outages": self.outages}
         told = [("speed", speeds)] if speeds else []
         told += [(name, f"{len(values):,}") for name, values in counts.items() if values]
-        return [*told, ("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else told
+        told += [("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else []
+        return [*told, *(("preemption", str(rule)) for rule in self.preemption)]
 
     @property
     def node_count(self) -> int:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+_MOST_WORDS = 60  # in one sentence: a site has thousands of users
+
 
 class InputError(ValueError):
     """Something given from outside is wrong; the message says what, where and what would be right."""
@@ -15,7 +17,8 @@ def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *,
     """
     words = tuple(known)
     wrong = f"no {what} {name!r} {purpose}".rstrip()
-    there = f"there are: {', '.join(words)}" if words else "there is none"
+    more_words = f", ... ({len(words)} in all)" if len(words) > _MOST_WORDS else ""
+    there = f"there are: {', '.join(words[:_MOST_WORDS])}{more_words}" if words else "there is none"
     return InputError(f"{wrong}; {_nearest(str(name), words)}{there}{more}")
 
 

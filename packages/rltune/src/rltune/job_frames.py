@@ -10,6 +10,7 @@ import polars as pl
 
 from rltune.errors import InputError, unknown
 from rltune.labels import LABEL_COLUMNS
+from rltune.preemptibility import fill_unsaid
 
 REQUIRED = ("submit_s", "duration_s", "gpus")
 _SECONDS = "numbers of seconds"
@@ -31,7 +32,7 @@ def columns_of(frame: Any, known: Collection[str]) -> dict[str, Any]:
     for name in frame.columns:
         if name not in known:
             raise unknown("column of jobs", name, known, more="; drop or rename it")
-    return {name: _column(frame[name]) for name in frame.columns}
+    return fill_unsaid({name: _column(frame[name]) for name in frame.columns})
 
 
 def polars_of(frame: Any) -> pl.DataFrame:
@@ -61,7 +62,7 @@ def _column(column: pl.Series) -> Any:
         _require(column, isinstance(kind, pl.List) and kind.inner.is_integer() if kind != pl.Null else True)
         return [rows or [] for rows in column.to_list()]
     if name in LABEL_COLUMNS:
-        _require(column, name == "gpu_types" or not kind.is_nested())
+        _require(column, name in {"gpu_types", "recorded_nodes"} or not kind.is_nested())
         return column.to_list()
     _require(column, kind.is_numeric() or kind in {pl.Boolean, pl.Null})
     return column.cast(pl.Float64).fill_null(np.nan).to_numpy()
@@ -91,6 +92,8 @@ def _expected(name: str) -> str:
         return "lists of rows"
     if name in LABEL_COLUMNS:
         return "names"
+    if name == "preemptible":
+        return "true and false"
     return _SECONDS if name.endswith("_s") else "numbers"
 
 

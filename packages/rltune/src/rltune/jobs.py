@@ -6,7 +6,7 @@ estimate that an estimator makes of it (see `rltune.estimate`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rltune.errors import InputError, shown
+from rltune.hostlist import expand
 from rltune.labels import LABEL_COLUMNS, Labels
+from rltune.preemptibility import NO_CHECKPOINT_S, NO_RESTART_S, assumed
 from rltune.text import counted, html_facts, number, seconds
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
+Mask = NDArray[np.bool_]
 
 TYPE_SEPARATOR = "|"
 
@@ -48,8 +51,13 @@ class Jobs:
     gpu_types: Labels  # acceptable types joined by "|"; none = any
     state: Labels  # how it ended in the source: completed, failed, killed, timeout
     recorded_start_s: Floats  # when the source says it started; NaN = not told
+    recorded_eligible_s: Floats  # when the source says it could first have started; NaN = not told
+    recorded_nodes: Labels  # where the source says it ran, in Slurm's short form (gpu[01-04],big1); none = not told
     array: Ints  # tasks of one array share a number; -1 = no array
     array_limit: Ints  # how many of the array may run at once; 0 = any number
+    preemptible: Mask  # may be displaced while it runs
+    checkpoint_s: Floats  # of work between two checkpoints: 0 = nothing is ever lost, infinite = all
+    restart_s: Floats  # for which it holds its GPUs without progress before it goes on
     after_ptr: NDArray[np.int64]  # job i depends on after[after_ptr[i]:after_ptr[i + 1]] (rows of this table)
     after: Ints
 
@@ -76,19 +84,27 @@ class Jobs:
         name: Iterable[object] | None = None,
         state: Iterable[object] | None = None,
         recorded_start_s: ArrayLike | None = None,
+        recorded_eligible_s: ArrayLike | None = None,
+        recorded_nodes: Iterable[object] | None = None,
         array: ArrayLike | None = None,
         array_limit: ArrayLike | None = None,
+        preemptible: ArrayLike | None = None,
+        checkpoint_s: ArrayLike | None = None,
+        restart_s: ArrayLike | None = None,
         after: Sequence[Sequence[int]] | None = None,
     ) -> Jobs:
         """Make a table from columns of equal length; a scalar stands for a column.
 
         CPUs and memory are given per GPU or in all (`cpus`, `mem_gib`, the only way for jobs without GPUs).
-        `gpu_types` holds per job a type, several joined by "|", a list of them, or None for any.
-        `after` lists per job the rows it depends on.
+        `gpu_types` holds per job a type, several joined by "|", a list of them, or None for any. `recorded_nodes` holds
+        per job a list of nodes in Slurm's short form, a list of names, or None. `after` lists per job the rows it
+        depends on. Nobody is preemptible unless `preemptible` says so; who is, and of whom no more is said, writes a
+        checkpoint every 10 minutes of work and needs 2 minutes to restart.
         """
         submit = _floats("submit_s", submit_s, None)
         n = len(submit)
         gpu_column = _ints("gpus", gpus, n, missing=None)
+        willing = _flags("preemptible", preemptible, n)
         after_ptr, after_rows = _dependencies(after, n)
         jobs = cls(
             id=_ids(id, n),
@@ -108,8 +124,13 @@ class Jobs:
             gpu_types=Labels.of(None if gpu_types is None else map(_type_set, gpu_types), n),
             state=Labels.of(state, n),
             recorded_start_s=_floats("recorded_start_s", recorded_start_s, n),
+            recorded_eligible_s=_floats("recorded_eligible_s", recorded_eligible_s, n),
+            recorded_nodes=Labels.of(None if recorded_nodes is None else _node_lists(recorded_nodes), n),
             array=_ints("array", array, n, missing=-1),
             array_limit=_ints("array_limit", array_limit, n),
+            preemptible=willing,
+            checkpoint_s=_or_assumed("checkpoint_s", checkpoint_s, willing),
+            restart_s=_or_assumed("restart_s", restart_s, willing),
             after_ptr=after_ptr,
             after=after_rows,
         )
@@ -137,10 +158,14 @@ class Jobs:
             _require(column, values, np.isnan(values) | ((values >= 0) & np.isfinite(values)), "0 or more")
         finite = np.isnan(self.limit_s) | ((self.limit_s >= 0) & np.isfinite(self.limit_s))
         _require("limit_s", self.limit_s, finite, "0 s or more, or left out")
-        told = ~np.isinf(self.recorded_start_s)
-        _require("recorded_start_s", self.recorded_start_s, told, "a finite time in seconds, or left out")
+        for column in ("recorded_start_s", "recorded_eligible_s"):
+            values = getattr(self, column)
+            _require(column, values, ~np.isinf(values), "a finite time in seconds, or left out")
         _require("array", self.array, self.array >= -1, "-1 (no array) or more")
         _require("array_limit", self.array_limit, self.array_limit >= 0, "0 (any number) or more")
+        _require("checkpoint_s", self.checkpoint_s, self.checkpoint_s >= 0, "0 s or more, or infinite (all is lost)")
+        lasts = (self.restart_s >= 0) & np.isfinite(self.restart_s)
+        _require("restart_s", self.restart_s, lasts, "0 s or more, and finite")
         unique, first, count = np.unique(self.id, return_index=True, return_counts=True)
         if len(unique) != n:
             twice = int(np.argmax(count > 1))
@@ -176,6 +201,12 @@ class Jobs:
         jobs = replace(self, **columns)
         jobs.check()
         return jobs
+
+    @property
+    def tells_preemption(self) -> bool:
+        """Return whether anything is said of who may be displaced, and at what cost."""
+        unsaid = (self.checkpoint_s == NO_CHECKPOINT_S) & (self.restart_s == NO_RESTART_S)
+        return bool((self.preemptible | ~unsaid).any())
 
     def depends_on(self, row: int) -> Ints:
         """List the rows that job `row` waits for."""
@@ -237,15 +268,15 @@ class Jobs:
 
     def _told(self) -> list[str]:
         """Name the columns in which something stands, with how many different names."""
-        floats = [
-            name for name in ("limit_s", "cpus", "mem_gib", "recorded_start_s") if _any_number(getattr(self, name))
-        ]
+        told = ("limit_s", "cpus", "mem_gib", "recorded_start_s", "recorded_eligible_s")
+        floats = [name for name in told if _any_number(getattr(self, name))]
         counts = [name for name in ("nodes", "gpus_per_node", "array_limit") if getattr(self, name).any()]
         labels = {
             name: len(np.unique(codes[codes >= 0])) for name in LABEL_COLUMNS if len(codes := getattr(self, name).codes)
         }
         named = [f"{name} ({counted(n, 'name')})" for name, n in labels.items() if n]
-        return [*floats, *counts, *named, *(["after"] if len(self.after) else [])]
+        willing = [f"preemptible ({counted(int(self.preemptible.sum()), 'job')})"] if self.tells_preemption else []
+        return [*floats, *counts, *named, *willing, *(["after"] if len(self.after) else [])]
 
     def _dependencies_of(self, index: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints]:
         if len(self.after) == 0:
@@ -275,6 +306,19 @@ def _ints(column: str, values: ArrayLike | None, n: int, missing: int | None = 0
         given = np.where(np.isnan(given), missing, given)
     _require(column, given, (given == np.floor(given)) & (np.abs(given) < 2**31), "a whole number")
     return np.ascontiguousarray(given, dtype=np.int32)
+
+
+def _flags(column: str, values: ArrayLike | None, n: int) -> Mask:
+    """Make a column of yes and no; None is no."""
+    if values is None:
+        return np.zeros(n, dtype=np.bool_)
+    given = _broadcast(column, values, n)
+    _require(column, given, (given == 0) | (given == 1), "True or False")
+    return np.ascontiguousarray(given, dtype=np.bool_)
+
+
+def _or_assumed(column: str, values: ArrayLike | None, preemptible: Mask) -> Floats:
+    return assumed(column, preemptible) if values is None else _floats(column, values, len(preemptible))
 
 
 def _broadcast(column: str, values: ArrayLike, n: int | None) -> NDArray[Any]:
@@ -310,6 +354,24 @@ def _type_set(value: object) -> str | None:
         return None
     names = value.split(TYPE_SEPARATOR) if isinstance(value, str) else [str(v) for v in value]  # type: ignore[attr-defined]
     return TYPE_SEPARATOR.join(sorted({name.strip() for name in names if name.strip()})) or None
+
+
+def _node_lists(values: Iterable[object]) -> Iterator[str | None]:
+    """Return lists of nodes as text, each looked at once."""
+    known: set[str] = set()
+    for row, value in enumerate(values):
+        if value is None or value != value or value == "":  # noqa: PLR0124  NaN alone differs from itself
+            yield None
+            continue
+        text = value if isinstance(value, str) else ",".join(map(str, value))  # type: ignore[call-overload]
+        if text not in known:
+            try:
+                expand(text)
+            except ValueError:
+                wanted = "a list of nodes such as gpu[01-04],big1"
+                raise InputError(f"column recorded_nodes, row {row}: {shown(text)} should be {wanted}") from None
+            known.add(text)
+        yield text
 
 
 def _dependencies(after: Sequence[Sequence[int]] | None, n: int) -> tuple[NDArray[np.int64], Ints]:

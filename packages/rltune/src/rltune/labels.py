@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Codes = NDArray[np.int32]
 
-LABEL_COLUMNS = ("vc", "user", "account", "qos", "name", "gpu_types", "state")  # of a job table
+LABEL_COLUMNS = ("vc", "user", "account", "qos", "name", "gpu_types", "state", "recorded_nodes")  # of a job table
 
 
 @dataclass(frozen=True)

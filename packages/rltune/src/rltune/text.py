@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))  # a size in seconds, a name
+_SIZES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MOST_LINES = 12  # of one kind in the repr of a value
 _LEFT, _RIGHT = "text-align:left", "text-align:right"
 
@@ -24,6 +25,16 @@ def seconds(value: float, like: float | None = None) -> str:
         if abs(value if like is None else like) >= 2 * size:
             return f"{value / size:,.1f} {unit}"
     return f"{value:,.1f} s"
+
+
+def read_seconds(told: str) -> float:
+    """Read 90, 90s, 10m, 2h, 1d or inf as seconds; ValueError if it is none of them."""
+    text = told.strip().lower()
+    size = _SIZES.get(text[-1:], 0.0)
+    value = float(text[:-1]) * size if size else float(text)
+    if not value >= 0:
+        raise ValueError(told)
+    return value
 
 
 def number(value: float) -> str:

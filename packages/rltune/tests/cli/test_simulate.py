@@ -20,10 +20,10 @@ def test_json_holds_the_waits_and_nothing_else_is_on_stdout(rltune, trace, clust
 
 def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, cluster):
     words = ("-p", "sjf", "-b", "easy", "--placement", "spread", "--estimator", "noisy:0.5", "--head", "global")
-    more = ("--view", 2, "--seed", 3, "--guard", "24h:4x", "--search", "8:slowdown")
+    more = ("--view", 2, "--seed", 3, "--guard", "24h:4x", "--search", "8:slowdown", "--remaining", "history")
     told = json.loads(rltune("simulate", trace, "-c", cluster, *words, *more, "--json").out)
     assert told["settings"] == {
-        "policy": "sjf+search:8:slowdown+guard:24h:4x",
+        "policy": "sjf+search:8:slowdown+guard:24h:4x+remaining:history",
         "backfill": "easy",
         "placement": "spread",
         "estimator": "noisy:0.5",
@@ -34,6 +34,7 @@ def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, 
         "guard": "24h:4x",
         "search": "8:slowdown",
         "cycle_s": 0.0,
+        "remaining": "history",
     }
 
 

@@ -1,11 +1,18 @@
+import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 from importlib import resources
+from pathlib import Path
 
 import pytest
+from slurm_fixtures import started_testbed_with_database, testbed_with_database
 
 from rltune.live.control_settings import ControlSettings, Scope
 from rltune.live.control_settings_file import load_settings
+
+__all__ = ["started_testbed_with_database", "testbed_with_database"]
 
 FOLDER = resources.files("rltune") / "deploy"
 
@@ -56,3 +63,57 @@ def test_the_service_is_well_hardened(tmp_path):
     assert judged.returncode == 0, judged.stdout[-2000:] + judged.stderr
     assert "ExecReload=/bin/kill -HUP $MAINPID" in unit.read_text()
     assert "ExecStopPost=-/opt/rltune/bin/rltune control --release" in unit.read_text()
+
+
+PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"  # outside any home, as a service needs it
+RLTUNE = "from rltune.cli import main; main()"
+
+
+@pytest.fixture
+def under_the_unit(tmp_path_factory):
+    """Run Python as the unit's account, under the unit's own sandbox and filter of system calls."""
+    for need in ("systemd-analyze", PYTHON):
+        if not shutil.which(need):
+            pytest.skip(f"{need} is not here")
+    if os.geteuid() != 0:
+        pytest.skip("only root can put the sandbox on")
+    state = tmp_path_factory.mktemp("state")
+    state.chmod(0o777)
+    for folder in (state, *state.parents[:3]):  # where pytest keeps them, others may not look
+        folder.chmod(folder.stat().st_mode | 0o011)
+    unit, launcher = FOLDER / "rltune-control.service", Path(__file__).with_name("under_the_unit.py")
+    packages = (str(Path(str(FOLDER)).parents[1]), sysconfig.get_path("purelib"))
+
+    def run(*words, **environment):
+        words = [PYTHON, str(launcher), str(unit), "slurm", str(state), "--", PYTHON, "-c", *words]
+        kept = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": ":".join(packages), **environment}
+        return subprocess.run(words, env=kept, capture_output=True, text=True, check=False, timeout=300)
+
+    run.state = state
+    return run
+
+
+def test_the_unit_lets_the_core_be_compiled(under_the_unit):
+    """numpy is imported and a function compiled under the unit's filter, where every forbidden call once killed it."""
+    told = under_the_unit("import numba, numpy; print(numba.njit(lambda x: x + 1)(numpy.ones(2)).sum())")
+    assert (told.returncode, told.stdout) == (0, "4.0\n"), told.stderr
+
+
+def test_the_unit_acts_and_releases(testbed_with_database, under_the_unit):
+    """Both of the unit's commands do their work as an unprivileged Operator, with no home and one folder to write."""
+    bed = testbed_with_database
+    holder = bed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=60)
+    bed.wait_for("a start", lambda: bed.job(holder)["job_state"] == "RUNNING")
+    jobs = [bed.submit(1, gpus=2, gpu_type="k80", limit_min=minutes) for minutes in (50, 40, 30)]
+    plain = {"SLURM_CONF": str(bed.folder / "etc/slurm.conf"), "NUMBA_DISABLE_JIT": "1"}  # compiling takes a minute
+    act = ("--mode", "act", "--partition", "gpu", "--policy", "saf", "--journal", "journal.db")
+    acted = under_the_unit(RLTUNE, "control", "--once", *act, **plain)
+    assert acted.returncode == 0, acted.stderr
+    assert all(_site_factor(bed, job) for job in jobs[1:])
+    released = under_the_unit(RLTUNE, "control", "--release", "--journal", "journal.db", **plain)
+    assert released.returncode == 0, released.stderr
+    assert not any(_site_factor(bed, job) for job in jobs)
+
+
+def _site_factor(bed, job):
+    return {seen.id: seen.site_factor for seen in bed.backend().observe().pending}[job]

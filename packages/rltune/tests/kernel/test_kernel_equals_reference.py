@@ -22,6 +22,8 @@ from strategies import (
 
 import rltune
 from rltune.engine.guard import Guard
+from rltune.estimate import History
+from rltune.labels import Labels
 
 VIEWS = (0, 0, 0, 1, 3, 8)
 
@@ -31,6 +33,11 @@ def assert_equal(case: Case, guard: Guard | None = None, **settings) -> None:
     core = rltune.simulate(case.jobs, case.cluster, estimator=case.estimate_s, guard=guard, **settings)
     same = None if guard is None else reference.Guard(guard.hours, guard.times, guard.sla)
     plain = reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, **settings)
+    assert_same(core, plain)
+
+
+def assert_same(core: rltune.Schedule, plain: reference.Result) -> None:
+    """Compare two schedules."""
     assert np.asarray(core.rejected).tolist() == plain.rejected
     np.testing.assert_array_equal(core.start_s, plain.start_s)
     np.testing.assert_array_equal(core.end_s, plain.end_s)
@@ -114,6 +121,33 @@ def test_cycles(backfill: str, data) -> None:
     cycle_s = data.draw(st.sampled_from((0.5, 3.0, 7.0, 50.0, 1e6)))
     guard = data.draw(st.none() | guards())
     assert_equal(case, guard, cycle_s=cycle_s, **data.draw(settings(backfill=backfill)))
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
+def test_estimates_that_are_outlived(backfill: str, data) -> None:
+    """With remainders, a job past its estimate is believed to run on, alike in both."""
+    case = data.draw(cases(always=("wrong-estimates",)))
+    how = data.draw(settings(backfill=backfill))
+    core = rltune.simulate(case.jobs, case.cluster, estimator=case.estimate_s, remaining="history", **how)
+    plain = reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, remaining="estimate", **how)
+    assert_same(core, plain)
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
+def test_remainders_from_history(backfill: str, data) -> None:
+    """What those had left who had run as long, of each likeness, and what follows from it, are alike in both."""
+    case = data.draw(cases())
+    n = len(case.jobs)
+    limits = data.draw(st.lists(st.sampled_from((np.nan, 5.0, 20.0, 90.0)), min_size=n, max_size=n))
+    names = data.draw(st.lists(st.sampled_from((None, "a", "b")), min_size=n, max_size=n))
+    jobs = case.jobs.with_columns(limit_s=np.array(limits), name=Labels.of(names, n))
+    trust = data.draw(st.sampled_from((0.25, 2.0, 16.0)))
+    how = data.draw(settings(backfill=backfill))
+    core = rltune.simulate(jobs, case.cluster, estimator=History(trust=trust), remaining="history", **how)
+    plain = reference.simulate(jobs, case.cluster, estimate_s=core.estimate_s, remaining="history", trust=trust, **how)
+    assert_same(core, plain)
 
 
 @pytest.mark.parametrize("backfill", ["none", "shadow"])

@@ -7,7 +7,7 @@ from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
 from rltune.live.replay_cycle import replay
-from rltune.live.see.backend import ChangeKind
+from rltune.live.see.backend import ChangeKind, ChangeOutcome
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))
 QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10), job(3, 2, 30))
@@ -198,6 +198,75 @@ def test_an_unreachable_cluster_is_borne_and_told(rig):
     assert report.outcome == "ok"
     assert not report.acting
     assert as_before(r)
+
+
+def test_a_journal_that_cannot_be_written_gives_everything_back(rig):
+    """The disk is full: nothing new is changed, all is given back, it is said once, and later it goes on."""
+    r = rig()
+    r.cycle()
+    assert not as_before(r)
+    pages = r.journal.rows("PRAGMA page_count")[0][0]
+    r.journal.rows(f"PRAGMA max_page_count = {pages}")
+    reports = [r.cycle() for _ in range(30)]
+    failed = [report for report in reports if report.outcome == "failed"]
+    assert failed
+    assert as_before(r)
+    assert sum("the journal cannot be written" in event for report in failed for event in report.events) == 1
+    r.journal.rows("PRAGMA max_page_count = 1000000")
+    assert any(r.cycle().acting for _ in range(10))
+
+
+def test_a_policy_that_raises_is_borne(rig, tmp_path):
+    """Whatever a site's own policy raises: all is given back, it is said once, and the controller lives on."""
+    own = tmp_path / "own.py"
+    flag = tmp_path / "broken"
+    own.write_text(
+        "from pathlib import Path\n"
+        "def score(queue):\n"
+        f"    if Path({str(flag)!r}).exists(): raise ZeroDivisionError('no sense')\n"
+        "    return queue.estimate_s\n"
+    )
+    r = rig(pipeline={"policy": f"{own}:score"})
+    assert r.cycle().acting
+    flag.touch()
+    told = [event for _ in range(3) for event in r.cycle().events]
+    assert sum("no sense" in event for event in told) == 1
+    assert as_before(r)
+    flag.unlink()
+    assert any(r.cycle().acting for _ in range(10))
+
+
+def test_a_cluster_that_refuses_everything_trips(rig):
+    """Without rights nothing can be ordered: said at once, with Slurm's own words."""
+    r = rig()
+    r.cluster.refuse = {j.id: "Access/permission denied" for j in r.cluster.now.pending}
+    report = r.cycle()
+    assert not report.acting
+    assert any("Slurm refuses all changes: Access/permission denied" in event for event in report.events)
+
+
+def test_an_order_that_slurm_does_not_hold_trips(rig):
+    """It says that it took every number and holds none: found by reading back, and after three times all is let go."""
+    r = rig()
+    r.cluster.apply = lambda changes: tuple(ChangeOutcome(change) for change in changes)
+    told = [event for _ in range(4) for event in r.cycle().events]
+    assert any("of the first are not where they should be" in event for event in told)
+    assert sum("the order is not the one meant, 3 times in a row" in event for event in told) == 1
+    assert not r.controller.brain.acting
+
+
+def test_what_another_hand_changes_right_after_us_is_found_at_once(rig):
+    """Between the write and the look of the next cycle lies a minute; what was written is read back before that."""
+    r = rig()
+    apply = r.cluster.apply
+
+    def meddled(changes):
+        outcomes = apply(changes)
+        r.cluster.edit(1, site_factor=4711)
+        return outcomes
+
+    r.cluster.apply = meddled
+    assert any("1 changed by another hand (job 1)" in event for event in r.cycle().events)
 
 
 def test_a_write_that_broke_off_is_made_good(rig):

@@ -22,6 +22,6 @@ def test_two_thousand_waiting_jobs_are_cheap_and_written_once():
     assert found["changes"][0] >= 1400  # the others stand near enough to their places already
     assert found["changes"][1:] == [0, 0]
     assert found["refused"] == 0
-    assert max(found["processes"]) <= 5
+    assert max(found["processes"]) <= 6
     assert found["peak_mib"] < 1024
     assert max(found["cpu_seconds"]) < 3

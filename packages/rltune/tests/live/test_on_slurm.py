@@ -10,12 +10,15 @@ from dataclasses import replace
 
 import pytest
 from live_cases import settings
+from real_slurm import require_slurm, short_folder
 
 from rltune.errors import InputError
 from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings_file import load_settings
 from rltune.live.controller import Controller
+from rltune.live.decide.ranking import by_slurm
+from rltune.live.journal.packing import unpack_decision
 from rltune.live.journal.store import Journal
 from rltune.live.journal.story import story
 from rltune.live.replay_cycle import replay
@@ -177,6 +180,7 @@ def test_jobs_that_end_or_start_in_mid_cycle_are_no_trouble(testbed, tmp_path):
     class Interrupted:
         calls = slurm.calls
         observe = staticmethod(slurm.observe)
+        priorities = staticmethod(slurm.priorities)
 
         @staticmethod
         def apply(changes):
@@ -302,8 +306,78 @@ def test_a_killed_controller_leaves_a_journal_by_which_all_is_given_back(testbed
     assert set(jobs) <= set(before)
 
 
+def by_priority(bed):
+    """Name the waiting jobs in Slurm's own order."""
+    return [job.id for job in sorted(bed.backend().observe().pending, key=by_slurm)]
+
+
+def test_an_array_with_a_long_list_of_tasks_is_ordered(testbed, tmp_path):
+    """Slurm prints such a list shortened or with a step, and takes neither as a name."""
+    holder = testbed.submit(600, **ALL_K80, limit_min=60)
+    testbed.wait_for("a start", lambda: testbed.job(holder)["job_state"] == "RUNNING")
+    uneven = ",".join(str(i * i) for i in range(1, 32))
+    array = testbed.submit(1, f"--array={uneven}", gpus=2, gpu_type="k80", limit_min=5)
+    testbed.submit(1, "--array=1-199:2", gpus=2, gpu_type="k80", limit_min=20)
+    testbed.submit(1, gpus=2, gpu_type="k80", limit_min=50)
+    acting = controller(testbed, tmp_path)
+    report = acting.cycle()
+    assert (report.changes, report.refused) == (3, 0)
+    assert by_priority(testbed)[0] == array
+    assert acting.cycle().changes == 0
+    assert acting.release() == 0
+    assert set(factors(testbed).values()) == {0}
+
+
+@pytest.fixture(scope="module")
+def bed_with_weights():
+    """A Slurm whose QOS counts for 8,000 and whose other factors count for next to nothing."""
+    require_slurm(database=True)
+    with Testbed.up(short_folder(), database=True, settings={"PriorityWeightQOS": "8000"}) as bed:
+        yield bed
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [{}, {"scope": {"partitions": ["gpu"], "not_qos": ["sla"]}}, {"safety": {"guard": "24h:4x:sla=sla"}}],
+    ids=["all ours", "as shipped", "guard"],
+)
+def test_numbers_that_slurm_would_clamp_are_not_given(bed_with_weights, tmp_path, sections):
+    """Most jobs have a priority of 8,000, some of 1: the order is the one decided, and stays as it is.
+
+    Below 1 Slurm knows no order, so that one meant for the last jobs was lost, and numbers changed in every cycle.
+    """
+    bed = bed_with_weights
+    bed.clear()
+    holder = bed.submit(600, **ALL_K80, limit_min=60)
+    bed.wait_for("a start", lambda: bed.job(holder)["job_state"] == "RUNNING")
+    sla = [bed.submit(1, "--qos=sla", gpus=2, gpu_type="k80", limit_min=60 - i) for i in range(9)]
+    normal = [bed.submit(1, gpus=2, gpu_type="k80", limit_min=30 - i) for i in range(4)]
+    acting = controller(bed, tmp_path, **sections)
+    acting.cycle()
+    meant = [w.job for w in unpack_decision(acting.journal.cycle(0).decision).waiting if w.competes]
+    for _ in range(3):
+        assert by_priority(bed) == meant
+        assert acting.cycle().changes == 0
+    if sections:
+        assert set(meant[:9]) == set(sla)
+    assert meant[-4:] == normal[::-1] or not sections
+    assert acting.release() == 0
+    assert set(factors(bed).values()) == {0}
+
+
+def test_a_job_that_a_human_put_first_stays_first(testbed, tmp_path):
+    """It is left alone, and nobody is lifted over it."""
+    _, jobs = fill(testbed, 50, 40, 30, 20)
+    testbed.run("scontrol", "update", f"JobId={jobs[0]}", "Priority=777")
+    acting = controller(testbed, tmp_path)
+    acting.cycle()
+    assert by_priority(testbed) == [jobs[0], *jobs[:0:-1]]
+    assert testbed.job(jobs[0])["priority"] in (777, {"set": True, "infinite": False, "number": 777})
+    assert acting.release() == 0
+
+
 def test_a_thousand_waiting_jobs(testbed, tmp_path):
-    """A cycle takes 3 s, or half as long as submitting did if that is more, and five processes; the next no writes."""
+    """A cycle takes 3 s, or half as long as submitting did if that is more, and six processes; the next no writes."""
     fill(testbed)
     script = (
         "#!/bin/sh\nfor i in $(seq 1000); do sbatch -J j$i -o /dev/null -D / -t $((i % 97 + 3)) $O --wrap true; done"
@@ -315,7 +389,7 @@ def test_a_thousand_waiting_jobs(testbed, tmp_path):
     acting = controller(testbed, tmp_path)
     calls = dict(acting.backend.calls)
     first = acting.cycle()
-    assert sum(acting.backend.calls.values()) - sum(calls.values()) <= 5
+    assert sum(acting.backend.calls.values()) - sum(calls.values()) <= 6
     second = acting.cycle()
     third = acting.cycle()
     assert (first.waiting, first.refused) == (1000, 0)

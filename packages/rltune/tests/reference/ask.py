@@ -23,16 +23,28 @@ class Job:
     submit: float
     duration: float
     estimate: float
+    limit: float  # NaN = none
     gpus: int
     nodes: int
     gpus_per_node: int
     cpus: int | None  # None = not asked
     mem: int | None
-    labels: dict[str, str | None]  # by scope: user, account, vc, qos
+    labels: dict[str, str | None]  # by scope: user, account, vc, qos; and its name
     types: tuple[str, ...]
     array: int
     array_limit: int
     after: tuple[int, ...]
+    # taking turns; a job that was stopped is another value, with what is left as its duration and estimate
+    preemptible: bool
+    checkpoint: float
+    restart_s: float  # of every spell but the first
+    work: float  # in all
+    whole: float  # estimate of all
+    restart: float = 0.0  # of the next spell
+    saved: float = 0.0  # work done, and not lost
+    service: float = 0.0  # work done, lost or not
+    lost: float = 0.0
+    preemptions: int = 0
 
 
 def read_nodes(cluster) -> list[Node]:
@@ -70,16 +82,22 @@ def _job(jobs, estimate: float, i: int) -> Job:
         submit=float(jobs.submit_s[i]),
         duration=float(jobs.duration_s[i]),
         estimate=estimate,
+        limit=float(jobs.limit_s[i]),
         gpus=int(jobs.gpus[i]),
         nodes=int(jobs.nodes[i]),
         gpus_per_node=int(jobs.gpus_per_node[i]),
         cpus=_whole(jobs.cpus[i], 1000),
         mem=_whole(jobs.mem_gib[i], 1024),
-        labels={s: getattr(jobs, s).name_of(i) or None for s in ("user", "account", "vc", "qos")},
+        labels={s: getattr(jobs, s).name_of(i) or None for s in ("user", "account", "vc", "qos", "name")},
         types=tuple(types.split("|")) if types else (),
         array=int(jobs.array[i]),
         array_limit=int(jobs.array_limit[i]),
         after=tuple(int(j) for j in jobs.depends_on(i)),
+        preemptible=bool(jobs.preemptible[i]),
+        checkpoint=float(jobs.checkpoint_s[i]),
+        restart_s=float(jobs.restart_s[i]),
+        work=float(jobs.duration_s[i]),
+        whole=estimate,
     )
 
 

@@ -16,6 +16,7 @@ SECRETS = {
     "name": ["fusion-reactor", "train-llm", "fusion-reactor", "train-llm"],
     "vc": ["vc-of-marketing", None, "vc-of-marketing", "deep-lab"],
     "qos": ["boss-only", None, None, "boss-only"],
+    "recorded_nodes": ["secret-rack[1-2]", "secret-rack1", None, "otherhall9"],
 }
 
 
@@ -42,6 +43,7 @@ def test_no_original_string_survives_in_the_file(suffix, tmp_path):
     data = gzip.decompress(path.read_bytes()) if suffix.endswith("gz") else path.read_bytes()
     text = data + repr(anonymise(jobs)).encode()
     secret = {name for names in SECRETS.values() for name in names if name} | {"271828", "314159", "161803"}
+    secret |= {"secret-rack", "otherhall"}
     assert [s for s in secret if s.encode() in text] == []
 
 
@@ -77,6 +79,13 @@ def test_the_same_salt_gives_the_same_pseudonyms_and_another_gives_others():
 def test_a_name_in_two_columns_gets_two_pseudonyms():
     jobs = anonymise(Jobs.from_arrays([0], [1], [1], user=["ann"], account=["ann"]), salt="x")
     assert jobs.user.name_of(0).split("-")[1] != jobs.account.name_of(0).split("-")[1]
+
+
+def test_a_node_has_one_pseudonym_in_every_list():
+    pair, one, _, other = anonymise(original()).recorded_nodes.to_list()
+    assert one in pair.split(",")
+    assert len(pair.split(",")) == 2
+    assert other not in pair
 
 
 def test_columns_can_be_kept():

@@ -63,10 +63,10 @@ def test_it_prints_and_dumps():
             console.print(quality)
         text = captured.get()
     assert "17 rows read, 9 jobs kept" in text
-    assert "duplicate-requeue" in text
+    assert "earlier-spell" in text
     assert "line 9: 2019|2019|again" in text
     again = json.loads(json.dumps(quality.to_dict()))
-    assert again["dropped"] == 8
+    assert (again["dropped"], again["merged"]) == (7, 1)
     assert again["findings"][0]["rule"] == "job-step"
     assert "never-started 3 dropped" in str(quality)
 

@@ -125,6 +125,11 @@ def test_helios_without_job_names_as_first_published(tmp_path):
     assert load(copy).jobs.name.to_list() == [None] * 4
 
 
+def test_philly_names_the_machines_of_the_attempt_that_started_first():
+    jobs = load(DATA / "cluster_job_log.json").jobs
+    assert dict(zip(jobs.id.tolist(), jobs.recorded_nodes.to_list(), strict=True))["application_1_0001"] == "m47,m48"
+
+
 def test_openb():
     trace = load(DATA / "openb_pods.csv")
     jobs = trace.jobs
@@ -170,6 +175,7 @@ def test_pai_instances_give_the_run_time_if_their_table_is_the_one_named():
     assert trace.quality.path.endswith("pai_task_table.csv")
     same(trace.jobs.duration_s, [48, 100, 1, 15])
     same(trace.jobs.recorded_start_s, [101, 200, 205, 395])
+    assert trace.jobs.recorded_nodes.to_list() == ["m1", None, None, None]
 
 
 def test_pai_job_table_leads_to_the_task_table():

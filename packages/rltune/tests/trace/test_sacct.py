@@ -34,13 +34,14 @@ def test_the_recorded_output():
     assert {f.rule: (f.count, f.line) for f in trace.quality.findings} == {
         "job-step": (1, 17),
         "half-written": (2, 15),
-        "duplicate-requeue": (1, 9),
         "still-running": (1, 16),
+        "earlier-spell": (1, 9),
         "never-started": (3, 6),
         "delimiter-in-name": (1, 14),
+        "several-spells": (1, 10),
         "memory-not-counted": (8, 2),
         "het-part": (2, 3),
-        "eligible-later": (2, 5),
+        "eligible-later": (1, 5),  # 2019 only after its requeue
         "run-over-limit": (1, 13),
         "no-time-asked": (1, 11),
     }
@@ -59,14 +60,80 @@ def test_the_recorded_output():
     assert jobs.gpus[by_id["2026"]] == 0
     assert [jobs.state.name_of(by_id[i]) for i in ("2013", "2011", "2014")] == ["completed", "failed", "timeout"]
     assert jobs.vc.names == ("gpu",)
+    assert jobs.recorded_nodes.name_of(by_id["2013"]) == "k80-[1-2]"
+    assert jobs.recorded_eligible_s[by_id["2013"]] == jobs.submit_s[by_id["2013"]] == 0
 
 
-def test_a_requeued_job_keeps_its_first_submit_and_its_last_run():
+def test_a_requeued_job_keeps_its_first_submit_and_start_and_all_it_ran():
     jobs = load(DATA / "sacct.txt").jobs
     row = jobs.id.tolist().index("2019")
     assert jobs.submit_s[row] == 3
-    assert jobs.duration_s[row] == 60
-    assert jobs.recorded_start_s[row] == 175
+    assert jobs.duration_s[row] == 20 + 60
+    assert jobs.recorded_start_s[row] == 33
+
+
+def test_spells_recorded_from_a_real_slurm_are_one_job_each():
+    """Two requeues, a failed node, Slurm's own preemption, an array's task; recorded with `sacct -X -D`."""
+    trace = load(DATA / "sacct_spells.txt")
+    ran = dict(zip(trace.jobs.name.to_list(), trace.jobs.duration_s.tolist(), strict=True))
+    del ran["tasks"]  # two tasks of one name
+    assert ran == {"twice": 6 + 3 + 9, "broken": 9, "once": 4, "lower": 4 + 12, "given-up": 3, "plain": 2, "higher": 3}
+    by_id = dict(zip(trace.jobs.id.tolist(), trace.jobs.duration_s.tolist(), strict=True))
+    assert (by_id["7_1"], by_id["7_2"]) == (2 + 9, 9)
+    states = dict(zip(trace.jobs.name.to_list(), trace.jobs.state.to_list(), strict=True))
+    assert (states["twice"], states["broken"], states["once"]) == ("completed", "completed", "failed")
+    found = {f.rule: f.count for f in trace.quality.findings}
+    assert {rule: found[rule] for rule in found if "spell" in rule or rule == "still-running"} == {
+        "earlier-spell": 4,  # 1 twice, 4, 7_1
+        "lost-spell": 1,  # 2, on the node that failed
+        "several-spells": 4,
+        "cut-off-spell": 1,  # 5 was cancelled while it waited: sacct has no record of that
+        "still-running": 2,  # 6 runs again, so its first spell is not all of it
+    }
+
+
+def test_work_that_a_failing_node_lost_does_not_count(tmp_path):
+    broken = line(state="NODE_FAIL", start="110", end="130", elapsed="20")
+    given = line(state="PREEMPTED", submit="130", start="140", end="145", elapsed="5")
+    done = line(submit="145", start="150", end="157", elapsed="7")
+    trace = load(write(tmp_path, done, given, broken))
+    assert trace.jobs.duration_s.tolist() == [12]
+    assert trace.jobs.recorded_start_s.tolist() == [10]
+    assert trace.jobs.limit_s.tolist() == [2 * 300]  # each of the two spells that count had it anew
+    assert (trace.quality["lost-spell"], trace.quality["earlier-spell"]) == (1, 1)
+
+
+def test_a_job_whose_node_failed_for_good_keeps_what_it_ran(tmp_path):
+    trace = load(write(tmp_path, line(state="NODE_FAIL", elapsed="20")))
+    assert trace.jobs.duration_s.tolist() == [20]
+    assert trace.quality["lost-spell"] == 0
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING"])
+def test_a_requeued_job_that_waits_or_runs_again_has_not_ended(tmp_path, state):
+    """Its first spell is not its run time, and must not be learnt as one."""
+    spell = line(state="REQUEUED", start="110", end="130", elapsed="20")
+    now = line(state=state, submit="130", start="Unknown", end="Unknown", elapsed="0")
+    trace = load(write(tmp_path, line(job="9"), spell, now))
+    assert trace.jobs.id.tolist() == ["9"]
+    assert trace.quality["still-running"] == 2
+
+
+def test_a_finished_job_that_somebody_ran_again_counts_once_with_its_last_run(tmp_path):
+    """The spells before its first end belong to that, not to the second run."""
+    spell = line(state="REQUEUED", start="110", end="130", elapsed="20")
+    done = line(submit="130", start="140", end="150", elapsed="10")
+    second = line(submit="200", start="210", end="213", elapsed="3")
+    trace = load(write(tmp_path, spell, done, second))
+    assert trace.jobs.duration_s.tolist() == [3]
+    assert trace.quality["duplicate-requeue"] == 2
+
+
+def test_a_list_of_nodes_that_was_cut_short_is_left_out_and_counted(tmp_path):
+    lines = [line(job=str(i)) + f"|{nodes}" for i, nodes in enumerate(["gpu[1-2]", "gpu[1-", "None assigned"])]
+    trace = load(write(tmp_path, *lines, head=f"{HEAD}|NodeList"))
+    assert trace.jobs.recorded_nodes.to_list() == ["gpu[1-2]", None, None]
+    assert trace.quality["node-list-unreadable"] == 1
 
 
 def test_epoch_times_and_local_times_give_the_same(tmp_path):

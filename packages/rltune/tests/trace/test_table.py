@@ -48,8 +48,13 @@ def tables(draw):
         name=column(names),
         state=column(st.none() | st.sampled_from(["completed", "failed"])),
         recorded_start_s=column(maybe),
+        recorded_eligible_s=column(maybe),
+        recorded_nodes=column(st.none() | st.sampled_from(["n1", "gpu[01-04],big1", ["a", "b"]])),
         array=column(st.integers(-1, 5)),
         array_limit=column(st.integers(0, 5)),
+        preemptible=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),
+        checkpoint_s=draw(st.none() | st.lists(times | st.just(float("inf")), min_size=n, max_size=n)),
+        restart_s=draw(st.none() | st.lists(times, min_size=n, max_size=n)),
         after=[draw(st.lists(st.integers(0, i - 1), max_size=2)) if i else [] for i in range(n)],
     )
 
@@ -151,3 +156,37 @@ def test_what_cannot_be_written(tmp_path):
         write(jobs, tmp_path / "no" / "such" / "folder.parquet")
     with pytest.raises(InputError, match=r"negative submit time \(-1 s\)"):
         write(Jobs.from_arrays([-1], [1], [1]), tmp_path / "jobs.csv")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_in_which_nothing_is_said_of_preemption_has_no_such_columns(suffix, tmp_path):
+    """It is byte for byte what earlier versions wrote."""
+    path = tmp_path / f"jobs{suffix}"
+    write(Jobs.from_arrays([0, 1], 1, 1), path)
+    frame = pl.read_parquet(path) if suffix == ".parquet" else pl.read_csv(path)
+    assert "preemptible" not in frame.columns
+
+
+def test_a_table_of_ones_own_may_say_who_is_preemptible_and_no_more(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("submit_s,duration_s,gpus,preemptible,restart_s\n0,9,1,true,\n1,9,1,no,\n2,9,1,,7\n3,9,1,1,0\n")
+    jobs = read_trace(path)
+    assert jobs.preemptible.tolist() == [True, False, False, True]
+    assert jobs.checkpoint_s.tolist() == [600, np.inf, np.inf, 600]
+    assert jobs.restart_s.tolist() == [120, 0, 7, 0]
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("maybe,1,1", "line 2, column preemptible: 'maybe' should be true or false"),
+        ("true,-1,1", "line 2, column checkpoint_s: '-1' is negative"),
+        ("true,x,1", "line 2, column checkpoint_s: 'x' is not a number"),
+        ("true,1,inf", "column restart_s, row 0: inf should be 0 s or more, and finite"),
+    ],
+)
+def test_a_cell_that_cannot_be_is_named(row, sentence, tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text(f"submit_s,duration_s,gpus,preemptible,checkpoint_s,restart_s\n0,9,1,{row}\n")
+    with pytest.raises(InputError, match=sentence):
+        read_trace(path)

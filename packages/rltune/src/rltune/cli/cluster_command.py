@@ -140,6 +140,8 @@ def _more(cluster: "Cluster") -> Iterator[str]:
         yield f"maintenance: {where}, from {window.start_s:,.0f} s to {window.end_s:,.0f} s"
     for outage in cluster.outages:
         yield f"outage: node {outage.node}, from {outage.down_s:,.0f} s to {outage.up_s:,.0f} s"
+    for rule in cluster.preemption:
+        yield f"preemption: {rule}"
 
 
 def _who(limit: "Limit") -> str:

@@ -9,6 +9,7 @@ from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import say, show, show_line, show_table
 from rltune.cli.exits import INTERRUPTED
+from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
 from rltune.cli.terminal_progress import bar
@@ -39,6 +40,7 @@ def compare(
     windows: options.Windows = "whole",
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     baseline: options.Baseline = None,
     metric: options.Metric = "wait",
     seed: options.Seed = 0,
@@ -53,7 +55,11 @@ def compare(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
+    preemptible: options.Preemptible = None,
+    checkpoint: options.Checkpoint = None,
+    restart: options.Restart = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Compare policies on the same windows of a history.
@@ -63,16 +69,19 @@ def compare(
     """
     outputs = Outputs(json, jobs_file, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
+    willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, **how)
+    pipelines = pipeline_options.several(
+        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
+    )
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
     from rltune.evaluation import compare as run
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work, on = willing.applied(load_workload(trace, format, on), on)
     compile_core(pipelines)
     how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
     with bar("comparing") as tell:

@@ -10,6 +10,7 @@ from rltune.cli import completion as complete
 from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show_line, show_table
+from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import split
@@ -62,6 +63,7 @@ def evaluate(
     windows: options.HeldOutWindows = WINDOWS,
     estimator: Estimators = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     select: Select = False,
     baseline: options.Baseline = None,
     metric: options.HeldOutMetric = "wait",
@@ -77,7 +79,11 @@ def evaluate(
     cycle: options.Cycle = 0.0,
     commit: options.Commit = False,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     ray: options.Ray = None,
+    preemptible: options.Preemptible = None,
+    checkpoint: options.Checkpoint = None,
+    restart: options.Restart = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Evaluate policies and models on the held-out part of a history.
@@ -88,6 +94,7 @@ def evaluate(
     guesses = split(estimator)
     outputs = Outputs(json, report=report)
     outputs.require_free(force=force, inputs=[trace, cluster])
+    willing = OptIn.of(preemptible, checkpoint, restart)
     require_pages(guesses, report)
     require_known(guesses, metric)
     from rltune import Cluster
@@ -96,11 +103,13 @@ def evaluate(
 
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, **settings)
+    pipelines = pipeline_options.several(
+        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **settings
+    )
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work, on = willing.applied(load_workload(trace, format, on), on)
     compile_core(pipelines)
     with spread_over(workers, ray) as spread, bar("evaluating") as tell:
         made = [run(work.jobs, on, (), (), (), guess, spread=spread, progress=tell, **how) for guess in guesses]

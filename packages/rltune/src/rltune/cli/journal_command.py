@@ -49,10 +49,9 @@ def replay(
     from rltune.live.replay_cycle import replay as again
 
     store = Journal.read(journal)
-    until = store.cycle(cycle).id
     same = True
     with spinner("deciding again"):
-        for number in range(until - last + 1, until + 1):
+        for number in store.cycles_until(cycle, last):
             made = again(store, number)
             same &= made.same
             verdict = "the same, byte for byte" if made.same else f"differs for jobs {_listed(made.differing)}"

@@ -85,12 +85,59 @@ Guard = Annotated[
         metavar="GRACE",
     ),
 ]
+Preempt = Annotated[
+    str,
+    typer.Option(
+        help="Let running jobs that are preemptible give way, by an order: las (least attained service), gittins, srsf "
+        "(smallest remaining area), policy; las:run=600:most=5:turn=300 for the seconds a spell lasts at least, how "
+        "often one job is displaced at most, and the seconds between two looks; off.",
+        metavar="ORDER",
+    ),
+]
+Remaining = Annotated[
+    str,
+    typer.Option(
+        help="What reservations take running jobs to have left: ends-now (their estimate, and nothing past it) or "
+        "history (what jobs like them that ran as long had left).",
+        metavar="RULE",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Search = Annotated[
     str,
     typer.Option(
         help="Before each pass try so many orders of the queue by rolling them forward: 16, or 16:slowdown for bounded "
         "slowdown in place of wait; off.",
         metavar="N",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Preemptible = Annotated[
+    str | None,
+    typer.Option(
+        "--preemptible",
+        help="Which jobs may be displaced while they run, in place of what trace and cluster say: a share, drawn by "
+        "lot (30%, 30%:seed=1), all, none.",
+        metavar="SHARE",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        help="How much work lies between two checkpoints of the jobs that may be displaced: 10m; 0 = they lose none, "
+        "inf = all.",
+        metavar="TIME",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Restart = Annotated[
+    str | None,
+    typer.Option(
+        "--restart",
+        help="For how long a displaced job holds its GPUs without progress before it goes on: 2m.",
+        metavar="TIME",
         rich_help_panel=ADVANCED,
     ),
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show, show_line
+from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
 from rltune.cli.terminal_progress import bar, spinner
@@ -33,6 +34,7 @@ def simulate(
     pipeline: options.Pipeline = None,
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     seed: options.Seed = 0,
     json: options.JsonOrFile = None,
     jobs_file: options.JobsFile = None,
@@ -42,26 +44,33 @@ def simulate(
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
     search: options.Search = "off",
+    remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
+    preemptible: options.Preemptible = None,
+    checkpoint: options.Checkpoint = None,
+    restart: options.Restart = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Replay a history under one policy, and sum it up."""
     outputs = Outputs(json, jobs_file, report)
     outputs.require_free(force=force, inputs=[trace, cluster])
+    willing = OptIn.of(preemptible, checkpoint, restart)
     from rltune import Cluster
     from rltune.engine.run import run_pipeline
     from rltune.estimate import get_estimator
     from rltune.evaluation import Comparison
+    from rltune.opt_in import told_of
     from rltune.trials.leak import Exam, leaks
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    planned = pipeline_options.one(*parts, guard=guard, search=search, **how)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
-    work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
+    work, on = willing.applied(load_workload(trace, format, on), on)
+    notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
+    work = replace(work, notes=notes)
     compile_core([planned])
     with bar("simulating") as tell:
         told = lambda done, total: tell(done, total, "jobs")  # noqa: E731  shorter than a function

@@ -36,15 +36,18 @@ def info(
     outputs = Outputs(json)
     outputs.require_free(force=force, inputs=[trace])
     work = load_workload(trace, format)
+    from rltune.metrics.formats import plain
+    from rltune.metrics.recorded import recorded_wait
     from rltune.trace.describe import describe
 
-    told = describe(work.jobs)
-    outputs.write_json({"trace": work.name, **told.to_dict(), "notes": list(work.notes)})
+    told, waits = describe(work.jobs), recorded_wait(work.jobs)
+    recorded = {"jobs": waits.recorded_s.n, "held_s": waits.held_s, "wait_s": plain(waits.recorded_s.to_dict())}
+    outputs.write_json({"trace": work.name, **told.to_dict(), "recorded": recorded, "notes": list(work.notes)})
     if outputs.only_json:
         return
     show_line(work.name)
     show(told)
-    for note in work.notes:
+    for note in (*waits.lines(), *work.notes):
         show_line(note)
     outputs.name_files()
 
@@ -175,7 +178,8 @@ def anonymise(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave a column as it is: vc, qos, user, account, name or id. May be given again.", metavar="COLUMN"
+            help="Leave a column as it is: vc, qos, user, account, name, recorded_nodes or id. May be given again.",
+            metavar="COLUMN",
         ),
     ] = None,
     force: options.Force = False,
@@ -183,8 +187,8 @@ def anonymise(
 ) -> None:
     """Put pseudonyms for names, so that it can be shared.
 
-    Users, accounts, names, VCs, QOS and job ids are replaced; who is the same stays the same. The key is drawn at
-    random and kept nowhere. If pseudonyms must agree between files, put a secret into the environment variable
+    Users, accounts, names, VCs, QOS, nodes and job ids are replaced; who is the same stays the same. The key is drawn
+    at random and kept nowhere. If pseudonyms must agree between files, put a secret into the environment variable
     RLTUNE_SALT (not into an argument, which others on the machine could see).
     """
     from rltune.trace.anonymise import anonymise as hide

@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 from rltune.engine.guard import Guard, get_guard
 from rltune.engine.pipeline import BACKFILLS, Pipeline
 from rltune.engine.search import Search, get_search
+from rltune.engine.turns import Turns, get_turns
 from rltune.errors import InputError
+from rltune.estimate.remainders import ENDS_NOW_NAME
 from rltune.placement.placers import BEST_FIT, Placement, get_placement
 from rltune.policy.base import Policy, Score
 from rltune.policy.by_name import get_policy
 
 FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
-_Around = TypeVar("_Around", Guard, Search)
-_AROUND = re.compile(r"\+(guard|search):")
+_Around = TypeVar("_Around", Guard, Search, Turns)
+_AROUND = re.compile(r"\+(guard|search|preempt|remaining):")
 
 
 def parse_pipeline(
@@ -25,6 +27,8 @@ def parse_pipeline(
     *,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
+    remaining: str | None = None,
     **settings: Any,
 ) -> Pipeline:
     """Make a pipeline of names or objects; `saf+search:16+guard:24h` names what is around a policy, too."""
@@ -35,6 +39,8 @@ def parse_pipeline(
         placement=get_placement(placement),
         guard=_one_of("guard", policy, get_guard(around.get("guard")), get_guard(guard)),
         search=_one_of("search", policy, get_search(around.get("search")), get_search(search)),
+        turns=_one_of("preempt", policy, get_turns(around.get("preempt")), get_turns(preempt)),
+        remaining=_remaining(policy, around.get("remaining"), remaining or ENDS_NOW_NAME),
         **settings,
     )
 
@@ -55,6 +61,12 @@ def split_around(spec: str) -> tuple[str, dict[str, str]]:
     if len(set(kinds)) < len(kinds):
         raise InputError(f"policy {spec!r} has two of one kind around it: {', '.join(kinds)}")
     return name, dict(zip(kinds, values, strict=True))
+
+
+def _remaining(policy: Any, named: str | None, given: str) -> str:
+    if named is not None and given != ENDS_NOW_NAME:
+        raise InputError(f"policy {policy} says what running jobs have left already; {given} was given too")
+    return named or given
 
 
 def _one_of(kind: str, policy: Any, named: _Around, given: _Around) -> _Around:

@@ -172,7 +172,7 @@ def likeness(
     likeness is its own and knows that run time: a prediction made elsewhere, for the others to correct.
     """
     earlier = None if before is None or not len(jobs) else ended_by(before, float(jobs.submit_s[0]))
-    keys, used = _keys(earlier, jobs, levels)
+    keys, used = likeness_keys(earlier, jobs, levels)
     known = np.zeros((used, 2))
     if earlier is not None:
         learn_all(keys[: len(earlier)], earlier.duration_s, decay, known)
@@ -194,7 +194,7 @@ def ended_by(before: Jobs, time_s: float) -> Jobs:
     return before.take(rows[np.argsort(end[rows], kind="stable")])
 
 
-def _keys(earlier: Jobs | None, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
+def likeness_keys(earlier: Jobs | None, jobs: Jobs, levels: Levels) -> tuple[NDArray[np.int32], int]:
     """Assign numbers to the combinations of each level over both tables; -1 where a label is missing."""
     joined = {column: _integers(together(earlier, jobs, column)) for column in {c for level in levels for c in level}}
     n = len(jobs) if earlier is None else len(earlier) + len(jobs)

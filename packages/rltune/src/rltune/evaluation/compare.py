@@ -14,12 +14,14 @@ from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import Pipeline, learns
 from rltune.engine.search import Search
+from rltune.engine.turns import Turns
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.comparison import Comparison, Run
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.metrics import Bound, lower_bound, summarise
+from rltune.opt_in import opted_in, told_of
 from rltune.parallel import spread_over
 from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s
@@ -46,6 +48,8 @@ def compare(
     pipelines: Sequence[str | Pipeline] = (),
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
+    remaining: str | None = None,
     warm: bool = False,
     head: str = "pool",
     commit: bool = False,
@@ -74,6 +78,10 @@ def compare(
         pipelines: Further pipelines one by one, as objects or as tables name them: "saf + easy, milp:8".
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
+        preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
+            `policies`.
+        remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
+            "history".
         warm: Whether estimators and policies that learn start each window from the jobs before it that had ended.
         head: What a job that does not fit blocks: its "pool", or all others ("global").
         commit: Whether to run as RLScheduler's machine does.
@@ -93,15 +101,18 @@ def compare(
         made = rltune.compare(jobs, cluster, ["fcfs", "saf"], ["none", "easy"], estimator="history", baseline="fcfs")
     """
     require_inputs(jobs, cluster)
+    jobs = opted_in(jobs, cluster)
     metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
-    lined_up = line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
+    lined_up = line_up(policies, backfills, placements, pipelines, **around, **settings)
     learners = require_warm(lined_up, estimator, windows) if warm else ()
     ordered, guess = in_order(jobs, estimator)
     chosen, notes = choose_windows(ordered, windows, _fcfs_wait(ordered, cluster))
     bench = Bench(Trial(ordered, cluster, guess, warm, seed), chosen, lined_up)
     tasks = list(itertools.product(range(len(chosen)), range(len(lined_up))))
+    known = leaks([p.policy for p in lined_up], [_exam(ordered, chosen)])
     return Comparison.build(
         runs=_collect(bench, tasks, workers, progress),
         windows=chosen,
@@ -112,7 +123,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         about=str(windows) if windows else "whole trace, from an idle cluster",
-        notes=(*leaks([p.policy for p in lined_up], [_exam(ordered, chosen)]), *notes, *_warm_notes(learners, chosen)),
+        notes=(*known, *notes, *_warm_notes(learners, chosen), *told_of(ordered)),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from rltune.evaluation.recorded_waits import recorded_notes
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
 from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
@@ -92,7 +93,7 @@ def title(comparison: Comparison) -> str:
 
 def comparison_notes(comparison: Comparison) -> list[str]:
     """List what a reader must know before believing the numbers."""
-    said = list(comparison.notes)
+    said = [*comparison.notes, *recorded_notes(comparison)]
     if not comparison.complete:
         said.insert(0, f"Interrupted: {len(comparison.runs)} of {comparison.planned} runs were made; only those count.")
     settings = comparison.runs[0].schedule.settings

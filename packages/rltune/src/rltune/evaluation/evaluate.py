@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import Search
+from rltune.engine.turns import Turns
 from rltune.errors import unknown
 from rltune.estimate import get_estimator
 from rltune.evaluation.choose import Choice, choose
 from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
+from rltune.opt_in import opted_in, told_of
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
@@ -45,6 +47,8 @@ def evaluate(
     pipelines: Sequence[str | Pipeline] = (),
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
+    remaining: str | None = None,
     holdout: float = 0.1,
     windows: str | None = None,
     size: int = 1024,
@@ -77,6 +81,10 @@ def evaluate(
         pipelines: Further pipelines one by one, as tables name them: "learned + easy, milp:8".
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
+        preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
+            `policies`.
+        remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
+            "history".
         holdout: The share of the trace that is held out, at its end.
         windows: The next three in the words of the command line: "1024:every=64:contended=600".
         size: The jobs of a window.
@@ -99,15 +107,15 @@ def evaluate(
         made = rltune.evaluate(jobs, cluster, ["saf", "learned"], ["none", "easy"], select=True)
     """
     require_inputs(jobs, cluster)
+    jobs = opted_in(jobs, cluster)
     require_measured(metric)
     if windows is not None:
         sliding = parse_sliding(windows, min_wait_s=contended_s)
         size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
     ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
-    contenders = beside_fcfs(
-        line_up(policies, backfills, placements, pipelines, guard=guard, search=search, **settings)
-    )
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
+    contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
     trial = HeldOutTrial(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
@@ -124,7 +132,7 @@ def evaluate(
     name = get_estimator(estimator).name
     looked_at = (parts.validation, parts.test) if select else (parts.test,)
     exams = [Exam.of_part(ordered, part, chooses=part is parts.validation) for part in looked_at]
-    warnings = leaks([c.policy for c in contenders], exams)
+    warnings = (*leaks([c.policy for c in contenders], exams), *told_of(ordered))
     if commit:
         warnings += ("Pipelines run on RLScheduler's machine (commit mode).",)
     if cycle_s:

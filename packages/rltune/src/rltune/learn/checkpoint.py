@@ -46,7 +46,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def trace_hash(jobs: Jobs) -> str:
     """Return a hash of all that a training takes from a trace, job by job in their order."""
     made = hashlib.sha256()
-    for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes):
+    said = (jobs.preemptible, jobs.checkpoint_s, jobs.restart_s) if jobs.tells_preemption else ()
+    for column in (jobs.submit_s, jobs.duration_s, jobs.gpus, jobs.vc.codes, jobs.user.codes, *said):
         made.update(np.ascontiguousarray(column).tobytes())
     return made.hexdigest()
 

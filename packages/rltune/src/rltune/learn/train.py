@@ -255,7 +255,10 @@ def _summed(rolled: list[Rolled]) -> dict[str, float]:
 
 def _spelled_out(cluster: Cluster) -> str:
     """Write every field: what a cluster prints of itself leaves some out."""
-    return f"Cluster({', '.join(f'{name}={value!r}' for name, value in vars(cluster).items())})"
+    told = {
+        name: value for name, value in vars(cluster).items() if name != "preemption" or value
+    }  # new, and often none
+    return f"Cluster({', '.join(f'{name}={value!r}' for name, value in told.items())})"
 
 
 @contextmanager

@@ -174,6 +174,7 @@ class Health(BaseModel):
 
     max_decision_s: Seconds = 10.0
     max_failures: Annotated[int, Field(ge=1)] = 2  # looks in a row that failed
+    max_disorders: Annotated[int, Field(ge=1)] = 3  # times in a row that Slurm does not hold the order meant
     max_clock_jump_s: Seconds = 30.0  # between the cluster's clock and ours, from one cycle to the next
     max_lost_share: Share = 0.2  # of the jobs or GPUs of the last look that are gone without a trace
     lost_matter_from: Annotated[int, Field(ge=1)] = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from rltune.errors import InputError
+from rltune.errors import InputError, told
 from rltune.live.act.state_machine import (
     Adopt,
     Advise,
@@ -14,10 +14,13 @@ from rltune.live.act.state_machine import (
     Compared,
     Decide,
     Decided,
+    DecideFailed,
     Event,
     Looked,
     LookFailed,
     Make,
+    NotesLost,
+    ReadBack,
     Tell,
 )
 from rltune.live.clock import Clock, SystemClock
@@ -33,7 +36,7 @@ from rltune.live.gain_watch import GainWatch
 from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
-from rltune.live.journal.store import CycleRecord, Journal
+from rltune.live.journal.store import CycleRecord, Journal, JournalError
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
@@ -127,15 +130,27 @@ class Controller:
         news = self._policy_watch.news()
         if news:
             self._hands.tell(Tell("policy", news), report)
-        if not self._rehearsed:  # compiled code is loaded, which may take a minute, before anything is looked at
-            rehearse(self.settings, self.pinned)
-            self._rehearsed = True
+        self._rehearse(report)
         begin = perf_counter()
-        self._take(self._look(), report)
+        try:
+            self._take(self._look(), report)
+        except JournalError as error:
+            report.outcome = "failed"
+            self._take(NotesLost(str(error)), report)
         report.seconds = perf_counter() - begin
         report.acting, report.postponed = self.brain.acting, self.brain.postponed
         self._measure(report)
         return report
+
+    def _rehearse(self, report: CycleReport) -> None:
+        """Load compiled code, which may take a minute, before anything is looked at."""
+        if self._rehearsed:
+            return
+        self._rehearsed = True
+        try:
+            rehearse(self.settings, self.pinned)
+        except Exception as error:  # noqa: BLE001  a policy of the site's own may raise anything
+            self._take(DecideFailed(told(error)), report)
 
     def _reload(self, report: CycleReport) -> None:
         self._reloading = False
@@ -143,11 +158,11 @@ class Controller:
         try:
             pinned = pin_pipeline(self.settings)
         except InputError as error:
-            told = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
+            news = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
         else:
-            told = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
+            news = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
             self._pin(pinned)
-        self._hands.tell(Tell("reload", told), report)
+        self._hands.tell(Tell("reload", news), report)
 
     def release(self) -> int:
         """Restore everything that was changed; return how many jobs could not be."""
@@ -181,12 +196,27 @@ class Controller:
                     self._say_advice(intents, report)
                 case Make(intents):
                     self._hands.make(intents, report)
+                    self._read_back(report)
+
+    def _read_back(self, report: CycleReport) -> None:
+        """Ask Slurm what it holds now; a look that fails tells nothing, and the next cycle's will tell."""
+        try:
+            held = self.backend.priorities()
+        except BackendError as error:
+            self._hands.tell(Tell("unreachable", f"what was written could not be read back: {error}"), report)
+            return
+        self._take(ReadBack(held), report)
 
     def _decide(self, situation: Situation, report: CycleReport) -> None:
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
-        estimates = estimate(situation.bare, self.pinned.estimator, history)
-        decision = decide(situation, self.settings, self.pinned, Known(history, estimates), perf_counter)
+        try:
+            estimates = estimate(situation.bare, self.pinned.estimator, history)
+            decision = decide(situation, self.settings, self.pinned, Known(history, estimates), perf_counter)
+        except Exception as error:  # noqa: BLE001  told, and everything is given back
+            report.outcome = "failed"
+            self._take(DecideFailed(told(error)), report)
+            return
         report.decide_s = perf_counter() - begin
         self._record(situation, decision, estimates, until, report)
         self._compare_canary(report)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rltune.live.act.state_machine import Brain, ChangesMade, Tell
 from rltune.live.clock import Clock
 from rltune.live.cycle_report import CycleReport
-from rltune.live.journal.store import Journal
+from rltune.live.journal.store import Journal, JournalError
 from rltune.live.prometheus import Metrics
 from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
 from rltune.live.see.holdings import Intent
@@ -28,9 +29,13 @@ class Hands:
     say: Say = lambda _: None
 
     def make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
-        """Note changes, make them, and note what became of them."""
-        with self.journal.at_once():
-            ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
+        """Note changes, make them, and note what became of them. What cannot be noted is only ever given back."""
+        ids: list[int] = []
+        try:
+            with self.journal.at_once():
+                ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
+        except JournalError:
+            intents = tuple(intent for intent in intents if intent.undo)
         outcomes: tuple[ChangeOutcome, ...] | None
         try:
             outcomes = self.backend.apply([intent.change for intent in intents])
@@ -39,10 +44,14 @@ class Hands:
             self.tell(Tell("unreachable", f"changes may or may not have been made: {error}"), report)
         self.brain.on(ChangesMade(intents, outcomes))
         if outcomes is not None:
-            with self.journal.at_once():
-                errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
-                self.journal.add_outcomes(errors, self.clock.now_s())
+            if ids:
+                self._note_outcomes(ids, outcomes)
             self._count(outcomes, report)
+
+    def _note_outcomes(self, ids: Sequence[int], outcomes: Sequence[ChangeOutcome]) -> None:
+        errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
+        with suppress(JournalError), self.journal.at_once():  # unnoted, a change counts as made
+            self.journal.add_outcomes(errors, self.clock.now_s())
 
     def give_back(self) -> int:
         """Restore everything that was changed; return how many jobs could not be. No policy is asked."""
@@ -58,7 +67,8 @@ class Hands:
     def tell(self, tell: Tell, report: CycleReport) -> None:
         """Note and say something that is no job's."""
         report.events.append(tell.text)
-        self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
+        with suppress(JournalError):  # said all the same
+            self.journal.add_event(tell.kind, tell.text, self.clock.now_s())
         self.metrics.event(tell.kind)
         self.say(f"{tell.kind}: {tell.text}")
 

@@ -41,9 +41,13 @@ def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
     """Read the policy alone, from the text that its file held once if that is given."""
     spec, core = settings.pipeline.policy, settings.advanced.pipeline
     name, around = split_around(spec)
+    if "remaining" in around:
+        raise InputError(f"policy {spec!r}: remainders from history are for simulations; leave out +remaining")
     read = _read(name, text)
     if read.policy.code == INSPECTED:
         raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
+    if "preempt" in around:
+        raise InputError(f"policy {spec!r}: the controller displaces no running job yet; leave out +preempt")
     pipeline = parse_pipeline(
         read.policy,
         settings.pipeline.backfill,

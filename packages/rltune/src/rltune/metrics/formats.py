@@ -40,6 +40,8 @@ def as_table(summary: Summary) -> Table:
     for column in ("mean", "p50", "p90", "p99", "max"):
         table.add_column(column, justify="right")
     table.add_row("wait", *_cells(summary.wait_s, seconds))
+    for name, waits in _recorded_rows(summary):
+        table.add_row(name, *_cells(waits, seconds))
     table.add_row("wait, large jobs", *_cells(summary.large_wait_s, seconds))
     table.add_row("JCT", *_cells(summary.jct_s, seconds))
     table.add_row("bounded slowdown", *_cells(summary.bounded_slowdown, number))
@@ -50,6 +52,15 @@ def as_table(summary: Summary) -> Table:
     table.add_row("fragmentation, while jobs wait", *_cells(summary.fragmentation.while_waiting, number))
     table.add_row("fragmentation", *_cells(summary.fragmentation.overall, number))
     return table
+
+
+def _recorded_rows(summary: Summary) -> list[tuple[str, Distribution]]:
+    """Return the waits that the history records, and those of the same jobs here if not all have one."""
+    told = summary.recorded
+    if not told.recorded_s.n:
+        return []
+    rows = [("wait, as recorded", told.recorded_s)]
+    return rows if told.complete else [("wait, jobs with a recorded start", told.simulated_s), *rows]
 
 
 def _cells(values: Distribution, write: Callable[[float], str]) -> list[str]:
@@ -65,6 +76,7 @@ def _caption(summary: Summary) -> str:
     return "\n".join(
         [
             _jobs_line(summary),
+            *summary.recorded.warnings(),
             *model_lines(summary.work),
             *_placer_lines(summary),
             *_cluster_lines(summary),

@@ -11,6 +11,7 @@ from rltune.metrics.bound import Bound, lower_bound
 from rltune.metrics.distribution import Distribution
 from rltune.metrics.fairness import Fairness, group_fairness
 from rltune.metrics.fragmentation import Fragmentation, fragmentation
+from rltune.metrics.recorded import RecordedWait, recorded_wait
 from rltune.metrics.timeline import timeline
 from rltune.metrics.utilisation import Span, Utilisation, span_of, utilisation
 from rltune.text import html_of, text_of
@@ -38,6 +39,7 @@ class Summary:
     requeued: int  # jobs that an outage put back at least once
     passes: int
     wait_s: Distribution
+    recorded: RecordedWait  # what the history says of the same jobs
     jct_s: Distribution
     bounded_slowdown: Distribution
     large_wait_s: Distribution  # of jobs on more than one node or of 8 GPUs and more
@@ -101,6 +103,7 @@ def summarise(schedule: Timetable, interval_s: Span | None = None, bound: Bound 
         requeued=int((schedule.requeues[inside] > 0).sum()),
         passes=schedule.passes,
         wait_s=Distribution.of(wait),
+        recorded=recorded_wait(schedule.jobs, schedule.wait_s, kept),
         jct_s=Distribution.of(schedule.jct_s[kept]),
         bounded_slowdown=Distribution.of(slowdown),
         large_wait_s=Distribution.of(wait[large_jobs(schedule)[kept]]),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rltune.evaluation.comparison import measured
 from rltune.evaluation.comparison_tables import comparison_notes, has_intervals, interval, write_ratio
+from rltune.evaluation.recorded_waits import recorded_beside
 from rltune.metrics.formats import number, percent, seconds
 from rltune.report.chart_data import pipelines
 from rltune.trials.groups import SIZES, size_name
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rltune.trials.intervals import Interval
 
 MOST_VCS = 20
+NO_LINE = -1  # the colour of what no chart draws
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,17 @@ def spreads(comparison: Comparison) -> list[tuple[str, Table]]:
         ("Job completion time (JCT)", lambda s: s.jct_s, seconds),
         ("Bounded slowdown", lambda s: s.bounded_slowdown, number),
     ]
-    return [(title, _spread(comparison, of, write)) for title, of, write in wanted]
+    tables = [(title, _spread(comparison, of, write)) for title, of, write in wanted]
+    return [(tables[0][0], _with_recorded(comparison, tables[0][1])), *tables[1:]]
+
+
+def _with_recorded(comparison: Comparison, waits: Table) -> Table:
+    """Put a row for what the history records under the waits, if it records any."""
+    told = recorded_beside(comparison, comparison.baseline).recorded_s
+    if not told.n:
+        return waits
+    row = Row("recorded in the history", NO_LINE, 0, tuple(seconds(getattr(told, part)) for part in waits.columns))
+    return replace(waits, rows=(*waits.rows, row))
 
 
 def _spread(comparison: Comparison, of: Callable[[Standing], Distribution], write: Callable[[float], str]) -> Table:

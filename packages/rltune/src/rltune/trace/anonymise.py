@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.errors import InputError, unknown
+from rltune.hostlist import expand
 from rltune.labels import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from rltune.jobs import Jobs
 
-PREFIXES = {"id": "j", "user": "u", "account": "a", "name": "n", "vc": "vc", "qos": "q"}
+PREFIXES = {"id": "j", "user": "u", "account": "a", "name": "n", "vc": "vc", "qos": "q", "recorded_nodes": "node"}
 _DIGITS = 16
 
 
 def anonymise(jobs: Jobs, salt: str | None = None, keep: Collection[str] = ()) -> Jobs:
-    """Replace users, accounts, names, VCs, QOS and job ids by pseudonyms; columns in `keep` stay.
+    """Replace users, accounts, names, VCs, QOS, nodes and job ids by pseudonyms; columns in `keep` stay.
 
     Keep the VCs if the cluster's description, which names them too, is shared beside the trace.
     """
@@ -39,7 +40,7 @@ def anonymise(jobs: Jobs, salt: str | None = None, keep: Collection[str] = ()) -
         raise InputError("an empty salt hides nothing; give a secret, or none to have one drawn")
     key = (salt or secrets.token_hex(32)).encode()
     hidden = [column for column in PREFIXES if column not in keep]
-    columns = {c: _hide_labels(key, c, getattr(jobs, c)) for c in hidden if c != "id"}
+    columns = {c: _hide_labels(getattr(jobs, c), _hider(key, c)) for c in hidden if c != "id"}
     if "id" not in hidden:
         return jobs.with_columns(**columns)
     ids = np.array([pseudonym(key, "id", job_id) for job_id in jobs.id.tolist()], dtype=np.str_)
@@ -55,8 +56,15 @@ def pseudonym(key: bytes, column: str, value: object) -> str:
     return f"{PREFIXES[column]}-{digest[:_DIGITS]}"
 
 
-def _hide_labels(key: bytes, column: str, labels: Labels) -> Labels:
+def _hider(key: bytes, column: str) -> Callable[[str], str]:
+    """Return what hides a label of a column; of a list of nodes every node is hidden by itself."""
+    if column == "recorded_nodes":
+        return lambda nodes: ",".join(sorted(pseudonym(key, column, node) for node in expand(nodes)))
+    return lambda name: pseudonym(key, column, name)
+
+
+def _hide_labels(labels: Labels, hide: Callable[[str], str]) -> Labels:
     """Hide the names in use and forget the others."""
     used, codes = np.unique(labels.codes, return_inverse=True)
-    names = tuple(pseudonym(key, column, labels.names[code]) for code in used.tolist() if code >= 0)
+    names = tuple(hide(labels.names[code]) for code in used.tolist() if code >= 0)
     return Labels((codes - (used < 0).sum()).astype(np.int32), names)

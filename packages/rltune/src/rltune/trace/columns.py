@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NOTHING = ("", "none", "nan", "null", "n/a", "unknown")  # how sources spell that a value is not there
+YES, NO = ("true", "yes", "1"), ("false", "no", "0")
 MAX_TIME_S = 1e12  # beyond that it is no time in seconds (milliseconds since 1970, say)
 MAX_COUNT = 2**31 - 1
 
@@ -100,6 +101,13 @@ class Columns:
     def count(self, name: str, *, empty: float | None = None, low: float = 0.0) -> Floats:
         """Return a column of whole numbers such as GPUs."""
         return self.number(name, empty=empty, low=low, high=MAX_COUNT, whole=True)
+
+    def flag(self, name: str) -> Floats:
+        """Return a column of yes (1) and no (0, and where it is empty)."""
+        given = self.text(name).str.to_lowercase()
+        yes, no = (given.is_in(words).fill_null(value=False).to_numpy() for words in (YES, NO))
+        self._refuse(name, given.is_not_null().to_numpy() & ~yes & ~no, "should be true or false")
+        return yes.astype(np.float64)
 
     def clock(self, name: str, *, may_be_empty: bool = False) -> Floats:
         """Return a column of times, in seconds since 1970 on the trace's own clock."""

@@ -37,6 +37,9 @@ class Description:
     users: int
     names: int
     gpu_types: dict[str, float]
+    preemptible: float  # share of all jobs
+    checkpoint_s: dict[str, float]  # of those that are; shares
+    restart_s: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values, for JSON."""
@@ -78,6 +81,9 @@ def describe(jobs: Jobs) -> Description:
         users=_used(jobs.user),
         names=_used(jobs.name),
         gpu_types=_label_shares(jobs.gpu_types),
+        preemptible=_mean(jobs.preemptible),
+        checkpoint_s=_number_shares(jobs.checkpoint_s[jobs.preemptible]),
+        restart_s=_number_shares(jobs.restart_s[jobs.preemptible]),
     )
 
 
@@ -92,6 +98,10 @@ def _used(labels: Labels) -> int:
 def _label_shares(labels: Labels) -> dict[str, float]:
     names = np.array([*labels.names, "-"])  # -1 takes the last
     return _shares(names[labels.codes]) if _used(labels) else {}
+
+
+def _number_shares(values: Any) -> dict[str, float]:
+    return _shares(np.array([f"{value:g}" for value in values.tolist()])) if len(values) else {}
 
 
 def _shares(values: Any) -> dict[str, float]:

@@ -164,11 +164,14 @@ def _with_instances(jobs: pl.DataFrame, table: Source) -> pl.DataFrame:
     spans = pl.DataFrame(
         {
             "job": columns.text("job_name"),
+            "machine": columns.text("machine"),
             "first": pl.Series(columns.number("start_time", empty=np.nan), nan_to_null=True),
             "last": pl.Series(columns.number("end_time", empty=np.nan), nan_to_null=True),
         }
     )
-    spans = spans.group_by("job").agg(pl.col("first").min(), pl.col("last").max()).drop_nulls()
+    machines = pl.col("machine").drop_nulls().unique().sort().str.join(",").alias("machines")
+    spans = spans.group_by("job").agg(pl.col("first").min(), pl.col("last").max(), machines)
+    spans = spans.drop_nulls(["first", "last"])
     joined = jobs.join(spans, on="job", how="left", maintain_order="left")
     told = pl.col("first").is_not_null()
     return joined.with_columns(
@@ -218,4 +221,5 @@ def _trace(columns: Columns, jobs: pl.DataFrame) -> Trace:
         gpu_types=spread(jobs["types"], None).tolist(),
         state=spread(np.where(jobs["Failed"].to_numpy(), "failed", "completed"), "completed").tolist(),
         recorded_start_s=np.where(early, np.nan, start),
+        recorded_nodes=spread(jobs["machines"], None).tolist() if "machines" in jobs.columns else None,
     )

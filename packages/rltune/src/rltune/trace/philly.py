@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rltune.hostlist import is_hostlist
 from rltune.trace.columns import NOTHING
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build, note_run_times
@@ -65,6 +66,7 @@ def read(source: Source) -> Trace:
         user=[job.user for job in jobs],
         state=[STATES.get(job.status) for job in jobs],
         recorded_start_s=np.where(early, np.nan, start),
+        recorded_nodes=[job.nodes for job in jobs],
     )
 
 
@@ -78,6 +80,7 @@ class _Job:
     start_s: float  # of the first attempt with times
     duration_s: float  # over all attempts with times; NaN if there is none
     gpus: int
+    nodes: str | None  # of the attempt of start_s
     attempts: int
     running: bool  # the last attempt has not ended
     reversed: bool  # some attempt ends before it starts
@@ -132,6 +135,7 @@ def _job(source: Source, entry: Any, line: int) -> _Job:
         start_s=good[0][0] if good else _NAN,
         duration_s=sum(end - start for start, end in good) if good else _NAN,
         gpus=max(sizes, default=0),
+        nodes=next((_machines(a) for a, (start, end) in zip(attempts, spans, strict=True) if end >= start), None),
         attempts=len(attempts),
         running=bool(spans) and not np.isnan(spans[-1][0]) and np.isnan(spans[-1][1]),
         reversed=any(end < start for start, end in spans),
@@ -157,6 +161,13 @@ def _gpus(source: Source, attempt: dict[str, Any], line: int) -> int:
     if not all(isinstance(names, list) for names in gpus):
         raise source.error("is not a list of GPUs", line, "gpus")
     return sum(len(names) for names in gpus)
+
+
+def _machines(attempt: dict[str, Any]) -> str | None:
+    """Name the machines of an attempt whose detail was looked at."""
+    names = [_name(machine.get("ip")) for machine in attempt.get("detail") or []]
+    text = ",".join(name for name in names if name)
+    return text if text and is_hostlist(text) else None
 
 
 def _name(value: object) -> str | None:

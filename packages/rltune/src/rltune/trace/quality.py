@@ -38,6 +38,14 @@ RULES: dict[str, Repair] = {
     "end-before-start": Repair("dropped", "the recorded end lies before the recorded start"),
     "no-gpu-no-cpu": Repair("dropped", "the record names neither GPUs nor CPUs, so what the job took is not known"),
     "duplicate-requeue": Repair("dropped", "an earlier record of a requeued job; its first submit time is kept"),
+    "earlier-spell": Repair(
+        "merged", "an earlier spell of a job that was requeued or preempted: run times are added up"
+    ),
+    "lost-spell": Repair("merged", "an earlier spell, ended by a failing node: its work was lost and is not added"),
+    "several-spells": Repair("noted", "the job ran in several spells: run time is their sum, work done twice included"),
+    "cut-off-spell": Repair(
+        "noted", "the job was requeued and no later record has its end: it has run at least so long"
+    ),
     "several-tasks": Repair("merged", "tasks of one job: resources are added up, run time is first start to last end"),
     "several-attempts": Repair("noted", "the job ran more than once: run time is the sum over its attempts"),
     "attempt-without-times": Repair("repaired", "an attempt without start or end, or that ends first, is left out"),
@@ -59,6 +67,7 @@ RULES: dict[str, Repair] = {
     "zero-run-time": Repair("noted", "the run time is 0 s"),
     "eligible-later": Repair("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
     "memory-not-counted": Repair("repaired", "memory was asked for, but Slurm gives none there: it is left open"),
+    "node-list-unreadable": Repair("repaired", "the list of nodes cannot be read: where the job ran is left out"),
     "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
 

@@ -41,8 +41,8 @@ def build(ledger: Ledger, format_name: str, *, clock: bool = False, **columns: A
     origin = float(kept["submit_s"].min()) if clock else None
     if origin is not None:
         kept["submit_s"] = kept["submit_s"] - origin
-        if "recorded_start_s" in kept:
-            kept["recorded_start_s"] = kept["recorded_start_s"] - origin
+        for name in {"recorded_start_s", "recorded_eligible_s"} & kept.keys():
+            kept[name] = kept[name] - origin
     try:
         jobs = Jobs.from_arrays(**kept)
     except InputError as error:

@@ -1,7 +1,8 @@
 """Slurm's accounting: the output of `sacct --parsable2` (or `--parsable`), with its header line.
 
     SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2026-01-01 -E now -o JobIDRaw,JobID,JobName,User,Account,Partition,QOS,\
-State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes
+State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes,\
+NodeList
 
 `rltune trace import-slurm` asks in the same way, with a separator that no job's name has (--delimiter).
 Fields are found by name; only JobID (or JobIDRaw), State, Submit, Start, End and one of ReqTRES and
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.hostlist import NO_NODES, is_hostlist
 from rltune.trace.columns import Columns
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build, note_run_times, whole_nodes
+from rltune.trace.sacct_spells import Records, join_spells
 from rltune.trace.tres import Tres, parse_duration, parse_tres
 
 if TYPE_CHECKING:
@@ -75,12 +78,16 @@ def read(source: Source) -> Trace:
     ended = np.array([s in STATES for s in state])
     unused = np.array([g == Tres() for g in given]) if "AllocTRES" in columns else start == end
     ran = ended & ~np.isnan(start) & ~(unused & ~(elapsed > 0))
-    submit = _requeues(ledger, ids, state, submit, start, ran)
-    ledger.drop("still-running", np.array([s in RUNNING for s in state]))
+    _refuse_copies(ledger, ids, state, start)
+    waits, runs = (np.array([s in states for s in state]) for states in (WAITING, RUNNING))
+    records = Records(ids, state, submit, start, elapsed, ran, waits | runs)
+    submit, elapsed, first, spells = join_spells(ledger, records)
+    ledger.drop("still-running", runs)
     ledger.drop("never-started", ~ran)
-    ledger.drop("end-before-start", (end < start) | (elapsed < 0))
+    ledger.drop("end-before-start", (end < records.start) | (elapsed < 0))
     ledger.drop("no-run-time", np.isnan(elapsed))
-    return _trace(columns, ledger, ids, state, asked, given, submit, start, elapsed)
+    limit = _limit(columns) * spells  # Slurm's clock starts anew with every spell
+    return _trace(columns, ledger, ids, state, asked, given, submit, start[first], elapsed, limit, first)
 
 
 def _trace(
@@ -93,6 +100,8 @@ def _trace(
     submit: Floats,
     start: Floats,
     elapsed: Floats,
+    limit: Floats,
+    first: NDArray[np.intp],
 ) -> Trace:
     took = [a if a.gpus or a.shards or not g.gpus else g for a, g in zip(asked, given, strict=True)]
     gpus, shards, cpus, mem, nodes = (
@@ -104,9 +113,9 @@ def _trace(
     gpus = np.where((gpus == 0) & (shards > 0), 1.0, gpus)
     ledger.mark("mixed-gpu-types", np.array([len(a.types) > 1 for a in asked]))
     ledger.mark("het-part", np.char.find(ids, "+") >= 0)
-    if "Eligible" in columns:
-        ledger.mark("eligible-later", columns.clock("Eligible", may_be_empty=True) > submit)
-    limit = _limit(columns)
+    eligible = columns.clock("Eligible", may_be_empty=True)[first] if "Eligible" in columns else None
+    if eligible is not None:
+        ledger.mark("eligible-later", eligible > submit)
     note_run_times(ledger, elapsed, limit)
     array, throttle = _arrays(ids)
     return build(
@@ -129,9 +138,20 @@ def _trace(
         gpu_types=["|".join(a.types) or None for a in asked],
         state=[STATES.get(s) for s in state],
         recorded_start_s=start,
+        recorded_eligible_s=eligible,
+        recorded_nodes=_nodes(columns, ledger, first) if "NodeList" in columns else None,
         array=array,
         array_limit=throttle,
     )
+
+
+def _nodes(columns: Columns, ledger: Ledger, first: NDArray[np.intp]) -> list[str | None]:
+    """Return where jobs ran; a list that sacct cut short is left out."""
+    told = columns.text("NodeList").to_list()
+    texts = [None if told[row] in {None, *NO_NODES} else told[row] for row in first.tolist()]
+    good = [is_hostlist(text) for text in texts]
+    ledger.mark("node-list-unreadable", ~np.array(good))
+    return [text if g else None for text, g in zip(texts, good, strict=True)]
 
 
 def _counted_memory(columns: Columns, ledger: Ledger, mem: Floats, given: list[Tres]) -> Floats:
@@ -239,36 +259,10 @@ def _arrays(ids: NDArray[np.str_]) -> tuple[Floats, Floats]:
     return array, np.array([throttle_of.get(a, 0.0) for a in array.tolist()])
 
 
-def _requeues(
-    ledger: Ledger, ids: NDArray[np.str_], state: list[str], submit: Floats, start: Floats, ran: Mask
-) -> Floats:
-    """Keep of every job the last record that ran, with the first submit time of all its records."""
-    rows = np.flatnonzero(ledger.alive)
-    unique, of = np.unique(ids[rows], return_inverse=True)
-    if len(unique) == len(rows):
-        return submit
-    _refuse_copies(ledger, ids, state, start, rows)
-    requeued = np.array([s == "REQUEUED" for s in state])
-    # lowest first: never ran, requeued, ran to its end; then by time
-    order = np.lexsort((np.arange(len(rows)), start[rows], ~requeued[rows] & ran[rows], ran[rows], of))
-    last = np.zeros(len(rows), dtype=np.bool_)
-    last[order] = np.diff(of[order], append=-1) != 0
-    earlier = np.zeros(len(ids), dtype=np.bool_)
-    earlier[rows[~last]] = True
-    ledger.drop("duplicate-requeue", earlier)
-    first = np.full(len(unique), np.inf)
-    np.minimum.at(first, of, submit[rows])
-    result = submit.copy()
-    result[rows] = first[of]
-    return result
-
-
-def _refuse_copies(
-    ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats, rows: NDArray[np.intp]
-) -> None:
+def _refuse_copies(ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats) -> None:
     """Tell a requeue, which starts anew, from the same record twice."""
     seen: dict[tuple[str, str, float], int] = {}
-    for row in rows.tolist():
+    for row in np.flatnonzero(ledger.alive).tolist():
         if np.isnan(start[row]):
             continue
         before = seen.setdefault((str(ids[row]), state[row], float(start[row])), row)

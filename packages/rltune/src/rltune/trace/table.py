@@ -15,6 +15,7 @@ import numpy as np
 from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.labels import LABEL_COLUMNS
+from rltune.preemptibility import PREEMPTION_COLUMNS, fill_unsaid
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S, Columns
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from rltune.trace.trace_file import Source
 
 COLUMNS = ("submit_s", "duration_s", "gpus")
-TIMES = ("submit_s", "duration_s", "limit_s", "recorded_start_s")
+TIMES = ("submit_s", "duration_s", "limit_s", "recorded_start_s", "recorded_eligible_s")
 COUNTS = {"gpus": 0.0, "nodes": 0.0, "gpus_per_node": 0.0, "array": -1.0, "array_limit": 0.0}  # with what empty means
 AMOUNTS = ("cpus", "mem_gib", "cpus_per_gpu", "mem_gib_per_gpu")
-ALL = ("id", *TIMES, *COUNTS, *AMOUNTS, *LABEL_COLUMNS, "after")
+ALL = ("id", *TIMES, *COUNTS, *AMOUNTS, *PREEMPTION_COLUMNS, *LABEL_COLUMNS, "after")
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 _SEPARATOR = ";"  # between the rows a job depends on, in csv
 
@@ -42,6 +43,8 @@ def write(jobs: Jobs, path: str | Path) -> None:
     if len(jobs) and jobs.submit_s.min() < 0:
         raise InputError(f"{path}: a trace with a negative submit time ({jobs.submit_s.min():g} s) cannot be written")
     frame = jobs.to_polars()
+    if not jobs.tells_preemption:  # such a file is byte for byte what it was before there was preemption
+        frame = frame.drop(PREEMPTION_COLUMNS)
     try:
         if path.name.endswith(".parquet"):
             frame.write_parquet(path)
@@ -111,6 +114,12 @@ def _read(columns: Columns, format_name: str, *, ids_are_text: bool) -> Trace:
     for name in AMOUNTS:
         if name in columns:
             values[name] = columns.number(name, empty=np.nan)
+    if "preemptible" in columns:
+        values["preemptible"] = columns.flag("preemptible")
+    for name in ("checkpoint_s", "restart_s"):
+        if name in columns:
+            values[name] = columns.number(name, empty=np.nan, high=np.inf)
+    values = fill_unsaid(values)
     for name in LABEL_COLUMNS:
         if name in columns:
             values[name] = columns.frame[name].to_list()

@@ -21,7 +21,6 @@ from rltune.live.act.state_machine import (
 )
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look
-from rltune.live.see.snapshot import Partition
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))
 QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10))
@@ -195,18 +194,6 @@ def test_a_shadow_after_a_killed_act_warns():
     day.brain.holdings = acted.brain.holdings.copy()
     assert day.cycle(left)[0] == ["leftovers"]
     assert day.cycle(left)[0] == []
-
-
-def test_jobs_that_ours_may_overtake_are_named_once():
-    """A partition on the same nodes at the same tier that has not opted in."""
-    day = Day()
-    both = tuple(Partition(name=name, node_names=("n0",)) for name in ("gpu", "other"))
-    look = Look(replace(snapshot(QUEUE), partitions=both), 1.0)
-    told = [i for i in day.brain.on(Looked(look)) if isinstance(i, Tell)]
-    assert [t.kind for t in told] == ["scope"]
-    assert "other" in told[0].text
-    later = Look(replace(look.snapshot, taken_s=NOW + 60), 61.0)
-    assert not [i for i in day.brain.on(Looked(later)) if isinstance(i, Tell)]
 
 
 def test_an_administrators_hold_is_no_lost_number():

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from live_cases import NOW, decide_by, job, nodes, running, settings, snapshot
 
+from rltune.live.control_settings import Canary
 from rltune.live.decide.decide import Situation
+from rltune.live.decide.scope import in_canary
 from rltune.live.journal.chronicle import Chronicle
 
 DAY_S = 86_400.0
@@ -87,6 +89,29 @@ def test_it_is_protected_behind_a_higher_tier_too():
     assert [w.job for w in guarded.starts] == [3]
     assert order(guarded) == [3, 1, 2]
     assert guarded.by_job[2].reason == "would delay job 1"
+
+
+@pytest.mark.parametrize("channel", ["site-factor", "priority"])
+def test_nothing_of_ours_is_lifted_over_a_job_that_is_not_for_us_to_move(channel):
+    """One of a QOS out of scope, and one that a human has put first: both stay where they are, guard or not."""
+    scope = {"partitions": ["gpu"], "not_qos": ["sla"]}
+    by_hand = job(8, 4, 900, priority=20_777, priority_by_hand=True, other_factors=0)
+    ours = [job(i, 1, 5, priority=20_000 - i) for i in range(1, 5)]
+    queue = [*FULL, by_hand, *ours, job(9, 4, 900, priority=20_500, qos="sla"), old(7, priority=500)]
+    d = decided(queue, scope=scope, numbers={"channel": channel})
+    assert order(d)[:2] == [8, 9]
+    assert order(d)[2] == 7  # owed, so first of ours
+    assert d.by_job[8].number is None
+    assert d.by_job[9].number is None
+
+
+def test_the_canarys_jobs_may_pass_the_others():
+    """Those jobs would be ours at a larger share: were they kept ahead, a canary could only do worse."""
+    jobs = [job(i, 1, 5 if in_canary(job(i), Canary(share=0.5)) else 900) for i in range(1, 9)]
+    d = decided([*FULL, *jobs], canary={"share": 0.5})
+    assert {w.job for w in d.waiting if w.kept} == {one.id for one in jobs if one.limit_s > 300}
+    assert any(w.rank < w.slurm_rank for w in d.waiting if not w.kept)
+    assert any(w.rank > w.slurm_rank for w in d.waiting if w.kept)
 
 
 def test_jobs_of_an_sla_come_before_all_of_ours():

@@ -26,6 +26,18 @@ def test_heights_fall_along_the_order(owns, data):
     assert all(a > b for a, b in pairwise(heights))
 
 
+@given(st.lists(st.integers(-5000, 50_000), min_size=1, max_size=40), st.data())
+def test_no_height_is_below_the_floor(owns, data):
+    """Slurm shows 1 for all that is less, so that an order below it would be lost."""
+    now = data.draw(st.lists(st.none() | st.integers(-BAND, BAND), min_size=len(owns), max_size=len(owns)))
+    order = [RankedJob(job, own, now[job]) for job, own in enumerate(owns)]
+    ideal = dict(enumerate(ideals(len(owns), BAND, lowest(owns, BAND))))
+    numbers = assign(order, ideal, Precision(SLACK, len(owns)), floor=1)
+    heights = [runner.own + numbers[runner.job] for runner in order]
+    assert min(heights) >= 1
+    assert all(a > b for a, b in pairwise(heights))
+
+
 def test_numbers_once_set_stay():
     """A queue that does not change is not numbered again."""
     first, _ = numbered([30_000] * 20)

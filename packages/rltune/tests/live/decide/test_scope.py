@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from live_cases import job, settings, snapshot
 
@@ -10,11 +8,9 @@ from rltune.live.decide.scope import (
     not_touched,
     out_of_scope,
     tasks_that_may_start,
-    unprotected,
 )
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Holdings, Intent
-from rltune.live.see.snapshot import Partition
 
 
 @pytest.mark.parametrize(
@@ -35,26 +31,6 @@ from rltune.live.see.snapshot import Partition
 def test_whose_jobs_may_be_touched(scope, one, reason):
     """Every list that names something must be met, by all partitions of a job; being excluded wins."""
     assert out_of_scope(job(1, **one), Scope(**scope)) == reason
-
-
-@pytest.mark.parametrize(
-    ("tier", "nodes", "scope", "named"),
-    [
-        (1, ("n0",), {"partitions": ["gpu"]}, ["other"]),
-        (100, ("n0",), {"partitions": ["gpu"]}, []),
-        (1, ("n9",), {"partitions": ["gpu"]}, []),
-        (1, ("n0",), {"partitions": ["*"]}, []),
-        (1, ("n0",), {"partitions": ["*"], "not_partitions": ["other"]}, ["other"]),
-        (1, ("n0",), {"accounts": ["chem"]}, []),
-    ],
-)
-def test_partitions_that_slurm_does_not_protect_are_named(tier, nodes, scope, named):
-    """Same nodes, no higher tier, not in scope: ours may overtake theirs, and the operator is told."""
-    both = (
-        Partition(name="gpu", node_names=("n0", "n1")),
-        Partition(name="other", node_names=nodes, priority_tier=tier),
-    )
-    assert unprotected(replace(snapshot([]), partitions=both), Scope(**scope)) == named
 
 
 def test_a_canary_is_a_share_of_the_jobs_and_always_the_same():

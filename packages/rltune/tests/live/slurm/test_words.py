@@ -2,9 +2,10 @@
 
 import pytest
 
+from rltune.hostlist import expand
 from rltune.live.see.backend import BackendError
+from rltune.live.see.snapshot import PriorityParts
 from rltune.live.slurm.gres import parse_gpus
-from rltune.live.slurm.hostlist import expand
 from rltune.live.slurm.sprio import factors_of
 
 
@@ -69,7 +70,13 @@ def test_priorities_by_factor_and_by_hand():
     """Slurm shows no factor of a priority set by hand; one that is 1 may be anything."""
     text = "8|1|0|0|0|0|0|0|0|0|\n19|4242|0|0|0|0|0|0|0|0|\n22|700|700|0|0|0|0|0|0|0|\n"
     text += "23|1050|0|0|1000|0|50|0|0|0|cpu=0.00\n24|51|0|0|0|0|0|0|0|0|cpu=1.50,gres/gpu=49.50\n"
-    assert factors_of(text) == {8: (0, False), 19: (0, True), 22: (700, False), 23: (0, False), 24: (0, False)}
+    assert factors_of(text) == {
+        8: PriorityParts(1, 0, 0, by_hand=False),  # shown as 1, made of nothing
+        19: PriorityParts(4242, 0, 0, by_hand=True),
+        22: PriorityParts(700, 700, 0, by_hand=False),
+        23: PriorityParts(1050, 0, 1050, by_hand=False),
+        24: PriorityParts(51, 0, 51, by_hand=False),
+    }
 
 
 def test_what_sprio_does_not_print():

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from rltune.kernel.fit.allocate import give_nodes_back, picked_speed, take_nodes
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import DISTURBED, EPOCH, HEAP_N, RUN_END, RUN_SORTED, RUNNING, RUNNING_N, State, World
+from rltune.kernel.state.arrays import (
+    DISTURBED,
+    EPOCH,
+    HEAP_N,
+    RUN_END,
+    RUN_SORTED,
+    RUNNING,
+    RUNNING_N,
+    WILLING_N,
+    State,
+    World,
+)
 from rltune.kernel.state.fair_share import usage_changes
 from rltune.kernel.state.limits import count_running
+from rltune.kernel.state.online_survival import believed_end
 from rltune.kernel.state.queue import leave_queue
+from rltune.kernel.state.spells import begin_spell
 
 
 @kernel
@@ -165,6 +178,16 @@ def settle_running(s: State) -> None:
 
 
 @kernel
+def expect_anew(w: World, s: State) -> None:
+    """Let every running job be expected to end when it is believed to, as of now: no reservation made before holds."""
+    settle_running(s)
+    for i in range(s.n[RUNNING_N]):
+        s.run[i].expected = believed_end(w, s, s.run[i].job)
+    s.n[RUN_SORTED] = 0
+    s.n[DISTURBED] += 1
+
+
+@kernel
 def start_job(w: World, s: State, job: int) -> None:
     """Start a waiting job now on the nodes in s.pick; of equal ends the older job's will be first."""
     start_in_turn(w, s, job, job)
@@ -182,11 +205,13 @@ def start_in_turn(w: World, s: State, job: int, turn: int) -> None:
     s.life[job].status = RUNNING
     s.life[job].speed = speed
     s.life[job].start = now
-    s.life[job].end = now + w.job[job].duration / speed
+    s.life[job].end = now + (begin_spell(s, job) if w.takes_turns else w.job[job].duration) / speed
     push_end(s, job, turn)
     _enter(s, job, now + s.life[job].estimate / speed)
     if w.has_limits:
         count_running(w, s, job, 1)
+    if w.takes_turns:
+        s.n[WILLING_N] += w.yields[job].willing
     usage_changes(w, s, job, 1.0)
 
 
@@ -197,4 +222,6 @@ def stop_job(w: World, s: State, job: int) -> None:
     give_nodes_back(w, s, job)
     if w.has_limits:
         count_running(w, s, job, -1)
+    if w.takes_turns:
+        s.n[WILLING_N] -= w.yields[job].willing
     usage_changes(w, s, job, -1.0)

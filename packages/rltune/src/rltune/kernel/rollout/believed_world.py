@@ -1,8 +1,7 @@
 """A sketch of a moment: a small world of the jobs that wait and run now, whose run times are what is believed of them.
 
 A search rolls it forward many times, so copying it must be cheap: nothing in it grows with the trace. The true run
-times are not in it, nor jobs that come later, nor outages. A job past its estimate is taken to run for half as long
-again as it has run.
+times are not in it, nor jobs that come later, nor outages. What a running job has left is told by online_survival.py.
 """
 
 from __future__ import annotations
@@ -31,18 +30,20 @@ from rltune.kernel.state.arrays import (
     World,
 )
 from rltune.kernel.state.fair_share import ON
-
-OVERRUN = 0.5
+from rltune.kernel.state.online_survival import ENDS_NOW, believed_end
 
 
 def make_sketch(world: World, state: State, jobs: int, chunks: int) -> tuple[World, State, State]:
     """Make room for so many jobs in so many chunks: a world, the state as it is drawn, and one to roll forward."""
     wakes = world.event[world.event.kind == NODE_WAKE]
-    small = world._replace(job=_room(world.job, jobs), counters=_room(world.counters, jobs), event=wakes)
+    small = world._replace(
+        job=_room(world.job, jobs), counters=_room(world.counters, jobs), event=wakes, left_by=ENDS_NOW
+    )
     by_job = {
         name: _room(getattr(state, name), jobs + 1) for name in ("life", "queue", "heap", "plan", "due", "end", "held")
     }
     by_job |= {"at": _room(state.at, chunks), "run": _room(state.run, 2 * (jobs + 1)), "seen": _room(state.seen, 1)}
+    by_job |= {"survival": np.zeros((1, 1, 2))}  # nothing is learnt there
     drawn, rolled = (
         State(**{name: by_job[name].copy() if name in by_job else part.copy() for name, part in _parts(state)})
         for _ in range(2)
@@ -94,7 +95,7 @@ def draw_sketch(w: World, s: State, small: World, drawn: State) -> None:
     drawn.n[HEAP_N] = 0
     for i in range(s.n[RUNNING_N]):
         at = _draw_job(w, s, small, drawn, s.run[i].job, number, at)
-        _draw_run(s, drawn, i, number)
+        _draw_run(w, s, drawn, i, number)
         number += 1
     drawn.n[RUN_END] = drawn.n[RUN_SORTED] = s.n[RUNNING_N]
     drawn.n[ARRIVED] = len(small.job)
@@ -131,12 +132,10 @@ def _draw_row(s: State, drawn: State, row: int, number: int) -> None:
 
 
 @kernel
-def _draw_run(s: State, drawn: State, i: int, number: int) -> None:
+def _draw_run(w: World, s: State, drawn: State, i: int, number: int) -> None:
     """Let a running job go on to the end that is believed of it."""
     life = drawn.life[number]
-    now = s.now[0]
-    end = life.start + life.estimate / life.speed
-    life.end = end if end > now else now + OVERRUN * (now - life.start)
+    life.end = believed_end(w, s, s.run[i].job)
     life.run_at = i
     drawn.run[i].job = number
     drawn.run[i].expected = s.run[i].expected

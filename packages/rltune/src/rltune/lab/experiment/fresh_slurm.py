@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rltune.cluster import Cluster
 from rltune.errors import InputError
+from rltune.hostlist import expand
 from rltune.jobs import Jobs
 from rltune.lab.experiment.run_record import Ran
 from rltune.lab.experiment.submit import Submitter
 from rltune.lab.testbed import Testbed, end_testbed
-from rltune.live.slurm.hostlist import expand
 from rltune.whole_file import write_whole
 
 LEAD_S = 60.0  # by the fast clock, before the first job is submitted

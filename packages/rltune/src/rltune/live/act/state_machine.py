@@ -1,23 +1,24 @@
 """The controller's judgement as a state machine: events in, instructions out. No clock, no files, no cluster in here.
 
-A cycle is `Looked` or `LookFailed`; then, if asked to `Decide`, `Decided`; then, if asked to `Make` changes, `Made`.
+A cycle is `Looked` or `LookFailed`; then, if asked to `Decide`, `Decided` or `DecideFailed`; then, if asked to `Make`
+changes, `ChangesMade` and `ReadBack`. `NotesLost` may come at any time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rltune.live.act.changes import ChangePlan, plan, release
+from rltune.live.act.read_back import Cause, read_back
 from rltune.live.control_settings import ControlSettings, Mode
 from rltune.live.decide.decide import Situation
 from rltune.live.decide.decision import Decision
-from rltune.live.decide.scope import unprotected
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import PriorityParts, Snapshot
 
 _DAY_S = 86_400.0
 
@@ -54,13 +55,34 @@ class ChangesMade:
 
 
 @dataclass(frozen=True)
+class DecideFailed:
+    """The core could not decide on the last look: the policy raised, or gave what is no order."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """What Slurm holds of priorities after changes were made."""
+
+    held: Mapping[int, PriorityParts]
+
+
+@dataclass(frozen=True)
+class NotesLost:
+    """The journal cannot be written, so that nothing may be changed that would have to be known later."""
+
+    error: str
+
+
+@dataclass(frozen=True)
 class Compared:
     """The canary's jobs were found to do worse than the others."""
 
     verdict: str
 
 
-Event = Looked | LookFailed | Decided | ChangesMade | Compared
+Event = Looked | LookFailed | Decided | DecideFailed | ChangesMade | ReadBack | NotesLost | Compared
 
 
 @dataclass(frozen=True)
@@ -124,6 +146,9 @@ class Brain:
     _good: int = 0
     _trips: deque[float] = field(default_factory=deque)
     _warned: bool = False
+    _meant: Decision | None = None  # what the last changes were made for
+    _refused: dict[int, str] = field(default_factory=dict)  # job: why, of the last changes
+    _disorders: int = 0  # times in a row that Slurm did not hold the order meant
 
     @property
     def acting(self) -> bool:
@@ -139,8 +164,14 @@ class Brain:
                 return self._look_failed(error, elapsed_s)
             case Decided(decision, seconds):
                 return self._decided(decision, seconds)
+            case DecideFailed(error):
+                return self._give_up(f"no decision could be made: {error}")
             case ChangesMade(intents, outcomes):
                 return self._made(intents, outcomes)
+            case ReadBack(held):
+                return self._read_back(held)
+            case NotesLost(error):
+                return self._give_up(f"the journal cannot be written: {error}")
             case Compared(verdict):
                 return self._stop(verdict)
 
@@ -157,7 +188,7 @@ class Brain:
         self.last = look
         self._failures = 0
         told += self._trip(wrong[0], look.elapsed_s) if wrong else self._recover()
-        told += self._warn_once(look.snapshot)
+        told += self._warn_once()
         return [*told, Decide(Situation(look.snapshot, self.holdings.copy()))]
 
     def _look_failed(self, error: str, elapsed_s: float) -> list[Instruction]:
@@ -174,6 +205,33 @@ class Brain:
         told = self._trip(wrong[0], self.last.elapsed_s) if wrong else []
         return told + self._changes(self.last.snapshot, decision)
 
+    def _give_up(self, reason: str) -> list[Instruction]:
+        """Trip, and give back at once what is held."""
+        elapsed_s = self.last.elapsed_s if self.last else 0.0
+        told = self._trip(reason, elapsed_s)
+        if self.last is None or self.settings.mode is not Mode.ACT:
+            return told
+        return told + _making(release(self.last.snapshot, self.holdings))
+
+    def _read_back(self, held: Mapping[int, PriorityParts]) -> list[Instruction]:
+        """Compare what Slurm holds with what was meant; trip if it refuses all, or if the order is wrong for long."""
+        if self._meant is None or self.last is None or not self.acting:
+            return []
+        exact = self.settings.advanced.numbers.exact
+        found = read_back(self._meant, self.last.snapshot, held, self.holdings, self._refused, exact)
+        disorder = bool(found.misplaced) and not self.postponed
+        self._disorders = self._disorders + 1 if disorder else 0
+        if not found:
+            return []
+        told: list[Instruction] = [Tell("read-back", str(found))]
+        refused = [job for job, cause in found.wrong.items() if cause is Cause.REFUSED]
+        if refused and not len(self.holdings):
+            why = self._refused[refused[0]]
+            return [*told, *self._give_up(f"Slurm refuses all changes: {why}")]
+        if self._disorders >= self.settings.advanced.health.max_disorders:
+            return [*told, *self._give_up(f"the order is not the one meant, {self._disorders} times in a row: {found}")]
+        return told
+
     def _changes(self, snapshot: Snapshot, decision: Decision) -> list[Instruction]:
         if self.settings.mode is Mode.SHADOW:
             return []
@@ -182,10 +240,15 @@ class Brain:
             self.advised |= {(intent.change.job, intent.change.kind): intent for intent in wanted.intents}
             return [Advise(wanted.intents)] if wanted.intents else []
         wanted = wanted if self.acting else release(snapshot, self.holdings)
+        self._meant = decision
         self.postponed = wanted.postponed
+        if not wanted.intents:  # nothing to write: this look is what Slurm holds
+            self._refused = {}
+            return self._read_back({job.id: parts for job in snapshot.pending if (parts := job.priority_parts)})
         return _making(wanted)
 
     def _made(self, intents: Sequence[Intent], outcomes: Sequence[ChangeOutcome] | None) -> list[Instruction]:
+        self._refused = {o.change.job: o.error for o in outcomes or () if not o.done}
         if outcomes is None:  # it may have been made: hold on to all but what was being given back
             for intent in intents:
                 if not intent.undo:
@@ -222,11 +285,11 @@ class Brain:
 
     def _trip(self, reason: str, elapsed_s: float) -> list[Instruction]:
         """Stop acting; what is held is given back when the look that follows allows it."""
-        first = not self.tripped
+        first, said = not self.tripped, self.tripped == reason
         self._good = 0
         self.tripped = reason
         if not first or self.settings.mode is not Mode.ACT:
-            return [Tell("health", reason)]
+            return [] if said else [Tell("health", reason)]
         self._trips.append(elapsed_s)
         while self._trips[0] < elapsed_s - _DAY_S:
             self._trips.popleft()
@@ -235,8 +298,10 @@ class Brain:
         return [Tell("health", f"{reason}; not acting, and giving back what was changed")]
 
     def _recover(self) -> list[Instruction]:
+        """Act again after some good looks: the more often it tripped today, the more of them."""
         self._good += 1
-        if not self.tripped or self._good < self.settings.advanced.health.recover_cycles:
+        pause = self.settings.advanced.health.recover_cycles << max(0, len(self._trips) - 1)
+        if not self.tripped or self._good < pause:
             return []
         self.tripped = ""
         return [Tell("health", f"all is well again for {self._good} looks")]
@@ -245,7 +310,7 @@ class Brain:
         self.stopped = reason
         return [Tell("stopped", f"{reason}; not acting until it is started again")]
 
-    def _warn_once(self, snapshot: Snapshot) -> list[Instruction]:
+    def _warn_once(self) -> list[Instruction]:
         """Return after the first look what the operator should know."""
         if self._warned:
             return []
@@ -255,12 +320,6 @@ class Brain:
             jobs = len(self.holdings.by_job)
             told.append(
                 Tell("leftovers", f"{jobs} jobs are as an earlier run left them; `rltune control --release` frees them")
-            )
-        open_to_us = unprotected(snapshot, self.settings.scope) if self.settings.mode is Mode.ACT else []
-        if open_to_us:
-            names = ", ".join(open_to_us)
-            told.append(
-                Tell("scope", f"jobs of {names} share nodes with ours at no higher PriorityTier: ours may overtake")
             )
         return told
 

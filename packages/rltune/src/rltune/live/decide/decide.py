@@ -81,6 +81,7 @@ def decide(
         holdings=situation.holdings,
         settings=settings,
         claims=queue.claims,
+        fixed=frozenset(job.id for job in competing if not judged[job.id].movable),
     )
     ranking = field_.rank(snapshot)
     core.run(ranking.order)

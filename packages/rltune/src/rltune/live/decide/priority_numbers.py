@@ -50,11 +50,14 @@ class Precision:
     drift: float = 0.0  # share of its place by which a job behind those may be off
 
 
-def assign(order: Sequence[RankedJob], ideal: dict[int, int], precision: Precision) -> dict[int, int]:
-    """Return every job a number; as many as possible keep the one they have."""
+def assign(
+    order: Sequence[RankedJob], ideal: dict[int, int], precision: Precision, floor: int = -1 << 40
+) -> dict[int, int]:
+    """Return every job a number; as many as possible keep the one they have. No height is below the floor."""
     wanted = falling([runner.own + ideal[runner.job] for runner in order])
     now = [None if runner.set_now is None else runner.own + runner.set_now for runner in order]
     heights = _eased(_exactly(wanted, now, precision.slack), now, precision)
+    heights = [max(height, floor + len(heights) - place) for place, height in enumerate(heights)]  # still in order
     return {runner.job: height - runner.own for runner, height in zip(order, heights, strict=True)}
 
 

@@ -1,7 +1,7 @@
 """The order in which jobs wait: the policy's among ours, Slurm's among all others, higher tiers before lower ones.
 
-Ours that have a claim come before the rest of ours in their tier, whatever that takes; nothing of ours is lifted over
-an SLA job that is not.
+Ours that have a claim come before the rest of ours in their tier. Nothing of ours is lifted over a job that is not for
+us to move: one out of scope, of an SLA, or whose priority a human has set.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from rltune.live.decide.priority_numbers import Precision, RankedJob, assign, id
 from rltune.live.decide.rank_bounds import within_reach
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Holdings
-from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.live.see.snapshot import LOWEST, LiveJob, Snapshot
 
 Key = tuple[float, float, int]
+_CUSHION = 100  # the part of the band that is left free above Slurm's lowest priority
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Field:
     holdings: Holdings
     settings: ControlSettings
     claims: Claims
+    fixed: frozenset[int] = frozenset()  # not ours, and not to be overtaken by whom Slurm alone has behind them
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         """Rank tier by tier: no number of ours lifts a job over one of a higher tier."""
@@ -71,8 +73,8 @@ class Field:
         own = {job.id: self._own(job) for job in home}
         order = [job.id for job in first] + self._within_limits(rest, {i: own[i] + ideal[i] for i in ideal})
         runners = [RankedJob(job, own[job], self._set_now(self.now[job])) for job in order]
-        given = self._below_sla(jobs, order, own, assign(runners, ideal, self._precision(len(first))))
-        return given if self._adds else {job: max(1, value) for job, value in given.items()}
+        given = assign(runners, ideal, self._precision(len(first)), self._floor)
+        return self._below_fixed(jobs, order, own, given)
 
     def _ideals(self, first: Sequence[LiveJob], rest: Sequence[LiveJob]) -> dict[int, int]:
         """Spread numbers over the band; those who have a claim are lifted over the rest, if the band does not do it."""
@@ -101,11 +103,11 @@ class Field:
         exact = len(self.jobs) if bounded else claims + close.exact
         return Precision(round(close.slack * self.settings.numbers.band), exact, close.drift)
 
-    def _below_sla(
+    def _below_fixed(
         self, jobs: Sequence[LiveJob], order: Sequence[int], own: Mapping[int, int], number: dict[int, int]
     ) -> dict[int, int]:
-        """Leave every SLA job that is not ours ahead of those that Slurm alone has behind it."""
-        ahead = sorted(by_slurm(job) for job in jobs if job.id in self.claims.sla and job.id not in self.ours)
+        """Leave every job that is not for us to move ahead of those that Slurm alone has behind it."""
+        ahead = sorted(by_slurm(job) for job in jobs if job.id in self.fixed)
         if not ahead:
             return number
         lowest_ahead = {job.id: bisect_left(ahead, by_slurm(job)) for job in jobs}
@@ -114,7 +116,7 @@ class Field:
         for job in order:
             place = lowest_ahead[job]
             top = min(top, -ahead[place - 1][0] - 1) if place else top
-            height = min(own[job] + number[job], top)
+            height = max(LOWEST, min(own[job] + number[job], top))  # below 1 Slurm knows no order
             result[job] = int(height) - own[job]
             top = min(top, height - 1) if height < own[job] + number[job] else top
         return result
@@ -127,7 +129,12 @@ class Field:
         return self.settings.numbers.channel is Channel.SITE_FACTOR
 
     def _own(self, job: LiveJob) -> int:
-        return job.priority - self._theirs(job) if self._adds else 0
+        return job.own_priority if self._adds else 0
+
+    @property
+    def _floor(self) -> int:
+        """Return the least height given to anybody: so far above Slurm's lowest that what ages do not reach it."""
+        return LOWEST + self.settings.numbers.band // _CUSHION
 
     def _theirs(self, job: LiveJob) -> int:
         """Return the SiteFactor that the site itself has set: ours goes on top of it."""

@@ -15,6 +15,7 @@ from rltune.live.see.snapshot import LiveJob, Snapshot
 TURN = frozenset({"", "None", "Priority", "Resources", "WaitingForScheduling", "JobArrayTaskLimit", "BadConstraints"})
 UNAVAILABLE = ("ReqNodeNotAvail", "Nodes required for job", "NodeDown")
 EVERYBODY = "*"
+NOT_CANARY = "it is not among the canary's jobs"
 _BUCKETS = 10_000
 
 
@@ -24,6 +25,7 @@ class JobStanding:
 
     left: str = ""
     kept: str = ""
+    movable: bool = True  # others may be put before it: it is ours, or would be if the canary's share were larger
 
     @property
     def competes(self) -> bool:
@@ -38,7 +40,8 @@ class JobStanding:
 
 def standing(job: LiveJob, snapshot: Snapshot, settings: ControlSettings, holdings: Holdings) -> JobStanding:
     """Judge one waiting job."""
-    return JobStanding(left_to_slurm(job, snapshot, holdings), not_touched(job, settings, holdings))
+    kept = not_touched(job, settings, holdings)
+    return JobStanding(left_to_slurm(job, snapshot, holdings), kept, not kept or kept == NOT_CANARY)
 
 
 def left_to_slurm(job: LiveJob, snapshot: Snapshot, holdings: Holdings) -> str:
@@ -82,7 +85,7 @@ def not_touched(job: LiveJob, settings: ControlSettings, holdings: Holdings) -> 
     if reason:
         return reason
     if not in_canary(job, settings.canary):
-        return "it is not among the canary's jobs"
+        return NOT_CANARY
     if job.priority_by_hand and not holdings.sets_priority(job):
         return "its priority was set by hand"
     if job.nice and settings.numbers.channel is Channel.PRIORITY:
@@ -103,21 +106,6 @@ def out_of_scope(job: LiveJob, scope: Scope) -> str:
             if name in unwanted or (wanted and EVERYBODY not in wanted and name not in wanted):
                 return f"{what} {name or '(none)'} has not opted in"
     return ""
-
-
-def unprotected(snapshot: Snapshot, scope: Scope) -> list[str]:
-    """Name the partitions out of scope that share nodes with one in scope and are of no higher tier.
-
-    Nothing in Slurm keeps a job of ours from overtaking theirs.
-    """
-    ours = [p for p in snapshot.partitions if EVERYBODY in scope.partitions or p.name in scope.partitions]
-    ours = [p for p in ours if p.name not in scope.not_partitions]
-    return [
-        p.name
-        for p in snapshot.partitions
-        if p not in ours
-        and any(p.priority_tier <= q.priority_tier and set(p.node_names) & set(q.node_names) for q in ours)
-    ]
 
 
 def in_canary(job: LiveJob, canary: Canary) -> bool:

@@ -18,6 +18,7 @@ from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 
 SCHEMA = 1
+JournalError = sqlite3.Error  # what is raised where a journal that was opened cannot be read or written
 _BUSY_S = 10.0
 # A table that journals of earlier versions lack.
 _POLICY_SOURCE = (
@@ -121,10 +122,11 @@ class Journal:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def begin_run(self, run: ControllerRun, policy_text: str = "") -> int:
         """Note that a controller started or was reloaded, and what its policy's file holds."""
@@ -241,6 +243,12 @@ class Journal:
             first = self._db.execute("SELECT coalesce(min(id), 0) FROM cycle").fetchone()[0]
             raise InputError(f"{self.path}: holds cycles {first} to {self.last_cycle()}, not {number}")
         return CycleRecord(**row)
+
+    def cycles_until(self, number: int, most: int) -> list[int]:
+        """Return the numbers of the last cycles up to one, as many as asked for or as there are."""
+        until = self.cycle(number).id
+        rows = self._db.execute("SELECT id FROM cycle WHERE id <= ? ORDER BY id DESC LIMIT ?", (until, most))
+        return [row[0] for row in rows][::-1]
 
     def last_cycle(self) -> int:
         """Return the number of the last cycle."""

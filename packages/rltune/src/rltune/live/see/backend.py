@@ -2,8 +2,8 @@
 
 A backend keeps to these promises:
 
-- `observe` uses at most four client processes and `apply` one, however many jobs there are; `calls` counts them by
-  command.
+- `observe` uses at most four client processes, `apply` and `priorities` one, however many jobs there are; `calls`
+  counts them by command.
 - Nobody blocks for long: with the scheduler down every method raises `UnreachableError` within seconds. An answer that
   carries errors, or that cannot be understood, raises `BackendError`: no snapshot is made of half an answer.
 - `apply` tells the fate of every change, in the order given; one that fails does not stop the others.
@@ -12,12 +12,12 @@ A backend keeps to these promises:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import PriorityParts, Snapshot
 
 
 class BackendError(Exception):
@@ -73,6 +73,10 @@ class Backend(Protocol):
 
     def observe(self) -> Snapshot:
         """Read queue, nodes, partitions and reservations."""
+        ...
+
+    def priorities(self) -> Mapping[int, PriorityParts]:
+        """Read what the scheduler holds of waiting jobs' priorities; it may be silent on some."""
         ...
 
     def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:

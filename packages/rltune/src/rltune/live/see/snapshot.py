@@ -6,7 +6,7 @@ Times are seconds since the epoch by the cluster's own clock; NaN means that the
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 PENDING = "PENDING"
@@ -14,6 +14,17 @@ RUNNING = "RUNNING"
 ON_NODES = frozenset({RUNNING, "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING"})  # it holds GPUs
 NOT_ENDED = ON_NODES | {PENDING, "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 NAN = float("nan")
+LOWEST = 1  # priority of a job that may run, whatever its factors come to: Slurm shows 1 for all below
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityParts:
+    """What Slurm holds of a waiting job's priority."""
+
+    priority: int
+    site: int
+    others: int  # all other factors less Nice; with the site's they may come to less than Slurm shows
+    by_hand: bool  # somebody set the priority itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,7 @@ class LiveJob:
     priority: int = 0
     priority_by_hand: bool | None = None  # somebody set Priority itself, so that no factor counts; None = not told
     site_factor: int | None = None  # None = not told
+    other_factors: int | None = None  # all the others added up, less Nice; None = not told
     nice: int = 0
     held: bool = False  # by its user or an administrator
 
@@ -85,6 +97,31 @@ class LiveJob:
     def ended(self) -> bool:
         """Return whether it will never run again."""
         return self.state not in NOT_ENDED
+
+    @property
+    def own_priority(self) -> int:
+        """Return its priority without a site factor, also where that is below what Slurm shows."""
+        site = self.site_factor or 0
+        if self.priority > LOWEST or self.other_factors is None:
+            return self.priority - site
+        return min(self.other_factors, LOWEST - site)
+
+    @property
+    def priority_parts(self) -> PriorityParts | None:
+        """Return what its priority is made of; None if it is not told."""
+        if self.site_factor is None or self.other_factors is None:
+            return None
+        return PriorityParts(self.priority, self.site_factor, self.other_factors, bool(self.priority_by_hand))
+
+    def with_priority(self, parts: PriorityParts) -> LiveJob:
+        """Return the job with a priority that was read later."""
+        return replace(
+            self,
+            priority=parts.priority,
+            site_factor=parts.site,
+            other_factors=parts.others,
+            priority_by_hand=parts.by_hand,
+        )
 
     @property
     def command_name(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Hold, Holdings
-from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.live.see.snapshot import LOWEST, LiveJob, Snapshot
 
 
 def untouched(snapshot: Snapshot, holdings: Holdings) -> Snapshot:
@@ -33,8 +33,9 @@ def _without(job: LiveJob, hold: Hold) -> LiveJob:
             else replace(job, required_nodes=before)
         )
     if hold.kind is ChangeKind.SITE_FACTOR:
-        set_now = hold.value if job.site_factor is None else job.site_factor
-        assert isinstance(set_now, int)
-        priority = job.priority if job.held else max(1, job.priority - set_now + before)
+        if job.site_factor is None:  # not told: what was set here is the best that is known
+            assert isinstance(hold.value, int)
+            job = replace(job, site_factor=hold.value)
+        priority = job.priority if job.held else max(LOWEST, job.own_priority + before)
         return replace(job, priority=priority, site_factor=before)
     return replace(job, priority=0 if job.held else before, priority_by_hand=False)

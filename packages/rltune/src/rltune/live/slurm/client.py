@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rltune.live.see.backend import BackendError, Change, ChangeOutcome, UnreachableError
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import PriorityParts, Snapshot
 from rltune.live.slurm import json_records as parse
 from rltune.live.slurm import scontrol_orders as orders
 from rltune.live.slurm import scontrol_show as show
@@ -26,6 +26,13 @@ SPRIO = ("sprio", "--noheader", f"--format={priority.FORMAT}")
 _SETTINGS = ("show partition", "show reservation", "show config")
 _SECONDS_A_LINE = 0.01  # that slurmctld may take; ten times what was measured
 _PINGED = "pinged"  # scontrol repeats it when all controllers have been tried
+_FIXED = {
+    "SLURM_TIME_FORMAT": "%s",
+    "SLURM_BITSTR_LEN": "0",  # else a long list ends in "...", and no command takes such a name
+    "TERM": "xterm",
+    "INPUTRC": "/dev/null",
+    "LC_ALL": "C.UTF-8",
+}
 _NO_MULTIFACTOR = "priority plugin"  # sprio's words where there are no factors to tell
 
 
@@ -46,7 +53,7 @@ class Slurm:
         taken_s = self.now_s()
         command = dialect_of(jobs).nodes_command
         nodes = parse.answer_of(self._run(command), command[0], "nodes")
-        factors = priority.factors_of(self._factors())
+        factors = self.priorities()
         try:
             partitions, reservations = show.partitions(told), show.reservations(told)
         except (KeyError, ValueError) as error:
@@ -60,6 +67,10 @@ class Slurm:
             reservations=reservations,
             mem_counts="MEMORY" in show.config(told, "SelectTypeParameters").upper(),
         )
+
+    def priorities(self) -> dict[int, PriorityParts]:
+        """Read what Slurm holds of waiting jobs' priorities, by one process; sprio is silent on some jobs."""
+        return priority.factors_of(self._factors())
 
     def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Make the changes by one process that reads them from its input."""
@@ -137,9 +148,8 @@ class Slurm:
         return [*self.prefix, *command]
 
     def _environment(self) -> dict[str, str]:
-        """Keep the users' settings of line editing and time formats out."""
-        fixed = {"SLURM_TIME_FORMAT": "%s", "TERM": "xterm", "INPUTRC": "/dev/null", "LC_ALL": "C.UTF-8"}
-        return {**os.environ, **self.environment, **fixed}
+        """Keep the users' settings of line editing and time formats out, and let lists of array tasks be whole."""
+        return {**os.environ, **self.environment, **_FIXED}
 
 
 def _ping_then_ask(process: subprocess.Popen[bytes], lines: str) -> str:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rltune.hostlist import expand
 from rltune.live.see.backend import BackendError
-from rltune.live.see.snapshot import NAN, ON_NODES, PENDING, LiveJob, LiveNode, Reservation
+from rltune.live.see.snapshot import NAN, ON_NODES, PENDING, LiveJob, LiveNode, PriorityParts, Reservation
 from rltune.live.slurm.dialect import Dialect, Record, dialect_of
 from rltune.live.slurm.gres import Gpus, parse_gpus
-from rltune.live.slurm.hostlist import expand
 from rltune.trace.tres import Tres, parse_tres
 
 MIB_A_GIB = 1024.0
@@ -52,7 +52,7 @@ def answer_of(text: str, command: str, key: str) -> dict[str, Any]:
     return dict(answer)
 
 
-def jobs_of(answer: Mapping[str, Any], factors: Mapping[int, tuple[int, bool]] | None = None) -> tuple[LiveJob, ...]:
+def jobs_of(answer: Mapping[str, Any], factors: Mapping[int, PriorityParts] | None = None) -> tuple[LiveJob, ...]:
     """Read the jobs of squeue's answer; `factors` are sprio's: site factor, and whether the priority is by hand."""
     dialect = dialect_of(answer)
     return tuple(_job(record, dialect, factors or {}) for record in answer["jobs"])
@@ -65,7 +65,7 @@ def nodes_of(answer: Mapping[str, Any], reserved: Sequence[Reservation] = (), no
     return [_node(record, dialect, holder) for record in answer["nodes"]]
 
 
-def _job(record: Record, dialect: Dialect, factors: Mapping[int, tuple[int, bool]]) -> LiveJob:
+def _job(record: Record, dialect: Dialect, factors: Mapping[int, PriorityParts]) -> LiveJob:
     try:
         return _job_or_fail(record, dialect, factors)
     except (KeyError, TypeError, ValueError) as error:
@@ -73,7 +73,7 @@ def _job(record: Record, dialect: Dialect, factors: Mapping[int, tuple[int, bool
         raise BackendError(f"squeue told of job {who} what cannot be read: {error!r}") from error
 
 
-def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, tuple[int, bool]]) -> LiveJob:
+def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, PriorityParts]) -> LiveJob:
     number = dialect.number
     state = _base_state(dialect.words(record, "job_state", ""))
     asked, asked_tres = _asked(record, number), parse_tres(record["tres_req_str"])
@@ -85,7 +85,7 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, tuple[i
     eligible_s = _time(number(record["eligible_time"]))
     job_id, reason = int(record["job_id"]), record["state_reason"]
     priority = _whole(number(record["priority"]))
-    site_factor, by_hand = factors.get(job_id, (None, None))
+    told = factors.get(job_id)
     return LiveJob(
         id=job_id,
         ref=_ref(array_id, task, tasks),
@@ -112,8 +112,9 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, tuple[i
         node_names=expand(record["nodes"]) if not pending else (),
         gpus_by_node=tuple(parse_gpus(detail).count for detail in record["gres_detail"]) if on_nodes else (),
         priority=priority,
-        priority_by_hand=by_hand,
-        site_factor=site_factor,
+        priority_by_hand=told.by_hand if told else None,
+        site_factor=told.site if told else None,
+        other_factors=told.others if told else None,
         nice=_whole(number(record["nice"])),
         held=pending and _is_held(record, reason, priority),
         dependency=record["dependency"],
@@ -218,19 +219,31 @@ def _ref(array_id: int, task: float, tasks: str) -> str:
     if not array_id:
         return ""
     if tasks:
-        return f"{array_id}_[{tasks.partition('%')[0]}]"
+        return f"{array_id}_[{','.join(map(_without_step, _pieces(tasks)))}]"
     return "" if math.isnan(task) else f"{array_id}_{int(task)}"
 
 
 def count_tasks(text: str) -> int:
     """Count the tasks of `1-5,8-20:4%2`; a list that Slurm cut short with `...` counts as far as it goes."""
-    total = 0
-    for piece in text.partition("%")[0].split(","):
-        match = _TASKS.fullmatch(piece)
-        if match:
-            first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-            total += len(range(first, last + 1, step))
-    return total
+    return sum(len(_tasks_of(piece)) for piece in _pieces(text))
+
+
+def _pieces(tasks: str) -> list[str]:
+    """Cut a list of tasks at its commas, without the throttle."""
+    return tasks.partition("%")[0].split(",")
+
+
+def _tasks_of(piece: str) -> range:
+    """Return the tasks of `3`, `3-9` or `3-9:2`; none of what is no such piece."""
+    match = _TASKS.fullmatch(piece)
+    if not match:
+        return range(0)
+    return range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+
+
+def _without_step(piece: str) -> str:
+    """Spell `3-9:2` as `3,5,7,9`: Slurm prints steps, and takes none in the name of a job."""
+    return ",".join(map(str, _tasks_of(piece))) if ":" in piece else piece
 
 
 def _features(told: str | Iterable[str]) -> tuple[str, ...]:

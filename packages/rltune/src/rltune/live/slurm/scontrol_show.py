@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rltune.hostlist import expand
 from rltune.live.see.snapshot import NAN, Partition, Reservation
-from rltune.live.slurm.hostlist import expand
 from rltune.trace.tres import parse_duration
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/]*)=")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from rltune.live.see.backend import BackendError
+from rltune.live.see.snapshot import LOWEST, PriorityParts
 
 FORMAT = "%i|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"  # id, priority, site, nice, then the other factors
-LOWEST = 1  # a job that may run has at least this
 
 
-def factors_of(text: str) -> dict[int, tuple[int, bool]]:
-    """Return per job its site factor, and whether somebody set its priority by hand.
-
-    Slurm shows no factor at all of a priority set by hand, so that it is not the sum of them.
-    """
-    found: dict[int, tuple[int, bool]] = {}
+def factors_of(text: str) -> dict[int, PriorityParts]:
+    """Return per job what its priority is made of; Slurm shows no factor of a priority that was set by hand."""
+    found: dict[int, PriorityParts] = {}
     for line in text.splitlines():
         fields = line.split("|")
         try:
@@ -22,7 +19,7 @@ def factors_of(text: str) -> dict[int, tuple[int, bool]]:
         except ValueError:
             raise BackendError(f"sprio printed what cannot be read: {line[:100]!r}") from None
         by_hand = priority > LOWEST and others == 0 and site == 0 and nice == 0
-        found[job] = (site, by_hand)
+        found[job] = PriorityParts(priority, site, round(others) - nice, by_hand)
     return found
 
 

@@ -9,17 +9,27 @@ from itertools import product
 _PART = re.compile(r"(?:[^,\[\]]+|\[[^\[\]]*\])+")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 MOST = 1_000_000  # names; more is no list of nodes but a slip
+NO_NODES = ("(null)", "None assigned")  # Slurm's words for none
 
 
 @lru_cache(maxsize=10_000)
 def expand(text: str) -> tuple[str, ...]:
     """Spell a list out, in its order. Raises ValueError."""
-    if not text or text in {"(null)", "None assigned"}:
+    if not text or text in NO_NODES:
         return ()
     parts: list[str] = _PART.findall(text)
     if ",".join(parts) != text:
         raise ValueError(f"{text!r} is no list of nodes")
     return tuple(name for part in parts for name in _names(part))
+
+
+def is_hostlist(text: str | None) -> bool:
+    """Return whether a text is a list of nodes; nothing is an empty one."""
+    try:
+        expand(text or "")
+    except ValueError:
+        return False
+    return True
 
 
 def _names(part: str) -> list[str]:

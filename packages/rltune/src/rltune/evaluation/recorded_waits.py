@@ -1,0 +1,47 @@
+"""What the history records of the jobs that were compared, beside what the contenders made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rltune.evaluation.comparison import pooled
+from rltune.metrics.recorded import (
+    NOTHING_RECORDED,
+    RecordedWait,
+    recorded_held_s,
+    recorded_wait_s,
+    spread,
+    times_apart,
+)
+
+if TYPE_CHECKING:
+    from rltune.evaluation.comparison import Comparison
+
+
+def recorded_beside(comparison: Comparison, contender: int) -> RecordedWait:
+    """Put the recorded waits of the jobs that count, over all windows, beside those under one contender."""
+    runs = list(comparison.of(contender).values())
+    return RecordedWait.of_waits(
+        pooled(runs, lambda s: recorded_wait_s(s.jobs)),
+        pooled(runs, lambda s: recorded_held_s(s.jobs)),
+        pooled(runs, lambda s: s.wait_s),
+    )
+
+
+def recorded_notes(comparison: Comparison) -> list[str]:
+    """Return the recorded wait, the contender nearest to it, and a warning if even that one is far from it."""
+    ran = [i for i in range(len(comparison.contenders)) if comparison.of(i)]
+    told = {i: recorded_beside(comparison, i) for i in ran}
+    known = [i for i in ran if told[i].recorded_s.n]
+    if not known:
+        return [NOTHING_RECORDED] if ran else []
+    nearest = min(known, key=lambda i: abs(told[i].simulated_s.mean - told[i].recorded_s.mean))
+    best, label = told[nearest], comparison.contenders[nearest].label
+    share = "" if best.complete else f" ({best.recorded_s.n:,} of {best.of:,} jobs have a start)"
+    recorded = f"Recorded wait of these jobs: {spread(best.recorded_s)}{share}."
+    said = [f"{recorded} Nearest here is {label}: {spread(best.simulated_s)}."]
+    if best.far:
+        apart = times_apart(getattr(best.simulated_s, best.far), getattr(best.recorded_s, best.far))
+        level = f"The level of waiting is not the site's: even under {label} the {best.far} wait is {apart} recorded."
+        said.append(f"{level} Do not read sizes of gains from this before `rltune calibrate` has shown why.")
+    return said

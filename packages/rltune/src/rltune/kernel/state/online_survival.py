@@ -1,0 +1,212 @@
+"""What a job that has run for a while has left, from how long jobs like it lasted: learnt as jobs end.
+
+A table holds, for each of a row of times ("edges"), how many jobs of a likeness ran longer than that, and how much
+longer in all. So what those had left that lasted beyond a time is a division, and nothing is subtracted that was
+added before. Times are work: seconds on nodes of speed 1. Where nothing asks for it there is no table.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rltune.kernel.jit import kernel
+from rltune.kernel.state.arrays import F8, I4, State, World
+from rltune.kernel.state.attained import restart_left, whole_estimate, work_done
+
+# How a job's remainder is believed. ENDS_NOW: reservations take a job past its estimate to end at once.
+ENDS_NOW, BY_ESTIMATE, BY_HISTORY = range(3)
+
+# Columns of a table.
+LONGER, REST = range(2)
+
+PARTS = 4  # of each doubling
+DOUBLINGS = 26  # up to 776 days of work, or as many GPU-seconds
+EDGES = 2 + PARTS * DOUBLINGS  # 0, 1, 1.25, 1.5, 1.75, 2, 2.5, ... seconds
+
+OVERRUN = 0.5  # past what is known a job is taken to run for half as long again as it has run
+LEAST_LEFT_S = 1.0  # nobody who still runs is believed to end at once
+
+# Rows of State.survival behind those of the likenesses.
+GPU_TIME, SCRATCH, EXTRA_ROWS = range(3)
+
+
+@kernel
+def edge(k: int) -> float:
+    """Return an edge, in seconds; all are exact."""
+    if k == 0:
+        return 0.0
+    return (1.0 + ((k - 1) % PARTS) / PARTS) * (1 << (k - 1) // PARTS)
+
+
+@kernel
+def edge_before(work: float) -> int:
+    """Return the last edge that is not above some work."""
+    if work < 1.0:
+        return 0
+    part, doubling = math.frexp(work)  # 0.5 <= part < 1
+    return min(EDGES - 1, 1 + PARTS * (doubling - 1) + int((2.0 * part - 1.0) * PARTS))
+
+
+@kernel
+def keeps_survival(s: State) -> bool:
+    """Return whether there are tables to learn into."""
+    return s.survival.shape[1] > 1
+
+
+@kernel
+def enter(table: F8, work: float) -> None:
+    """Add a job that lasted so long; every job counts at edge 0, one of zero duration too."""
+    table[0, LONGER] += 1.0
+    table[0, REST] += work
+    for k in range(1, EDGES):
+        if edge(k) >= work:
+            return
+        table[k, LONGER] += 1.0
+        table[k, REST] += work - edge(k)
+
+
+@kernel
+def learn_survival(w: World, s: State, job: int, work: float) -> None:
+    """Add an ended job to every likeness it has, and its GPU time to that of all."""
+    likenesses = len(s.survival) - EXTRA_ROWS
+    for level in range(w.survival_key.shape[1]):
+        key = int(w.survival_key[job, level])
+        if key >= 0:
+            enter(s.survival[key], work)
+    enter(s.survival[likenesses + GPU_TIME], w.job[job].rank_n * work)
+
+
+@kernel
+def learn_survival_of_all(keys: I4, work: F8, gpu_time: F8, table: F8) -> None:
+    """Learn from jobs that ended before a run as `learn_survival` does."""
+    gpu_row = len(table) - EXTRA_ROWS + GPU_TIME
+    for job in range(len(work)):
+        for level in range(keys.shape[1]):
+            if keys[job, level] >= 0:
+                enter(table[keys[job, level]], work[job])
+        enter(table[gpu_row], gpu_time[job])
+
+
+@kernel
+def at_work(table: F8, k: int, share: float, column: int) -> float:
+    """Return a column of a table between two edges, on a straight line; nothing beyond the last."""
+    if k >= EDGES - 1:
+        return 0.0
+    return table[k, column] + share * (table[k + 1, column] - table[k, column])
+
+
+@kernel
+def share_of_step(k: int, work: float) -> float:
+    """Return how far some work is from an edge to the next, from 0 to 1."""
+    return (work - edge(k)) / (edge(k + 1) - edge(k))
+
+
+@kernel
+def left_by_estimate(estimate: float, attained: float) -> float:
+    """Return what is left of an estimate; past it, half as long again as the job has run."""
+    return estimate - attained if estimate > attained else OVERRUN * attained
+
+
+@kernel
+def left_by_history(w: World, s: State, job: int, attained: float) -> float:
+    """Return what jobs like this one that ran for so long had left, on average.
+
+    From the coarsest likeness to the finest, each counts as much as it has jobs that ran longer, against `trust` jobs'
+    worth of the coarser one. Before all of them stands the prior (the job's limit, or an hour), as an estimate.
+    """
+    left = left_by_estimate(w.job[job].prior, attained)
+    k = edge_before(attained)
+    share = share_of_step(k, attained)
+    trust = w.survival_trust
+    for level in range(w.survival_key.shape[1]):
+        key = int(w.survival_key[job, level])
+        if key >= 0:
+            longer = at_work(s.survival[key], k, share, LONGER)
+            left = (at_work(s.survival[key], k, share, REST) + trust * left) / (longer + trust)
+    return left
+
+
+@kernel
+def mean_left(w: World, s: State, job: int, attained: float) -> float:
+    """Return the work that a job is believed to have left after so much: the one rule for orders, reservations, search.
+
+    It is what history tells if the estimates are history's, else what is left of the estimate.
+    """
+    if w.left_by == BY_HISTORY:
+        return max(left_by_history(w, s, job, attained), LEAST_LEFT_S)
+    return left_by_estimate(whole_estimate(w, s, job), attained)
+
+
+@kernel
+def believed_end(w: World, s: State, job: int) -> float:
+    """Return when a running job is believed to end: one that starts now, after its estimate."""
+    life = s.life[job]
+    now = s.now[0]
+    if w.left_by == BY_HISTORY and now > life.start:
+        return now + (restart_left(w, s, job) + mean_left(w, s, job, work_done(w, s, job))) / life.speed
+    end = life.start + life.estimate / life.speed
+    if end > now or life.start == now:
+        return end
+    if w.takes_turns:
+        return now + mean_left(w, s, job, work_done(w, s, job)) / life.speed
+    return now + OVERRUN * (now - life.start)
+
+
+@kernel
+def index_by_history(w: World, s: State, job: int, attained: float) -> float:
+    """Return Gittins' index: the best rate, over how long one would go on, of ends by work, among jobs like this one.
+
+    For a time x ahead the rate is P(ends before x) / E[work until then], both given what the job has attained. Tried
+    are the edges ahead, and "to the end". Likenesses are blended as in `left_by_history`.
+    """
+    k = edge_before(attained)
+    share = share_of_step(k, attained)
+    trust = w.survival_trust
+    blend = s.survival[len(s.survival) - EXTRA_ROWS + SCRATCH]
+    left = left_by_estimate(w.job[job].prior, attained)
+    for e in range(k + 1, EDGES):
+        rest = attained + left - edge(e)
+        blend[e, LONGER] = 1.0 if rest > 0.0 else 0.0
+        blend[e, REST] = max(rest, 0.0)
+    for level in range(w.survival_key.shape[1]):
+        key = int(w.survival_key[job, level])
+        if key >= 0:
+            table = s.survival[key]
+            per_job = 1.0 / (at_work(table, k, share, LONGER) + trust)
+            left = (at_work(table, k, share, REST) + trust * left) * per_job
+            for e in range(k + 1, EDGES):
+                blend[e, LONGER] = (table[e, LONGER] + trust * blend[e, LONGER]) * per_job
+                blend[e, REST] = (table[e, REST] + trust * blend[e, REST]) * per_job
+    return _best_rate(blend, k, left)
+
+
+@kernel
+def _best_rate(blend: F8, k: int, left: float) -> float:
+    """Return the highest rate of ends by work over the edges ahead; `left` is the mean work to the end."""
+    best = 1.0 / max(left, LEAST_LEFT_S)
+    for e in range(k + 1, EDGES):
+        work = left - blend[e, REST]
+        if work > 0.0:
+            best = max(best, (1.0 - blend[e, LONGER]) / work)
+        if blend[e, LONGER] <= 0.0:
+            break
+    return best
+
+
+@kernel
+def gpu_time_quantile(s: State, quantile: float) -> float:
+    """Return the GPU-seconds that such a share of the jobs known did not exceed."""
+    table = s.survival[len(s.survival) - EXTRA_ROWS + GPU_TIME]
+    longer = table[0, LONGER] - quantile * table[0, LONGER]  # exact where the share is a whole number of jobs
+    for k in range(1, EDGES):
+        if table[k, LONGER] <= longer:
+            above = table[k - 1, LONGER]
+            share = (above - longer) / (above - table[k, LONGER]) if above > table[k, LONGER] else 1.0
+            return edge(k - 1) + share * (edge(k) - edge(k - 1))
+    return edge(EDGES - 1)
+
+
+@kernel
+def gpu_times_known(s: State) -> float:
+    """Return of how many jobs the GPU time is known."""
+    return s.survival[len(s.survival) - EXTRA_ROWS + GPU_TIME, 0, LONGER]

@@ -1,0 +1,81 @@
+"""Whether Slurm holds what was meant. What it holds is asked anew after every write; nothing here is remembered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rltune.live.decide.decision import Decision
+from rltune.live.decide.rank_bounds import longest_falling
+from rltune.live.decide.ranking import by_slurm, tier_of
+from rltune.live.see.backend import ChangeKind
+from rltune.live.see.holdings import Hold, Holdings
+from rltune.live.see.snapshot import LOWEST, LiveJob, PriorityParts, Snapshot
+
+
+class Cause(StrEnum):
+    """Why a job does not have what was meant for it."""
+
+    REFUSED = "refused by Slurm"
+    CLAMPED = "clamped by Slurm"
+    ANOTHER_HAND = "changed by another hand"
+    FACTORS = "moved by Slurm's own factors"
+
+
+@dataclass(frozen=True)
+class HeldPriorities:
+    """What Slurm holds that was not meant."""
+
+    wrong: Mapping[int, Cause] = field(default_factory=dict)  # by job
+    misplaced: tuple[int, ...] = ()  # of the first places, those that stand elsewhere
+
+    def __str__(self) -> str:
+        causes = Counter(self.wrong.values())
+        told = ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+        jobs = ", ".join(map(str, (*self.wrong, *self.misplaced)[:5]))
+        places = f"{len(self.misplaced)} of the first are not where they should be" if self.misplaced else ""
+        return f"{'; '.join(filter(None, (places, told)))} (job {jobs})"
+
+    def __bool__(self) -> bool:
+        return bool(self.wrong or self.misplaced)
+
+
+def read_back(
+    meant: Decision,
+    snapshot: Snapshot,
+    held: Mapping[int, PriorityParts],
+    holdings: Holdings,
+    refused: Collection[int],
+    exact: int,
+) -> HeldPriorities:
+    """Compare what Slurm holds with a decision; jobs that have started meanwhile are left out, as Slurm does.
+
+    The order is compared over the first places, as many as are meant to be in order without exception.
+    """
+    now = {job.id: job.with_priority(held[job.id]) for job in snapshot.pending if job.id in held}
+    wrong = dict(_wrong(now, holdings, refused))
+    first = [w.job for w in meant.waiting if w.competes and w.job in now][:exact]
+    by_place = sorted(first, key=lambda job: (-tier_of(now[job], snapshot), by_slurm(now[job])))
+    place = {job: -i for i, job in enumerate(by_place)}
+    kept = set(longest_falling([place[job] for job in first]))
+    misplaced = tuple(job for i, job in enumerate(first) if i not in kept)
+    moved = {job: Cause.FACTORS for job in misplaced if not wrong}
+    return HeldPriorities({**wrong, **moved}, misplaced)
+
+
+def _wrong(now: Mapping[int, LiveJob], holdings: Holdings, refused: Collection[int]) -> Iterator[tuple[int, Cause]]:
+    for job in now.values():
+        if job.id in refused:
+            yield job.id, Cause.REFUSED
+        elif any(_differs(job, hold) for hold in holdings.of(job).values()):
+            yield job.id, Cause.ANOTHER_HAND
+        elif holdings.of(job) and job.priority == LOWEST and job.own_priority + (job.site_factor or 0) < LOWEST:
+            yield job.id, Cause.CLAMPED
+
+
+def _differs(job: LiveJob, hold: Hold) -> bool:
+    if hold.kind is ChangeKind.SITE_FACTOR:
+        return job.site_factor != hold.value
+    return hold.kind is ChangeKind.PRIORITY and not job.held and job.priority != hold.value

@@ -1,0 +1,131 @@
+"""The waits that a history records, beside those of a simulation of the same jobs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rltune.metrics.distribution import Distribution
+from rltune.text import percent, seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rltune.jobs import Floats, Jobs
+
+FAR = 1.5  # times: waits that differ by more are called far apart
+SMALL_S = 60.0  # differences below this are not
+NEARLY_ALL = 0.99  # of the jobs: the rest is not worth a row of its own
+NOTHING_RECORDED = "No starts are recorded in this history, so nothing shows whether simulated waits are right."
+
+
+def recorded_wait_s(jobs: Jobs) -> Floats:
+    """Return start - submit as the source tells it; NaN where it tells none, or a start before the submit."""
+    wait = jobs.recorded_start_s - jobs.submit_s
+    return np.where(wait >= 0, wait, np.nan)
+
+
+def recorded_held_s(jobs: Jobs) -> Floats:
+    """Return how long of its recorded wait a job could not have started, as the source tells it; 0 if it does not."""
+    held = np.minimum(jobs.recorded_eligible_s, jobs.recorded_start_s) - jobs.submit_s
+    return np.where(held > 0, held, 0.0)
+
+
+@dataclass(frozen=True)
+class RecordedWait:
+    """Recorded and simulated waits of the jobs that have both; the simulated ones are of 0 jobs if there are none."""
+
+    of: int  # jobs looked at, with or without a recorded start
+    held_s: float  # mean of the part of the recorded wait in which the job could not have started
+    recorded_s: Distribution
+    simulated_s: Distribution
+
+    @classmethod
+    def of_waits(cls, recorded_s: Floats, held_s: Floats, simulated_s: Floats | None = None) -> RecordedWait:
+        """Compare one value a job; NaN where a job has none."""
+        both = ~np.isnan(recorded_s) & (True if simulated_s is None else ~np.isnan(simulated_s))
+        return cls(
+            of=len(recorded_s),
+            held_s=float(held_s[both].mean()) if both.any() else 0.0,
+            recorded_s=Distribution.of(recorded_s[both]),
+            simulated_s=Distribution.of(np.zeros(0) if simulated_s is None else simulated_s[both]),
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Return whether as good as all jobs have a recorded start."""
+        return self.recorded_s.n >= NEARLY_ALL * self.of
+
+    @property
+    def ratio(self) -> float:
+        """Return the simulated mean wait over the recorded one; NaN if there is nothing to compare."""
+        if not self.simulated_s.n or self.recorded_s.mean == self.simulated_s.mean == 0:
+            return math.nan
+        return self.simulated_s.mean / self.recorded_s.mean if self.recorded_s.mean > 0 else math.inf
+
+    @property
+    def far(self) -> str:
+        """Name the first of mean, p90 and p99 in which the two are far apart; "" if they are near."""
+        parts = ("mean", "p90", "p99") if self.simulated_s.n else ()
+        apart = (p for p in parts if far_apart(getattr(self.simulated_s, p), getattr(self.recorded_s, p)))
+        return next(apart, "")
+
+    def lines(self) -> list[str]:
+        """Return what is recorded, what was simulated, and whether they are far apart, in plain sentences."""
+        if not self.recorded_s.n:
+            return [NOTHING_RECORDED]
+        told = [f"Recorded wait: {spread(self.recorded_s)}{self._of_whom()}."]
+        if self.simulated_s.n:
+            told.append(f"Simulated, the same jobs: {spread(self.simulated_s)}.")
+        return [*told, *self.warnings()]
+
+    def warnings(self) -> list[str]:
+        """Return what a reader of simulated waits must know of the recorded ones; nothing if the two are near."""
+        if not self.recorded_s.n:
+            return [NOTHING_RECORDED]
+        held = self.held_s / self.recorded_s.mean if self.recorded_s.mean > 0 else 0.0
+        said = []
+        if held > 0.1:
+            why = "the job could not have started: a dependency, a begin time or a throttle"
+            said.append(f"In {percent(held)} of the recorded wait {why}.")
+        if self.far:
+            said.append(self._far_sentence())
+        return said
+
+    def _of_whom(self) -> str:
+        return "" if self.complete else f" ({self.recorded_s.n:,} of {self.of:,} jobs have a start)"
+
+    def _far_sentence(self) -> str:
+        simulated, recorded = getattr(self.simulated_s, self.far), getattr(self.recorded_s, self.far)
+        what = {"mean": "Simulated waits are on average"}.get(self.far, f"The {self.far} of simulated waits is")
+        why = "either this pipeline differs that much from what ran, or the simulation lacks something the site had"
+        return f"{what} {times_apart(simulated, recorded)} recorded: {why}. `rltune calibrate` tells which."
+
+
+def recorded_wait(jobs: Jobs, wait_s: Floats | None = None, counts: NDArray[np.bool_] | None = None) -> RecordedWait:
+    """Put recorded waits beside simulated ones, of the jobs that count and have both."""
+    wanted = slice(None) if counts is None else counts
+    simulated = None if wait_s is None else wait_s[wanted]
+    return RecordedWait.of_waits(recorded_wait_s(jobs)[wanted], recorded_held_s(jobs)[wanted], simulated)
+
+
+def far_apart(one_s: float, other_s: float) -> bool:
+    """Return whether two waits differ so much that one does not stand for the other."""
+    low, high = sorted((one_s, other_s))
+    return bool(high - low > SMALL_S and high > FAR * low)
+
+
+def times_apart(simulated_s: float, recorded_s: float) -> str:
+    """Write how a simulated wait compares with a recorded one: 6.8 times shorter than."""
+    low, high = sorted((simulated_s, recorded_s))
+    way = "shorter" if simulated_s < recorded_s else "longer"
+    return f"{high / low:.1f} times {way} than" if low > 0 else f"far {way} ({seconds(simulated_s)}) than"
+
+
+def spread(of: Distribution) -> str:
+    """Write a distribution of times in one line."""
+    parts = {"mean": of.mean, "median": of.p50, "p90": of.p90, "p99": of.p99}
+    return ", ".join(f"{name} {seconds(value)}" for name, value in parts.items())

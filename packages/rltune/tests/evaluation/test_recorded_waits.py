@@ -1,0 +1,39 @@
+"""A comparison says what the history records of its jobs, and warns if no contender comes near."""
+
+import numpy as np
+
+import rltune
+from rltune.evaluation.comparison_tables import comparison_notes
+from rltune.evaluation.recorded_waits import recorded_beside
+from rltune.metrics.recorded import NOTHING_RECORDED
+from rltune.report import render
+
+
+def compared(recorded):
+    jobs = rltune.Jobs.from_arrays(np.zeros(3), [100.0, 10.0, 10.0], 1, recorded_start_s=recorded)
+    made = rltune.compare(jobs, rltune.Cluster.uniform(1, 1), ["fcfs", "sjf"], estimator="oracle")
+    return made, comparison_notes(made)
+
+
+def test_the_nearest_contender_is_named():
+    """fcfs makes them wait 0, 100 and 110 s, sjf 20, 0 and 10 s."""
+    made, notes = compared([0.0, 100.0, 110.0])
+    assert notes[0].startswith("Recorded wait of these jobs: mean 70.0 s, median 100.0 s")
+    assert "Nearest here is fcfs: mean 70.0 s" in notes[0]
+    assert not any("level of waiting" in note for note in notes)
+    assert recorded_beside(made, 1).simulated_s.mean == 10
+
+
+def test_a_level_that_no_contender_reaches_is_a_warning():
+    _, notes = compared([0.0, 1000.0, 1100.0])
+    assert "even under fcfs the mean wait is 10.0 times shorter than recorded" in notes[1]
+
+
+def test_a_history_without_starts_is_named_as_such():
+    _, notes = compared(None)
+    assert notes[0] == NOTHING_RECORDED
+
+
+def test_the_page_has_a_row_for_what_is_recorded():
+    assert "recorded in the history" in render(compared([0.0, 100.0, 110.0])[0])
+    assert "recorded in the history" not in render(compared(None)[0])

@@ -87,8 +87,8 @@ def test_second_copies_are_as_many_as_the_host_has_room_for():
 def test_a_large_parameter_is_updated_and_sent_up_while_its_gradient_lands():
     """One unit whose gradient, update and upload take 4 s each: in four pieces they take 4 + 1 + 1 s."""
     trace = StepTrace((Unit("a", 4 * MB),), (Op((0,), (), 1.0),), (Grad(0, 0, 4 * MB),), (Update((0,), 4.0),))
-    plan = plan_ahead(trace, 4 * MB)
-    whole, pieces = (Bandwidths(MB, MB, latency_s=0, updates="late", piece_bytes=size) for size in (4 * MB, MB))
+    plan = with_early(plan_ahead(trace, 4 * MB), 0.0, 2**62)
+    whole, pieces = (Bandwidths(MB, MB, latency_s=0, updates="within", piece_bytes=size) for size in (4 * MB, MB))
     assert replay_plan(plan, whole).step_s == pytest.approx(1 + 12)
     assert replay_plan(plan, pieces).step_s == pytest.approx(1 + 6)
 

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tencache.plan.planner import STRATEGIES, plan_ahead, plans_early
+from tencache.plan.planner import STRATEGIES, plan_ahead, plans_early, used_units
 from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import StepTrace, Update
 from tencache.plan.update_order import order_updates
@@ -30,7 +30,7 @@ class Bandwidths:
     staging_bytes: int = 2**62
     # The host's memory for second copies of what is updated on speculation.
     second_bytes: int = 2**62
-    # Late updates of large parameters follow their gradients, and are followed by their uploads, in such pieces.
+    # Early updates of large parameters follow their gradients, and are followed by their uploads, in such pieces.
     piece_bytes: int = 2**62
     updates: UpdateTime = "after"
 
@@ -199,6 +199,8 @@ class _Clock:
             self._open(tuple(row.unit for row in self._unopened if row.unit not in trace.written))
         pending = [index for index in range(len(trace.updates)) if index not in self._early]
         self._early.clear()
+        if self.speeds.updates == "within":
+            self._wait_until(self._host_free)
         if self.speeds.updates == "after":
             while pending:
                 self._update(trace.updates[self._choose(pending)])
@@ -230,23 +232,26 @@ class _Clock:
     def _promise(self, updates: list[Update]) -> None:
         """Leave the updates to the host, each once its gradients are there and the last step's are done."""
         self._wait_until(self._owed_until)
-        first_s = [self._first_landed_at(update) for update in updates]
+        landed_s = [self._landed_at(update) for update in updates]
         seconds = [max(update.compute_s, self._opening_bytes(update) / self.speeds.up) for update in updates]
-        for index in order_updates(first_s, seconds, max(self.now, self._host_free)):
-            self._on_host(updates[index])
+        for index in order_updates(landed_s, seconds, max(self.now, self._host_free)):
+            self._on_host(updates[index], self._landed_at(updates[index]))
             if self.plan.eager:
                 self._open(updates[index].units)
+        self._wait_until(max(landed_s, default=0.0))
         self._owed_until = self._host_free
 
     def _opening_bytes(self, update: Update) -> int:
         return sum(row.bytes for row in self._unopened if row.unit in update.units) if self.plan.eager else 0
 
-    def _on_host(self, update: Update) -> None:
-        """Let the host carry out an update as soon as it can."""
+    def _on_host(self, update: Update, ready: float) -> None:
+        """Let the host carry out an update as soon as it can, once this much of its gradients is there."""
         read = self._stage(update.file_bytes) if update.file_bytes else 0.0
-        start = max(self._host_free, self.now, self._first_landed_at(update), read)
-        piece_s = update.compute_s / self._pieces(sum(self.plan.trace.units[unit].bytes for unit in update.units))
-        self._host_free = max(start + update.compute_s, self._landed_at(update) + piece_s)
+        start = max(self._host_free, self.now, ready, read)
+        landed = self._landed_at(update)
+        pieces = self._pieces(sum(self.plan.trace.units[unit].bytes for unit in update.units)) if ready < landed else 1
+        piece_s = update.compute_s / pieces
+        self._host_free = max(start + update.compute_s, landed + piece_s)
         self.spans.append(TimelineBar("host", "optimizer", start, self._host_free))
         self._updated.update(dict.fromkeys(update.units, (start + piece_s, self._host_free)))
         self._write_behind(update, self._host_free)
@@ -271,7 +276,9 @@ class _Clock:
             return
         update = self.plan.trace.updates[index]
         if all(self._last_grad.get(one, grad) <= grad for one in update.units):
-            self._on_host(update)
+            # Pieces are those of one parameter.
+            alone = len(used_units(self.plan.trace, index)) == 1
+            self._on_host(update, self._first_landed_at(update) if alone else self._landed_at(update))
             self._early.add(index)
             rows = [self._closing_rows[one] for one in update.units if one in self._closing_rows]
             self._closing += [(self._updated[row.unit][0], row) for row in rows]

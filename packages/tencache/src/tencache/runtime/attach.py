@@ -41,7 +41,7 @@ from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import PIECE_BYTES, ParameterEntry
 from tencache.runtime.tensors.pending_updates import describe_failure
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
@@ -178,6 +178,7 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
+            piece_bytes=PIECE_BYTES,
             # State in the file has no second copy there.
             updates="after" if not late else "late" if self._file is not None else "within",
         )

@@ -5,6 +5,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Literal, NoReturn
 
 import torch
@@ -94,8 +95,9 @@ class Engine:
         self._interrupted: RunningCycle | None = None
         self._settled: set[CycleKind] = set()
         self._halved: dict[CycleKind, frozenset[int]] = {}
-        # Units whose next values are computed, with those, in the order in which the optimizer's thread was done.
-        self.computed_early: deque[tuple[int, Tensor]] = deque()
+        # Units whose next values are computed, with those, in the order in which the optimizer's thread was done; of
+        # large ones those of which a piece is, with an event for each piece.
+        self.computed_early: deque[tuple[int, Tensor, Sequence[Event]]] = deque()
         self._early_wanted: bool | None = None
         self.cycle = RunningCycle("train", Recorder(self.units, link), None)
 
@@ -170,15 +172,21 @@ class Engine:
     def _close(self, follower: PlanFollower) -> None:
         """Send next values up to where the next cycle has them, if their turn has come and their place is free."""
         for _ in range(len(self.computed_early)):
-            base, second = self.computed_early.popleft()
+            base, second, pieces = self.computed_early.popleft()
             closing = follower.closing
             row = next((closing[unit] for unit in self.working.forms([base]) if unit in closing), None)
             if row is not None and row.trigger > follower.done:
-                self.computed_early.append((base, second))
+                self.computed_early.append((base, second, pieces))
             elif row is not None:
                 # In use, it goes up when step() asks for it.
                 with suppress(InUseError):
-                    self.device_copies.load_ahead(row, second)
+                    self.device_copies.load_ahead(row, second, pieces)
+
+    def close_due(self) -> None:
+        """Send next values up whose turn has come, before step() waits for the others."""
+        self.end_op()
+        if self.cycle.follower is not None:
+            self._close(self.cycle.follower)
 
     def begin_backward(self, unit: int) -> None:
         """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""

@@ -6,6 +6,7 @@ Else it is thrown away, and step() makes it.
 """
 
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ from tencache.runtime.optimizer.stand_in import StandIn, settings_can_be_frozen
 from tencache.runtime.optimizer.update_thread import UpdateThread
 from tencache.runtime.optimizer.watched_state import WatchedState
 from tencache.runtime.tensors.looks import LookMark
-from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version
+from tencache.runtime.tensors.masters import Masters, apart
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, cut_pieces, flat
 
 # So many cycles with looks in a row, and no more is computed early; so many without, and it is tried again.
 PATIENCE = 2
@@ -42,6 +43,8 @@ class EarlyUpdate:
     over: threading.Event
     # Set by whoever finds that it cannot stand. The thread leaves out what was void before it came to it.
     void: bool = False
+    # If it is one large parameter: set as each piece is computed, which is when a copy of `copies` has landed.
+    pieces: list[threading.Event] = field(default_factory=list)
     begun: bool = False
     done: bool = False
     versions: dict[int, tuple[int, int | None]] = field(default_factory=dict)
@@ -112,6 +115,9 @@ class EarlyUpdates:
         self._engine.gradients.flush()
         copies = [entry.gradient for entry in part.entries if entry.gradient is not None]
         update = EarlyUpdate(part, self._masters.looks.mark(part.units), copies, state, threading.Event())
+        if len(part.entries) == 1 and copies and part.entries[0].gradient_pieces:
+            update.copies = [*part.entries[0].gradient_pieces, *copies]
+            update.pieces = [threading.Event() for _ in update.copies]
         self._updates[part] = update
         stand_in = self._stand_in
         self._thread.put_aside(update.over, lambda: self._compute(update, stand_in))
@@ -121,29 +127,83 @@ class EarlyUpdates:
             if update.void:
                 return
             update.begun = True
+        try:
+            if update.pieces:
+                self._compute_pieces(update, stand_in)
+            else:
+                self._compute_whole(update, stand_in)
+        finally:
+            # Also when it failed: the way up must not wait for pieces that do not come.
+            for computed in update.pieces:
+                computed.set()
+
+    def _compute_whole(self, update: EarlyUpdate, stand_in: StandIn) -> None:
         for copy in update.copies:
             copy.wait()
-        update.copies.clear()
-        part, state = update.part, update.state
+        part = update.part
         # Whoever holds one of these now could write to it later without a look.
-        if self._is_held(part, state):
+        if self._is_held(part, update.state):
             return
         twins: dict[int, Tensor] = {}
         states: defaultdict[Tensor, Any] = defaultdict(dict)
         for unit in part.units:
-            data = update.buffers[unit] = self._masters.second_copy(unit)
-            for entry in (entry for entry in part.entries if entry.unit == unit):
-                twin = twins[id(entry.parameter)] = entry.view(data)
-                gradient = twin.grad = entry.parameter.grad
-                update.versions[entry.index] = _versions(entry, gradient)
-                if (known := state.peek(entry.parameter)) is not None:
-                    states[twin] = _second_state(known, self._spare.pop(entry.index, {}))
+            update.buffers[unit] = self._masters.second_copy(unit)
+        for entry in part.entries:
+            twin = twins[id(entry.parameter)] = entry.view(update.buffers[entry.unit])
+            twin.grad = entry.parameter.grad
+            if (known := self._second_state(update, entry)) is not None:
+                states[twin] = known
+        began = time.perf_counter()
         stand_in.step([[twins[id(one)] for one in some] for some in part.members], states)
+        part.seconds = time.perf_counter() - began
         for entry in part.entries:
             if (new := states.get(twins[id(entry.parameter)])) is not None:
                 update.states[entry.index] = new
+        self._note(update)
+        self._engine.computed_early.extend((unit, update.buffers[unit], ()) for unit in part.units)
+
+    def _compute_pieces(self, update: EarlyUpdate, stand_in: StandIn) -> None:
+        """Update one large parameter piece by piece, each as its gradient lands."""
+        part, (entry,) = update.part, update.part.entries
+        # A gradient that has not landed is held by nobody: who reads it waits, and has looked.
+        state = None if self._is_held(part, update.state) else self._second_state(update, entry)
+        gradient = entry.gradient_buffer
+        if state is None or gradient is None or not all(_is_piecewise(value, entry) for value in state.values()):
+            return
+        buffer = update.buffers[entry.unit] = self._masters.second_copy(entry.unit)
+        data, slope = entry.flat(buffer, entry.dtype), apart(gradient, entry)
+        cuts = cut_pieces(data.numel(), data.element_size())
+        seconds, new = 0.0, state
+        for (begin, end), copy, computed in zip(cuts, update.copies, update.pieces, strict=True):
+            copy.wait()
+            piece = data[begin:end]
+            piece.grad = slope[begin:end]
+            # What is one number for all of the parameter, as the count of steps, each piece makes anew.
+            new = {key: _cut(value, entry, begin, end) for key, value in state.items()}
+            states = defaultdict(dict, {piece: new})
+            began = time.perf_counter()
+            stand_in.step([[piece for _ in some] for some in part.members], states)
+            seconds += time.perf_counter() - began
+            new = states[piece]
+            if not begin:
+                self._engine.computed_early.append((entry.unit, buffer, update.pieces))
+            computed.set()
+        part.seconds = seconds
+        update.states[entry.index] = {
+            key: state[key] if _is_whole(state.get(key), entry) else value for key, value in new.items()
+        }
+        self._note(update)
+
+    def _second_state(self, update: EarlyUpdate, entry: ParameterEntry) -> dict[str, Any] | None:
+        known = update.state.peek(entry.parameter)
+        return None if known is None else _second_state(known, self._spare.pop(entry.index, {}))
+
+    @staticmethod
+    def _note(update: EarlyUpdate) -> None:
+        for entry in update.part.entries:
+            update.versions[entry.index] = _versions(entry, entry.parameter.grad)
+        update.copies.clear()
         update.done = True
-        self._engine.computed_early.extend((unit, update.buffers[unit]) for unit in part.units)
 
     def take(self, slices: Sequence[Slice], *, allowed: bool) -> list[EarlyUpdate]:
         """Return the updates that stand, and throw the others away."""
@@ -154,6 +214,10 @@ class EarlyUpdates:
                 update.void = update.void or not update.begun
         for update in updates:
             if update.begun:
+                if update.pieces:
+                    # Begun, it goes up as it is computed: nobody else sends it while this waits.
+                    update.pieces[0].wait()
+                    self._engine.close_due()
                 update.over.wait()
         same = allowed and self._stand_in is not None and self._stand_in.still_holds(self._optimizer)
         standing = [update for update in updates if same and update.part in slices and self._stands(update)]
@@ -222,6 +286,22 @@ class EarlyUpdates:
 def _versions(entry: ParameterEntry, gradient: Tensor | None) -> tuple[int, int | None]:
     """Return the versions of a parameter and of its gradient."""
     return entry.parameter._version, None if gradient is None else gradient._version  # noqa: SLF001
+
+
+def _is_whole(value: Any, entry: ParameterEntry) -> bool:
+    """Return whether a part of the state has an element for each of the parameter's, at the same place."""
+    return isinstance(value, Tensor) and (value.shape, value.stride()) == (entry.shape, entry.stride)
+
+
+def _is_piecewise(value: Any, entry: ParameterEntry) -> bool:
+    """Return whether a part of the state can be cut into pieces, or is one number."""
+    return _is_whole(value, entry) or not isinstance(value, Tensor) or value.numel() == 1
+
+
+def _cut(value: Any, entry: ParameterEntry, begin: int, end: int) -> Any:
+    if _is_whole(value, entry):
+        return flat(value)[begin:end]
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _second_state(state: dict[str, Any], spare: dict[str, Any]) -> dict[str, Any]:

@@ -38,11 +38,13 @@ def cut_slices(
     for unit in order:
         if unit not in by_unit:
             continue
-        if size_bytes >= slice_bytes:
+        unit_bytes = sum(entry.size_bytes for entry in by_unit[unit])
+        # A large parameter is alone: it is updated piece by piece.
+        if size_bytes >= slice_bytes or unit_bytes >= slice_bytes:
             cuts.append([])
             size_bytes = 0
         cuts[-1].append(unit)
-        size_bytes += sum(entry.size_bytes for entry in by_unit[unit])
+        size_bytes += unit_bytes
     slices = [_slice(optimizer, [entry for unit in units for entry in by_unit[unit]], units) for units in cuts]
     return slices + _others(optimizer, known - {id(entry.parameter) for entry in entries})
 

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from threading import Event
 
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import POISON, Arena, user_counter
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, cut_pieces
 from tencache.runtime.tensors.slot import Slot
 
 KNOWN_PLACES = 4096
@@ -64,10 +65,24 @@ class DeviceCopies:
         self._make_room(row)
         self._submit(row.unit, row.offset)
 
-    def load_ahead(self, row: Load, second: Tensor) -> None:
-        """Carry out a row with a unit's next value; until `confirm` the unit counts as absent."""
+    def load_ahead(self, row: Load, second: Tensor, pieces: Sequence[Event] = ()) -> None:
+        """Carry out a row with a unit's next value, of which pieces may still be computed.
+
+        Until `confirm` the unit counts as absent.
+        """
         self._make_room(row)
-        self._submit(row.unit, row.offset, second)
+        slot = self._place(row.unit, row.offset)
+        # Checksums are of whole units.
+        views = self._masters.piece_views(row.unit, slot.target, second) if pieces and not self._verify else None
+        if views is None:
+            source, release = self._masters.lease(row.unit, second)
+            copies = [Copy(slot.target, _after(pieces, source), self.units[row.unit].bytes, release)]
+        else:
+            copies = [_piece_copy(*views, cut, done) for cut, done in zip(_cuts(views[1]), pieces, strict=True)]
+        for copy in copies[:-1]:
+            copy.fence = self._link.fence()
+            self._link.up.put(copy)
+        self._put_up(slot, copies[-1], self._ahead)
 
     def confirm(self, units: Iterable[int]) -> None:
         """Let next values be the values: step() has asked for them."""
@@ -284,15 +299,18 @@ class DeviceCopies:
                 "to the arena, or to the parameter's .data while it was on its way"
             )
 
-    def _submit(self, unit: int, offset: int, second: Tensor | None = None) -> None:
+    def _submit(self, unit: int, offset: int) -> None:
         slot = self._place(unit, offset)
-        source, release = self._masters.lease(unit, second)
-        copy = slot.copy = Copy(slot.target, source, self.units[unit].bytes, release)
+        source, release = self._masters.lease(unit)
+        self._put_up(slot, Copy(slot.target, source, self.units[unit].bytes, release), self.slots)
+
+    def _put_up(self, slot: Slot, copy: Copy, where: dict[int, Slot]) -> None:
+        slot.copy = copy
         if self._verify:
-            copy.source = _Summed(slot, source)
+            copy.source = _Summed(slot, copy.source)
         # Everything that computes with what lay there has been issued by now: the copy goes after it.
         copy.fence = self._link.fence()
-        self._add(slot, self.slots if second is None else self._ahead)
+        self._add(slot, where)
         self._link.up.put(copy)
 
     def _place(self, unit: int, offset: int) -> Slot:
@@ -366,6 +384,27 @@ class DeviceCopies:
             f"views of {names} are still alive where their place on the device is needed: keep no view of a parameter "
             "beyond the forward that made it (use .clone()), or raise the budget"
         )
+
+
+def _cuts(data: Tensor) -> list[tuple[int, int]]:
+    return cut_pieces(data.numel(), data.element_size())
+
+
+def _piece_copy(target: Tensor, data: Tensor, cut: tuple[int, int], computed: Event) -> Copy:
+    """Return the copy of a piece, which waits until it is computed."""
+    part, source = target[cut[0] : cut[1]], data[cut[0] : cut[1]]
+    return Copy(part, _after((computed,), lambda: source), part.nbytes)
+
+
+def _after(computed: Iterable[Event], source: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Return a source that waits until its bytes are computed."""
+
+    def waiting() -> Tensor:
+        for event in computed:
+            event.wait()
+        return source()
+
+    return waiting
 
 
 class _Summed:

@@ -170,14 +170,14 @@ class Masters:
         """Return a source of a working copy: the parameter itself, to be cast by the copy, or cast in a buffer."""
         source, release = whole
         if not self._stage_casts:
-            return lambda: _apart(source(), entry), release
+            return lambda: apart(source(), entry), release
         # Taken when the copy's turn comes: rows that wait in the lane hold no buffer.
         staged: list[Tensor] = []
 
         def cast() -> Tensor:
             assert entry.half_dtype is not None
             staged.append(self._pool.take(half_bytes))
-            entry.flat(staged[0], entry.half_dtype).copy_(_apart(source(), entry))
+            entry.flat(staged[0], entry.half_dtype).copy_(apart(source(), entry))
             return staged[0]
 
         def over() -> None:
@@ -257,6 +257,14 @@ class Masters:
         # Apart from the buffer's own storage: for a moment the copy would look like a view that user code holds.
         second.copy_(_memory(buffer, buffer.numel(), torch.uint8))
         return second
+
+    def piece_views(self, unit: int, target: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return a parameter's elements in a row, where copies write to and read from, if it can be sent in pieces."""
+        half = self._halved.get(unit)
+        if half is not None:
+            return None if self._stage_casts else (target, apart(second, half))
+        (entry, *others) = self._entries[unit]
+        return None if others else (entry.flat(target, entry.dtype), apart(second, entry))
 
     def give_second(self, second: Tensor) -> None:
         """Take a second copy back."""
@@ -354,7 +362,7 @@ class Masters:
         return filed.buffer
 
 
-def _apart(data: Tensor, entry: ParameterEntry) -> Tensor:
+def apart(data: Tensor, entry: ParameterEntry) -> Tensor:
     """Return a parameter's elements in a row, as a tensor whose storage is its own; whoever uses it holds `data`."""
     # A view, made on the lane's thread, would for a moment look like one that user code holds.
     return _memory(data, entry.size_bytes, entry.dtype)

@@ -37,7 +37,7 @@ from tencache.runtime import attach
 from tencache.runtime.cycle import engine
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.stand_in import StandIn
-from tencache.runtime.tensors import gradients
+from tencache.runtime.tensors import gradients, parameter_entry
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -738,12 +738,13 @@ def _always_early() -> Iterator[None]:
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
     program = run.program
-    # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients.
-    small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
+    # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients, in pieces.
+    small = patch.multiple(attach, SLICE_BYTES=1024), patch.multiple(gradients, SMALL_BYTES=512)
+    pieces = patch.multiple(parameter_entry, PIECE_BYTES=256)
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
     early = _always_early() if program.early else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], slow, early:
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early:
         options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)

@@ -178,6 +178,7 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
+            second_bytes=self._room_for_second_copies(split),
             piece_bytes=PIECE_BYTES,
             # State in the file has no second copy there.
             updates="after" if not late else "late" if self._file is not None else "within",
@@ -304,6 +305,14 @@ class Cached:
         masters = [unit.bytes for unit in units if unit.tier == "host"]
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
+
+    def _room_for_second_copies(self, split: HostSplit) -> int:
+        """Return the host's memory that parameters, gradients and optimizer state leave."""
+        if split.state_bytes is None or self.optimizer is None or not may_be_late(self.optimizer):
+            return split.staging_bytes
+        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        state_bytes = state_tensors(self.optimizer) * sum(parameter.nbytes for parameter in trained)
+        return max(split.state_bytes - state_bytes, 0)
 
     def _make_stepper(self, split: HostSplit, *, overlap: bool) -> Stepper | None:
         if self.optimizer is None:

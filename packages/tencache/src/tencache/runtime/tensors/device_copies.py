@@ -83,6 +83,7 @@ class DeviceCopies:
             copy.fence = self._link.fence()
             self._link.up.put(copy)
         self._put_up(slot, copies[-1], self._ahead)
+        slot.in_pieces = len(copies) > 1
 
     def confirm(self, units: Iterable[int]) -> None:
         """Let next values be the values: step() has asked for them."""

@@ -180,10 +180,10 @@ def _shape_columns(column, gpus: np.ndarray, has: set[str]) -> dict:
 def _other_columns(column, has: set[str], cluster: Cluster) -> dict:
     columns = {}
     if "types" in has:
-        known = st.sampled_from((*(cluster.gpu_types or ("A",)), "A"))
+        known = st.sampled_from((*(cluster.gpu_types or ("A",)), "A", "a"))
         columns["gpu_types"] = column(sometimes(st.lists(known, min_size=1, max_size=2)))
     if has & {"vcs", "limits"}:
-        columns["vc"] = column(sometimes(st.sampled_from((*(cluster.vcs or ("red",)), "red"))))
+        columns["vc"] = column(sometimes(st.sampled_from((*(cluster.vcs or ("red",)), "red", "Red"))))
     if "limits" in has:
         columns |= {scope: column(sometimes(st.sampled_from(NAMES))) for scope in ("user", "account", "qos")}
     if "qos" in has:
@@ -239,6 +239,9 @@ def turns(orders: tuple[str, ...] = ("srsf", "policy", "las")):
         min_run_s=st.sampled_from((0.0, 1.0, 4.0)),
         max_preemptions=st.sampled_from((5, 1, 2, 0)),
         turn_s=st.sampled_from((300.0, 1.0, 3.0)),
+        margin=st.sampled_from((2.0, 1.0)),
+        cost_once=st.sampled_from((1.0, 0.0)),
+        cost_each=st.sampled_from((0.0, 0.5, 1.0)),
     )
 
 

@@ -35,6 +35,8 @@ from tencache.plan.step_trace import StepTrace
 from tencache.plan.virtual_clock import Bandwidths, best_plan
 from tencache.runtime import attach
 from tencache.runtime.cycle import engine
+from tencache.runtime.memory import link
+from tencache.runtime.optimizer import known_optimizers
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.stand_in import StandIn
 from tencache.runtime.tensors import gradients, parameter_entry
@@ -160,6 +162,7 @@ class Program:
     late: bool = True
     # Whether every update that could be computed within backward is, whatever the clock says of that.
     early: bool = True
+    threads: bool = True
 
 
 class AnyLayer(nn.Module):
@@ -661,6 +664,7 @@ def programs() -> st.SearchStrategy[Program]:
         leave_after=_mostly(-1, 0, 1, 2),
         late=_mostly(True, False),
         early=_mostly(True, False),
+        threads=st.booleans(),
     ).flatmap(_with_refused)
 
 
@@ -744,7 +748,10 @@ def wrapped(run: Run) -> Iterator[tencache.Cached]:
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
     early = _always_early() if program.early else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early:
+    # Large parameters are updated, and large copies carried out, on threads of their own.
+    at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
+    large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, large[0], large[1]:
         options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)

@@ -44,12 +44,12 @@ def test_random_programs_are_the_same_or_refused_and_few_are_refused():
 
     @settings(suppress_health_check=list(HealthCheck))
     @given(programs())
-    def one(program: Program) -> None:
+    def try_one(program: Program) -> None:
         verdict = judge(program)
         note(brief(program))
         verdicts[verdict.split(":")[0]] += 1
         assert not verdict.startswith("wrong"), verdict
 
-    one()
+    try_one()
     assert verdicts["refused"] <= MOST_REFUSED * verdicts.total(), verdicts
     assert verdicts["same"] > verdicts.total() / 2, verdicts

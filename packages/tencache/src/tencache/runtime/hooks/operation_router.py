@@ -124,6 +124,7 @@ class OperationRouter:
             self._reads.refuse_write(entries[0].name)
         with Bookkeeping():
             for entry in entries:
+                self._masters.looks.at(entry.unit)
                 self._masters.open(entry.unit)
             if self._reads is not None:
                 return self._reads.run(func, entries, args, kwargs)
@@ -149,6 +150,7 @@ class OperationRouter:
         if name == "grad":
             if self._reads is not None:
                 self._reads.refuse_gradient(entry.name)
+            self._masters.looks.at(entry.unit)
             self._engine.gradients.wait(entry)
             self._masters.pending.wait(entry.unit)
         # Where operations run, not where the bytes are: user code makes inputs and masks on `parameter.device`.
@@ -160,6 +162,8 @@ class OperationRouter:
 
     def set(self, entry: ParameterEntry, name: str, func: Callable[..., Any], value: Any) -> None:
         """Write an attribute; new data goes into the parameter's own memory."""
+        if name in {"grad", "data"}:
+            self._masters.looks.at(entry.unit)
         if name == "grad":
             self._engine.gradients.wait(entry)
         if self._reads is not None and name in {"grad", "data"} and not self._reads.may_drop(value):

@@ -26,7 +26,7 @@ def _result(comparison: Comparison) -> list[str]:
     metric = metric_of(comparison.metric)
     ranked = _ranked(comparison, metric)
     best = ranked[0]
-    gap = f"Its mean JCT is {percent(best.gap)} above a bound that no schedule can beat."
+    gap = f"The mean JCT of {best.label} is {percent(best.gap)} above a bound that no schedule can beat."
     if len(ranked) == 1:
         return [f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}.", gap]
     return [_winner(comparison, ranked, metric), _beside_baseline(comparison, ranked, metric), gap]

@@ -47,7 +47,7 @@ from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import PIECE_BYTES, ParameterEntry
 from tencache.runtime.tensors.pending_updates import describe_failure
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
@@ -184,7 +184,10 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
-            updates="late" if late else "after",
+            second_bytes=self._room_for_second_copies(split),
+            piece_bytes=PIECE_BYTES,
+            # State in the file has no second copy there.
+            updates="after" if not late else "late" if self._file is not None else "within",
         )
         with Unrouted():
             self.engine = Engine(
@@ -310,6 +313,14 @@ class Cached:
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 
+    def _room_for_second_copies(self, split: HostSplit) -> int:
+        """Return the host's memory that parameters, gradients and optimizer state leave."""
+        if split.state_bytes is None or self.optimizer is None or not may_be_late(self.optimizer):
+            return split.staging_bytes
+        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        state_bytes: int = state_tensors(self.optimizer) * sum(parameter.nbytes for parameter in trained)
+        return max(split.state_bytes - state_bytes, 0)
+
     def _make_stepper(self, split: HostSplit, *, overlap: bool) -> Stepper | None:
         if self.optimizer is None:
             return None
@@ -399,7 +410,7 @@ class Cached:
         optimizer.step = MethodType(around, optimizer)  # type: ignore[method-assign]
         optimizer.zero_grad = self._zeroing(optimizer.zero_grad)  # type: ignore[method-assign]
         if stepper.sliced:
-            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.drain()))
+            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.look()))
         if stepper.store is not None:
             self._handles += [
                 optimizer.register_state_dict_post_hook(_plain_state),
@@ -422,6 +433,7 @@ class Cached:
         def zero(set_to_none: bool = True) -> None:
             # A gradient that landed after it was zeroed would be counted in the next step.
             self.engine.gradients.wait_all(self.entries)
+            self.masters.looks.at_all()
             # Dropped ones are kept by the updates that need them.
             if not set_to_none:
                 self.masters.pending.wait_all()
@@ -500,6 +512,8 @@ def _sender(
                 engine.cycle.recorder.pause()
                 reduction.arrived(entry)
                 engine.cycle.recorder.resume()
+            elif stepper is not None:
+                stepper.arrived(entry)
             if stepper is not None:
                 stepper.read_ahead()
 

@@ -119,6 +119,7 @@ class OperationRouter:
         """Run an operation on the parameters' own data, brought from the file if need be."""
         with Bookkeeping():
             for entry in entries:
+                self._masters.looks.at(entry.unit)
                 self._masters.open(entry.unit)
             if _writes(func):
                 self._engine.kept.before_change(entries)
@@ -140,6 +141,7 @@ class OperationRouter:
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
         """Read an attribute; a gradient is complete when it is read, and no update to come uses it."""
         if name == "grad":
+            self._masters.looks.at(entry.unit)
             self._engine.gradients.wait(entry)
             self._masters.pending.wait(entry.unit)
         # Where operations run, not where the bytes are: user code makes inputs and masks on `parameter.device`.
@@ -151,6 +153,8 @@ class OperationRouter:
 
     def set(self, entry: ParameterEntry, name: str, func: Callable[..., Any], value: Any) -> None:
         """Write an attribute; new data goes into the parameter's own memory."""
+        if name in {"grad", "data"}:
+            self._masters.looks.at(entry.unit)
         if name == "grad":
             self._engine.gradients.wait(entry)
         if name != "data":

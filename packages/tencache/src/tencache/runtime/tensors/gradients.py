@@ -12,7 +12,7 @@ from tencache.runtime.memory.copy_lanes import Copy, CopyBatch
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, cut_pieces, flat
 from tencache.runtime.tensors.units import SMALL_BYTES
 
 
@@ -53,12 +53,24 @@ class Gradients:
             return size_bytes
         # Small ones leave with the next large one at the latest, so none of them holds the optimizer up.
         self.flush()
+        entry.gradient_pieces = []
         if self._stage_casts and gradient.dtype != entry.dtype:
             target, landed = self._staged(entry, gradient, target, landed)
-        entry.gradient = Copy(target, _once(gradient), size_bytes, landed)
+        elif first and gradient.stride() == target.stride() and entry.is_dense():
+            gradient, target = self._put_pieces(entry, flat(gradient), flat(target))
+        entry.gradient = Copy(target, _once(gradient), gradient.nbytes, landed)
         del gradient
         self._put(entry.gradient)
         return size_bytes
+
+    def _put_pieces(self, entry: ParameterEntry, gradient: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Send all but the last piece of a large gradient, and return that: its update can follow piece by piece."""
+        *pieces, (begin, end) = cut_pieces(target.numel(), target.element_size())
+        for first, last in pieces:
+            copy = Copy(target[first:last], _once(gradient[first:last]), gradient[first:last].nbytes)
+            entry.gradient_pieces.append(copy)
+            self._put(copy)
+        return gradient[begin:end], target[begin:end]
 
     def flush(self) -> None:
         """Send the small gradients that wait."""

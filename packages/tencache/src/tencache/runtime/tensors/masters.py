@@ -14,8 +14,11 @@ from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
+from tencache.runtime.tensors.looks import Looks
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.pending_updates import PendingUpdates
+
+Lease = tuple[Callable[[], Tensor], Callable[[], None] | None]
 
 
 @dataclass(eq=False)
@@ -63,6 +66,7 @@ class Masters:
         self._file = file
         self._staging_bytes = staging_bytes
         self.pending = PendingUpdates()
+        self.looks = Looks()
         self._lock = threading.RLock()
         self._buffers: dict[int, Tensor] = {}
         self._filed: dict[int, _Filed] = {}
@@ -111,11 +115,14 @@ class Masters:
         self._buffers.clear()
         self._filed.clear()
 
-    def lease(self, unit: int) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
-        """Return a source of the unit's bytes, and what to call once they are copied."""
+    def lease(self, unit: int, second: Tensor | None = None) -> Lease:
+        """Return a source of the bytes of a unit or of its second copy, and what to call once they are copied."""
         if unit in self._halved:
-            return self._lease_half(self._halved[unit], self._units[unit].bytes)
+            entry = self._halved[unit]
+            return self._lease_half(entry, self._units[unit].bytes, self.lease(entry.unit, second))
         size_bytes = self._units[unit].bytes
+        if second is not None:
+            return lambda: second[:size_bytes], None
         if unit in self._buffers:
             buffer = self._buffers[unit]
 
@@ -164,20 +171,18 @@ class Masters:
         assert entry.half_dtype is not None
         return entry.flat(data, entry.half_dtype)
 
-    def _lease_half(
-        self, entry: ParameterEntry, half_bytes: int
-    ) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
+    def _lease_half(self, entry: ParameterEntry, half_bytes: int, whole: Lease) -> Lease:
         """Return a source of a working copy: the parameter itself, to be cast by the copy, or cast in a buffer."""
-        source, release = self.lease(entry.unit)
+        source, release = whole
         if not self._stage_casts:
-            return lambda: _apart(source(), entry), release
+            return lambda: apart(source(), entry), release
         # Taken when the copy's turn comes: rows that wait in the lane hold no buffer.
         staged: list[Tensor] = []
 
         def cast() -> Tensor:
             assert entry.half_dtype is not None
             staged.append(self._pool.take(half_bytes))
-            entry.flat(staged[0], entry.half_dtype).copy_(_apart(source(), entry))
+            entry.flat(staged[0], entry.half_dtype).copy_(apart(source(), entry))
             return staged[0]
 
         def over() -> None:
@@ -249,6 +254,33 @@ class Masters:
                 filed.leases, filed.wanted = filed.leases + filed.wanted, 0
             self._write(filed)
             self._release(filed)
+
+    def second_copy(self, unit: int) -> Tensor:
+        """Return a copy of a unit's bytes in memory of its own, from any thread."""
+        buffer = self._buffers[unit]
+        second = self._pool.take(buffer.numel())
+        # Apart from the buffer's own storage: for a moment the copy would look like a view that user code holds.
+        second.copy_(_memory(buffer, buffer.numel(), torch.uint8))
+        return second
+
+    def piece_views(self, unit: int, target: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return a parameter's elements in a row, where copies write to and read from, if it can be sent in pieces."""
+        half = self._halved.get(unit)
+        if half is not None:
+            return None if self._stage_casts else (target, apart(second, half))
+        (entry, *others) = self._entries[unit]
+        return None if others else (entry.flat(target, entry.dtype), apart(second, entry))
+
+    def give_second(self, second: Tensor) -> None:
+        """Take a second copy back."""
+        self._pool.give(second)
+
+    def replace(self, unit: int, second: Tensor) -> None:
+        """Let a second copy be the unit, and its memory be free for the next one."""
+        old, self._buffers[unit] = self._buffers[unit], second
+        for entry in self._entries[unit]:
+            entry.parameter.data = entry.view(second)
+        self._pool.give(old)
 
     def close_all(self, changed: Callable[[int], bool]) -> None:
         """Close every unit that user code has opened."""
@@ -335,8 +367,13 @@ class Masters:
         return filed.buffer
 
 
-def _apart(data: Tensor, entry: ParameterEntry) -> Tensor:
+def apart(data: Tensor, entry: ParameterEntry) -> Tensor:
     """Return a parameter's elements in a row, as a tensor whose storage is its own; whoever uses it holds `data`."""
     # A view, made on the lane's thread, would for a moment look like one that user code holds.
-    memory = (ctypes.c_char * entry.size_bytes).from_address(data.data_ptr())
-    return torch.frombuffer(memory, dtype=entry.dtype)
+    return _memory(data, entry.size_bytes, entry.dtype)
+
+
+def _memory(data: Tensor, size_bytes: int, dtype: torch.dtype) -> Tensor:
+    """Return the bytes of a tensor as one whose storage is its own."""
+    memory = (ctypes.c_char * size_bytes).from_address(data.data_ptr())
+    return torch.frombuffer(memory, dtype=dtype)

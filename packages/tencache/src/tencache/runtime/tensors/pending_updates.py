@@ -16,6 +16,8 @@ class PendingUpdates:
     def __init__(self) -> None:
         self._over: dict[int, threading.Event] = {}
         self._error: BaseException | None = None
+        # What is tried without being asked for. Nobody waits for that, but it must be over before memory goes.
+        self.aside: set[threading.Event] = set()
         _everyone.add(self)
 
     def promise(self, units: Iterable[int]) -> threading.Event:
@@ -58,12 +60,13 @@ class PendingUpdates:
 
     def wait_all(self) -> None:
         """Wait until every unit is up to date."""
-        self.wait_quietly()
+        for over in list(self._over.values()):
+            over.wait()
         self._raise()
 
     def wait_quietly(self) -> None:
-        """Wait until nothing is pending, well or badly."""
-        for over in list(self._over.values()):
+        """Wait until nothing is pending or tried, well or badly."""
+        for over in (*list(self._over.values()), *list(self.aside)):
             over.wait()
 
     def _raise(self) -> None:

@@ -280,6 +280,7 @@ class Engine:
 
     def updated(self, units: Sequence[int]) -> None:
         """Drop the stale copies, and send the new bytes to the device if their place is free."""
+        self._masters.note_updated(units)
         # Dropped first, since a row may put the new bytes where the stale ones lie.
         forms = self.working.forms(units)
         self.device_copies.drop(forms)

@@ -244,7 +244,7 @@ class Stepper:
         """Update a slice at once."""
         began = time.perf_counter()
         for unit in part.units:
-            self._masters.open(unit)
+            self._masters.open_to_update(unit)
         self._bring(part)
         self._engine.counters.file_stall_s += time.perf_counter() - began
         before = [entry.parameter._version for entry in part.entries]  # noqa: SLF001

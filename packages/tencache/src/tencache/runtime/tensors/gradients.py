@@ -31,6 +31,8 @@ class Gradients:
         self._batch = CopyBatch()
         # As for parameters: whether a half lands in a buffer of its own type, or is widened by the copy.
         self._stage_casts = stage_casts
+        # Where gradients go that are divided over processes: what is called when one has landed.
+        self.contribute: Callable[[ParameterEntry, Tensor, Callable[[], None]], None] | None = None
 
     def send(self, entry: ParameterEntry, gradient: Tensor) -> int:
         """Start a gradient's copy to the parameter's `.grad`, small ones collected into one; return its bytes."""
@@ -43,7 +45,10 @@ class Gradients:
         # Asked in this order: a gradient that lands in between is seen.
         pending = entry.gradient is not None and not entry.gradient.done
         first = not pending and entry.parameter.grad is None
-        target, landed = self._replace(entry) if first else self._add(entry)
+        if self.contribute is not None:
+            target, landed = self._give(entry, self.contribute)
+        else:
+            target, landed = self._replace(entry) if first else self._add(entry)
         # A parameter's gradients are all small or all large, so they all take the same way and stay in order.
         if entry.size_bytes < SMALL_BYTES:
             entry.gradient = self._batch
@@ -114,6 +119,14 @@ class Gradients:
         for entry in entries:
             if entry.gradient is not None:
                 self.wait(entry)
+
+    def _give(
+        self, entry: ParameterEntry, contribute: Callable[[ParameterEntry, Tensor, Callable[[], None]], None]
+    ) -> tuple[Tensor, Callable[[], None]]:
+        """Return a target that is this process's share of a gradient, and what gives it away when it has landed."""
+        buffer = self._pool.take(entry.size_bytes)
+        target = entry.like(buffer)
+        return target, lambda: contribute(entry, target, lambda: self._pool.give(buffer))
 
     def _replace(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
         """Return a copy's target, the buffer that becomes `.grad`, and what to do when it has landed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tencache.errors import RefusedError
+from tencache.errors import PeerError, RefusedError
 from tencache.plan.step_trace import Unit
 from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import users
@@ -17,6 +17,7 @@ from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
 from tencache.runtime.tensors.looks import Looks
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.pending_updates import PendingUpdates
+from tencache.runtime.tensors.shards import Shards
 
 Lease = tuple[Callable[[], Tensor], Callable[[], None] | None]
 
@@ -47,7 +48,7 @@ class Masters:
         units: Sequence[Unit],
         entries: Sequence[ParameterEntry],
         pool: HostPool,
-        file: FileTier | None,
+        file: FileTier | Shards | None,
         staging_bytes: int,
         *,
         stage_casts: bool = False,
@@ -64,6 +65,7 @@ class Masters:
         self._stage_casts = stage_casts
         self._pool = pool
         self._file = file
+        self._shards = file if isinstance(file, Shards) else None
         self._staging_bytes = staging_bytes
         self.pending = PendingUpdates()
         self.looks = Looks()
@@ -75,8 +77,8 @@ class Masters:
 
     @property
     def any_filed(self) -> bool:
-        """Return whether some units live in the file."""
-        return bool(self._filed)
+        """Return whether some units live in the file, and so are to be read ahead."""
+        return bool(self._filed) and self._shards is None
 
     @property
     def staged_bytes(self) -> int:
@@ -102,7 +104,13 @@ class Masters:
         """Copy every parameter into memory of its own again."""
         for unit in self._adopted:
             entries = self._entries[unit]
-            self.open(unit)
+            try:
+                self.open(unit)
+            except PeerError:
+                # Lost with the process that held it. What is not a number cannot be taken for a parameter.
+                for entry in entries:
+                    entry.parameter.data = torch.full(entry.shape, torch.nan, dtype=entry.dtype)
+                continue
             # Where user code holds a view of a parameter, the parameter stays where that view is.
             if self.aliased(unit):
                 continue
@@ -203,6 +211,20 @@ class Masters:
             if self.staged_bytes + self._units[unit].bytes > self._staging_bytes:
                 return
             self._acquire(unit).staged = True
+
+    def open_to_update(self, unit: int) -> None:
+        """Bring a unit into memory that is to be updated here."""
+        if self._shards is None or self._shards.is_mine(unit):
+            self.open(unit)
+
+    def note_updated(self, units: Iterable[int]) -> None:
+        """Take in that units have been updated, here or by who holds them."""
+        if self._shards is not None:
+            self._shards.updated(units)
+
+    def held_bytes(self, unit: int) -> Tensor:
+        """Return the bytes of a unit that is in memory for good."""
+        return self._buffers[unit]
 
     def open(self, unit: int) -> None:
         """Bring a unit up to date and, if it is filed, into memory, and let its parameters' data be there."""
@@ -321,8 +343,9 @@ class Masters:
 
     def _reserve_file(self) -> None:
         for unit in self._entries:
-            if self._units[unit].tier == "file" and self._file is not None:
-                self._filed[unit] = _Filed(self._file.allocate(self._size(unit)))
+            elsewhere = self._units[unit].tier == "file" if self._shards is None else not self._shards.is_mine(unit)
+            if elsewhere and self._file is not None:
+                self._filed[unit] = _Filed(self._file.place(unit, self._size(unit)))
 
     def _file_away(self, filed: _Filed, unit: int, buffer: Tensor) -> None:
         filed.buffer, filed.leases, filed.opened = buffer, 1, True

@@ -1,5 +1,6 @@
 """Units whose update by the optimizer is still to come, and how to wait for it."""
 
+import atexit
 import os
 import threading
 import weakref
@@ -89,3 +90,5 @@ def _settle_before_fork() -> None:
 
 
 os.register_at_fork(before=_settle_before_fork)
+# The interpreter ends daemon threads wherever they are, and one that is inside torch then aborts the process.
+atexit.register(_settle_before_fork)

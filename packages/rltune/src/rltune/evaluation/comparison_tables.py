@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.evaluation.recorded_waits import recorded_notes
+from rltune.evaluation.who_pays import payers_of
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
 from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
@@ -72,10 +73,12 @@ def details(comparison: Comparison) -> Table:
     table.add_column("")
     for column in ("mean", "p50", "p90", "p99", "max"):
         table.add_column(column, justify="right")
+    turns = comparison.takes_turns
     for s in comparison.standings:
         rows: list[tuple[str, object, Callable[[float], str]]] = [
             ("wait", s.wait_s, seconds),
             ("wait, large jobs", s.large_wait_s, seconds),
+            *([("delay", s.delay_s, seconds), ("times displaced", s.preemptions, number)] if turns else []),
             ("JCT", s.jct_s, seconds),
             ("slowdown", s.bounded_slowdown, number),
         ]
@@ -114,10 +117,25 @@ def comparison_notes(comparison: Comparison) -> list[str]:
             "The bound is of the measured jobs alone, as if no earlier job were in their way, so the gap is wide."
         )
     said += _drift(comparison)
+    said += _turns(comparison)
     apart = _windows_with_other_jobs(comparison)
     if apart:
         said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")
     return [*said, *_about_intervals(comparison)]
+
+
+def _turns(comparison: Comparison) -> list[str]:
+    """Return what taking turns cost, and who paid for it, where anybody was displaced."""
+    if not comparison.takes_turns:
+        return []
+    said = [
+        f"{s.label}: {number(s.preemptions.mean)} displacements a job (most {s.preemptions.max:.0f}), "
+        f"{percent(s.lost_share)} of GPU time lost to restarts and work done again, goodput {percent(s.goodput)}."
+        for s in comparison.standings
+        if s.preemptions.max > 0
+    ]
+    first = "Wait is until the first start; delay counts what being stopped cost, too."
+    return [first, *said, *map(str, payers_of(comparison))]
 
 
 def _drift(comparison: Comparison) -> list[str]:

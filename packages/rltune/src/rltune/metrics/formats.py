@@ -43,6 +43,9 @@ def as_table(summary: Summary) -> Table:
     for name, waits in _recorded_rows(summary):
         table.add_row(name, *_cells(waits, seconds))
     table.add_row("wait, large jobs", *_cells(summary.large_wait_s, seconds))
+    if summary.turns.taken:  # else the delay is the wait
+        table.add_row("delay", *_cells(summary.turns.delay_s, seconds))
+        table.add_row("times displaced", *_cells(summary.turns.preemptions, number))
     table.add_row("JCT", *_cells(summary.jct_s, seconds))
     table.add_row("bounded slowdown", *_cells(summary.bounded_slowdown, number))
     table.add_row("mean wait of users", *_cells(summary.fairness.users.mean_wait_s, seconds))
@@ -79,6 +82,7 @@ def _caption(summary: Summary) -> str:
             *summary.recorded.warnings(),
             *model_lines(summary.work),
             *_placer_lines(summary),
+            *_turns_lines(summary),
             *_cluster_lines(summary),
             *_fairness_lines(summary),
         ]
@@ -116,6 +120,19 @@ def _placer_lines(summary: Summary) -> list[str]:
     gained = f"better than greedy {work['milp_better_than_greedy']:,} times, {work['milp_more_starts']:,} more starts"
     took = f"p50 {work['milp_solve_ms_p50']:.1f} ms, p99 {work['milp_solve_ms_p99']:.1f} ms a solve"
     return [f"{solved}; {gained}; {took}"]
+
+
+def _turns_lines(summary: Summary) -> list[str]:
+    """Return what taking turns cost, where anybody was displaced."""
+    turns = summary.turns
+    if not turns.taken:
+        return []
+    who = f"{turns.preempted:,} of {summary.ran:,} jobs were displaced, {number(turns.preemptions.mean)} times a job"
+    lost = f"{number(turns.lost_gpu_h)} GPU-hours ({percent(turns.lost_share)}) went into restarts and work done again"
+    return [f"turns: {who}; {lost}; goodput {percent(summary.goodput)}", _WHAT_WAIT_IS]
+
+
+_WHAT_WAIT_IS = "wait is until the first start; delay counts all that a job lost by being stopped, so compare by delay"
 
 
 def _jobs_line(summary: Summary) -> str:

@@ -84,7 +84,7 @@ def train(generations: int, threads: int) -> Model:
     training, held = drawn(range(100, 164), 4, rng), drawn(range(164, 188), 4, rng)
     settings = EvolveSettings(generations, 12, 64, sigma=0.15, every=2, patience=8, threads=threads)
     parts = staged(training, model), staged(held, model)
-    found = evolve(weights, matrix, start, *parts, settings, mean_slowdown, tell)
+    found, _ = evolve(weights, matrix, start, *parts, settings, mean_slowdown, tell)
     lessons = Lessons.of([(SEEDS, window) for window in training], [(SEEDS, window) for window in held])
     card = Card(trace=SEEDS, command="python benchmarks/rltune/lublin.py", lessons=lessons, unknown="")
     return Model(recipe, (8, 6), found, norm, "saf", "off", card)

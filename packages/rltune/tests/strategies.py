@@ -180,10 +180,10 @@ def _shape_columns(column, gpus: np.ndarray, has: set[str]) -> dict:
 def _other_columns(column, has: set[str], cluster: Cluster) -> dict:
     columns = {}
     if "types" in has:
-        known = st.sampled_from((*(cluster.gpu_types or ("A",)), "A"))
+        known = st.sampled_from((*(cluster.gpu_types or ("A",)), "A", "a"))
         columns["gpu_types"] = column(sometimes(st.lists(known, min_size=1, max_size=2)))
     if has & {"vcs", "limits"}:
-        columns["vc"] = column(sometimes(st.sampled_from((*(cluster.vcs or ("red",)), "red"))))
+        columns["vc"] = column(sometimes(st.sampled_from((*(cluster.vcs or ("red",)), "red", "Red"))))
     if "limits" in has:
         columns |= {scope: column(sometimes(st.sampled_from(NAMES))) for scope in ("user", "account", "qos")}
     if "qos" in has:

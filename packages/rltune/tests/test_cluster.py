@@ -32,19 +32,31 @@ def test_helios_virtual_clusters_do_not_share_nodes():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "group: Field required"),
-        ("group = []", "group: Tuple should have at least 1 item"),
-        ("[[group]]\ncount = 0\ngpus = 8", "group.0.count: Input should be greater than 0, given 0"),
-        ("[[group]]\ncount = 1\ngpus = -8", "group.0.gpus: Input should be greater than or equal to 0, given -8"),
-        ("[[group]]\ncount = 1\ngpus = 8\nmem_gib = 0", "group.0.mem_gib: Input should be greater than 0, given 0"),
-        ("[[group]]\ncount = 1\ngpus = 8\ngpu = 1", "group.0.gpu: Extra inputs are not permitted, given 1"),
+        ("", "a cluster needs at least one node group: [[group]], with its count and gpus"),
+        ("group = []", "a cluster needs at least one node group"),
+        ("[group]\ncount = 1", "group is written with two brackets on each side, [[group]]"),
+        ("[[group]]\ncount = 1", "gpus is missing in [[group]] number 1"),
+        ("[[group]]\ncount = 0\ngpus = 8", "count in [[group]] number 1 should be more than 0, not 0"),
+        ("[[group]]\ncount = true\ngpus = 8", "count in [[group]] number 1 should be a whole number, not true"),
+        ('[[group]]\ncount = "8"\ngpus = 8', 'count in [[group]] number 1 should be a whole number, not "8"'),
+        ("[[group]]\ncount = 10000000000\ngpus = 8", "should be 1,000,000 or less, not 10000000000"),
+        ("[[group]]\ncount = 1000000\ngpus = 1000000", "are more than can be simulated"),
+        ("[[group]]\ncount = 1\ngpus = -8", "gpus in [[group]] number 1 should be 0 or more, not -8"),
+        ("[[group]]\ncount = 1\ngpus = 8\nmem_gib = 0", "mem_gib in [[group]] number 1 should be more than 0"),
+        ("[[group]]\ncount = 1\ngpus = 8\nmem_gib = nan", "mem_gib in [[group]] number 1 should be a finite number"),
+        ("[[group]]\ncount = 1\ngpus = 8\nvc = [1]", "value 1 of vc in [[group]] number 1 should be text"),
+        ("[[group]]\ncount = 1\ngpus = 8\ngpu = 1", "no key 'gpu' in [[group]] number 1; did you mean gpus?"),
+        ("nodes = 4", "no key 'nodes'; there are: name, about, group"),
         ("[[group]\ncount = 1", "not valid TOML"),
-        ("[[group]]\ncount=1\ngpus=8\n[speed]\nA100 = 2", "speed is given for GPU types that no group has: A100"),
+        ("[[group]]\ncount=1\ngpus=8\n[speed]\nA100 = 2", "no GPU type 'A100' to give a speed for"),
         ("[[group]]\ncount=1\ngpus=8\n[[outage]]\nnode=1\ndown_s=0", "an outage names node 1, the last one is 0"),
         ("[[group]]\ncount=1\ngpus=8\n[[outage]]\nnode=0\ndown_s=5\nup_s=5", "up_s must be after down_s"),
         ("[[group]]\ncount=1\ngpus=8\n[[maintenance]]\nstart_s=5\nend_s=4", "end_s must be after start_s"),
         ("[[group]]\ncount=1\ngpus=8\n[[maintenance]]\nstart_s=5\nend_s=6\ngroups=[3]", "names group 3, there are 1"),
-        ('[[group]]\ncount=1\ngpus=8\n[[limit]]\nscope="team"', "limit.0.scope: Input should be 'user', 'account'"),
+        (
+            '[[group]]\ncount=1\ngpus=8\n[[limit]]\nscope="team"',
+            "scope in [[limit]] number 1 should be 'user', 'account'",
+        ),
     ],
 )
 def test_a_bad_file_is_refused_with_one_sentence(tmp_path, text, sentence):
@@ -94,3 +106,17 @@ def test_a_cluster_prints_its_groups():
 def test_many_groups_are_cut():
     cluster = Cluster(tuple(NodeGroup(count=1, gpus=n) for n in range(1, 20)))
     assert repr(cluster).splitlines()[-1] == "  ... and 7 more groups"
+
+
+def test_names_of_types_and_partitions_are_one_however_they_are_spelled():
+    """Slurm says a100 and gpu where people write A100 and GPU."""
+    group = NodeGroup(count=1, gpus=8, gpu_type="A100", vc=("GPU", "sla"))
+    assert group.accepted("gpu", ["a100"], with_gpus=True)
+    assert not group.accepted("cpu", ["a100"], with_gpus=True)
+    assert not group.accepted("gpu", ["v100"], with_gpus=True)
+    assert Cluster((group,), speed={"a100": 2.0}).speed_of("A100") == 2.0
+
+
+def test_a_cluster_too_large_is_refused_in_code_too():
+    with pytest.raises(InputError, match="count should be 1,000,000 or less"):
+        Cluster.uniform(nodes=10**10, gpus=8)

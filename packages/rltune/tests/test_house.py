@@ -82,3 +82,49 @@ def test_a_forbidden_import_breaks_a_contract(where, tmp_path):
     )
     assert told.returncode == 1, told.stdout + told.stderr
     assert "BROKEN" in told.stdout
+
+
+# Where a file is opened for writing other than by `write_whole`, and why that loses nothing.
+WRITES_ITSELF = {
+    "whole_file.py": "the one place",
+    "cli/exits.py": "/dev/null, for a stream that was closed",
+    "live/single_instance.py": "a lock: what matters is who holds it, not what stands in it",
+    "live/journal/store.py": "SQLite, which is whole after a crash; here its file is made, empty and private",
+    "live/pinned_pipeline.py": "a copy in a folder that is removed a line later",
+    "parallel.py": "a message to worker processes, in a folder that is removed with them",
+    "lab/testbed/bed.py": "an empty file with the rights of a secret, before the secret is written whole",
+    "lab/testbed/daemon_parent.py": "a log that grows, and a pipe",
+}
+WRITING_CALLS = {
+    *("write_text", "write_bytes", "touch", "write_parquet", "write_csv", "sink_parquet", "sink_csv"),
+    *("tofile", "savez", "savez_compressed", "savetxt", "mkstemp", "NamedTemporaryFile", "copyfile", "copy2", "fdopen"),
+}
+
+
+def writes(tree: ast.Module) -> list[str]:
+    """List the calls by which a module writes a file itself; polars may write into memory, which is named a buffer."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        into = node.args[0].id if node.args and isinstance(node.args[0], ast.Name) else ""
+        told = [*node.args, *(k.value for k in node.keywords)]
+        words = [str(word.value) for word in told if isinstance(word, ast.Constant)]
+        opens = name == "open" and any(set(word) & set("wax+") and set(word) <= set("rwaxbt+") for word in words)
+        flags = name == "open" and any("O_CREAT" in ast.dump(word) or "O_WRONLY" in ast.dump(word) for word in told)
+        in_memory = into == "buffer" or (name == "write_csv" and not node.args)
+        method = isinstance(node.func, ast.Attribute) and name in WRITING_CALLS
+        if opens or flags or (method and not in_memory):
+            found.append(f"{name} in line {node.lineno}")
+    return found
+
+
+def test_every_file_is_written_whole():
+    """A full disk, Ctrl-C or a crash leaves the old file or none: only `write_whole` sees to that."""
+    ours = (file for file in SOURCE.rglob("*.py"))
+    found = {str(f.relative_to(SOURCE)): writes(ast.parse(f.read_text())) for f in ours}
+    assert {name: calls for name, calls in found.items() if calls and name not in WRITES_ITSELF} == {}
+    assert [name for name in WRITES_ITSELF if not found[name]] == []
+    planted = "p.write_text('')\nopen(p, 'w')\np.open('ab')\nframe.write_parquet(p)\nopen(p)\nos.open(p, os.O_CREAT)"
+    assert len(writes(ast.parse(planted))) == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -13,9 +14,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from rltune.errors import InputError, unknown
 from rltune.preemption_rules import PreemptionRule
 from rltune.text import counted, cut, html_facts
+from rltune.toml_mistakes import told_mistake
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
-Positive = Annotated[int, Field(gt=0)]
+MOST_NODES, MOST_GPUS = 1_000_000, 100_000_000  # beyond that the tables of a run fill any memory
+# Numbers are strict: `true` is no 1, and "8" is no 8.
+Positive = Annotated[int, Field(gt=0, le=MOST_NODES, strict=True)]
+NotNegative = Annotated[int, Field(ge=0, le=MOST_GPUS, strict=True)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Factor = Annotated[float, Field(ge=1, allow_inf_nan=False, strict=True)]
+Time = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+def same_name(one: str, other: str) -> bool:
+    """Return whether two names are of one GPU type or partition: Slurm and people write a100 and A100."""
+    return one.casefold() == other.casefold()
 
 
 class NodeGroup(BaseModel):
@@ -24,15 +37,13 @@ class NodeGroup(BaseModel):
     model_config = _STRICT
 
     count: Positive
-    gpus: Annotated[int, Field(ge=0)]
+    gpus: NotNegative
     gpu_type: str = ""
-    cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = (
-        None  # of one node; None = not modelled, unlimited
-    )
-    mem_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    cpus: Amount | None = None  # of one node; None = not modelled, unlimited
+    mem_gib: Amount | None = None
     vc: tuple[str, ...] = ()  # VCs or partitions that may use these nodes; none = all; several groups may share one
     rack: str = ""
-    nodes_per_rack: Annotated[int, Field(ge=0)] = 0  # 0 = the whole group is one rack
+    nodes_per_rack: NotNegative = 0  # 0 = the whole group is one rack
     name: str = ""
 
     @model_validator(mode="before")
@@ -42,6 +53,15 @@ class NodeGroup(BaseModel):
             return {**data, "vc": (data["vc"],)}
         return data
 
+    def admits(self, vc: str | None) -> bool:
+        """Return whether jobs of a VC or partition may use these nodes."""
+        return not self.vc or not vc or any(same_name(vc, own) for own in self.vc)
+
+    def accepted(self, vc: str | None, gpu_types: Collection[str], *, with_gpus: bool) -> bool:
+        """Return whether a job may run here, by its VC, the GPU types it accepts (none = any), and if it has GPUs."""
+        right_type = not gpu_types or any(same_name(self.gpu_type, one) for one in gpu_types)
+        return right_type and self.admits(vc) and (self.gpus > 0 or not with_gpus)
+
 
 class Limit(BaseModel):
     """What one user, account, VC or QOS may have at once; `name = "*"` means each of them."""
@@ -50,9 +70,9 @@ class Limit(BaseModel):
 
     scope: Literal["user", "account", "vc", "qos"]
     name: str = "*"
-    max_gpus: Annotated[int, Field(ge=0)] | None = None
-    max_running: Annotated[int, Field(ge=0)] | None = None
-    max_submitted: Annotated[int, Field(ge=0)] | None = None
+    max_gpus: NotNegative | None = None
+    max_running: NotNegative | None = None
+    max_submitted: NotNegative | None = None
 
 
 class Maintenance(BaseModel):
@@ -60,9 +80,9 @@ class Maintenance(BaseModel):
 
     model_config = _STRICT
 
-    start_s: float
-    end_s: float
-    groups: tuple[int, ...] = ()  # indices of node groups; none = all
+    start_s: Time
+    end_s: Time
+    groups: tuple[NotNegative, ...] = ()  # indices of node groups; none = all
 
     @model_validator(mode="after")
     def _ends_after_start(self) -> Maintenance:
@@ -76,9 +96,9 @@ class Outage(BaseModel):
 
     model_config = _STRICT
 
-    node: Annotated[int, Field(ge=0)]  # index over the whole cluster
-    down_s: float
-    up_s: float = float("inf")
+    node: NotNegative  # index over the whole cluster
+    down_s: Time
+    up_s: Annotated[float, Field(strict=True)] = float("inf")
 
     @model_validator(mode="after")
     def _comes_back_later(self) -> Outage:
@@ -92,10 +112,10 @@ class Slowdown(BaseModel):
 
     model_config = _STRICT
 
-    extra_node: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # for each node more than it needs
-    extra_rack: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # for each rack more than it needs
-    cpu_contention: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0  # where others hold all CPUs of a node
-    mem_contention: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    extra_node: Factor = 1.0  # for each node more than it needs
+    extra_rack: Factor = 1.0  # for each rack more than it needs
+    cpu_contention: Factor = 1.0  # where others hold all CPUs of a node
+    mem_contention: Factor = 1.0
 
 
 class _File(BaseModel):
@@ -105,18 +125,13 @@ class _File(BaseModel):
 
     name: str = ""
     about: str = ""
-    group: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
-    speed: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = {}
+    group: tuple[NodeGroup, ...] = ()
+    speed: dict[str, Amount] = {}
     limit: tuple[Limit, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
     outage: tuple[Outage, ...] = ()
     slowdown: Slowdown = Slowdown()
     preemption: tuple[PreemptionRule, ...] = ()
-
-
-def same_type(one: str, other: str) -> bool:
-    """Return whether two names are of one GPU type: Slurm and people write a100 and A100."""
-    return one.casefold() == other.casefold()
 
 
 @dataclass(frozen=True)
@@ -135,10 +150,13 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not self.groups:
-            raise InputError("a cluster needs at least one node group")
-        strange = set(self.speed) - set(self.gpu_types)
-        if strange:
-            raise InputError(f"speed is given for GPU types that no group has: {', '.join(sorted(strange))}")
+            raise InputError("a cluster needs at least one node group: [[group]], with its count and gpus")
+        if self.gpu_count > MOST_GPUS or self.node_count > MOST_NODES:
+            size = f"{self.node_count:,} nodes with {self.gpu_count:,} GPUs"
+            raise InputError(f"{size} are more than can be simulated; at most {MOST_NODES:,} with {MOST_GPUS:,}")
+        for gpu_type in self.speed:
+            if not any(same_name(gpu_type, own) for own in self.gpu_types):
+                raise unknown("GPU type", gpu_type, self.gpu_types, "to give a speed for")
         for gpu_type, speed in self.speed.items():
             if not 0 < speed < float("inf"):
                 raise InputError(f"the speed of GPU type {gpu_type} should be above 0 and finite, not {speed}")
@@ -154,7 +172,10 @@ class Cluster:
         """Make a cluster of alike nodes; CPUs and memory are not modelled."""
         if nodes < 1 or gpus < 0:
             raise InputError(f"a cluster of {nodes} nodes with {gpus} GPUs each cannot be")
-        return cls((NodeGroup(count=nodes, gpus=gpus, gpu_type=gpu_type or ""),))
+        try:
+            return cls((NodeGroup(count=nodes, gpus=gpus, gpu_type=gpu_type or ""),))
+        except ValidationError as error:
+            raise InputError(told_mistake(error, NodeGroup)) from None
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Cluster:
@@ -198,7 +219,7 @@ class Cluster:
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{source}: not valid TOML: {error}") from None
         except ValidationError as error:
-            raise InputError(f"{source}: {_first_problem(error)}") from None
+            raise InputError(f"{source}: {told_mistake(error, _File)}") from None
         try:
             return cls(
                 groups=file.group,
@@ -248,6 +269,10 @@ class Cluster:
         """Count the GPUs."""
         return sum(g.count * g.gpus for g in self.groups)
 
+    def speed_of(self, gpu_type: str) -> float:
+        """Return the speed of a GPU type, 1 if none is given."""
+        return next((speed for name, speed in self.speed.items() if same_name(name, gpu_type)), 1.0)
+
     @property
     def gpu_types(self) -> tuple[str, ...]:
         """Name the GPU types, in order of first appearance."""
@@ -265,10 +290,3 @@ def _group_text(group: NodeGroup) -> str:
     parts += [f"{group.mem_gib:g} GiB"] if group.mem_gib else []
     parts += [f"for {', '.join(group.vc)}"] if group.vc else []
     return ", ".join(parts)
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{where}: {problem['msg']}, given {problem['input']!r}{more}"

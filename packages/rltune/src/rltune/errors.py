@@ -1,4 +1,4 @@
-"""Errors that are a user's to mend: one sentence, exit code 2, no traceback."""
+"""Errors that are a user's to mend: one sentence, an exit code, no traceback."""
 
 from collections.abc import Iterable
 
@@ -7,6 +7,10 @@ _MOST_WORDS = 60  # in one sentence: a site has thousands of users
 
 class InputError(ValueError):
     """Something given from outside is wrong; the message says what, where and what would be right."""
+
+
+class TooManyRefusedError(InputError):
+    """The history does not go with the cluster: so many jobs can never run that the rest is another workload."""
 
 
 def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *, more: str = "") -> InputError:
@@ -19,15 +23,18 @@ def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *,
     wrong = f"no {what} {name!r} {purpose}".rstrip()
     more_words = f", ... ({len(words)} in all)" if len(words) > _MOST_WORDS else ""
     there = f"there are: {', '.join(words[:_MOST_WORDS])}{more_words}" if words else "there is none"
-    return InputError(f"{wrong}; {_nearest(str(name), words)}{there}{more}")
+    near = nearest(str(name), words)
+    meant = f"did you mean {near}? " if near and near != name else ""
+    return InputError(f"{wrong}; {meant}{there}{more}")
 
 
-def _nearest(name: str, known: tuple[str, ...]) -> str:
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known word that is nearest to a name, if one is as near as that (1: the same)."""
     from difflib import get_close_matches  # here: a command's help needs none of it
 
     plain = {word.partition("[")[0].casefold(): word for word in known}
-    near = get_close_matches(name.casefold(), plain, n=1)
-    return f"did you mean {plain[near[0]]}? " if near and plain[near[0]] != name else ""
+    near = get_close_matches(name.casefold(), plain, n=1, cutoff=likeness)
+    return plain[near[0]] if near else None
 
 
 def shown(value: object) -> str:
@@ -36,6 +43,6 @@ def shown(value: object) -> str:
     return repr(value if item is None else item())
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """Return in a few words what somebody else's code raised."""
     return f"{type(error).__name__}: {error}"

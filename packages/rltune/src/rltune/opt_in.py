@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.cluster import Cluster
+from rltune.cluster import Cluster, same_name
 from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs, Mask
 from rltune.labels import Labels
@@ -51,7 +53,7 @@ def require_names(jobs: Jobs, cluster: Cluster) -> None:
         for scope in SCOPES:
             known = {*_labels(jobs, scope).names, *(cluster.vcs if scope == "vc" else ())}
             for name in getattr(rule, scope):
-                if name not in known:
+                if not _is_one_of(name, known, scope):
                     what = f"{_WORDS[scope]} among the jobs"
                     raise unknown(what, name, sorted(known), f"(preemption rule {place})")
 
@@ -83,9 +85,16 @@ def _fits(rule: PreemptionRule, jobs: Jobs, among: Mask) -> Mask:
     for scope in SCOPES:
         if names := getattr(rule, scope):
             labels = _labels(jobs, scope)
-            wanted = np.array([*(name in names for name in labels.names), False])  # -1, no name, takes the last
+            wanted = np.array(
+                [*(_is_one_of(name, names, scope) for name in labels.names), False]
+            )  # -1, no name, takes the last
             fits &= wanted[labels.codes]
     return fits if rule.share == 1 else _drawn(rule, jobs.id, fits)
+
+
+def _is_one_of(name: str, names: Collection[str], scope: str) -> bool:
+    """Return whether a name is among others; partitions are one however they are spelled."""
+    return name in names or (scope == "vc" and any(same_name(name, one) for one in names))
 
 
 def _drawn(rule: PreemptionRule, ids: NDArray[np.generic], fits: Mask) -> Mask:

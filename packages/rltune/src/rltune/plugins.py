@@ -73,13 +73,13 @@ class PluginKind:
         name = f"{__name__}.{_PREFIX}{next(_NUMBERS)}_{str(file.resolve()).encode().hex()}"
         try:
             return importlib.import_module(name)
-        except Exception as error:  # whatever it raises, the user wrote it
+        except (Exception, SystemExit) as error:  # whatever it raises, the user wrote it
             raise InputError(f"{self.what} {spec!r}: {file} cannot be loaded: {told(error)}") from error
 
     def _from_package(self, point: EntryPoint) -> Any:
         try:
             return point.load()
-        except Exception as error:  # whatever it raises, the package's author wrote it
+        except (Exception, SystemExit) as error:  # whatever it raises, the package's author wrote it
             raise InputError(f"{self.what} {point.name!r}: {point.value} cannot be loaded: {told(error)}") from error
 
 

@@ -82,3 +82,39 @@ def test_an_interrupt_shows_what_is_there_and_ends_with_130(rltune, trace, clust
     nothing = rltune("compare", trace, "-c", cluster, *TWO)
     assert (nothing.code, nothing.out) == (130, "")
     assert nothing.err.endswith("rltune: interrupted\n")
+
+
+def test_several_clusters_are_compared_on_the_same_jobs(rltune, history, two, tmp_path):
+    """Every pipeline on every cluster is a row; the larger one waits less, shown pipeline by pipeline."""
+    larger = tmp_path / "four.toml"
+    larger.write_text('name = "four"\n[[group]]\ncount = 4\ngpus = 4\n')
+    words = ("compare", history, "-c", f"{two},{larger}", "-p", "fcfs,saf", "-b", "none", "-w", "6x100")
+    said = rltune(*words, "--json", tmp_path / "c.json")
+    assert said.code == 0
+    made = json.loads((tmp_path / "c.json").read_text())
+    assert made["baseline"] == f"fcfs @ {two}"
+    values = {s["label"]: s["value"] for s in made["standings"]}
+    assert [f"{p} @ {c}" for c in (two, larger) for p in ("fcfs", "saf")] == list(values)
+    assert all(values[f"{p} @ {larger}"] < values[f"{p} @ {two}"] for p in ("fcfs", "saf"))
+    alone = rltune(*words[:3], larger, *words[4:], "--json", tmp_path / "one.json")
+    assert alone.code == 0
+    one = json.loads((tmp_path / "one.json").read_text())
+    assert [s["value"] for s in one["standings"]] == [values[f"{p} @ {larger}"] for p in ("fcfs", "saf")]
+    told = [line for line in said.out.splitlines() if line.startswith("saf: mean wait on")]
+    assert len(told) == 1
+    assert f"of that on {two}" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "more", "sentence"),
+    [
+        ("{two},{two}", (), "give at least one cluster, and each once"),
+        ("{two},philly-slice", ("--report", "{folder}/r.html"), "a report shows one cluster, not 2"),
+        ("{two},nowhere", (), "no cluster 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_sentence(rltune, history, two, tmp_path, clusters, more, sentence):
+    names = {"two": two, "folder": tmp_path}
+    said = rltune("compare", history, "-c", clusters.format(**names), *(word.format(**names) for word in more))
+    assert (said.code, said.out) == (2, "")
+    assert sentence in said.err

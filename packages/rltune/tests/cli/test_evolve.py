@@ -1,5 +1,7 @@
 """`rltune evolve`, as a user runs it."""
 
+from contextlib import contextmanager
+
 import pytest
 from typer.main import get_command
 
@@ -42,6 +44,25 @@ def test_a_model_is_written_and_told(find, tmp_path):
     assert read_model(tmp_path / "made.rltune").base == "sjf"
     assert find("--settings", tmp_path / "evolve.toml", "--base", "fcfs", "--force").code == 0
     assert read_model(tmp_path / "made.rltune").base == "fcfs"
+
+
+def test_an_interrupt_leaves_the_best_so_far(find, tmp_path, monkeypatch):
+    """And says how to go on from it."""
+
+    @contextmanager
+    def interrupted(_):
+        def tell(generation, *_):
+            if generation == 2:
+                raise KeyboardInterrupt
+
+        yield tell
+
+    monkeypatch.setattr("rltune.cli.evolve_command.bar", interrupted)
+    said = find("--generations", 4)
+    assert said.code == 130
+    assert said.err.splitlines()[-1].startswith("rltune: interrupted after 2 of 4 generations; ")
+    assert "train --init" in said.err
+    assert read_model(tmp_path / "made.rltune").card.held_out.generation in {0, 2}
 
 
 def test_several_traces_each_have_their_cluster(rltune, history, two, tmp_path):

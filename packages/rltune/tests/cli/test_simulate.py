@@ -1,6 +1,7 @@
 import json
 
 import polars as pl
+import pytest
 
 
 def test_simulate_sums_up(rltune, trace, cluster):
@@ -88,3 +89,13 @@ def test_rounded_shares_are_said_under_the_results(rltune):
     assert "asked a share of a GPU" in rltune("simulate", shares, "-c", "pai-slice").out
     said = rltune("compare", shares, "-c", "pai-slice", "-p", "fcfs", "-b", "none", "--json")
     assert "asked a share of a GPU" in json.loads(said.out)["notes"][0]
+
+
+@pytest.mark.parametrize("where", ["at once", "in the function"])
+def test_a_policy_that_ends_the_program_is_told_so(rltune, trace, cluster, tmp_path, where):
+    """A policy must not make a failed command look like one that did its work."""
+    body = "import sys\nsys.exit(0)\n" if where == "at once" else "import sys\n"
+    (tmp_path / "mine.py").write_text(f"{body}def score(queue):\n    sys.exit(0)\n")
+    said = rltune("simulate", trace, "-c", cluster, "-p", f"{tmp_path}/mine.py:score")
+    assert (said.code, said.out) == (2, "")
+    assert "SystemExit" in said.err.splitlines()[-1]

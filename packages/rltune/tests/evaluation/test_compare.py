@@ -147,7 +147,7 @@ def test_json_holds_the_standings_and_every_run(result, tmp_path):
 
 
 def test_parquet_holds_every_job_of_every_run(result, tmp_path):
-    result.jobs_parquet(tmp_path / "jobs.parquet")
+    result.write_jobs(tmp_path / "jobs.parquet")
     table = pl.read_parquet(tmp_path / "jobs.parquet")
     assert len(table) == 24 * 100
     run = result.runs[3]

@@ -69,7 +69,8 @@ def _gangs(seen: Seen) -> Iterator[str]:
 
 def _accepts(seen: Seen, i: int, node: int) -> bool:
     group, vc, types = seen.group_of[node], seen.jobs.vc.name_of(i), seen.jobs.gpu_types.name_of(i)
-    return (not types or group.gpu_type in types.split("|")) and (not vc or not group.vc or vc in group.vc)
+    right_type = not types or group.gpu_type.lower() in types.lower().split("|")
+    return right_type and (not vc or not group.vc or vc.lower() in [name.lower() for name in group.vc])
 
 
 def _nodes_full(seen: Seen) -> Iterator[str]:

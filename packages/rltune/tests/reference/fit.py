@@ -29,8 +29,9 @@ class Free:
 
 
 def eligible(job: Job, group) -> bool:
-    right_type = not job.types or group.gpu_type in job.types
-    right_vc = not group.vc or job.labels["vc"] is None or job.labels["vc"] in group.vc
+    right_type = not job.types or group.gpu_type.lower() in [name.lower() for name in job.types]
+    vc = job.labels["vc"]
+    right_vc = not group.vc or vc is None or vc.lower() in [name.lower() for name in group.vc]
     return right_type and right_vc and (job.gpus == 0 or group.gpus > 0)
 
 

@@ -223,7 +223,7 @@ class Machine:
             if tasks + 1 > job.array_limit:
                 return False
         for limit in limits_on(job, self.limits):
-            alike = [r.job for r in self.running if r.job.labels[limit.scope] == job.labels[limit.scope]]
+            alike = [r.job for r in self.running if _whose(r.job, limit) == _whose(job, limit)]
             if limit.max_running is not None and len(alike) + 1 > limit.max_running:
                 return False
             if limit.max_gpus is not None and sum(j.gpus for j in alike) + job.gpus > limit.max_gpus:
@@ -234,7 +234,7 @@ class Machine:
         """Say whether the limits on submitted jobs (those that wait or run) leave room for one more."""
         submitted = [*self.waiting, *(run.job for run in self.running)]
         for limit in limits_on(job, self.limits):
-            alike = [j for j in submitted if j.labels[limit.scope] == job.labels[limit.scope]]
+            alike = [j for j in submitted if _whose(j, limit) == _whose(job, limit)]
             if limit.max_submitted is not None and len(alike) + 1 > limit.max_submitted:
                 return False
         return True
@@ -259,5 +259,16 @@ def in_the_way(node: Node, job: Job, t: float) -> bool:
 
 def limits_on(job: Job, limits: Iterable) -> list:
     """Every limit that names the job's user (account, VC, QOS) or stands for each of them."""
-    named = [(limit, job.labels[limit.scope]) for limit in limits]
-    return [limit for limit, name in named if name is not None and limit.name in {"*", name}]
+    named = [(limit, _whose(job, limit), _folded(limit.name, limit)) for limit in limits]
+    return [limit for limit, name, of in named if name is not None and of in {"*", name}]
+
+
+def _whose(job: Job, limit) -> str | None:
+    """Who of a limit's kind the job is of."""
+    name = job.labels[limit.scope]
+    return name if name is None else _folded(name, limit)
+
+
+def _folded(name: str, limit) -> str:
+    """Partitions are one however they are spelled."""
+    return name.lower() if limit.scope == "vc" else name

@@ -7,6 +7,7 @@ import pytest
 
 from rltune.errors import InputError
 from rltune.trace import load
+from rltune.trace.every_mistake import read_or_list
 from rltune.trace.tres import Tres, parse_duration, parse_mem, parse_tres
 
 DATA = Path(__file__).parent / "data"
@@ -249,7 +250,6 @@ def test_without_any_column_of_resources(tmp_path):
         ("limit", "-5", "column TimelimitRaw: '-5' cannot be read"),
         ("req", "cpu=x", "column ReqTRES: 'cpu=x' cannot be read"),
         ("req", "cpu", "column ReqTRES: 'cpu' cannot be read"),
-        ("state", "DREAMING", "column State: 'DREAMING' is not a state of Slurm's"),
     ],
 )
 def test_a_bad_value_is_named_with_line_and_column(tmp_path, field, value, message):
@@ -275,3 +275,86 @@ def test_tres():
 def test_a_column_asked_twice(tmp_path):
     with pytest.raises(InputError, match="line 1: column State stands twice"):
         load(write(tmp_path, line() + "|x", head=HEAD + "|State"))
+
+
+def test_a_state_that_slurm_has_not_is_left_out_and_counted(tmp_path):
+    trace = load(write(tmp_path, line(), line(job="2", state="DREAMING"), line(job="3", state="OUT_OF_ME+")))
+    assert trace.jobs.id.tolist() == ["1", "3"]
+    assert trace.jobs.state.to_list() == ["completed", "failed"]
+    assert trace.quality["unknown-state"] == 1
+
+
+def test_two_exports_joined_are_read_as_one(tmp_path):
+    """The second one's header is no job; the records that both have are left out if that is asked for."""
+    path = write(tmp_path, line(), line(job="2"), HEAD, line(job="2"), line(job="3"))
+    with pytest.raises(InputError, match=r"line 5, column JobID: job id '2' was used before .* in line 3; .*--dedupe"):
+        load(path)
+    trace = load(path, dedupe=True)
+    assert trace.jobs.id.tolist() == ["1", "2", "3"]
+    assert {f.rule: f.count for f in trace.quality.findings} == {"header-again": 1, "same-record-twice": 1}
+    assert trace.quality.rows == trace.quality.kept + trace.quality.count("dropped")
+
+
+def test_the_same_record_with_another_comment_is_a_copy_too(tmp_path):
+    lines = [line() + "|seen", line() + "|seen again"]
+    trace = load(write(tmp_path, *lines, head=HEAD + "|Comment"), dedupe=True)
+    assert (len(trace.jobs), trace.quality["same-record-twice"]) == (1, 1)
+
+
+def test_a_requeue_is_no_copy(tmp_path):
+    again = [line(state="REQUEUED"), line(start="200", end="230", elapsed="30")]
+    trace = load(write(tmp_path, *again), dedupe=True)
+    assert trace.jobs.duration_s.tolist() == [40]  # of both spells
+    assert trace.quality["same-record-twice"] == 0
+
+
+def test_local_times_over_a_change_of_clocks(tmp_path):
+    """The run time is what Slurm counted; a start that seems to lie before the submit is left out."""
+    day = "2026-10-25T"
+    back = line(submit=day + "01:00:00", start=day + "02:50:00", end=day + "02:10:00", elapsed="1200")
+    early = line(job="2", submit=day + "02:55:00", start=day + "02:05:00", end=day + "04:05:00", elapsed="7200")
+    trace = load(write(tmp_path, back, early))
+    assert trace.jobs.duration_s.tolist() == [1200, 7200]
+    assert np.isnan(trace.jobs.recorded_start_s).tolist() == [False, True]
+    assert {f.rule: f.count for f in trace.quality.findings} == {
+        "clock-change": 1,
+        "submit-after-start": 1,
+        "run-over-limit": 2,
+    }
+
+
+WIDE = "JobID|JobName|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|ReqTRES"
+
+
+def wide(job, *names):
+    return "|".join([job, *names, "COMPLETED", "100", "110", "120", "10", ONE_GPU])
+
+
+def test_a_separator_in_the_qos_does_not_move_the_columns(tmp_path):
+    """The columns between keep the values that other lines have."""
+    usual = ("train", "ann", "ml", "gpu", "normal")
+    lines = [wide("1", *usual), wide("2", "train", "ann", "ml", "gpu", "a|b"), wide("3", "x|y", *usual[1:])]
+    trace = load(write(tmp_path, *lines, head=WIDE))
+    assert trace.jobs.qos.to_list() == ["normal", "a|b", "normal"]
+    assert trace.jobs.name.to_list() == ["train", "train", "x|y"]
+    assert trace.jobs.vc.names == ("gpu",)
+    assert (trace.quality["delimiter-in-field"], trace.quality["delimiter-in-name"]) == (1, 1)
+
+
+def test_a_separator_whose_field_cannot_be_told_costs_the_record(tmp_path):
+    """Job 2 may be of account a|ml or of QOS gpu|normal: nothing is repaired by guess."""
+    known = [wide("1", "train", "ann", "ml", "gpu", "normal"), wide("3", "train", "bob", "a", "ml", "normal")]
+    unclear = wide("2", "train", "ann", "a", "ml", "gpu", "normal")
+    trace = load(write(tmp_path, *known, unclear, head=WIDE))
+    assert trace.jobs.id.tolist() == ["1", "3"]
+    assert trace.quality["delimiter-unclear"] == 1
+
+
+def test_all_bad_records_are_listed_at_once(tmp_path):
+    bad = [line(job="2", limit="long"), line(job="3", submit="today"), line(job="4", limit="short"), line(job="5")]
+    found, mistakes = read_or_list(write(tmp_path, line(), *bad), None)
+    assert found is None
+    assert [told.partition("sacct.txt, ")[2] for told in mistakes] == [
+        "line 4, column Submit: 'today' is not a time like 2017-10-07 01:11:39",
+        "line 3, column TimelimitRaw: 'long' cannot be read (and 1 more line)",
+    ]

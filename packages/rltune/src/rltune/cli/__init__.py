@@ -19,7 +19,7 @@ from rltune.cli import trace_command as trace
 from rltune.cli import train_command as train
 from rltune.cli import transfer_command as transfer
 from rltune.cli.command import Command
-from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered
+from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered, whole_output
 from rltune.cli.options import examples
 
 START = """\
@@ -87,4 +87,5 @@ def _root(
 
 def main() -> None:
     """Run the command."""
-    app(prog_name="rltune")
+    with whole_output():
+        app(prog_name="rltune")

@@ -1,5 +1,6 @@
 """`rltune cluster`: the machine a history is replayed on, shown, checked, or taken from a running Slurm."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,6 +76,46 @@ def import_slurm(
         raise InputError(str(error)) from None
     write_text(to_toml(seen, out.stem), out)
     show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
+
+
+@app.command(
+    "import",
+    cls=Command,
+    epilog=examples(
+        "scontrol show nodes > nodes.txt; rltune cluster import nodes.txt -o ours.toml",
+        "ssh head scontrol show nodes | rltune cluster import - -o ours.toml",
+    ),
+)
+def import_printed(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="What `scontrol show nodes` or `sinfo -N -o '%N %P %G %c %m %f %T'` printed, or JSON; - is stdin.",
+            metavar="FILE",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The TOML file to write.", metavar="FILE.toml")],
+    force: options.Force = False,
+) -> None:
+    """Write a cluster from what Slurm printed into a file, so that no Slurm is needed here.
+
+    What our TOML has no word for (features, nodes that are down) stands in comments. Maintenance is not in such a file;
+    `rltune cluster import-slurm` asks a running Slurm for it.
+    """
+    from rltune.cluster import Cluster
+    from rltune.live.slurm.cluster_toml import to_toml
+    from rltune.live.slurm.printed_nodes import printed_snapshot
+
+    require_free([out], force=force)
+    text = to_toml(printed_snapshot(_printed(file), file), out.stem)
+    write_text(text, out)
+    show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
+
+
+def _printed(file: str) -> str:
+    from rltune.trace.trace_file import read_source
+
+    return sys.stdin.read() if file == "-" else read_source(file).text
 
 
 def _presets() -> "Table":

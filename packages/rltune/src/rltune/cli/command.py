@@ -6,12 +6,12 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from rltune.cli.apart import TO_STDOUT, require_apart
 from rltune.cli.console import say
 from rltune.cli.old_spellings import modern
 
 ADVANCED = "Advanced options"  # what nine of ten users never touch
 WIDEST_NAME = 30  # of an option with its metavar; a longer one stands on a line of its own
-TO_STDOUT = "-"
 _NO_BREAK = "\u00a0"
 _SHORT_END = re.compile(r"\[[^\[]{,30}\]$")  # a default that fits one line should stand on one
 
@@ -25,6 +25,11 @@ class Command(TyperCommand):
         if told and not ctx.resilient_parsing:
             say(f"rltune: {told}")
         return super().parse_args(ctx, with_json_value(words) if self._json_may_name_a_file else words)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless it would write what it reads, or two things into one file."""
+        require_apart(ctx.params)
+        return super().invoke(ctx)
 
     @property
     def _json_may_name_a_file(self) -> bool:

@@ -1,6 +1,7 @@
 """`rltune compare`: many pipelines on the same windows of one history."""
 
 import json as json_text
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,10 @@ from rltune.cli.exits import INTERRUPTED
 from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
+from rltune.cli.parsing import split
 from rltune.cli.terminal_progress import bar
-from rltune.cli.trace_argument import Workload, load_workload
+from rltune.cli.trace_argument import Workload, also_on, load_workload
+from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.engine.pipeline import Pipeline
@@ -25,6 +28,7 @@ EXAMPLES = examples(
     "rltune compare history.txt -c my.toml -w 20x1024 --baseline 'saf + easy'",
     "rltune compare history.txt -c my.toml --pipeline 'saf + easy' --pipeline 'learned + easy, milp:8'",
     "rltune compare history.txt -c my.toml -p saf,mine.py:score --report out/mine.html",
+    "rltune compare history.txt -c now.toml,larger.toml -p multifactor -b easy",
 )
 USUAL = "fcfs,sjf,saf,wfp3,qssf,multifactor,learned"
 Policies = Annotated[str | None, options.policies(USUAL)]
@@ -57,6 +61,7 @@ def compare(
     search: options.Search = "off",
     remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
+    allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
     checkpoint: options.Checkpoint = None,
     restart: options.Restart = None,
@@ -65,10 +70,11 @@ def compare(
     """Compare policies on the same windows of a history.
 
     Each policy runs with each backfilling and each placement. Every difference stands with its confidence interval,
-    every pipeline with its gap to a bound that no schedule can beat. Ctrl-C shows what has been done so far.
+    every pipeline with its gap to a bound that no schedule can beat. Ctrl-C shows what has been done so far. Of several
+    clusters (-c a.toml,b.toml) each runs the same jobs under the same pipelines.
     """
     outputs = Outputs(json, jobs_file, report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
@@ -79,22 +85,50 @@ def compare(
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
     from rltune.evaluation import compare as run
+    from rltune.evaluation.several_clusters import join_clusters
 
-    on = Cluster.load(cluster)
-    work, on = willing.applied(load_workload(trace, format, on), on)
+    clusters = {name: Cluster.load(name) for name in clusters_of(cluster, report)}
+    first, *others = clusters
+    work = load_workload(trace, format, clusters[first], allow_rejected=allow_rejected)
+    for name in others:
+        work = also_on(work, clusters[name], name, allow_rejected=allow_rejected)
+    asked = {name: willing.applied(work, on) for name, on in clusters.items()}
     compile_core(pipelines)
     how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
-    with bar("comparing") as tell:
-        made = run(work.jobs, on, (), (), (), cut, estimator, baseline, metric, progress=tell, **how)
-    _write(with_notes(made, work), outputs, work, cluster_line(on, cluster), details=details)
+    made: dict[str, Comparison] = {}
+    for name, (given, on) in asked.items():
+        with bar(f"comparing on {name}" if others else "comparing") as tell:
+            made[name] = run(given.jobs, on, (), (), (), cut, estimator, baseline, metric, progress=tell, **how)
+        if not made[name].complete:
+            break
+    work = asked[first][0]
+    result = with_notes(join_clusters(made) if others else made[first], work)
+    where = ", ".join(cluster_line(on, name) for name, on in clusters.items())
+    _write(result, outputs, work, where, list(clusters), details=details)
 
 
-def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
+def clusters_of(text: str, report: Path | None) -> list[str]:
+    """Take the clusters apart, each once; a page shows one."""
+    names = split(text)
+    if not names or len(set(names)) < len(names):
+        raise InputError("give at least one cluster, and each once")
+    if report is not None and len(names) > 1:
+        raise InputError(f"a report shows one cluster, not {len(names)}; give one, or --json in its place")
+    return names
+
+
+def _write(
+    result: "Comparison", outputs: Outputs, work: Workload, cluster: str, names: list[str], *, details: bool
+) -> None:
+    from rltune.evaluation.several_clusters import between_clusters
+
     if not outputs.only_json:
         show_line(f"{work.name} on {cluster}")
         show_table(result.table())
         if details:
             show(result.details())
+        for line in between_clusters(result, names) if len(names) > 1 else ():
+            show_line(line)
     outputs.write(result, work, cluster, json_text.loads(result.to_json()))
     if not result.complete:
         say(f"rltune: interrupted after {len(result.runs)} of {result.planned} runs; only those count")

@@ -4,10 +4,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rltune.errors import InputError
+from rltune.whole_file import cannot_write, write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +35,8 @@ def notes() -> "Console":
 
 def say(sentence: str) -> None:
     """Tell the user something that is no result, on one line however long."""
-    notes().print(sentence, markup=False, soft_wrap=True)
+    with suppress(OSError):  # of a stderr that takes no more: there is nobody left to tell
+        notes().print(sentence, markup=False, soft_wrap=True)
 
 
 def show(*renderables: Any) -> None:
@@ -66,16 +69,17 @@ def show_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
-def require_free(paths: Iterable[Path | None], *, force: bool, inputs: Iterable[str | Path] = ()) -> None:
+def require_free(paths: Iterable[Path | None], *, force: bool) -> None:
     """Make sure, before the work begins, that the files to be written may be."""
-    read = {Path(i).resolve() for i in inputs}
     for path in (p for p in paths if p is not None):
         if path.is_dir():
             raise InputError(f"{path}: is a directory; name a file in it")
-        if path.resolve() in read:
-            raise InputError(f"{path}: is what is read; it cannot be written as well")
+        if path.exists() and not path.is_file():
+            continue  # a device or a pipe: nothing is lost
         if path.exists() and not force:
             raise InputError(f"{path}: exists already; give --force to replace it")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InputError(f"{path}: is write-protected; make it writable, or name another file")
         home = next(folder for folder in path.absolute().parents if folder.exists())
         if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
             raise InputError(f"{path}: cannot be written, {home} does not let it be")
@@ -86,7 +90,7 @@ def make_room(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise cannot_write(path, error) from None
     return path
 
 
@@ -97,7 +101,4 @@ def write_json(value: Any, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write text into a file."""
-    try:
-        make_room(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(make_room(path), text)

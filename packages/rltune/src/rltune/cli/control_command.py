@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rltune.cli.console import make_room, say, show_line
+from rltune.cli.console import say, show_line, write_text
 from rltune.cli.options import examples
 from rltune.errors import InputError
 
@@ -196,7 +196,7 @@ def _adviser(file: Path | None) -> Callable[[Sequence[str]], None]:
         for command in commands:
             show_line(command)
         if file is not None:
-            make_room(file).write_text("".join(f"{command}\n" for command in commands), encoding="utf-8")
+            write_text("".join(f"{command}\n" for command in commands), file)
 
     return advise
 

@@ -81,6 +81,7 @@ def evaluate(
     search: options.Search = "off",
     remaining: options.Remaining = "ends-now",
     ray: options.Ray = None,
+    allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
     checkpoint: options.Checkpoint = None,
     restart: options.Restart = None,
@@ -93,7 +94,7 @@ def evaluate(
     """
     guesses = split(estimator)
     outputs = Outputs(json, report=report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     willing = OptIn.of(preemptible, checkpoint, restart)
     require_pages(guesses, report)
     require_known(guesses, metric)
@@ -109,7 +110,7 @@ def evaluate(
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)
-    work, on = willing.applied(load_workload(trace, format, on), on)
+    work, on = willing.applied(load_workload(trace, format, on, allow_rejected=allow_rejected), on)
     compile_core(pipelines)
     with spread_over(workers, ray) as spread, bar("evaluating") as tell:
         made = [run(work.jobs, on, (), (), (), guess, spread=spread, progress=tell, **how) for guess in guesses]

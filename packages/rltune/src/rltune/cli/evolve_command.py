@@ -11,6 +11,7 @@ from rltune.cli import options
 from rltune.cli.command import ADVANCED
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, say, show_line
+from rltune.cli.exits import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
 from rltune.cli.parsing import cluster_for_each, drawn_windows, split
@@ -86,16 +87,17 @@ def evolve(
     force: options.Force = False,
     set_: options.Set = None,
     print_settings: PrintSettings = False,  # noqa: ARG001  acts when it is read
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
     also: Also = None,
 ) -> None:
     """Find a policy by evolution of a network, under any backfilling. Needs no torch.
 
     The last tenth of the jobs is left for `rltune evaluate`; the tenth before it chooses the best. `rltune train
-    --init` can go on from the model.
+    --init` can go on from the model. Ctrl-C writes the best so far.
     """
     where = cluster_for_each(trace, cluster)
-    require_free([out], force=force, inputs=[*trace, *where, *filter(None, [settings])])
+    require_free([out], force=force)
     given: Values = {"base": base, "objective": objective, "backfill": backfill, "placement": placement}
     given["features"] = features
     given["estimators"] = split(estimator) if estimator is not None else None
@@ -103,7 +105,10 @@ def evolve(
     plan = evolve_plan(read_settings(settings, set_ or ()), {**given, "evolve": steps}, windows, workers)
     from rltune.learn.evolve import evolve_policy
 
-    sources = [_source(*pair, format) for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))]
+    sources = [
+        _source(*pair, format, allow_rejected=allow_rejected)
+        for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))
+    ]
     compile_core()
     with bar("evolving") as tell:
         found = evolve_policy(
@@ -114,6 +119,10 @@ def evolve(
         )
     _write(found, out, cluster_line(sources[0][1], where[0]))
     _tell(found, plan, out)
+    if not found.complete:
+        made = f"interrupted after {found.told[-1].generation} of {plan.evolve.generations} generations"
+        say(f"rltune: {made}; {out} holds the best so far, and `rltune train --init {out}` goes on from it")
+        raise typer.Exit(INTERRUPTED)
 
 
 def evolve_plan(below: Values, options_given: Values, windows: str | None, workers: int) -> "EvolvePlan":
@@ -152,11 +161,11 @@ def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     )
 
 
-def _source(trace: str, cluster: str, format_name: str | None) -> "tuple[Workload, Cluster]":
+def _source(trace: str, cluster: str, format_name: str | None, *, allow_rejected: bool) -> "tuple[Workload, Cluster]":
     from rltune import Cluster
 
     on = Cluster.load(cluster)
-    return load_workload(trace, format_name, on), on
+    return load_workload(trace, format_name, on, allow_rejected=allow_rejected), on
 
 
 def _further(spec: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rltune.cli import options
+from rltune.cli.command import Command
 from rltune.cli.console import count, make_room, require_free, show, show_json, show_line
 from rltune.cli.control_command import JOURNAL
 from rltune.cli.exits import Mannered
@@ -20,7 +21,9 @@ app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Read what `rltune co
 _File = Annotated[Path, typer.Option("--journal", "-j", help="The journal.", metavar="FILE")]
 
 
-@app.command(epilog=examples("rltune journal story 4711", "rltune journal story 4711 -j /var/lib/rltune/journal.db"))
+@app.command(
+    cls=Command, epilog=examples("rltune journal story 4711", "rltune journal story 4711 -j /var/lib/rltune/journal.db")
+)
 def story(
     job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")],
     journal: _File = JOURNAL,
@@ -38,7 +41,7 @@ def story(
         show_line(str(line))
 
 
-@app.command(epilog=examples("rltune journal replay", "rltune journal replay 120 --last 10"))
+@app.command(cls=Command, epilog=examples("rltune journal replay", "rltune journal replay 120 --last 10"))
 def replay(
     cycle: Annotated[int, typer.Argument(help="The cycle; 0 = the last.", metavar="CYCLE")] = 0,
     last: Annotated[int, typer.Option(help="Replay so many, up to this one.", min=1, metavar="N")] = 1,
@@ -60,7 +63,7 @@ def replay(
         raise typer.Exit(DIFFERS)
 
 
-@app.command("show", epilog=examples("rltune journal show", "rltune journal show --cycle 120"))
+@app.command("show", cls=Command, epilog=examples("rltune journal show", "rltune journal show --cycle 120"))
 def show_journal(
     journal: _File = JOURNAL,
     cycle: Annotated[int | None, typer.Option(help="Show this cycle's decision; 0 = the last.", metavar="N")] = None,
@@ -80,7 +83,9 @@ def show_journal(
             show_line(f"{name}: {value}")
 
 
-@app.command(epilog=examples("rltune journal export history.parquet", "rltune journal export history.csv.gz"))
+@app.command(
+    cls=Command, epilog=examples("rltune journal export history.parquet", "rltune journal export history.csv.gz")
+)
 def export(
     out: options.OutTrace,
     journal: _File = JOURNAL,
@@ -90,7 +95,7 @@ def export(
     from rltune import trace
     from rltune.live.journal.store import Journal
 
-    require_free([out], force=force, inputs=[journal])
+    require_free([out], force=force)
     jobs = Journal.read(journal).history(1 << 40)
     if not len(jobs):
         raise InputError(f"{journal}: no job has been seen to end yet")

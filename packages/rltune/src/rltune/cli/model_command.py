@@ -29,7 +29,7 @@ ModelFile = Annotated[
 def show_model(model: ModelFile, json: options.JsonOrFile = None, force: options.Force = False) -> None:
     """Show a model: its card, its network, and the range of each input in training."""
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[model])
+    outputs.require_free(force=force)
     found = _read(model)
     outputs.write_json({**dict(_facts(found)), "inputs": _ranges(found), "card": found.card.to_dict()})
     if outputs.only_json:
@@ -60,20 +60,21 @@ def check(
 
     found = _read(model)
     require_sound(found, model)
+    overlap = _overlap(found, model, trace, format) if trace is not None else ()
     show_line(f"{model}: is a model of {len(found.weights):,} weights over {', '.join(found.recipe.inputs)}")
     show_line(f"sha256 {found.sha256}")
-    if trace is not None:
-        _tell_overlap(found, model, trace, format)
+    for line in overlap:
+        show_line(line)
 
 
-def _tell_overlap(model: "Model", name: str, trace: str, format_name: str | None) -> None:
+def _overlap(model: "Model", name: str, trace: str, format_name: str | None) -> tuple[str, ...]:
+    """Say which of a trace's jobs taught the model."""
     from rltune.policy.learned import Learned
     from rltune.trials.leak import Exam, leaks
 
     work = load_workload(trace, format_name)
     none = f"none of the {len(work.jobs):,} jobs of {trace} taught or chose it, as far as its card can tell"
-    for line in leaks([Learned(model, name)], [Exam(work.jobs, f"of {trace}")]) or (none,):
-        show_line(line)
+    return tuple(leaks([Learned(model, name)], [Exam(work.jobs, f"of {trace}")])) or (none,)
 
 
 def _read(spec: str) -> "Model":

@@ -153,7 +153,9 @@ JsonOrFile = Annotated[
 ]
 JobsFile = Annotated[
     Path | None,
-    typer.Option("--jobs-file", help="Write when and where every job ran, as parquet.", metavar="FILE.parquet"),
+    typer.Option(
+        "--jobs-file", help="Write when and where every job ran, as .csv, .csv.gz or .parquet.", metavar="FILE"
+    ),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Write one self-contained HTML page.", metavar="FILE.html")
@@ -345,6 +347,18 @@ Ray = Annotated[
     ),
 ]
 Details = Annotated[bool, typer.Option("--details", help="Add mean, p50, p90, p99 and max of every metric.")]
+Dedupe = Annotated[
+    bool,
+    typer.Option("--dedupe", help="Leave out records that stand in the file already, as when two exports overlap."),
+]
+AllowRejected = Annotated[
+    bool,
+    typer.Option(
+        "--allow-rejected",
+        help="Go on though the cluster can never run more than 1 % of the jobs; they are in no mean.",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
 OutTrace = Annotated[Path, typer.Argument(help="The file to write: .csv, .csv.gz or .parquet.", metavar="OUT")]
 TraceOut = Annotated[

@@ -1,14 +1,13 @@
 """Where a command's results go: JSON, parquet and a page beside the terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rltune.cli.command import TO_STDOUT
+from rltune.cli.apart import TO_STDOUT
 from rltune.cli.console import count, make_room, require_free, show_json, show_line, write_json
 from rltune.cli.terminal_progress import spinner
-from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.cli.trace_argument import Workload
@@ -36,9 +35,13 @@ class Outputs:
         """Return whether stdout belongs to JSON."""
         return self.json == TO_STDOUT
 
-    def require_free(self, *, force: bool = False, inputs: Iterable[str | Path] = ()) -> None:
-        """Make sure that all files may be written."""
-        require_free([self.json_file, self.jobs_file, self.report], force=force, inputs=inputs)
+    def require_free(self, *, force: bool = False) -> None:
+        """Make sure that all files may be written, and that their names say how."""
+        if self.jobs_file is not None:
+            from rltune.trace.table import require_suffix
+
+            require_suffix(self.jobs_file)
+        require_free([self.json_file, self.jobs_file, self.report], force=force)
 
     def write_json(self, content: Mapping[str, Any]) -> None:
         """Write JSON into its file, or print it, or neither."""
@@ -83,11 +86,8 @@ def _version() -> str:
 
 
 def _write_jobs(comparison: "Comparison", path: Path) -> None:
-    try:
-        with spinner(f"writing {path}"):
-            comparison.jobs_parquet(make_room(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with spinner(f"writing {path}"):
+        comparison.write_jobs(make_room(path))
 
 
 def _write_report(comparison: "Comparison", path: Path, trace: str) -> None:

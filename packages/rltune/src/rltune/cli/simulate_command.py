@@ -46,6 +46,7 @@ def simulate(
     search: options.Search = "off",
     remaining: options.Remaining = "ends-now",
     commit: options.Commit = False,
+    allow_rejected: options.AllowRejected = False,
     preemptible: options.Preemptible = None,
     checkpoint: options.Checkpoint = None,
     restart: options.Restart = None,
@@ -53,7 +54,7 @@ def simulate(
 ) -> None:
     """Replay a history under one policy, and sum it up."""
     outputs = Outputs(json, jobs_file, report)
-    outputs.require_free(force=force, inputs=[trace, cluster])
+    outputs.require_free(force=force)
     willing = OptIn.of(preemptible, checkpoint, restart)
     from rltune import Cluster
     from rltune.engine.run import run_pipeline
@@ -68,6 +69,8 @@ def simulate(
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
+    work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
     work, on = willing.applied(load_workload(trace, format, on), on)
     notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
     work = replace(work, notes=notes)

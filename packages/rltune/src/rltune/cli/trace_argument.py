@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import count
 from rltune.cli.parsing import SYNTH
 from rltune.cli.terminal_progress import spinner
-from rltune.errors import InputError, unknown
+from rltune.errors import InputError, TooManyRefusedError, unknown
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
     from rltune.trace import Trace
+    from rltune.trials.refused_jobs import Refused
 
 LOAD = 0.9  # of a synthetic trace on the command's cluster, unless told
 MOST_JOBS = 100_000_000
@@ -29,20 +31,55 @@ class Workload:
     notes: tuple[str, ...] = ()
 
 
-def load_workload(spec: str, format_name: str | None, cluster: "Cluster | None" = None) -> Workload:
-    """Read a trace, or make one to the measure of the cluster."""
+def load_workload(
+    spec: str, format_name: str | None, cluster: "Cluster | None" = None, *, allow_rejected: bool = False
+) -> Workload:
+    """Read a trace, or make one to the measure of the cluster.
+
+    If the cluster can never run more than 1 % of the jobs, that is refused unless it is allowed: what is left would be
+    another workload. Fewer are said in the name and in a note, so that they are in the headline of every result.
+    """
     if spec.startswith(SYNTH):
         return _synthetic(spec, cluster)
+    from rltune.trace.fits_cluster import require_no_cycle
+
     trace = read(spec, format_name)
-    return Workload(trace.jobs, f"{spec} ({trace.quality.format}, {count(len(trace.jobs), 'jobs')})", notes_on(trace))
+    told = [trace.quality.format, count(len(trace.jobs), "jobs")]
+    notes = notes_on(trace)
+    if cluster is not None:
+        require_no_cycle(trace)
+        refused = _refused(trace.jobs, cluster, allow_rejected=allow_rejected)
+        if refused.jobs:
+            told.append(f"{refused.jobs:,} of them rejected")
+            notes = (f"{refused}.", *notes)
+    return Workload(trace.jobs, f"{spec} ({', '.join(told)})", notes)
 
 
-def read(path: str, format_name: str | None) -> "Trace":
+def also_on(work: Workload, cluster: "Cluster", name: str, *, allow_rejected: bool) -> Workload:
+    """Ask of a further cluster, too, how many of the jobs it can never run."""
+    refused = _refused(work.jobs, cluster, allow_rejected=allow_rejected, name=name)
+    if not refused.jobs:
+        return work
+    return replace(work, name=f"{work.name}, {refused.jobs:,} rejected by {name},", notes=(f"{refused}.", *work.notes))
+
+
+def _refused(jobs: "Jobs", cluster: "Cluster", *, allow_rejected: bool, name: str = "") -> "Refused":
+    from rltune.trials.refused_jobs import Refused
+
+    compile_core()
+    with spinner("asking which jobs the cluster can run"):
+        refused = Refused.of_history(jobs, cluster, name)
+    if refused.is_too_many and not allow_rejected:
+        raise TooManyRefusedError(f"{refused}. Mend the cluster's TOML, or leave these jobs out by --allow-rejected")
+    return refused
+
+
+def read(path: str, format_name: str | None, *, dedupe: bool = False) -> "Trace":
     """Read a trace from a file, with a sign of life."""
     with spinner(f"reading {path}"):
         from rltune import trace
 
-        return trace.load(path, format_name)
+        return trace.load(path, format_name, dedupe=dedupe)
 
 
 def notes_on(trace: "Trace") -> tuple[str, ...]:

@@ -10,16 +10,16 @@ from rltune.cli import completion as complete
 from rltune.cli import options
 from rltune.cli.command import Command
 from rltune.cli.console import make_room, require_free, say, show, show_line
-from rltune.cli.exits import Mannered
+from rltune.cli.exits import MISUSE, Mannered
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.parsing import split
 from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import LOAD, MOST_JOBS, load_workload, read
-from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.jobs import Jobs
+    from rltune.trace import Trace
 
 app = typer.Typer(cls=Mannered, no_args_is_help=True, help="Read, check, convert, make and share histories.")
 SALT = "RLTUNE_SALT"
@@ -34,7 +34,7 @@ def info(
 ) -> None:
     """Sum a trace up: sizes, run times, arrivals, users."""
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[trace])
+    outputs.require_free(force=force)
     work = load_workload(trace, format)
     from rltune.metrics.formats import plain
     from rltune.metrics.recorded import recorded_wait
@@ -69,20 +69,22 @@ def check(
         ),
     ] = None,
     json: options.JsonOrFile = None,
+    dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Show what was repaired or dropped, and why.
 
-    Refused are a cycle of dependencies and, with a cluster, a job that the empty cluster cannot hold.
+    Every kind of mistake is listed, not only the first. Refused are a cycle of dependencies and, with a cluster, a job
+    that the empty cluster cannot hold.
     """
     from rltune.cluster import Cluster
     from rltune.trace.fits_cluster import require_fit, require_no_cycle
 
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[trace, *([cluster] if cluster else [])])
+    outputs.require_free(force=force)
     fits = Cluster.load(cluster) if cluster else None
-    found = read(trace, format)
+    found = _read_or_list(trace, format, dedupe=dedupe)
     require_no_cycle(found)
     if fits is not None:
         require_fit(found, fits)
@@ -99,6 +101,7 @@ def check(
 def convert(
     trace: options.TraceFile,
     out: options.TraceOut,
+    dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -106,9 +109,8 @@ def convert(
 
     What was repaired or dropped on the way is told, as by `trace check`.
     """
-    _require_trace_name(out)
-    require_free([out], force=force, inputs=[trace])
-    found = read(trace, format)
+    _require_free(out, force=force)
+    found = read(trace, format, dedupe=dedupe)
     _write(found.jobs, out)
     show(found.quality)
 
@@ -150,8 +152,7 @@ def synth(
 
     Same seed, same trace.
     """
-    _require_trace_name(out)
-    require_free([out], force=force)
+    _require_free(out, force=force)
     from rltune.cluster import Cluster
     from rltune.trace import synthesise
 
@@ -182,6 +183,7 @@ def anonymise(
             metavar="COLUMN",
         ),
     ] = None,
+    dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -193,9 +195,8 @@ def anonymise(
     """
     from rltune.trace.anonymise import anonymise as hide
 
-    _require_trace_name(out)
-    require_free([out], force=force, inputs=[trace])
-    found = read(trace, format)
+    _require_free(out, force=force)
+    found = read(trace, format, dedupe=dedupe)
     salt = os.environ.get(SALT)
     hidden = hide(found.jobs, salt=salt, keep=split(",".join(keep or [])))
     _write(hidden, out)
@@ -231,8 +232,7 @@ def import_slurm(
     from rltune.cli import dates as when
     from rltune.live.slurm import sacct_history as history
 
-    _require_trace_name(out)
-    require_free([out], force=force)
+    _require_free(out, force=force)
     folder = make_room(out).with_name(f"{out.name}.parts")
     span = history.AskedSpan(when.moment(begin), when.moment(end), when.duration(slice))
     span = history.begin(folder, span, until_now=end == when.NOW)
@@ -244,12 +244,28 @@ def import_slurm(
     show(found.quality)
 
 
-def _require_trace_name(path: Path) -> None:
-    """Refuse, before anything is read, a name that tells no format."""
-    from rltune.trace.table import SUFFIXES
+def _read_or_list(path: str, format_name: str | None, *, dedupe: bool) -> "Trace":
+    """Read a trace; if it has mistakes, list them all."""
+    from rltune.trace.every_mistake import read_or_list
+    from rltune.trace.known_formats import FORMATS
 
-    if not path.name.endswith(SUFFIXES):
-        raise InputError(f"{path}: the name should end in {', '.join(SUFFIXES)}")
+    if format_name is not None and format_name not in FORMATS:  # your own reader says what it likes
+        return read(path, format_name, dedupe=dedupe)
+    with spinner(f"reading {path}"):
+        found, mistakes = read_or_list(path, format_name, dedupe=dedupe)
+    for sentence in mistakes:
+        say(f"rltune: {sentence}")
+    if found is None:
+        raise typer.Exit(MISUSE)
+    return found
+
+
+def _require_free(out: Path, *, force: bool) -> None:
+    """Refuse, before anything is read, a file that may not be written or whose name does not say how."""
+    from rltune.trace.table import require_suffix
+
+    require_suffix(out)
+    require_free([out], force=force)
 
 
 def _write(jobs: "Jobs", path: Path) -> None:

@@ -112,6 +112,7 @@ def train(
     print_settings: PrintSettings = False,  # noqa: ARG001  acts when it is read
     ray: options.Ray = None,
     tensorboard: TensorBoard = None,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Learn a policy from a history, by PPO against a rule.
@@ -120,7 +121,7 @@ def train(
     epoch a checkpoint is written beside the model, so that Ctrl-C or a crash costs one epoch at most.
     """
     require_torch()
-    require_free([out], force=force or resume, inputs=[trace, cluster, *filter(None, [settings])])
+    require_free([out], force=force or resume)
     given: Values = {"base": base, "objective": objective, "p99": p99, "backfill": backfill, "features": features}
     given |= {"placement": placement, "epochs": epochs, "seed": seed}
     given |= {"estimators": split(estimator) if estimator is not None else None}
@@ -135,7 +136,7 @@ def train(
         read_checkpoint(checkpoint)
     begun = read_model(init) if init else None
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     _compile()
     with _place(workers, ray) as spread:
         with spinner("looking for windows where jobs queue"):

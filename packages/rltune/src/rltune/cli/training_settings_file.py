@@ -146,4 +146,4 @@ def _number(key: str, value: Any, default: float) -> float:
 
 def _wrong(key: str, value: Any, default: Any) -> InputError:
     example = "a table" if is_dataclass(default) else f"something like {_toml(default)}"
-    return InputError(f"setting {key} should be {example}, not {value!r}")
+    return InputError(f"setting {key} should be {example}, not {json.dumps(value, default=str)}")

@@ -61,6 +61,7 @@ def transfer(
     head: options.Head = "pool",
     view: options.View = 0,
     ray: options.Ray = None,
+    allow_rejected: options.AllowRejected = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Run each model on the held-out part of each history.
@@ -69,7 +70,7 @@ def transfer(
     """
     names, known = split(policy), split(rules)
     outputs = Outputs(json)
-    outputs.require_free(force=force, inputs=[*trace, *split(cluster)])
+    outputs.require_free(force=force)
     require_known([estimator], metric)
     from rltune.evaluation.transfer import transfer as run
     from rltune.parallel import spread_over
@@ -79,7 +80,7 @@ def transfer(
     pipelines = line_up([*names, *known], *([part] for part in under), head=head, view=view)
     how: dict[str, Any] = {"holdout": holdout, "metric": metric, "head": head, "view": view, "seed": seed}
     how |= held_out(windows)
-    grounds, told = _grounds(trace, cluster_for_each(trace, cluster), format)
+    grounds, told = _grounds(trace, cluster_for_each(trace, cluster), format, allow_rejected=allow_rejected)
     compile_core(pipelines)
     with spread_over(workers, ray) as spread, bar("evaluating") as tell:
         made = run(names, grounds, known, *under, estimator, spread=spread, progress=tell, **how)
@@ -99,7 +100,9 @@ def _write(made: "Transfer", outputs: Outputs, told: list[str]) -> None:
     outputs.name_files()
 
 
-def _grounds(traces: list[str], clusters: list[str], format_name: str | None) -> tuple[list["Ground"], list[str]]:
+def _grounds(
+    traces: list[str], clusters: list[str], format_name: str | None, *, allow_rejected: bool
+) -> tuple[list["Ground"], list[str]]:
     """Load every trace with its cluster; give what must be known of each."""
     from rltune.cluster import Cluster
     from rltune.evaluation.transfer import Ground
@@ -107,7 +110,7 @@ def _grounds(traces: list[str], clusters: list[str], format_name: str | None) ->
     grounds, told = [], []
     for trace, name in zip(traces, clusters, strict=True):
         on = Cluster.load(name)
-        work = load_workload(trace, format_name, on)
+        work = load_workload(trace, format_name, on, allow_rejected=allow_rejected)
         short = trace.rpartition("/")[2]
         grounds.append(Ground(short, work.jobs, on))
         told += [f"{short}: {work.name} on {cluster_line(on, name)}", *(f"{short}: {note}" for note in work.notes)]

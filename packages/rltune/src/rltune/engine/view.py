@@ -38,7 +38,7 @@ def scores_of(policy: Scored, view: QueueView) -> Floats:
     count = len(view)
     try:
         scores = np.array(policy.score(view), dtype=np.float64)
-    except Exception as error:  # whatever it raises, the user wrote it
+    except (Exception, SystemExit) as error:  # whatever it raises, the user wrote it
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"policy {policy.name} failed at {view.now_s:g} s, {count} jobs waiting: {what}") from error
     if scores.shape != (count,):

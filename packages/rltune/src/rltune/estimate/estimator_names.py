@@ -41,7 +41,7 @@ def _own(spec: str) -> Estimator | None:
     if isinstance(found, type):
         try:
             found = found()
-        except Exception as error:  # whatever it raises, the user wrote it
+        except (Exception, SystemExit) as error:  # whatever it raises, the user wrote it
             raise InputError(f"estimator {spec!r} cannot be made: {told(error)}") from error
     if found is None or isinstance(found, Estimator):
         return found

@@ -55,7 +55,7 @@ def estimated(estimator: Estimator, jobs: Jobs, seed: int) -> Estimates:
         made: object = estimator.estimate(jobs, seed)
     except InputError:
         raise
-    except Exception as error:  # whatever it raises, its author wrote it
+    except (Exception, SystemExit) as error:  # whatever it raises, its author wrote it
         raise InputError(f"estimator {estimator.name} failed: {told(error)}") from error
     if isinstance(made, Estimates):
         return Estimates(_checked(made.values_s, len(jobs), estimator.name), made.likeness)

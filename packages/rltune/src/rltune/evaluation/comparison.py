@@ -216,11 +216,12 @@ class Comparison:
 
         return to_json(self, path)
 
-    def jobs_parquet(self, path: str | Path) -> None:
-        """Write every job of every run, one row each."""
+    def write_jobs(self, path: str | Path) -> None:
+        """Write every job of every run, one row each; the name's ending says how: .csv, .csv.gz or .parquet."""
         from rltune.evaluation.export import jobs_table
+        from rltune.trace.table import write_frame
 
-        jobs_table(self).write_parquet(path)
+        write_frame(jobs_table(self), path)
 
 
 def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

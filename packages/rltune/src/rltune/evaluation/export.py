@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltune.evaluation.comparison_tables import comparison_notes
 from rltune.metrics.formats import plain
+from rltune.whole_file import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,7 @@ def to_json(comparison: Comparison, path: str | Path | None = None) -> str:
     """Write standings, windows, summaries of all runs and notes; what cannot be told is null."""
     text = json.dumps(plain(_content(comparison)), indent=1, allow_nan=False)
     if path is not None:
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_whole(path, text + "\n")
     return text
 
 

@@ -23,10 +23,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write a state of tensors and plain values; what was there before stays until the new one is on disk."""
     buffer = io.BytesIO()
     torch.save({"version": VERSION, **state}, buffer)
-    try:
-        write_whole(path, buffer.getvalue())
-    except OSError as error:
-        raise InputError(f"checkpoint {path} cannot be written: {error.strerror}") from error
+    write_whole(path, buffer.getvalue())
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -145,29 +145,38 @@ def evolve(
     settings: EvolveSettings,
     cost: Callable[[Machine], float] = mean_wait,
     tell: Callable[[Told], None] = lambda _: None,
-) -> Floats:
-    """Improve weights on windows, each with what the base policy costs there; give those best in validation."""
+) -> tuple[Floats, bool]:
+    """Improve weights on windows, each with what the base policy costs there.
+
+    Return those best in validation, and whether it came to its end: Ctrl-C gives the best so far, if there is one.
+    """
     rng = np.random.default_rng(settings.seed)
     cma = Cma(start.copy(), settings.sigma, settings.tried, rng)
     stages, base = train
     best, best_score, stale, at_train = start, np.inf, 0, np.nan
-    for generation in range(settings.generations + 1):
-        if generation % settings.every == 0:
-            found = costs(validation[0], [as_written(weights + matrix @ cma.mean)], cost, settings.threads)[0]
-            score = float(against(found, validation[1]))
-            stale = 0 if score < best_score else stale + 1
-            tell(Told(generation, at_train, score, best=stale == 0))
-            if stale == 0:
-                best, best_score = cma.mean, score
-            if stale > settings.patience:
-                break
-        chosen = rng.choice(len(stages), min(settings.windows, len(stages)), replace=False)
-        tried = [weights + matrix @ p for p in cma.ask()]
-        found = costs([stages[i] for i in chosen], tried, cost, settings.threads)
-        ratio = against(found, base[chosen])
-        at_train = float(np.median(ratio))
-        cma.tell(ratio)
-    return as_written(weights + matrix @ best)
+    whole = False
+    try:
+        for generation in range(settings.generations + 1):
+            if generation % settings.every == 0:
+                found = costs(validation[0], [as_written(weights + matrix @ cma.mean)], cost, settings.threads)[0]
+                score = float(against(found, validation[1]))
+                stale = 0 if score < best_score else stale + 1
+                if stale == 0:
+                    best, best_score = cma.mean, score
+                tell(Told(generation, at_train, score, best=stale == 0))
+                if stale > settings.patience:
+                    break
+            chosen = rng.choice(len(stages), min(settings.windows, len(stages)), replace=False)
+            tried = [weights + matrix @ p for p in cma.ask()]
+            found = costs([stages[i] for i in chosen], tried, cost, settings.threads)
+            ratio = against(found, base[chosen])
+            at_train = float(np.median(ratio))
+            cma.tell(ratio)
+        whole = True
+    except KeyboardInterrupt:
+        if best_score == np.inf:
+            raise
+    return as_written(weights + matrix @ best), whole
 
 
 def against(found: Floats, base: Floats) -> Floats:

@@ -82,6 +82,7 @@ class Evolved:
 
     model: Model
     told: tuple[Told, ...]
+    complete: bool = True  # False after Ctrl-C: it is the best of the generations that were made
 
     @property
     def best(self) -> Told:
@@ -121,12 +122,12 @@ def evolve_policy(
         tell(news)
 
     cost = COSTS[plan.objective]
-    found = evolve(
+    found, whole = evolve(
         weights, matrix, start, _staged(training, model, cost), _staged(held, model, cost), plan.evolve, cost, note
     )
     called = [*names, *[""] * (len(ordered) - len(names))]
     card = _card(plan, [(name, jobs) for name, (jobs, _) in zip(called, ordered, strict=True)], told)
-    return Evolved(replace(model, weights=found, card=card), tuple(told))
+    return Evolved(replace(model, weights=found, card=card), tuple(told), whole)
 
 
 def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:

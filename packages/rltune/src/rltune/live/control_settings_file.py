@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from rltune.errors import InputError
 from rltune.live.control_settings import ControlSettings
+from rltune.toml_mistakes import told_mistake
 
 
 def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) -> ControlSettings:
@@ -18,10 +19,7 @@ def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) ->
     try:
         return ControlSettings.model_validate(table)
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
-        raise InputError(f"{path or 'control'}: {f'{where}: ' if where else ''}{message}") from None
+        raise InputError(f"{path or 'control'}: {told_mistake(error, ControlSettings)}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rltune.jobs import TYPE_SEPARATOR
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -84,7 +86,7 @@ def lower_bound(jobs: Jobs, cluster: Cluster, ran: NDArray[np.bool_] | None = No
         return Bound(0, *[np.nan] * 6)
     kinds, kind_of = _kinds(jobs, rows)
     eligible = [_eligible(jobs, cluster, *kind) for kind in kinds.tolist()]
-    speed = np.array([cluster.speed.get(g.gpu_type, 1.0) for g in cluster.groups])
+    speed = np.array([cluster.speed_of(g.gpu_type) for g in cluster.groups])
     fastest = np.array([speed[e].max() for e in eligible])[kind_of]
     slowest = np.array([speed[e].min() for e in eligible])[kind_of]
     run = jobs.duration_s[rows] / fastest
@@ -113,15 +115,9 @@ def _kinds(jobs: Jobs, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArr
 
 
 def _eligible(jobs: Jobs, cluster: Cluster, vc: int, types: int, has_gpus: int) -> NDArray[np.bool_]:
-    accepted = set(jobs.gpu_types.names[types].split("|")) if types >= 0 else None
+    accepted = jobs.gpu_types.names[types].split(TYPE_SEPARATOR) if types >= 0 else ()
     name = jobs.vc.names[vc] if vc >= 0 else None
-
-    def fits(group: NodeGroup) -> bool:
-        right_type = accepted is None or group.gpu_type in accepted
-        right_vc = name is None or not group.vc or name in group.vc
-        return right_type and right_vc and (group.gpus > 0 or not has_gpus)
-
-    mask = np.array([fits(g) for g in cluster.groups])
+    mask = np.array([group.accepted(name, accepted, with_gpus=bool(has_gpus)) for group in cluster.groups])
     return mask if mask.any() else np.ones(len(mask), dtype=np.bool_)
 
 

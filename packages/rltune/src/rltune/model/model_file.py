@@ -27,10 +27,7 @@ def save_model(model: Model, path: str | Path) -> None:
     body = {"format": FORMAT, "version": VERSION, **model.deciding(), "card": model.card.to_dict()}
     body["sha256"] = model.sha256
     text = json.dumps({**body, "file_sha256": json_hash(body)}, indent=1)
-    try:
-        write_whole(path, text + "\n")
-    except OSError as error:
-        raise InputError(f"model {path} cannot be written: {error.strerror}") from error
+    write_whole(path, text + "\n")
 
 
 def read_model(path: str | Path) -> Model:

@@ -76,7 +76,9 @@ class Multifactor:
             float(self.favor_small),
             1.0,
         )
-        partition = _factor(jobs.vc, self.partition_priority, default=1.0)
+        by_name = {name.casefold(): value for name, value in self.partition_priority.items()}
+        partitions = Labels(jobs.vc.codes, tuple(name.casefold() for name in jobs.vc.names))
+        partition = _factor(partitions, by_name, default=1.0)
         qos = _factor(jobs.qos, self.qos_priority, default=0.0)
         return Factors(parameters, np.stack([partition, qos], axis=1), *self._shares(jobs))
 

@@ -14,6 +14,7 @@ from rltune.errors import InputError
 from rltune.report import page_tables as tables
 from rltune.report.chart_data import page_data
 from rltune.report.drawn_jobs import busiest_window
+from rltune.whole_file import cannot_write, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +41,9 @@ def write_page(text: str, path: Path) -> Path:
     """Write a page into a file whose folders are made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise cannot_write(path, error) from None
+    write_whole(path, text)
     return path
 
 

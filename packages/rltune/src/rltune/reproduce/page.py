@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from rltune.errors import InputError
 from rltune.report.comparison_page import page_of
 from rltune.reproduce.cells import COLUMNS, HONEST, PAPER, PaperCell, Section
 from rltune.reproduce.paper import Derivation, contradictions
 from rltune.version import __version__
-from rltune.whole_file import write_whole
+from rltune.whole_file import cannot_write, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,13 +135,13 @@ def write_reproduction(made: Reproduction, folder: Path) -> Path:
     """Write page, data and figures; each is whole or as it was before."""
     try:
         (folder / FIGURES).mkdir(parents=True, exist_ok=True)
-        for section in made.sections:
-            for figure in section.figures:
-                write_whole(folder / FIGURES / f"{figure.name}.svg", figure.svg)
-        write_whole(folder / DATA, json.dumps(made.to_dict(), indent=1, default=str) + "\n")
-        write_whole(folder / PAGE, render_reproduction(made))
     except OSError as error:
-        raise InputError(f"{folder}: the report cannot be written: {error.strerror}") from None
+        raise cannot_write(folder, error) from None
+    for section in made.sections:
+        for figure in section.figures:
+            write_whole(folder / FIGURES / f"{figure.name}.svg", figure.svg)
+    write_whole(folder / DATA, json.dumps(made.to_dict(), indent=1, default=str) + "\n")
+    write_whole(folder / PAGE, render_reproduction(made))
     return folder / PAGE
 
 

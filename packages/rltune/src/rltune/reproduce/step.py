@@ -107,11 +107,7 @@ class Workbench:
             return str(error)
         content: Result = {"step": step.told, "kind": step.kind, "values": step.values()}
         content |= {"seconds": time.perf_counter() - began, "result": result}
-        path = self.path(step)
-        try:
-            write_whole(path, json.dumps(content, indent=1, default=str) + "\n")
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}") from error
+        write_whole(self.path(step), json.dumps(content, indent=1, default=str) + "\n")
         return ""
 
 

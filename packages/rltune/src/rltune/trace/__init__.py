@@ -29,8 +29,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  the public name
-    """Read a history with the account of what was repaired or dropped; the format is found by content if not named."""
+def load(path: str | Path, format: str | None = None, *, dedupe: bool = False) -> Trace:  # noqa: A002  the public name
+    """Read a history with the account of what was repaired or dropped; the format is found by content if not named.
+
+    `dedupe` leaves out records that stand in the file already, as when two exports that overlap were joined.
+    """
     from rltune.trace.known_formats import FORMATS, by_name, read
     from rltune.trace.own_format import own_reader, read_own
     from rltune.trace.trace_file import read_source
@@ -40,7 +43,7 @@ def load(path: str | Path, format: str | None = None) -> Trace:  # noqa: A002  t
         return read_own(own, path, format)
     if format is not None:
         by_name(format)  # refused before the file is read
-    return read(read_source(path), format)
+    return read(read_source(path, dedupe=dedupe), format)
 
 
 def read_trace(path: str | Path, format: str | None = None) -> Jobs:  # noqa: A002  the public name

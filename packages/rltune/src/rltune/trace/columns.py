@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.trace.trace_file import DEDUPE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -59,6 +61,15 @@ class Columns:
     def __contains__(self, name: str) -> bool:
         return name in self.frame.columns
 
+    def emptied(self, rows: NDArray[np.bool_]) -> Columns:
+        """Return the columns with nothing in some rows."""
+        import polars as pl
+
+        if not rows.any():
+            return self
+        keep = pl.Series(~rows)
+        return Columns(self.source, self.frame.select(pl.when(keep).then(pl.all())), self.lines)
+
     def require(self, *names: str) -> None:
         """Raise unless all these columns are there."""
         missing = [name for name in names if name not in self]
@@ -93,7 +104,7 @@ class Columns:
         numbers = np.where(given.is_null().to_numpy(), np.nan if empty is None else empty, numbers)
         told = given.is_not_null().to_numpy()
         self._refuse(name, told & ~(numbers >= low), "is negative" if low == 0.0 else f"is less than {low:g}")
-        self._refuse(name, told & ~(numbers <= high), f"is more than {high:g}")
+        self._refuse(name, told & ~(numbers <= high), f"is more than {high:,.0f}")
         if whole:
             self._refuse(name, told & (numbers != np.floor(numbers)), "is not a whole number")
         return numbers
@@ -136,13 +147,13 @@ class Columns:
             row = int(np.argmax(again))
             first = int(np.argmax((ids == ids[row]).to_numpy()))
             problem = f"job id {ids[row]!r} was used before, in line {self.lines[first]}"
-            raise self.source.error(problem, line=int(self.lines[row]), column=name)
+            raise self.source.error(f"{problem}; {DEDUPE}", column=name, lines=self.lines[again].tolist())
         return ids.to_numpy().astype(np.str_)
 
     def _refuse(self, name: str, bad: NDArray[np.bool_], problem: str) -> None:
         if bad.any():
-            row = int(np.argmax(bad))
-            raise self.source.error(f"{self.frame[name][row] or ''!r} {problem}", int(self.lines[row]), name)
+            told = f"{self.frame[name][int(np.argmax(bad))] or ''!r} {problem}"
+            raise self.source.error(told, column=name, lines=self.lines[bad].tolist())
 
     def _check_header(self, names: Sequence[str] | None) -> None:
         if names is None:

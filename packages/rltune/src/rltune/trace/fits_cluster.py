@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.cluster import same_type
 from rltune.jobs import TYPE_SEPARATOR
 from rltune.trace.trace_file import Source
 
@@ -81,10 +80,10 @@ def _problem(trace: Trace, cluster: Cluster, row: int) -> tuple[str, str] | None
     vc, gpus = jobs.vc.name_of(row), int(jobs.gpus[row])
     types = [t for t in jobs.gpu_types.name_of(row).split(TYPE_SEPARATOR) if t]
     where = _name_of(cluster)
-    in_vc = [g for g in cluster.groups if not g.vc or not vc or vc in g.vc]
+    in_vc = [g for g in cluster.groups if g.admits(vc)]
     if not in_vc:
         return "vc", f"is of VC {vc}, {where} has {', '.join(cluster.vcs)}"
-    of_type = [g for g in in_vc if not types or any(same_type(g.gpu_type, t) for t in types)]
+    of_type = [g for g in in_vc if g.accepted(vc, types, with_gpus=False)]
     if gpus and not _gpus(of_type):
         return "gpu_types", f"wants GPUs of type {' or '.join(types) or 'any'}, {where} has {_types(in_vc)} for it"
     if gpus > _gpus(of_type):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rltune import plugins
@@ -30,9 +30,29 @@ class Format:
     header: str = ""  # the name of the tuple of columns, for csv with a header line
 
     def read(self, source: Source) -> Trace:
-        """Read a file in this format."""
+        """Read a file in this format.
+
+        The header of a further export that was joined to it is left out and counted, and if asked for so is every
+        line that stands in the file already.
+        """
         reader: Callable[[Source], Trace] = getattr(self._module(), self.reader)
-        return reader(source)
+        headers = source.repeats(of_header=True) if self.has_header and not source.is_parquet else []
+        source = source.without(headers) if headers else source
+        again = source.repeats(of_header=False) if source.dedupe and self.has_lines and not source.is_parquet else []
+        trace = reader(source.without(again) if again else source)
+        quality = trace.quality.with_dropped("same-record-twice", again, source.line(again[0]) if again else "")
+        quality = quality.with_dropped("header-again", headers, source.line(1) if headers else "")
+        return replace(trace, quality=quality)
+
+    @property
+    def has_header(self) -> bool:
+        """Return whether the first line names the columns."""
+        return bool(self.header) or self.name == "sacct"
+
+    @property
+    def has_lines(self) -> bool:
+        """Return whether a line is a record."""
+        return self.name != "philly"
 
     def likeness(self, source: Source, head: list[str]) -> float:
         """Return from 0 to 1 how much a file looks like this format."""

@@ -35,7 +35,7 @@ def read_own(reader: Reader, path: str | Path, name: str) -> Trace:
         given = reader(str(path))
     except InputError:
         raise
-    except Exception as error:  # whatever it raises, the user wrote it
+    except (Exception, SystemExit) as error:  # whatever it raises, the user wrote it
         raise InputError(f"{path}: trace format {name} failed: {told(error)}") from error
     jobs = _jobs(given, path, name)
     order = np.argsort(jobs.submit_s, kind="stable")

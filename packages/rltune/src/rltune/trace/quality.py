@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Group
 
@@ -30,6 +30,10 @@ class Repair:
 
 RULES: dict[str, Repair] = {
     "half-written": Repair("dropped", "the record lacks fields: the accounting database lags behind by seconds"),
+    "delimiter-unclear": Repair("dropped", "the record has a field too many, and it is not clear which to join"),
+    "unknown-state": Repair("dropped", "the state is none of Slurm's, so how the job ended is not known"),
+    "header-again": Repair("dropped", "the header line once more: several exports were joined"),
+    "same-record-twice": Repair("dropped", "the record stands in the file already (--dedupe)"),
     "job-step": Repair("dropped", "a step of a job (1234.batch, 1234.0), not a job"),
     "partial-execution": Repair("dropped", "one burst of a job that has a line of its own (SWF status 2, 3, 4)"),
     "never-started": Repair("dropped", "the job never ran, so its run time is not known"),
@@ -57,6 +61,7 @@ RULES: dict[str, Repair] = {
     "submit-after-start": Repair("repaired", "recorded start lies before the submit time: it is left out"),
     "more-nodes-than-gpus": Repair("repaired", "the job had more nodes than GPUs: the scheduler may choose the nodes"),
     "delimiter-in-name": Repair("repaired", "the job's name holds the separator: the surplus fields belong to it"),
+    "delimiter-in-field": Repair("repaired", "a field such as QOS holds the separator: it got it back"),
     "het-part": Repair("repaired", "a part of a heterogeneous job stands as a job of its own"),
     "hours-to-seconds": Repair("repaired", "the file counts in hours"),
     "gpu-type-unknown": Repair("repaired", "the code of the GPU type has no published meaning: any type is acceptable"),
@@ -67,6 +72,9 @@ RULES: dict[str, Repair] = {
     "zero-run-time": Repair("noted", "the run time is 0 s"),
     "eligible-later": Repair("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
     "memory-not-counted": Repair("repaired", "memory was asked for, but Slurm gives none there: it is left open"),
+    "clock-change": Repair(
+        "noted", "start and end lie an hour nearer or farther than the run time: local times over a change of clocks"
+    ),
     "node-list-unreadable": Repair("repaired", "the list of nodes cannot be read: where the job ran is left out"),
     "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
@@ -105,6 +113,16 @@ class Quality:
     def __getitem__(self, rule: str) -> int:
         """Return how many rows a rule was applied to."""
         return next((f.count for f in self.findings if f.rule == rule), 0)
+
+    def with_dropped(self, rule: str, lines: Sequence[int], example: str) -> Quality:
+        """Return the account with lines that were left out before the reader saw them."""
+        if not lines:
+            return self
+        also = next((f for f in self.findings if f.rule == rule), None)
+        count, first = len(lines) + (also.count if also else 0), min(lines[0], also.line if also else lines[0])
+        finding = Finding(rule, RULES[rule].action, count, first, _printable(example[:_EXAMPLE_LENGTH]))
+        rest = (f for f in self.findings if f is not also)
+        return replace(self, rows=self.rows + len(lines), findings=(finding, *rest))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the account as plain values, for JSON."""

@@ -21,7 +21,9 @@ from rltune.hostlist import NO_NODES, is_hostlist
 from rltune.trace.columns import Columns
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build, note_run_times, whole_nodes
+from rltune.trace.sacct_fields import separator_of, split_fields
 from rltune.trace.sacct_spells import Records, join_spells
+from rltune.trace.trace_file import DEDUPE
 from rltune.trace.tres import Tres, parse_duration, parse_tres
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-SEPARATOR_THAT_NO_NAME_HAS = "\x1f"
 REQUIRED = ("State", "Submit", "Start", "End")
 STATES: dict[str, str | None] = {
     "COMPLETED": "completed",
@@ -52,39 +53,50 @@ STATES: dict[str, str | None] = {
 }
 WAITING = ("PENDING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD")
 RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+KNOWN_STATES = (*STATES, *WAITING, *RUNNING)
+HOUR_S = 3600.0  # by which clocks are changed
+_ROUNDING_S = 2.0  # of two times that sacct tells in whole seconds
 _NO_LIMIT = ("unlimited", "partition_limit", "infinite", "invalid")
 _ARRAY = re.compile(r"(?P<array>\d+)_(?:(?P<task>\d+)|\[[^%\]]*(?:%(?P<limit>\d+))?\])")
 
 
 def looks_like(head: list[str]) -> bool:
     """Return whether the first line is a header of sacct's."""
-    names = head[0].split(_separator(head[0]))
+    names = head[0].split(separator_of(head[0]))
     return "State" in names and ("JobID" in names or "JobIDRaw" in names)
 
 
 def read(source: Source) -> Trace:
     """Read finished jobs; what never ran, has not ended or is half written is counted and left out."""
-    columns, short, joined = _columns(source)
+    fields = split_fields(source)
+    columns, short = fields.columns, fields.short
+    _require(columns)
     ledger = Ledger(source, columns.lines)
     ids = columns.text("JobID" if "JobID" in columns else "JobIDRaw").fill_null("").to_numpy().astype(np.str_)
-    state = _states(columns, short)
+    state = _states(columns)
+    ledger.drop("delimiter-unclear", fields.unclear)
+    columns = columns.emptied(fields.unclear)  # what stands in the wrong column is not looked at
     asked, given = _resources(columns)
     submit, start, end = (columns.clock(name, may_be_empty=True) for name in ("Submit", "Start", "End"))
     elapsed = _elapsed(columns, start, end)
     ledger.drop("job-step", np.char.find(ids, ".") >= 0)
     bare = np.array([s in WAITING for s in state]) & np.array([a == Tres() for a in asked])
     ledger.drop("half-written", short | (ids == "") | np.isnan(submit) | bare)
-    ledger.mark("delimiter-in-name", joined)
+    ledger.drop("unknown-state", ~np.array([s in KNOWN_STATES for s in state], dtype=np.bool_))
+    ledger.mark("delimiter-in-name", fields.in_name)
+    ledger.mark("delimiter-in-field", fields.in_other)
     ended = np.array([s in STATES for s in state])
     unused = np.array([g == Tres() for g in given]) if "AllocTRES" in columns else start == end
     ran = ended & ~np.isnan(start) & ~(unused & ~(elapsed > 0))
-    _refuse_copies(ledger, ids, state, start)
+    _drop_copies(ledger, ids, state, start)
     waits, runs = (np.array([s in states for s in state]) for states in (WAITING, RUNNING))
     records = Records(ids, state, submit, start, elapsed, ran, waits | runs)
     submit, elapsed, first, spells = join_spells(ledger, records)
     ledger.drop("still-running", runs)
     ledger.drop("never-started", ~ran)
-    ledger.drop("end-before-start", (end < records.start) | (elapsed < 0))
+    over_an_hour = np.abs(np.abs(end - records.start - records.elapsed) - HOUR_S) <= _ROUNDING_S
+    ledger.drop("end-before-start", ((end < records.start) & ~over_an_hour) | (elapsed < 0))
+    ledger.mark("clock-change", over_an_hour)
     ledger.drop("no-run-time", np.isnan(elapsed))
     limit = _limit(columns) * spells  # Slurm's clock starts anew with every spell
     return _trace(columns, ledger, ids, state, asked, given, submit, start[first], elapsed, limit, first)
@@ -116,6 +128,7 @@ def _trace(
     eligible = columns.clock("Eligible", may_be_empty=True)[first] if "Eligible" in columns else None
     if eligible is not None:
         ledger.mark("eligible-later", eligible > submit)
+    ledger.mark("submit-after-start", start < submit)
     note_run_times(ledger, elapsed, limit)
     array, throttle = _arrays(ids)
     return build(
@@ -137,7 +150,7 @@ def _trace(
         name=columns.labels("JobName"),
         gpu_types=["|".join(a.types) or None for a in asked],
         state=[STATES.get(s) for s in state],
-        recorded_start_s=start,
+        recorded_start_s=np.where(start < submit, np.nan, start),
         recorded_eligible_s=eligible,
         recorded_nodes=_nodes(columns, ledger, first) if "NodeList" in columns else None,
         array=array,
@@ -163,49 +176,19 @@ def _counted_memory(columns: Columns, ledger: Ledger, mem: Floats, given: list[T
     return np.where(ignored, 0.0, mem)
 
 
-def _separator(header: str) -> str:
-    return SEPARATOR_THAT_NO_NAME_HAS if SEPARATOR_THAT_NO_NAME_HAS in header else "|"
-
-
-def _columns(source: Source) -> tuple[Columns, Mask, Mask]:
-    """Split the lines; say which are short, and which had the separator in the job's name."""
-    import polars as pl
-
-    rows = [(i, line.rstrip("\r")) for i, line in enumerate(source.text.split("\n"), start=1) if line.strip()]
-    mark = _separator(rows[0][1])
-    header = rows[0][1].split(mark)
-    closed = header[-1] == ""  # --parsable closes every line with the separator
-    header = header[:-1] if closed else header
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
-        raise source.error(f"column {twice[0]} stands twice", line=rows[0][0])
-    width, name_at = len(header), header.index("JobName") if "JobName" in header else -1
-    fields, short, joined = [], [], []
-    for line, text in rows[1:]:
-        parts = text.removesuffix(mark).split(mark) if closed else text.split(mark)
-        surplus = len(parts) - width
-        if surplus > 0 and name_at < 0:
-            raise source.error(f"has {len(parts)} fields, the header has {width}", line=line)
-        if surplus > 0:
-            parts[name_at : name_at + surplus + 1] = [mark.join(parts[name_at : name_at + surplus + 1])]
-        short.append(surplus < 0)
-        joined.append(surplus > 0)
-        fields.append(parts + [""] * (width - len(parts)))
-    frame = pl.DataFrame(fields, schema=dict.fromkeys(header, pl.String), orient="row")
-    columns = Columns(source, frame, np.array([line for line, _ in rows[1:]], dtype=np.int64))
-    columns.require(*REQUIRED, "JobIDRaw" if "JobIDRaw" in header else "JobID")
-    if "ReqTRES" not in header and "AllocTRES" not in header:
+def _require(columns: Columns) -> None:
+    """Refuse a file that lacks a column that must be there."""
+    columns.require(*REQUIRED, "JobIDRaw" if "JobIDRaw" in columns else "JobID")
+    if "ReqTRES" not in columns and "AllocTRES" not in columns:
         columns.require("ReqTRES")
-    return columns, np.array(short), np.array(joined)
 
 
-def _states(columns: Columns, short: Mask) -> list[str]:
-    """Return the first word of the state ("CANCELLED by 0"); a short line may have none."""
-    words = [(text or "").split(" ")[0].rstrip("+") for text in columns.text("State").to_list()]
-    for row, word in enumerate(words):
-        if word not in STATES and word not in WAITING and word not in RUNNING and not short[row]:
-            raise columns.source.error(f"{word!r} is not a state of Slurm's", int(columns.lines[row]), "State")
-    return words
+def _states(columns: Columns) -> list[str]:
+    """Return the first word of the state ("CANCELLED by 0"), and in full where sacct has cut it ("OUT_OF_ME+")."""
+    words = [(text or "").split(" ")[0] for text in columns.text("State").to_list()]
+    cut = {word for word in words if word.endswith("+")}
+    whole = {word: [state for state in KNOWN_STATES if state.startswith(word[:-1])] for word in cut}
+    return [whole[word][0] if len(whole.get(word, ())) == 1 else word.rstrip("+") for word in words]
 
 
 def _resources(columns: Columns) -> tuple[list[Tres], list[Tres]]:
@@ -217,11 +200,14 @@ def _resources(columns: Columns) -> tuple[list[Tres], list[Tres]]:
 
 def _parsed(columns: Columns, name: str, parse: Callable[[str], Any], empty: Any) -> list[Any]:
     values: list[Any] = []
+    bad: list[tuple[int, str]] = []
     for row, text in enumerate(columns.text(name).to_list()):
         try:
             values.append(empty if text is None or text.lower() in _NO_LIMIT else parse(text))
         except ValueError:
-            raise columns.source.error(f"{text!r} cannot be read", int(columns.lines[row]), name) from None
+            bad.append((int(columns.lines[row]), text))
+    if bad:
+        raise columns.source.error(f"{bad[0][1]!r} cannot be read", column=name, lines=[line for line, _ in bad])
     return values
 
 
@@ -259,13 +245,20 @@ def _arrays(ids: NDArray[np.str_]) -> tuple[Floats, Floats]:
     return array, np.array([throttle_of.get(a, 0.0) for a in array.tolist()])
 
 
-def _refuse_copies(ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats) -> None:
-    """Tell a requeue, which starts anew, from the same record twice."""
+def _drop_copies(ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats) -> None:
+    """Tell a requeue, which starts anew, from the same record twice, which is refused unless --dedupe is given."""
     seen: dict[tuple[str, str, float], int] = {}
+    copies = np.zeros(len(ids), dtype=np.bool_)
+    first = -1
     for row in np.flatnonzero(ledger.alive).tolist():
         if np.isnan(start[row]):
             continue
         before = seen.setdefault((str(ids[row]), state[row], float(start[row])), row)
         if before != row:
-            problem = f"job id {str(ids[row])!r} was used before with the same start, in line {ledger.lines[before]}"
-            raise ledger.source.error(problem, int(ledger.lines[row]), "JobID")
+            copies[row] = True
+            first = before if first < 0 else first
+    if copies.any() and not ledger.source.dedupe:
+        row = int(np.argmax(copies))
+        problem = f"job id {str(ids[row])!r} was used before with the same start, in line {ledger.lines[first]}"
+        raise ledger.source.error(f"{problem}; {DEDUPE}", column="JobID", lines=ledger.lines[copies].tolist())
+    ledger.drop("same-record-twice", copies)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build, note_run_times
+from rltune.trace.trace_file import DEDUPE
 
 if TYPE_CHECKING:
     from rltune.errors import InputError
@@ -126,7 +127,7 @@ def _check(source: Source, lines: NDArray[np.int64], column: dict[str, Floats]) 
     _refuse(source, lines, column, "submit", column["submit"] < 0, "is negative")
     _refuse(source, lines, column, "run", column["run"] < -1, "is negative (-1 means not known)")
     for name, high in (("submit", MAX_TIME_S), ("run", MAX_TIME_S), ("processors used", MAX_COUNT)):
-        _refuse(source, lines, column, name, column[name] > high, f"is more than {high:g}")
+        _refuse(source, lines, column, name, column[name] > high, f"is more than {high:,.0f}")
     for name in ("job", "processors used", "processors asked"):
         _refuse(source, lines, column, name, column[name] != np.floor(column[name]), "is not a whole number")
 
@@ -140,8 +141,8 @@ def _refuse(
     problem: str,
 ) -> None:
     if bad.any():
-        row = int(np.argmax(bad))
-        raise source.error(f"{column[name][row]:g} {problem}", int(lines[row]), name)
+        told = f"{column[name][int(np.argmax(bad))]:g} {problem}"
+        raise source.error(told, column=name, lines=lines[bad].tolist())
 
 
 def _require_unique(source: Source, lines: NDArray[np.int64], ids: Floats, alive: NDArray[np.bool_]) -> None:
@@ -149,9 +150,10 @@ def _require_unique(source: Source, lines: NDArray[np.int64], ids: Floats, alive
     order = rows[np.argsort(ids[rows], kind="stable")]
     again = np.flatnonzero(np.diff(ids[order]) == 0)
     if len(again):
-        first, second = sorted((int(order[again[0]]), int(order[again[0] + 1])))
+        pair = again[np.argmin(lines[order[again + 1]])]
+        first, second = int(order[pair]), int(order[pair + 1])
         problem = f"job id {ids[second]:.0f} was used before, in line {lines[first]}"
-        raise source.error(problem, int(lines[second]), "job")
+        raise source.error(f"{problem}; {DEDUPE}", column="job", lines=sorted(lines[order[again + 1]].tolist()))
 
 
 def _labels(values: Floats) -> list[str | None] | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.cluster import same_name
 from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs
 from rltune.labels import Labels
@@ -199,7 +200,7 @@ def _types(profile: Profile, cluster: Cluster | None) -> tuple[tuple[str, ...], 
     """Name the GPU types that the cluster has, with their shares."""
     if profile.gpu_types is None:
         return (), np.ones(0)
-    known = {t: n for t, n in profile.gpu_types.items() if cluster is None or t == "" or t in cluster.gpu_types}
+    known = {t: n for t, n in profile.gpu_types.items() if cluster is None or t == "" or _has_type(cluster, t)}
     if not any(known.keys() - {""}):
         return (), np.ones(0)
     return tuple(known), np.array(list(known.values())) / sum(known.values())
@@ -230,8 +231,12 @@ def _fitted(gpus: Index, bursts: _Bursts, sizes: Index, cluster: Cluster) -> Ind
 
 def _capacity(cluster: Cluster, vc: str | None, gpu_type: str | None) -> int:
     """Count the GPUs that a job of this VC and type may use."""
-    groups = [g for g in cluster.groups if (not g.vc or vc is None or vc in g.vc)]
-    return sum(g.count * g.gpus for g in groups if gpu_type is None or g.gpu_type == gpu_type)
+    types = () if gpu_type is None else (gpu_type,)
+    return sum(g.count * g.gpus for g in cluster.groups if g.accepted(vc, types, with_gpus=True))
+
+
+def _has_type(cluster: Cluster, gpu_type: str) -> bool:
+    return any(same_name(gpu_type, own) for own in cluster.gpu_types)
 
 
 def _states(profile: Profile, bursts: _Bursts, rng: np.random.Generator) -> NDArray[np.int32]:

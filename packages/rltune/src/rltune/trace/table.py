@@ -19,6 +19,7 @@ from rltune.preemptibility import PREEMPTION_COLUMNS, fill_unsaid
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S, Columns
 from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build
+from rltune.whole_file import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,28 +33,38 @@ COUNTS = {"gpus": 0.0, "nodes": 0.0, "gpus_per_node": 0.0, "array": -1.0, "array
 AMOUNTS = ("cpus", "mem_gib", "cpus_per_gpu", "mem_gib_per_gpu")
 ALL = ("id", *TIMES, *COUNTS, *AMOUNTS, *PREEMPTION_COLUMNS, *LABEL_COLUMNS, "after")
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
-_SEPARATOR = ";"  # between the rows a job depends on, in csv
+_SEPARATOR = ";"  # between the values of a list in csv, such as the rows a job depends on
 
 
 def write(jobs: Jobs, path: str | Path) -> None:
     """Write a trace; the name's ending says how: .csv, .csv.gz or .parquet."""
-    path = Path(path)
-    if not path.name.endswith(SUFFIXES):
-        raise InputError(f"{path}: the name should end in {', '.join(SUFFIXES)}")
+    require_suffix(path)
     if len(jobs) and jobs.submit_s.min() < 0:
         raise InputError(f"{path}: a trace with a negative submit time ({jobs.submit_s.min():g} s) cannot be written")
     frame = jobs.to_polars()
     if not jobs.tells_preemption:  # such a file is byte for byte what it was before there was preemption
         frame = frame.drop(PREEMPTION_COLUMNS)
-    try:
-        if path.name.endswith(".parquet"):
-            frame.write_parquet(path)
-        else:
-            text = _csv(frame)
-            # no time of day in the file: the same jobs give the same bytes
-            path.write_bytes(gzip.compress(text, 6, mtime=0) if path.name.endswith(".gz") else text)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_frame(frame, path)
+
+
+def require_suffix(path: str | Path) -> None:
+    """Refuse a name that does not tell how a table is to be written."""
+    if not Path(path).name.endswith(SUFFIXES):
+        raise InputError(f"{path}: the name should end in {', '.join(SUFFIXES)}")
+
+
+def write_frame(frame: pl.DataFrame, path: str | Path) -> None:
+    """Write a table as its name says, whole or not at all."""
+    require_suffix(path)
+    name = Path(path).name
+    if name.endswith(".parquet"):
+        buffer = io.BytesIO()  # polars would leave half a file on a full disk
+        frame.write_parquet(buffer)
+        write_whole(path, buffer.getvalue())
+    else:
+        text = _csv(frame)
+        # no time of day in the file: the same jobs give the same bytes
+        write_whole(path, gzip.compress(text, 6, mtime=0) if name.endswith(".gz") else text)
 
 
 def read_csv(source: Source) -> Trace:
@@ -81,7 +92,8 @@ def read_parquet(source: Source) -> Trace:
 def _csv(frame: pl.DataFrame) -> bytes:
     import polars as pl
 
-    joined = frame.with_columns(pl.col("after").cast(pl.List(pl.String)).list.join(_SEPARATOR))
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    joined = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(_SEPARATOR) for name in lists)
     return joined.write_csv(quote_style="non_numeric").encode()
 
 

@@ -6,7 +6,8 @@ import gzip
 import io
 import tarfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +26,24 @@ _SENTENCE_LENGTH = 400  # a damaged header can be the whole file
 _OTHER_ARCHIVES = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
+DEDUPE = "`rltune trace convert --dedupe` leaves out records that stand in the file already"
+
+
+class BadLinesError(InputError):
+    """Lines of a trace that cannot be read; without them the rest might be."""
+
+    def __init__(self, sentence: str, lines: tuple[int, ...]) -> None:
+        super().__init__(sentence)
+        self.lines = lines
+
+
 @dataclass(frozen=True)
 class Source:
     """The bytes of one file, unpacked."""
 
     path: str
     data: bytes
+    dedupe: bool = False  # leave out a record that stands in the file already, rather than refuse the file
 
     @property
     def is_parquet(self) -> bool:
@@ -62,15 +75,49 @@ class Source:
         found = [line.rstrip("\r") for line in self.data[:65_536].decode("utf-8", errors="ignore").split("\n")]
         return [line for line in found if line.strip()][:lines]
 
-    def error(self, problem: str, line: int | None = None, column: str | None = None) -> InputError:
-        """Make the one sentence that says where and what."""
+    def error(
+        self, problem: str, line: int | None = None, column: str | None = None, lines: Sequence[int] = ()
+    ) -> InputError:
+        """Make the one sentence that says where and what; of several `lines` with one mistake the first is named."""
+        bad = tuple(lines) if line is None else (line, *lines)
         where = self.path
-        where += "" if line is None else f", line {line}"
+        where += f", line {bad[0]}" if bad else ""
         where += "" if column is None else f", column {column}"
-        return InputError(f"{where}: {' '.join(problem.split())[:_SENTENCE_LENGTH]}")
+        more = f" (and {len(bad) - 1:,} more {'line' if len(bad) == 2 else 'lines'})" if len(bad) > 1 else ""
+        return BadLinesError(f"{where}: {' '.join(problem.split())[:_SENTENCE_LENGTH]}{more}", bad)
+
+    @cached_property
+    def first_line(self) -> int:
+        """Return the number of the first line that is not blank."""
+        body = self.data.lstrip()
+        return self.data[: len(self.data) - len(body)].count(b"\n") + 1
+
+    def without(self, lines: Iterable[int]) -> Source:
+        """Return the file with these lines blank; all others keep their numbers."""
+        left = self.data.split(b"\n")
+        for number in lines:
+            left[number - 1] = b""
+        return replace(self, data=b"\n".join(left))
+
+    def repeats(self, *, of_header: bool) -> list[int]:
+        """Return the lines that stand in the file already, letter for letter: the first line's repeats, or all."""
+        header = self.line(self.first_line).encode()
+        if of_header and self.data.count(header) < 2:
+            return []
+        rows = self.data.split(b"\n")
+        if of_header:
+            return [i for i, row in enumerate(rows, start=1) if row.rstrip(b"\r") == header and i > self.first_line]
+        seen: set[bytes] = set()
+        again = []
+        for i, row in enumerate(rows):
+            if row in seen:
+                again.append(i + 1)
+            elif row.strip() and row.count(b'"') % 2 == 0:  # a quoted value may go over several lines
+                seen.add(row)
+        return again
 
 
-def read_source(path: str | Path) -> Source:
+def read_source(path: str | Path, *, dedupe: bool = False) -> Source:
     """Read a file, unpack gzip and tar, and make sure that the rest is text (or parquet)."""
     path = Path(path)
     try:
@@ -84,7 +131,7 @@ def read_source(path: str | Path) -> Source:
     data = _unpack(path, raw)
     if not data.strip():
         raise InputError(f"{path}: is empty")
-    source = Source(str(path), data.removeprefix(b"\xef\xbb\xbf"))
+    source = Source(str(path), data.removeprefix(b"\xef\xbb\xbf"), dedupe)
     if not source.is_parquet:
         _require_text(source)
     return source

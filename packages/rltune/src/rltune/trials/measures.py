@@ -63,7 +63,7 @@ class Metric:
         assert self.per_job is not None
         try:
             values = np.asarray(self.per_job(schedule), dtype=np.float64)
-        except Exception as error:  # whatever it raises, the user wrote it
+        except (Exception, SystemExit) as error:  # whatever it raises, the user wrote it
             raise InputError(f"metric {self.title!r} failed: {told(error)}") from error
         if values.shape != (n := len(schedule.jobs),):
             raise InputError(f"metric {self.title!r} gave values of shape {values.shape} for {n} jobs, not ({n},)")

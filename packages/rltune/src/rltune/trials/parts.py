@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rltune.errors import InputError
+from rltune.text import counted
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Part:
 
     def starts(self, size: int, every: int) -> range:
         """Return the rows at which windows of `size` jobs may start so that they end within this part."""
+        if size < 1:
+            raise InputError(f"the {self.name} part has {counted(len(self), 'job')}: the history is too short to cut")
         if size > len(self):
             raise InputError(
                 f"a window of {size:,} jobs does not fit the {self.name} part of {len(self):,}; give smaller windows, "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rltune.cluster import Cluster, same_type
+from rltune.cluster import Cluster
 from rltune.jobs import TYPE_SEPARATOR, Jobs
 from rltune.kernel.state.arrays import I4, I8, UNLIMITED
 
@@ -46,21 +46,12 @@ def make_masks(jobs: Jobs, cluster: Cluster) -> Masks:
     codes = []
     for vc, types, gpus in rows:
         vc_name = jobs.vc.names[vc - 1] if vc else None
-        accepted = jobs.gpu_types.names[types - 1].split(TYPE_SEPARATOR) if types else None
-        groups = _eligible(cluster, vc_name, accepted, bool(gpus))
+        accepted = jobs.gpu_types.names[types - 1].split(TYPE_SEPARATOR) if types else ()
+        fits = (group.accepted(vc_name, accepted, with_gpus=bool(gpus)) for group in cluster.groups)
+        groups = tuple(i for i, fit in enumerate(fits) if fit)
         codes.append(code_of.setdefault(groups, len(code_of)))
     table = np.array(codes, dtype=np.int32)
     return Masks(table[of_job] if len(table) else of_job, tuple(code_of))
-
-
-def _eligible(cluster: Cluster, vc: str | None, types: Sequence[str] | None, gpus: bool) -> tuple[int, ...]:
-    return tuple(
-        i
-        for i, group in enumerate(cluster.groups)
-        if (not gpus or group.gpus > 0)
-        and (not group.vc or vc is None or vc in group.vc)
-        and (types is None or any(same_type(group.gpu_type, t) for t in types))
-    )
 
 
 def make_shapes(jobs: Jobs, cluster: Cluster, masks: Masks, *, wider: bool = False) -> Shapes:

@@ -9,7 +9,7 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.cluster import Cluster, Limit, Slowdown
+from rltune.cluster import Cluster, Limit, Slowdown, same_name
 from rltune.jobs import Jobs
 from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shapes
 from rltune.kernel.fit.ways import COLUMNS
@@ -133,7 +133,7 @@ def _groups(cluster: Cluster) -> Records:
     group["lo"] = np.cumsum(count) - count
     group["cpu"] = [_capacity(g.cpus, 1000) for g in cluster.groups]
     group["mem"] = [_capacity(g.mem_gib, 1024) for g in cluster.groups]
-    group["speed"] = [cluster.speed.get(g.gpu_type, 1.0) for g in cluster.groups]
+    group["speed"] = [cluster.speed_of(g.gpu_type) for g in cluster.groups]
     words, levels = (count + 31) // 32, gpus + 1
     group["words"] = words
     group["bits_at"] = np.cumsum(words * levels) - words * levels
@@ -160,11 +160,12 @@ def _limits(jobs: Jobs, limits: tuple[Limit, ...]) -> tuple[I8, Records]:
     for scope, name in enumerate(("user", "account", "vc", "qos")):
         labels: Labels = getattr(jobs, name)
         codes = np.full(len(labels.names) + 1, -1, dtype=np.int64)
+        row_of: dict[str, int] = {}  # spellings of one VC share a counter
         for i, label in enumerate(labels.names):
             ceiling = _ceilings(limits, name, label)
             if min(ceiling) < UNLIMITED:
-                codes[i] = len(rows)
-                rows.append(ceiling)
+                codes[i] = row_of.setdefault(label.casefold() if name == "vc" else label, len(rows))
+                rows += [ceiling] if codes[i] == len(rows) else []
         of_job[:, scope] = codes[labels.codes]
     for array in np.unique(jobs.array[throttled]).tolist():
         tasks = jobs.array == array
@@ -180,7 +181,7 @@ def _ceilings(limits: tuple[Limit, ...], scope: str, name: str) -> tuple[int, in
     """Return the limits on GPUs, running and submitted jobs; the strictest of all that speak of this name."""
     ceiling = [UNLIMITED] * 3
     for limit in limits:
-        if limit.scope == scope and limit.name in {name, "*"}:
+        if limit.scope == scope and (limit.name in {name, "*"} or (scope == "vc" and same_name(limit.name, name))):
             for i, value in enumerate((limit.max_gpus, limit.max_running, limit.max_submitted)):
                 if value is not None:
                     ceiling[i] = min(ceiling[i], value)

@@ -23,6 +23,7 @@ from rltune.lab.testbed import slurm_conf as conf
 from rltune.lab.testbed.daemon_parent import Nursery, wait_until
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.live.slurm.client import Slurm
+from rltune.whole_file import write_whole
 
 FOLDER = Path("/var/lib/rltune-testbed")
 PRESET = "slurm-five"
@@ -230,7 +231,7 @@ class Testbed:
             "daemons": self.daemons,
             "clock_at": self.clock_at,
         }
-        (self.folder / _ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+        write_whole(self.folder / _ABOUT, json.dumps(about, indent=1))
 
 
 def end_testbed(folder: Path) -> None:
@@ -256,8 +257,8 @@ def _write(spec: Spec) -> None:
     for gpu in range(max(n.group.gpus for n in spec.nodes)):
         _make_device(spec.folder / f"dev/gpu{gpu}")
     etc = spec.folder / "etc"
-    (etc / "slurm.conf").write_text(conf.slurm_conf(spec), encoding="utf-8")
-    (etc / "gres.conf").write_text(conf.gres_conf(spec), encoding="utf-8")
+    write_whole(etc / "slurm.conf", conf.slurm_conf(spec))
+    write_whole(etc / "gres.conf", conf.gres_conf(spec))
     _write_secret(etc / "munge.key", secrets.token_bytes(1024))
     if spec.database:
         _write_secret(etc / "slurmdbd.conf", conf.slurmdbd_conf(spec).encode())
@@ -274,7 +275,7 @@ def _make_device(path: Path) -> None:
 
 def _write_secret(path: Path, data: bytes) -> None:
     path.touch(mode=0o600, exist_ok=False)
-    path.write_bytes(data)
+    write_whole(path, data)
 
 
 def _make_database(folder: Path) -> None:

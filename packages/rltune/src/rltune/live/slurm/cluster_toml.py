@@ -72,7 +72,8 @@ def _kind(node: LiveNode, snapshot: Snapshot) -> NodeKind:
 
 def _about(snapshot: Snapshot) -> str:
     gpus = sum(node.gpus for node in snapshot.nodes)
-    return f"Imported from Slurm {snapshot.version}: {len(snapshot.nodes)} nodes, {gpus} GPUs"
+    slurm = f"Slurm {snapshot.version}".rstrip()
+    return f"Imported from {slurm}: {len(snapshot.nodes)} nodes, {gpus} GPUs"
 
 
 def _table(one: AlikeNodes, snapshot: Snapshot) -> Iterator[str]:

@@ -147,7 +147,7 @@ def _node(record: Record, dialect: Dialect, holder: Mapping[str, str]) -> LiveNo
             cpus_used=float(record["alloc_cpus"]),
             mem_used_gib=record["alloc_memory"] / MIB_A_GIB,
             state="+".join(words),
-            up=_AWAY.isdisjoint(words),
+            up=takes_jobs(words),
             partitions=tuple(record["partitions"]),
             features=_features(record["active_features"]),
             reservation=record.get("reservation") or holder.get(name, ""),
@@ -155,6 +155,11 @@ def _node(record: Record, dialect: Dialect, holder: Mapping[str, str]) -> LiveNo
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BackendError(f"Slurm told of node {record.get('name', '?')} what cannot be read: {error!r}") from error
+
+
+def takes_jobs(words: Iterable[str]) -> bool:
+    """Return whether a node in this state takes new jobs."""
+    return _AWAY.isdisjoint(words)
 
 
 def _base_state(words: tuple[str, ...]) -> str:

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rltune.errors import InputError
-from rltune.trace.sacct import SEPARATOR_THAT_NO_NAME_HAS as SEPARATOR
+from rltune.trace.sacct_fields import SEPARATOR_THAT_NO_NAME_HAS as SEPARATOR
+from rltune.whole_file import write_whole
 
 FIELDS = (
     "JobIDRaw",
@@ -117,7 +118,7 @@ def fetch(span: AskedSpan, folder: Path, sacct: Sacct, told: Told = lambda *_: N
         part = folder / f"{begin_s}.txt"
         if not part.exists():
             kept = ended_between(sacct.ask(begin_s, end_s), begin_s, end_s, is_last=end_s == span.to_s)
-            _write_whole(part, "".join(f"{line}\n" for line in kept))
+            write_whole(part, "".join(f"{line}\n" for line in kept))
         told(number + 1, len(slices), _iso(begin_s))
     return _join(folder, [folder / f"{begin_s}.txt" for begin_s, _ in slices])
 
@@ -127,7 +128,7 @@ def begin(folder: Path, span: AskedSpan, *, until_now: bool = False) -> AskedSpa
     about = folder / _ABOUT
     if not about.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(about, json.dumps(asdict(span)))
+        write_whole(about, json.dumps(asdict(span)))
         return span
     begun = AskedSpan(**json.loads(about.read_text(encoding="utf-8")))
     if begun != (replace(span, to_s=begun.to_s) if until_now else span):
@@ -179,22 +180,9 @@ def _command(begin_s: int, end_s: int) -> list[str]:
 
 def _join(folder: Path, parts: Sequence[Path]) -> Path:
     path = folder / _ALL
-    with path.open("wb") as out:
-        out.write((SEPARATOR.join(FIELDS) + "\n").encode())
-        for part in parts:
-            with part.open("rb") as file:
-                shutil.copyfileobj(file, out)
+    header = (SEPARATOR.join(FIELDS) + "\n").encode()
+    write_whole(path, b"".join((header, *(part.read_bytes() for part in parts))))
     return path
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _iso(seconds: float) -> str:

@@ -1,0 +1,47 @@
+"""No command writes a file twice, or one that it reads."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture
+def files(trace, cluster, tmp_path):
+    (tmp_path / "mine.py").write_text("def score(queue):\n    return queue.submit_s\n")
+    os.link(trace, tmp_path / "hard.csv")
+    return {"trace": trace, "cluster": cluster, "folder": tmp_path}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("simulate", "{trace}", "-c", "{cluster}", "--json", "{folder}/x", "--report", "{folder}/x"),
+        ("simulate", "{trace}", "-c", "{cluster}", "--json", "{folder}/x", "--report", "{folder}/d/../x"),
+        ("simulate", "{trace}", "-c", "{cluster}", "--json", "{folder}/x.csv", "--jobs-file", "{folder}/x.csv"),
+        ("compare", "{trace}", "-c", "{cluster}", "-p", "saf,{folder}/mine.py:score", "--report", "{folder}/mine.py"),
+        ("compare", "{trace}", "-c", "{cluster}", "--report", "{cluster}"),
+        ("trace", "convert", "{trace}", "-o", "{folder}/hard.csv"),
+        ("transfer", "{trace}", "{folder}/hard.csv", "-c", "{cluster}", "-p", "saf", "--json", "{cluster}"),
+        ("cluster", "import", "{cluster}", "-o", "{cluster}"),
+    ],
+)
+def test_it_is_refused_before_anything_is_read(rltune, words, files):
+    (files["folder"] / "d").mkdir()
+    before = {file: file.read_bytes() for file in files["folder"].iterdir() if file.is_file()}
+    said = rltune(*(word.format(**files) for word in words), "--force")
+    assert (said.code, said.out) == (2, "")
+    assert "both name" in said.err or "is what is read" in said.err
+    assert {file: file.read_bytes() for file in files["folder"].iterdir() if file.is_file()} == before
+
+
+def test_a_device_may_take_two(rltune, files):
+    words = ("simulate", files["trace"], "-c", files["cluster"], "-p", "fcfs", "--json", "/dev/null", "--report")
+    assert rltune(*words, "/dev/null").code == 0
+
+
+def test_jobs_are_written_as_the_name_says(rltune, files):
+    words = ("simulate", files["trace"], "-c", files["cluster"], "-p", "fcfs", "--jobs-file")
+    assert rltune(*words, files["folder"] / "jobs.csv").code == 0
+    assert (files["folder"] / "jobs.csv").read_text().startswith('"pipeline","window","id","user"')
+    said = rltune(*words, files["folder"] / "jobs.xlsx")
+    assert (said.code, "the name should end in .csv, .csv.gz, .parquet" in said.err) == (2, True)

@@ -31,10 +31,11 @@ def headline(comparison: Comparison) -> Table:
         title=Text(title(comparison)), title_justify="left", caption=_caption(comparison), caption_justify="left"
     )
     table.add_column("pipeline", no_wrap=True)
-    for column in (metric.title, "p99 wait", "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
+    late = "p99 delay" if comparison.takes_turns else "p99 wait"  # a first start says little if it is then stopped
+    for column in (metric.title, late, "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
         table.add_column(Text(column), justify="right")
     for standing in comparison.standings:
-        cells = _row(standing, metric, is_base=standing.label == base)
+        cells = _row(standing, metric, turns=comparison.takes_turns, is_base=standing.label == base)
         table.add_row(*map(Text, cells), style=_style(standing, base))
     return table
 
@@ -209,7 +210,7 @@ def _caption(comparison: Comparison) -> Text:
     return Text("\n".join(comparison_notes(comparison)))
 
 
-def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
+def _row(s: Standing, metric: Metric, *, turns: bool, is_base: bool) -> list[str]:
     pair = ["baseline", "", ""]
     if not is_base:
         pair = [
@@ -217,7 +218,7 @@ def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
             interval(s.ratio, write_ratio),
             f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
         ]
-    facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
+    facts = [seconds((s.delay_s if turns else s.wait_s).p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
     return [s.label, metric.write(s.value), *facts, *pair, percent(s.gap)]
 
 

@@ -239,6 +239,9 @@ def turns(orders: tuple[str, ...] = ("srsf", "policy", "las")):
         min_run_s=st.sampled_from((0.0, 1.0, 4.0)),
         max_preemptions=st.sampled_from((5, 1, 2, 0)),
         turn_s=st.sampled_from((300.0, 1.0, 3.0)),
+        margin=st.sampled_from((2.0, 1.0)),
+        cost_once=st.sampled_from((1.0, 0.0)),
+        cost_each=st.sampled_from((0.0, 0.5, 1.0)),
     )
 
 

@@ -222,6 +222,7 @@ class Schedule:
 
         `start_s`, `end_s`, `wait_s`, `jct_s` and `bounded_slowdown` are null for a job that never ran; `rejected` and
         `reject_reason` say so. `nodes` and `node_gpus` list the nodes of its last attempt and the GPUs on each.
+        If jobs take turns there are `delay_s`, `lost_s` and `preemptions`, too.
         """
         import polars as pl
 
@@ -244,8 +245,19 @@ class Schedule:
                 "reject_reason": pl.Series(self.reject_reason.to_list(), dtype=pl.String),
                 "nodes": self._by_job(self.placements.node),
                 "node_gpus": self._by_job(self.placements.gpus),
+                **self._cost_columns(),
             }
         )
+
+    def _cost_columns(self) -> dict[str, Any]:
+        """Return what taking turns cost each job; nothing if jobs do not take turns."""
+        import polars as pl
+
+        if self.turns is None:
+            return {}
+        seconds_of = {"delay_s": self.delay_s, "lost_s": self.lost_s}
+        columns = {name: pl.Series(values, nan_to_null=True) for name, values in seconds_of.items()}
+        return {**columns, "preemptions": self.preemptions}
 
     def _by_job(self, values: Ints) -> pl.Series:
         """Return a list a job of the values of its chunks."""

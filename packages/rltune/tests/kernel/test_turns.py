@@ -25,7 +25,15 @@ def by_core(case: Case, taken: Turns, guard: Guard | None = None, **settings):
 
 def by_reference(case: Case, taken: Turns, guard: Guard | None = None, **settings):
     same = None if guard is None else reference.Guard(guard.hours, guard.times, guard.sla)
-    how = reference.Turns(taken.order, taken.min_run_s, taken.max_preemptions, taken.turn_s)
+    how = reference.Turns(
+        taken.order,
+        taken.min_run_s,
+        taken.max_preemptions,
+        taken.turn_s,
+        taken.margin,
+        taken.cost_once,
+        taken.cost_each,
+    )
     return reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, turns=how, **settings)
 
 

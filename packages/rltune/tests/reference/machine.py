@@ -74,6 +74,7 @@ class Machine:
         self.requeues = [0] * len(self.jobs)
         self.stopped: list[Run] = []  # spells that ended before their jobs did
         self.displaced: list[Job] = []  # in the last pass
+        self.weight = 0.0  # of what a victim loses, in this pass
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass
         self.reserved: dict[int, tuple[float, tuple[Chunk, ...]]] = {}  # by conservative backfilling, in the last pass

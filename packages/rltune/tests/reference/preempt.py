@@ -68,7 +68,13 @@ def may_be_displaced(m: Machine) -> list[Run]:
         and r.job.preemptions < turns.max_preemptions
         and m.now - r.start >= r.job.restart / r.speed + turns.min_run
     ]
-    return sorted(able, key=lambda r: (loss(m, r), r.job.submit, r.job.index))
+    m.weight = turns.cost_once + turns.cost_each * len(m.waiting)
+    worth = [r for r in able if turns.by_work or _gpus_left(m, r) > m.weight * loss(m, r)]
+    return sorted(worth, key=lambda r: (loss(m, r), r.job.submit, r.job.index))
+
+
+def _gpus_left(m: Machine, run: Run) -> float:
+    return max(1, run.job.gpus) * left(run.job.whole, run.job.saved + done_in(m, run))
 
 
 def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:
@@ -82,7 +88,9 @@ def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:
     if order == "policy":
         return theirs[1] > mine[1]
     first, second = (turn_score(order, job, m.gpu_times()) for job in (claimant, as_waiting))
-    return second > (2 * first if order != "las" and first > 0 else first)
+    if not m.settings.turns.by_work:
+        return second > first
+    return second - m.weight * loss(m, run) > (m.settings.turns.margin * first if first > 0 else first)
 
 
 def choose_victims(m: Machine, claimant: Job, movable: list[Run]) -> list[Run]:

@@ -17,6 +17,13 @@ class Turns:
     min_run: float = 600.0
     max_preemptions: int = 5
     turn: float = 300.0
+    margin: float = 2.0
+    cost_once: float = 1.0
+    cost_each: float = 0.3
+
+    @property
+    def by_work(self) -> bool:
+        return self.order in {"srsf", "gittins"}
 
 
 def left(estimate: float, done: float) -> float:

@@ -273,6 +273,9 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         min_run_s=float(turns.min_run_s),
         max_preemptions=turns.max_preemptions,
         turn_s=float(turns.turn_s),
+        margin=float(turns.margin),
+        cost_once=float(turns.cost_once),
+        cost_each=float(turns.cost_each),
     )
 
 

@@ -27,13 +27,14 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
+from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.limits import count_running, start_is_allowed
+from rltune.kernel.state.online_survival import mean_left
 from rltune.kernel.state.queue import enqueue
 from rltune.kernel.state.spells import end_spell, stop_loss
 
 INF = float("inf")
 EXACT = 8  # candidates up to which every set of them is tried
-MARGIN = 2.0  # by so many times a score of work must be higher to be displaced
 
 
 @kernel
@@ -59,20 +60,38 @@ def _may_be_displaced(w: World, s: State, o: Options, job: int) -> bool:
 
 
 @kernel
+def _orders_by_work(o: Options) -> bool:
+    """Return whether scores are GPU-seconds of work."""
+    return o.turns == BY_SRSF or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
+
+
+@kernel
+def _score_as_victim(w: World, s: State, o: Options, job: int, cost: float) -> float:
+    """Return a running job's score, less the cost where both are work; -inf if it is not worth displacing at all."""
+    score = running_score(w, s, o, job)
+    if _orders_by_work(o):
+        return score - cost
+    left = w.job[job].rank_n * mean_left(w, s, job, work_done(w, s, job))
+    return score if left > cost else -INF
+
+
+@kernel
 def rank_movable(w: World, s: State, o: Options) -> float:
     """List the running jobs that may be displaced in this pass, and score them; return the highest score, -inf if none.
 
     Who starts in this pass is not listed, so nobody starts and stops in one.
     """
     worst = -INF
+    weight = o.cost_once + o.cost_each * (s.n[Q_TAIL] - s.n[Q_HEAD])
     n = 0
     for i in range(s.n[RUN_END]):
         job = s.run[i].job
         if job >= 0 and _may_be_displaced(w, s, o, job):
-            s.turn[job].score = running_score(w, s, o, job)
+            s.turn[job].loss = stop_loss(w, s, job)
+            s.turn[job].score = _score_as_victim(w, s, o, job, weight * s.turn[job].loss)
             worst = max(worst, s.turn[job].score)
             s.movable[n] = job
-            n += 1
+            n += s.turn[job].score > -INF
     s.n[MOVABLE_N] = n
     return worst
 
@@ -83,11 +102,9 @@ def _cheaper(s: State, a: int, b: int) -> bool:
 
 
 @kernel
-def sort_movable(w: World, s: State) -> None:
+def sort_movable(s: State) -> None:
     """Put those who may be displaced in order of (GPU-seconds lost, job), by Shell's method."""
     n = s.n[MOVABLE_N]
-    for i in range(n):
-        s.turn[s.movable[i]].loss = stop_loss(w, s, s.movable[i])
     gap = n // 2
     while gap > 0:
         for i in range(gap, n):
@@ -103,8 +120,7 @@ def sort_movable(w: World, s: State) -> None:
 @kernel
 def stands_lower(o: Options, score: float, claimant: float) -> bool:
     """Return whether a running job's score is higher than a claimant's by the margin of the order."""
-    work = o.turns == BY_SRSF or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
-    return score > (MARGIN * claimant if work and claimant > 0.0 else claimant)
+    return score > (o.margin * claimant if _orders_by_work(o) and claimant > 0.0 else claimant)
 
 
 @kernel

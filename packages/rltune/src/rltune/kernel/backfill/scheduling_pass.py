@@ -222,7 +222,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
         score_queue(w, s, o, end, not o.explain)
     claims = worst > -INF and _best_score(s, end) < worst
     if claims:
-        sort_movable(w, s)
+        sort_movable(s)
     elif open_shapes == 0 and not o.explain:
         return False
     all_rows = o.explain or w.has_limits or w.has_pauses or claims

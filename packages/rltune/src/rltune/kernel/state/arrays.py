@@ -261,6 +261,9 @@ class Options(NamedTuple):
     min_run_s: float  # of a spell, restart apart, before it may be cut short
     max_preemptions: int  # of one job
     turn_s: float  # between two passes that are made only because time has passed
+    margin: float  # by so many times a score of work must be higher to be displaced
+    cost_once: float  # of displacing a job, in times what it loses
+    cost_each: float  # and as much again for each job that waits
 
 
 class World(NamedTuple):

@@ -46,6 +46,7 @@ def turns(
     json: options.JsonOrFile = None,
     report: options.ReportFile = None,
     force: options.Force = False,
+    allow_rejected: options.AllowRejected = False,
     holdout: options.Holdout = 0.1,
     format: options.Format = None,  # noqa: A002
 ) -> None:
@@ -67,7 +68,7 @@ def turns(
     from rltune.parallel import spread_over
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     compile_core([read_pipeline(text) for text in (*WITHOUT[:3], *WITH)])
     how = {"guard": None if guard == "off" else guard, "holdout": holdout, "seed": seed, **held_out(windows)}
     with spread_over(workers) as spread, bar("taking turns") as tell:

@@ -268,7 +268,7 @@ def _facts(runs: list[Run]) -> dict[str, Any]:
         "worst_vc": worst.worst,
         "worst_vc_mean_wait_s": worst.worst_mean_wait_s,
         "bound_jct_s": bound,
-        "gap": jct / bound - 1 if bound > 0 else np.nan,
+        "gap": jct / bound - 1 if bound > 0 and not any(s.turns.taken for s in all_of) else np.nan,
         "rejected": sum(s.rejected for s in all_of),
         "requeued": sum(s.requeued for s in all_of),
     }

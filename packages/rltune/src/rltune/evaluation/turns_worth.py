@@ -15,7 +15,7 @@ import numpy as np
 from rltune.engine.parse_pipeline import read_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
-from rltune.evaluation.evaluate import HeldOutTrial, Progress, beside_fcfs, run_part
+from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, run_part
 from rltune.evaluation.results import Results
 from rltune.evaluation.who_pays import DISPLACED, JOBS, Payers, ledger
 from rltune.opt_in import opted_in
@@ -30,6 +30,7 @@ from rltune.trials.trial import Trial, in_order
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.engine.pipeline import Pipeline
+    from rltune.evaluation.evaluate import Progress
     from rltune.jobs import Floats, Jobs
     from rltune.parallel import Spread
     from rltune.trials.intervals import Interval
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 SHARES = (0.1, 0.3, 0.5, 1.0)
 RESTARTS_S = (30.0, 120.0, 600.0)
 CHECKPOINT_S = 600.0
+_ENOUGH = 10  # windows that share no job, for an interval to say something
+_PROMISING = 0.9
 _RULES = ("fcfs", "sjf", "saf", "wfp3", "unicep", "f1")
 WITHOUT = tuple(f"{rule}{backfill}" for rule in _RULES for backfill in ("", " + fit-first", " + easy"))
 WITH = tuple(
@@ -106,16 +109,27 @@ class TurnsWorth:
         """Return in a sentence or two what an operator should conclude."""
         usual = [cell for cell in self.cells if cell.consent.restart_s == self._usual_restart_s]
         paying = [cell for cell in usual if cell.shown]
+        best = min(usual, key=lambda cell: cell.ratio.estimate)
         if not paying:
-            worse = "; it is shown to make things worse" if any(cell.worse for cell in usual) else ""
-            return f"Taking turns is not shown to be worth anything here{worse}. Stay without."
-        least, best = paying[0], min(usual, key=lambda cell: cell.ratio.estimate)
+            return self._nothing_shown(best, worse=any(cell.worse for cell in usual))
+        least = paying[0]
         return (
             f"With {percent(least.consent.share)} of the jobs willing to give way the mean delay is {_of(least.ratio)} "
             f"of the best without turns; with {percent(best.consent.share)} it is {_of(best.ratio)}. "
             f"Restarts of {seconds(best.consent.restart_s)} and checkpoints every "
             f"{seconds(best.consent.checkpoint_s)} are assumed; {percent(best.lost_share)} of GPU time goes into them."
         )
+
+    def _nothing_shown(self, best: Worth, *, worse: bool) -> str:
+        if worse:
+            return "Taking turns is shown to make things worse here. Stay without."
+        if self.disjoint < _ENOUGH and best.ratio.estimate < _PROMISING:
+            return (
+                f"Too little history to tell: over {self.disjoint} windows the mean delay is {_of(best.ratio)} of the "
+                f"best without turns. {_ENOUGH} windows that share no job are needed, so about "
+                f"{_ENOUGH / max(self.disjoint, 1):.0f} times this history, or smaller windows."
+            )
+        return "Taking turns is not shown to be worth anything here. Stay without."
 
     @property
     def _usual_restart_s(self) -> float:

@@ -145,11 +145,13 @@ def _cluster_lines(summary: Summary) -> list[str]:
     what = "measured interval" if summary.interval_s else "first submit to last end"
     length = f"{seconds(use.span_s[1] - use.span_s[0])} ({what})"
     bound, idle = summary.bound.mean_jct_s, summary.fragmentation.idle_while_waiting
-    return [
+    lines = [
         f"utilisation {percent(use.share)} of {use.gpus:,} GPUs over {length}; makespan {seconds(summary.makespan_s)}",
         f"GPU-seconds idle while a job waits {percent(idle)}",
-        f"lower bound of the mean JCT {seconds(bound)}; this schedule is {percent(summary.gap)} above it",
     ]
+    if summary.turns.taken:  # the bound is of jobs that run in one piece
+        return lines
+    return [*lines, f"lower bound of the mean JCT {seconds(bound)}; this schedule is {percent(summary.gap)} above it"]
 
 
 def most_common(reasons: dict[str, int], most: int = 3) -> str:

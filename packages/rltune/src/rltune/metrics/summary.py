@@ -61,8 +61,11 @@ class Summary:
 
     @property
     def gap(self) -> float:
-        """Return by which share the mean JCT exceeds the lower bound."""
-        return self.bound.gap(self.jct_s.mean)
+        """Return by which share the mean JCT exceeds the lower bound; NaN if jobs were displaced.
+
+        One part of the bound takes jobs to run in one piece, so it bounds nobody who was stopped and went on.
+        """
+        return np.nan if self.turns.taken else self.bound.gap(self.jct_s.mean)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; what cannot be told is None."""

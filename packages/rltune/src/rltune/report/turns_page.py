@@ -15,6 +15,7 @@ from rltune.text import percent, seconds
 if TYPE_CHECKING:
     from rltune.evaluation.turns_worth import TurnsWorth, Worth
 
+_APART = 4.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 700.0, 15.0, 300.0  # of the chart's frame, in its own units
 
 
@@ -51,7 +52,7 @@ def write_turns(made: TurnsWorth, path: str | Path, about: str = "") -> Path:
 def render_turns(made: TurnsWorth, about: str = "") -> str:
     """Return the page as text."""
     top = _top(made)
-    rows = tuple(Row(str(cell.consent), _colour(made, cell), 0, cells_of(cell)) for cell in made.cells)
+    rows = tuple(Row(str(cell.consent), _colour(made, cell), 0, cells_of(cell)[2:]) for cell in made.cells)
     return page_of(
         "turns.html.j2",
         (),
@@ -64,7 +65,7 @@ def render_turns(made: TurnsWorth, about: str = "") -> str:
         levels=[(_y(level, top), f"{level:g}") for level in _levels(top)],
         frame=(_LEFT, _RIGHT, _TOP, _BOTTOM),
         one=_y(1.0, top),
-        cells=Table(HEADS, rows),
+        results=Table(HEADS[2:], rows),
         notes=worth_notes(made),
     )
 
@@ -73,16 +74,16 @@ def _curves(made: TurnsWorth, top: float) -> list[Curve]:
     curves = []
     for number, restart_s in enumerate(_restarts(made)):
         cells = [cell for cell in made.cells if cell.consent.restart_s == restart_s]
-        points = tuple(_point(cell, top) for cell in cells)
+        points = tuple(_point(cell, top, number * _APART) for cell in cells)  # else whiskers hide one another
         curves.append(Curve(f"restarts of {seconds(restart_s)}", number, points))
     return curves
 
 
-def _point(cell: Worth, top: float) -> Point:
+def _point(cell: Worth, top: float, shift: float) -> Point:
     ratio = cell.ratio
     low, high = (value if math.isfinite(value) else ratio.estimate for value in (ratio.low, ratio.high))
     told = f"{cell.consent}: {ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-    return Point(_x(cell.consent.share), _y(ratio.estimate, top), _y(low, top), _y(min(high, top), top), told)
+    return Point(_x(cell.consent.share) + shift, _y(ratio.estimate, top), _y(low, top), _y(min(high, top), top), told)
 
 
 def _restarts(made: TurnsWorth) -> list[float]:

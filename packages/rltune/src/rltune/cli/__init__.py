@@ -20,6 +20,7 @@ from rltune.cli import trace_command as trace
 from rltune.cli import train_command as train
 from rltune.cli import transfer_command as transfer
 from rltune.cli import tune_command as tune
+from rltune.cli import turns_command as turns
 from rltune.cli.command import Command
 from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered, whole_output
 from rltune.cli.options import examples
@@ -54,6 +55,7 @@ app.command(cls=Command, epilog=simulate.EXAMPLES, rich_help_panel=JUDGE)(simula
 app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare.compare)
 app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)
 app.command(cls=Command, epilog=transfer.EXAMPLES, rich_help_panel=JUDGE)(transfer.transfer)
+app.command(cls=Command, epilog=turns.EXAMPLES, rich_help_panel=JUDGE)(turns.turns)
 app.command(cls=Command, epilog=policies.EXAMPLES, rich_help_panel=JUDGE)(policies.policies)
 app.command(cls=Command, epilog=reproduce.EXAMPLES, rich_help_panel=JUDGE)(reproduce.reproduce)
 app.command(cls=Command, epilog=train.EXAMPLES, rich_help_panel=LEARN)(train.train)

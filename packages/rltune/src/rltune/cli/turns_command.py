@@ -7,7 +7,7 @@ import typer
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show_line, show_table
-from rltune.cli.evaluate_command import WINDOWS, held_out
+from rltune.cli.evaluate_command import held_out
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import split
@@ -39,7 +39,7 @@ def turns(
     restarts: Restarts = "30s,2m,10m",
     checkpoint: Checkpoint = "10m",
     estimator: options.Estimator = "history",
-    windows: options.HeldOutWindows = WINDOWS,
+    windows: options.HeldOutWindows = None,
     guard: options.Guard = "off",
     seed: options.Seed = 0,
     workers: options.Workers = 1,
@@ -47,7 +47,7 @@ def turns(
     report: options.ReportFile = None,
     force: options.Force = False,
     allow_rejected: options.AllowRejected = False,
-    holdout: options.Holdout = 0.1,
+    holdout: options.Holdout = 0.0,
     format: options.Format = None,  # noqa: A002
 ) -> None:
     """Show what letting jobs take turns would be worth: which share must agree for which gain.

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rltune.evaluation.recorded_waits import recorded_notes
 from rltune.evaluation.verdict import verdict
-from rltune.evaluation.who_pays import payers_of
+from rltune.evaluation.who_pays_for_turns import payers_of
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
 from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST

@@ -17,14 +17,14 @@ from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, run_part
 from rltune.evaluation.results import Results
-from rltune.evaluation.who_pays import DISPLACED, JOBS, Payers, ledger
+from rltune.evaluation.who_pays_for_turns import DISPLACED, JOBS, Payers, ledger
 from rltune.opt_in import opted_in
 from rltune.parallel import Here
 from rltune.preemption_rules import PreemptionRule
 from rltune.text import percent, seconds
-from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
+from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.outcome import Outcome
-from rltune.trials.parts import split
+from rltune.trials.parts import split, usual_size
 from rltune.trials.trial import Trial, in_order
 
 if TYPE_CHECKING:
@@ -194,10 +194,10 @@ def turns_worth(
     without: Sequence[str] = WITHOUT,
     turns: Sequence[str] = WITH,
     guard: str | None = None,
-    holdout: float = 0.1,
-    size: int = 1024,
-    every: int = 256,
-    contended_s: float = 600.0,
+    holdout: float = 0.0,
+    size: int | None = None,
+    every: int | None = None,
+    contended_s: float | None = None,
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
@@ -214,10 +214,11 @@ def turns_worth(
         without: The pipelines without turns, of which the best on the validation part is chosen.
         turns: The pipelines with turns, likewise.
         guard: A bound on how long a job may be overtaken, around all of them.
-        holdout: The share of the trace that is the test part; as much before it is the validation part.
-        size: The jobs of a window.
-        every: How many jobs lie between the starts of two windows.
-        contended_s: A window counts if FCFS without backfilling waits more than this on average.
+        holdout: The share of the trace that is the test part, and as much before it the validation part; 0 = a tenth,
+            more of a short history.
+        size: The jobs of a window; if not told 1,024, or fewer of a short history.
+        every: How many jobs lie between the starts of two windows; if not told a quarter of a window.
+        contended_s: A window counts if FCFS without backfilling waits more than this on average; if not told 600 s.
         seed: For everything that is drawn.
         spread: Where the work is done; in this process if not told.
         progress: Called with the windows done, the windows in all and the part.
@@ -226,6 +227,9 @@ def turns_worth(
         raise InputError("give at least one share and one length of a restart")
     ordered, estimator = in_order(jobs, estimator)
     parts, work = split(len(ordered), holdout), spread or Here()
+    size = size or usual_size(parts.test)
+    every = every or max(1, size // 4)
+    contended_s = CONTENDED_S if contended_s is None else contended_s
     usual = sorted(restarts_s)[len(restarts_s) // 2]
     everybody = Consent(1.0, usual, checkpoint_s).applied(ordered, cluster, seed)
     pipelines = [read_pipeline(text, seed=seed, **({"guard": guard} if guard else {})) for text in (*without, *turns)]
@@ -252,7 +256,7 @@ def turns_worth(
     made = work.map(judged, starts, tell)
     outcomes = [None if one is None else one[0] for one in made]
     sides = (beside_fcfs(pipelines)[0], best[False], *(best[True] for _ in consents))
-    test = Results.of(parts.test, sides, starts, outcomes, size, every, seed)
+    test = Results.of(parts.test, sides, starts, outcomes, size, every)
     ledgers = [one[1] for one in made if one is not None]
     return TurnsWorth(
         without=best[False].label,

@@ -36,6 +36,7 @@ def test_policy_backfill_placement_and_the_rest_reach_the_engine(rltune, trace, 
         "search": "8:slowdown",
         "cycle_s": 0.0,
         "remaining": "history",
+        "preempt": "off",
     }
 
 

@@ -79,8 +79,9 @@ SCOPES = 5
     PLAN_ENTERED,
     DUE_AT,
     DUE_N,
+    EXPECTED_BEFORE,
     N_COUNTERS,
-) = range(30)
+) = range(31)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)

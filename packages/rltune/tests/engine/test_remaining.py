@@ -75,3 +75,12 @@ def test_the_truth_is_expected_as_ever():
         for rule in ("ends-now", "history")
     )
     assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+def test_a_promise_is_made_anew_when_nothing_but_time_has_passed(backfill):
+    """At 20 s the first job is believed to end at 30 s, at 28 s at 42 s: one of 10 s may pass, and nobody has ended."""
+    jobs = Jobs.from_arrays([0, 1, 20, 28], [200, 50, 50, 10], [3, 4, 1, 1])
+    estimate_s = np.array([10.0, 50.0, 50.0, 10.0])
+    starts = rltune.simulate(jobs, NODE, "fcfs", backfill, estimator=estimate_s, remaining="history").start_s
+    assert starts[3] == 28

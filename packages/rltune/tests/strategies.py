@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup, Outage, Slowdown
 from rltune.engine.guard import Guard
+from rltune.engine.turns import Turns
 from rltune.jobs import Jobs
 
 BACKFILLS = ("none", "fit-first", "easy", "conservative", "shadow")
@@ -22,6 +23,7 @@ TIMES = ("zero", "wrong-estimates", "unsorted")
 RULES = ("limits", "dependencies", "arrays")
 TROUBLE = ("maintenance", "outages")
 SLOW = ("slowdown",)  # only where it is asked for: it breaks the promises that rest on known lengths
+WILLING = ("willing",)  # only where it is asked for: some jobs may be displaced
 CLASSES = ("qos",)  # only where it is asked for: without limits and a guard it means nothing
 FEATURES = (*MACHINE, "shapes", "huge", *TIMES, *RULES, *TROUBLE)
 
@@ -57,6 +59,7 @@ class Case:
 SHOWN = (
     *("submit_s", "duration_s", "gpus", "nodes", "gpus_per_node", "cpus", "mem_gib"),
     *("vc", "user", "account", "qos", "gpu_types", "array", "array_limit"),
+    *("preemptible", "checkpoint_s", "restart_s"),
 )
 UNSAID = (0, None, "nan", -1)  # values that a column may leave out
 
@@ -187,6 +190,10 @@ def _other_columns(column, has: set[str], cluster: Cluster) -> dict:
         columns["qos"] = column(sometimes(st.sampled_from(NAMES)))
     if has & {"cpus", "no-gpus"}:
         columns["cpus"] = column(sometimes(st.sampled_from((1.0, 2.0, 3.5, 0.0, 8.0)), np.nan))
+    if "willing" in has:
+        columns["preemptible"] = column(st.sampled_from((True, True, False)))
+        columns["checkpoint_s"] = column(st.sampled_from((0.0, 2.0, 5.0, 0.3, np.inf)))
+        columns["restart_s"] = column(st.sampled_from((0.0, 1.0, 3.0)))
     if "memory" in has:
         columns["mem_gib"] = column(sometimes(st.sampled_from((1.0, 4.0, 9.25, 0.0, 32.0)), np.nan))
     return columns
@@ -221,6 +228,17 @@ def guards():
         hours=sometimes(st.sampled_from((0.0, 5 / 3600, 10 / 3600, 1.0))),
         times=sometimes(st.sampled_from((1.0, 0.0, 0.5, 3.0))),
         sla=st.sampled_from(((), (), ("a",), ("a", "b"))),
+    )
+
+
+def turns(orders: tuple[str, ...] = ("srsf", "policy", "las")):
+    """Draw how jobs take turns, so that some do in a case."""
+    return st.builds(
+        Turns,
+        order=st.sampled_from(orders),
+        min_run_s=st.sampled_from((0.0, 1.0, 4.0)),
+        max_preemptions=st.sampled_from((5, 1, 2, 0)),
+        turn_s=st.sampled_from((300.0, 1.0, 3.0)),
     )
 
 

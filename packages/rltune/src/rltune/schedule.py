@@ -37,6 +37,7 @@ class Settings:
     seed: int = 0
     guard: str = "off"
     search: str = "off"
+    preempt: str = "off"
     cycle_s: float = 0.0  # the policy is asked this often; 0 = in every pass
     remaining: str = "ends-now"  # what reservations took running jobs to have left
 
@@ -74,6 +75,73 @@ class Placements(Sequence[tuple[Chunk, ...]]):
     def __iter__(self) -> Iterator[tuple[Chunk, ...]]:
         return (self[i] for i in range(len(self)))
 
+    def take(self, rows: NDArray[np.intp]) -> Placements:
+        """Keep the rows of an index, in its order."""
+        count = np.diff(self.ptr)[rows]
+        ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        at = np.repeat(self.ptr[:-1][rows] - ptr[:-1], count) + np.arange(ptr[-1])
+        return Placements(ptr, self.node[at], self.gpus[at])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Placements]) -> Placements:
+        """Put several behind one another."""
+        count = np.concatenate([np.diff(part.ptr) for part in parts])
+        ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        return cls(ptr, *(np.concatenate([getattr(part, name) for part in parts]) for name in ("node", "gpus")))
+
+
+@dataclass(frozen=True)
+class Spells:
+    """Spells of jobs, by job and then by time: a job that was stopped before its end has several."""
+
+    job: NDArray[np.int64]  # row of the job table
+    start_s: Floats
+    end_s: Floats
+    placements: Placements
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @classmethod
+    def none(cls) -> Spells:
+        """Return no spell at all."""
+        no = np.zeros(0, dtype=np.int32)
+        nowhere = Placements(np.zeros(1, dtype=np.int64), no, no)
+        return cls(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), nowhere)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Spells]) -> Spells:
+        """Put several lists into one."""
+        if not parts:
+            return cls.none()
+        job, start_s, end_s = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("job", "start_s", "end_s")
+        )
+        return cls(job, start_s, end_s, Placements.joined([part.placements for part in parts])).in_order()
+
+    def in_order(self) -> Spells:
+        """Order them by job and start; of equal starts the one that ends first."""
+        return self.take(np.lexsort((self.end_s, self.start_s, self.job)))
+
+    def take(self, rows: NDArray[np.intp]) -> Spells:
+        """Keep the rows of an index, in its order."""
+        return Spells(self.job[rows], self.start_s[rows], self.end_s[rows], self.placements.take(rows))
+
+    def of_jobs(self, kept: NDArray[np.bool_], row: NDArray[np.intp]) -> Spells:
+        """Keep the spells of some jobs, and name each job by its row in another order."""
+        mine = self.take(np.flatnonzero(kept[self.job]))
+        return Spells(row[mine.job].astype(np.int64), mine.start_s, mine.end_s, mine.placements).in_order()
+
+
+@dataclass(frozen=True)
+class TurnsTaken:
+    """What a schedule has beside starts and ends if jobs took turns; in the order of the jobs given."""
+
+    preemptions: NDArray[np.int64]
+    lost_s: Floats
+    last_start_s: Floats
+    cut_short: Spells  # the spells that ended before their jobs did
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -82,7 +150,7 @@ class Schedule:
     jobs: Jobs
     cluster: Cluster
     settings: Settings
-    start_s: Floats  # of the last attempt; NaN if rejected
+    start_s: Floats  # of the last attempt, of the first spell if jobs take turns; NaN if rejected
     end_s: Floats
     estimate_s: Floats  # what policies and backfilling saw
     rejected: NDArray[np.bool_]
@@ -91,6 +159,7 @@ class Schedule:
     placements: Placements
     passes: int  # scheduling passes made
     work: dict[str, Any]  # counters of the engine and the placer
+    turns: TurnsTaken | None = None  # None: who has started runs to its end
 
     @property
     def ran(self) -> NDArray[np.bool_]:
@@ -108,9 +177,40 @@ class Schedule:
         return self.end_s - self.jobs.submit_s
 
     @property
+    def delay_s(self) -> Floats:
+        """Return each job's completion time beyond its duration: its wait, and all that stopping it cost."""
+        return self.jct_s - self.jobs.duration_s
+
+    @property
+    def preemptions(self) -> NDArray[np.int64]:
+        """Return how often each job was displaced by another; outages are `requeues`."""
+        return np.zeros(len(self.jobs), dtype=np.int64) if self.turns is None else self.turns.preemptions
+
+    @property
+    def lost_s(self) -> Floats:
+        """Return the work that each job did again, and its restarts, in seconds at speed 1; NaN if rejected."""
+        return np.where(self.rejected, np.nan, 0.0) if self.turns is None else self.turns.lost_s
+
+    @property
+    def spells(self) -> Spells:
+        """Return when and where each job ran, spell by spell: several of one that was stopped before its end.
+
+        If jobs do not take turns only the last attempt of one whose node went down is known.
+        """
+        ran = np.flatnonzero(self.ran)
+        start_s = self.start_s if self.turns is None else self.turns.last_start_s
+        last = Spells(ran.astype(np.int64), start_s[ran], self.end_s[ran], self.placements.take(ran))
+        return last if self.turns is None else Spells.joined([self.turns.cut_short, last])
+
+    @property
+    def run_s(self) -> Floats:
+        """Return how long each job ran; if jobs take turns, how long it would have without; NaN if rejected."""
+        return self.end_s - self.start_s if self.turns is None else np.where(self.ran, self.jobs.duration_s, np.nan)
+
+    @property
     def bounded_slowdown(self) -> Floats:
         """Return max(1, (wait + run) / max(run, 10)); NaN if rejected."""
-        values: Floats = bounded_slowdown(self.jct_s, self.end_s - self.start_s)
+        values: Floats = bounded_slowdown(self.jct_s, self.run_s)
         return values
 
     def summary(self) -> Summary:
@@ -167,7 +267,9 @@ class Schedule:
     def _pipeline(self) -> str:
         s = self.settings
         around = "".join(
-            f", {name} {value}" for name, value in (("guard", s.guard), ("search", s.search)) if value != "off"
+            f", {name} {value}"
+            for name, value in (("guard", s.guard), ("search", s.search), ("preempt", s.preempt))
+            if value != "off"
         )
         return f"{s.policy}, backfill {s.backfill}, placement {s.placement}, estimates {s.estimator}{around}"
 

@@ -12,7 +12,8 @@ from rltune.estimate import History, Noisy, Oracle
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
-from rltune.kernel.score.taking_turns import GITTINS, LAS, SRSF, las_cuts, turn_score
+from rltune.kernel.score.taking_turns import las_cuts, turn_score
+from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, BY_SRSF
 from rltune.kernel.state.online_means import FOR_ESTIMATE, predicted_run_time
 from rltune.kernel.state.online_survival import EDGES, edge, edge_before, index_by_history, left_by_estimate, mean_left
 
@@ -190,13 +191,13 @@ def test_gittins_is_the_best_rate_of_ends_by_work(lasted, ran):
 def test_gittins_puts_off_who_has_outlived_the_short_ones():
     """Nine of ten end within 10 s: a new job is worth trying; one that has run for 16 s has all its work before it."""
     m = after([10.0] * 90 + [10_000.0] * 10, trust=0.01)
-    assert score(m, GITTINS, 0.0) == pytest.approx(10 / 0.9, rel=0.1)
-    assert score(m, GITTINS, 16.0) == pytest.approx(9984, rel=0.1)
-    assert score(m, GITTINS, 9000.0) < score(m, GITTINS, 16.0)
+    assert score(m, BY_GITTINS, 0.0) == pytest.approx(10 / 0.9, rel=0.1)
+    assert score(m, BY_GITTINS, 16.0) == pytest.approx(9984, rel=0.1)
+    assert score(m, BY_GITTINS, 9000.0) < score(m, BY_GITTINS, 16.0)
 
 
 def test_orders_weigh_by_gpus():
-    for order in (GITTINS, SRSF):
+    for order in (BY_GITTINS, BY_SRSF):
         one, four = (score(after([100.0] * 99, gpus=n, of=n), order, 30.0) for n in (1, 4))
         assert four == pytest.approx(4 * one)
 
@@ -207,15 +208,15 @@ def test_levels_of_attained_service_part_at_quantiles_of_gpu_time():
     low, high = las_cuts(m.s)
     assert 96 <= low <= 112
     assert 896 <= high <= 1024
-    assert [score(m, LAS, ran) for ran in (0, 20, 30, 220, 260, 1e7)] == [0, 0, 1, 1, 2, 2]
+    assert [score(m, BY_LAS, ran) for ran in (0, 20, 30, 220, 260, 1e7)] == [0, 0, 1, 1, 2, 2]
 
 
 def test_without_history_the_levels_part_at_one_and_at_ten_gpu_hours():
     m = after([5.0] * 15, of=2)
-    assert [score(m, LAS, ran) for ran in (0, 1799, 1800, 17_999, 18_000)] == [0, 0, 1, 1, 2]
+    assert [score(m, BY_LAS, ran) for ran in (0, 1799, 1800, 17_999, 18_000)] == [0, 0, 1, 1, 2]
     assert las_cuts(after([5.0] * 16).s) != las_cuts(m.s)
 
 
 def test_srsf_with_the_truth_is_the_area_that_is_left():
     m = core_of(Oracle(), gpus=8, lasts=50.0)
-    assert score(m, SRSF, 20.0) == 8 * 30.0
+    assert score(m, BY_SRSF, 20.0) == 8 * 30.0

@@ -7,6 +7,7 @@ from reference.commit import run_committed
 from reference.guard import Guard
 from reference.loop import run_events
 from reference.machine import Machine, Result, Settings
+from reference.turns import Turns
 
 
 def simulate(
@@ -21,6 +22,7 @@ def simulate(
     view: int = 0,
     guard: Guard | None = None,
     cycle_s: float = 0.0,
+    turns: Turns | None = None,
     remaining: str = "ends-now",
     trust: float = 16.0,
 ) -> Result:
@@ -29,10 +31,10 @@ def simulate(
     `remaining`: what running jobs have left: by "estimate" they go on past it, by "history" as those did who had ended.
     """
     estimates = jobs.duration_s if estimate_s is None else estimate_s
-    settings = Settings(policy, backfill, placement, head, view, guard, cycle_s, remaining, trust)
+    settings = Settings(policy, backfill, placement, head, view, guard, cycle_s, turns, remaining, trust)
     machine = Machine(jobs, cluster, estimates, settings)
     (run_committed if commit else run_events)(machine)
     return machine.result()
 
 
-__all__ = ["Guard", "Result", "simulate"]
+__all__ = ["Guard", "Result", "Turns", "simulate"]

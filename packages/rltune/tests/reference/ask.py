@@ -34,6 +34,17 @@ class Job:
     array: int
     array_limit: int
     after: tuple[int, ...]
+    # taking turns; a job that was stopped is another value, with what is left as its duration and estimate
+    preemptible: bool
+    checkpoint: float
+    restart_s: float  # of every spell but the first
+    work: float  # in all
+    whole: float  # estimate of all
+    restart: float = 0.0  # of the next spell
+    saved: float = 0.0  # work done, and not lost
+    service: float = 0.0  # work done, lost or not
+    lost: float = 0.0
+    preemptions: int = 0
 
 
 def read_nodes(cluster) -> list[Node]:
@@ -82,6 +93,11 @@ def _job(jobs, estimate: float, i: int) -> Job:
         array=int(jobs.array[i]),
         array_limit=int(jobs.array_limit[i]),
         after=tuple(int(j) for j in jobs.depends_on(i)),
+        preemptible=bool(jobs.preemptible[i]),
+        checkpoint=float(jobs.checkpoint_s[i]),
+        restart_s=float(jobs.restart_s[i]),
+        work=float(jobs.duration_s[i]),
+        whole=estimate,
     )
 
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reference.ask import Job, Node
 from reference.fit import Chunk, Free, fits, free_on
 from reference.machine import Machine, Run, age, in_the_way, is_down
+from reference.preempt import choose_victims, may_be_displaced, stop
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,42 @@ def run_pass(m: Machine) -> None:
 
 def _behind_heads(m: Machine) -> None:
     had_turn: list[Job] = []  # in order, without those that a limit passed over
+    movable = may_be_displaced(m) if m.settings.turns else []
+    m.displaced = []
     for job in m.in_order(m.in_view(m.waiting)):
-        if not m.may_run(job):
-            continue
         head = _head_of(m, job, had_turn)
+        if not m.may_run(job):
+            _try_claim(m, job, head, movable)
+            continue
         if head is None:
             if chunks := m.place_now(job):
                 m.start(job, chunks)
         elif m.settings.backfill != "shadow":
             _try_behind(m, job, head)
+        if job in m.waiting:
+            _try_claim(m, job, head, movable)
         had_turn.append(job)
     if m.settings.backfill == "shadow":
         _shadow_round(m, had_turn)
+    m.waiting += m.displaced
+
+
+def _try_claim(m: Machine, job: Job, head: Head | None, movable: list[Run]) -> None:
+    """Let a job that does not fit displace others, if no head bars it."""
+    if m.place_now(job) or (head is not None and m.settings.backfill == "none"):
+        return
+    victims = choose_victims(m, job, [r for r in movable if r in m.running])
+    if not victims:
+        return
+    before = m.running
+    m.running = [r for r in before if r not in victims]
+    chunks = m.place_now(job)
+    if m.may_run(job) and (head is None or _leaves_head(m, job, chunks, head)):
+        for run in victims:
+            m.displaced.append(replace(stop(m, run), preemptions=run.job.preemptions + 1))
+        m.start(job, chunks)
+    else:
+        m.running = before
 
 
 def _shadow_round(m: Machine, had_turn: list[Job]) -> None:

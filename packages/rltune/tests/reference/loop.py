@@ -5,6 +5,7 @@ import math
 from reference.ask import Job, Node
 from reference.backfill import run_pass
 from reference.machine import Machine, age, is_down
+from reference.preempt import next_turn, stop
 
 
 def run_events(m: Machine) -> None:
@@ -34,6 +35,8 @@ def _next_time(m: Machine) -> float:
     times = [t for t in node_times if t > m.now]
     times += [run.end for run in m.running]
     times += [job.submit for job in m.to_come]
+    if m.settings.turns:
+        times.append(next_turn(m))
     return min(times, default=math.inf)
 
 
@@ -53,7 +56,7 @@ def _stop_on_down_nodes(m: Machine) -> None:
     stopped = [r for r in m.running if any(is_down(m.nodes[c.node], m.now) for c in r.chunks)]
     for run in stopped:
         m.running.remove(run)
-        m.waiting.append(run.job)
+        m.waiting.append(stop(m, run) if m.settings.turns else run.job)
         m.requeues[run.job.index] += 1
         m.told.pop(run.job.index, None)
 

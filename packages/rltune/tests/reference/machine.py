@@ -10,6 +10,7 @@ from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
 from reference.remaining import believed_end
 from reference.scores import score
+from reference.turns import Turns, turn_score
 from rltune.cluster import Slowdown
 
 UNASKED = (3, 0.0)
@@ -24,6 +25,7 @@ class Settings:
     view: int
     guard: Guard | None = None
     cycle: float = 0.0
+    turns: Turns | None = None
     remaining: str = "ends-now"
     trust: float = 16.0  # of remainders from history
 
@@ -47,6 +49,9 @@ class Result:
     rejected: list[bool]
     placements: list[tuple[tuple[int, int], ...]]
     requeues: list[int]
+    preemptions: list[int]
+    lost_s: list[float]
+    spells: list[tuple[int, float, float, tuple[tuple[int, int], ...]]]  # job, start, end, (node, GPUs) pairs
 
 
 class Machine:
@@ -67,6 +72,8 @@ class Machine:
         self.ended: dict[int, Run] = {}
         self.rejected: set[int] = set()
         self.requeues = [0] * len(self.jobs)
+        self.stopped: list[Run] = []  # spells that ended before their jobs did
+        self.displaced: list[Job] = []  # in the last pass
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass
         self.reserved: dict[int, tuple[float, tuple[Chunk, ...]]] = {}  # by conservative backfilling, in the last pass
@@ -74,8 +81,14 @@ class Machine:
     def result(self) -> Result:
         """What never ran is rejected."""
         runs = [self.ended.get(j.index) for j in self.jobs]
+        spells = [r for r in self.stopped if r.job.index in self.ended] + [r for r in runs if r]
+        spells.sort(key=lambda r: (r.job.index, r.start, r.end))
+        first = {r.job.index: r.start for r in reversed(spells)} if self.settings.turns else {}
         return Result(
-            start_s=[run.start if run else math.nan for run in runs],
+            start_s=[first.get(run.job.index, run.start) if run else math.nan for run in runs],
+            preemptions=[run.job.preemptions if run else 0 for run in runs],
+            lost_s=[run.job.lost + run.job.restart if run else math.nan for run in runs],
+            spells=[(r.job.index, r.start, r.end, tuple((c.node, c.gpus) for c in r.chunks)) for r in spells],
             end_s=[run.end if run else math.nan for run in runs],
             rejected=[run is None for run in runs],
             placements=[tuple((c.node, c.gpus) for c in run.chunks) if run else () for run in runs],
@@ -123,7 +136,21 @@ class Machine:
         """Put SLA jobs before owed ones and those before the rest, which alone are in the policy's order."""
         if self.is_sla(job):
             return (0, 0.0)
-        return (1, 0.0) if self.is_owed(job) else (2, score(self.settings.policy, job, self.now))
+        return (1, 0.0) if self.is_owed(job) else (2, self.score_of(job))
+
+    def score_of(self, job: Job) -> float | tuple[float, float]:
+        """Score by the policy, or by the order of turns and then by the policy."""
+        by_policy = score(self.settings.policy, job, self.now)
+        if self.settings.turns is None or self.settings.turns.order == "policy":
+            return by_policy
+        return (turn_score(self.settings.turns.order, job, self.gpu_times()), by_policy)
+
+    def gpu_times(self) -> list[float]:
+        """List the GPU time of every job that has ended: what it held less restarts and work done again."""
+        return [
+            max(1, run.job.gpus) * ((run.end - run.start) * run.speed + (run.job.saved - run.job.restart))
+            for run in self.ended.values()
+        ]
 
     def is_sla(self, job: Job) -> bool:
         guard = self.settings.guard
@@ -131,7 +158,7 @@ class Machine:
 
     def is_owed(self, job: Job) -> bool:
         guard = self.settings.guard
-        return guard is not None and self.now - job.submit >= guard.grace(job.estimate)
+        return guard is not None and self.now - job.submit >= guard.grace(job.whole)
 
     def in_view(self, jobs: Iterable[Job]) -> list[Job]:
         oldest = sorted(jobs, key=age)

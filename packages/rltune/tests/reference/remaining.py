@@ -8,6 +8,8 @@ EDGES = [0.0] + [2.0**d * (1 + quarter / 4) for d in range(26) for quarter in ra
 
 
 def believed_end(m, run) -> float:
+    if m.settings.turns:
+        return _end_of_turn(m, run)
     if m.settings.remaining == "ends-now":
         return max(m.now, run.planned_end)
     if m.settings.remaining == "history" and run.start < m.now:
@@ -15,6 +17,14 @@ def believed_end(m, run) -> float:
         return m.now + max(1.0, _left(m, run.job, work)) / run.speed
     overdue = run.planned_end <= m.now and run.start < m.now
     return m.now + (m.now - run.start) / 2 if overdue else run.planned_end
+
+
+def _end_of_turn(m, run) -> float:
+    """By its estimate; past it a job goes on for half as long again as it has worked, in all its spells."""
+    if run.planned_end > m.now or run.start == m.now:
+        return run.planned_end
+    done = run.job.saved + max(0.0, (m.now - run.start) * run.speed - run.job.restart)
+    return m.now + (run.job.whole - done if run.job.whole > done else done / 2) / run.speed
 
 
 def _left(m, job: Job, work: float) -> float:

@@ -40,6 +40,7 @@ def compare(
     windows: options.Windows = "whole",
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     baseline: options.Baseline = None,
     metric: options.Metric = "wait",
     seed: options.Seed = 0,
@@ -71,7 +72,9 @@ def compare(
     willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, remaining=remaining, **how)
+    pipelines = pipeline_options.several(
+        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
+    )
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster

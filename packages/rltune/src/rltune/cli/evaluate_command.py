@@ -63,6 +63,7 @@ def evaluate(
     windows: options.HeldOutWindows = WINDOWS,
     estimator: Estimators = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     select: Select = False,
     baseline: options.Baseline = None,
     metric: options.HeldOutMetric = "wait",
@@ -102,7 +103,9 @@ def evaluate(
 
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(*parts, guard=guard, search=search, remaining=remaining, **settings)
+    pipelines = pipeline_options.several(
+        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **settings
+    )
     how: dict[str, Any] = {"holdout": holdout, "select": select, "baseline": baseline, "metric": metric}
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)

@@ -85,6 +85,15 @@ Guard = Annotated[
         metavar="GRACE",
     ),
 ]
+Preempt = Annotated[
+    str,
+    typer.Option(
+        help="Let running jobs that are preemptible give way, by an order: las (least attained service), gittins, srsf "
+        "(smallest remaining area), policy; las:run=600:most=5:turn=300 for the seconds a spell lasts at least, how "
+        "often one job is displaced at most, and the seconds between two looks; off.",
+        metavar="ORDER",
+    ),
+]
 Remaining = Annotated[
     str,
     typer.Option(

@@ -27,10 +27,11 @@ def one(
 
     if pipeline is None:
         return parse_pipeline(policy or usual, backfill or "none", placement or "best-fit", **how)
-    around = [how.pop(name) for name in ("guard", "search", "remaining")]
-    if any((policy, backfill, placement)) or around != ["off", "off", "ends-now"]:
+    around = [how.pop(name) for name in ("guard", "search", "preempt", "remaining")]
+    if any((policy, backfill, placement)) or around != ["off", "off", "off", "ends-now"]:
         raise InputError(
-            "--pipeline says all: leave out --policy, --backfill, --placement, --guard, --search and --remaining, "
+            "--pipeline says all: leave out --policy, --backfill, --placement, --guard, --search, --preempt and "
+            "--remaining, "
             "or write them in it, as in 'saf+guard:24h + easy, milp:8'"
         )
     return read_pipeline(pipeline, **how)

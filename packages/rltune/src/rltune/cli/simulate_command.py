@@ -34,6 +34,7 @@ def simulate(
     pipeline: options.Pipeline = None,
     estimator: options.Estimator = "history",
     guard: options.Guard = "off",
+    preempt: options.Preempt = "off",
     seed: options.Seed = 0,
     json: options.JsonOrFile = None,
     jobs_file: options.JobsFile = None,
@@ -63,7 +64,7 @@ def simulate(
 
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    planned = pipeline_options.one(*parts, guard=guard, search=search, remaining=remaining, **how)
+    planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     guess = get_estimator(estimator)
 
     on = Cluster.load(cluster)

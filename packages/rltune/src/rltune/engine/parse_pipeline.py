@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from rltune.engine.guard import Guard, get_guard
 from rltune.engine.pipeline import BACKFILLS, Pipeline
 from rltune.engine.search import Search, get_search
+from rltune.engine.turns import Turns, get_turns
 from rltune.errors import InputError
 from rltune.estimate.remainders import ENDS_NOW_NAME
 from rltune.placement.placers import BEST_FIT, Placement, get_placement
@@ -15,8 +16,8 @@ from rltune.policy.base import Policy, Score
 from rltune.policy.by_name import get_policy
 
 FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
-_Around = TypeVar("_Around", Guard, Search)
-_AROUND = re.compile(r"\+(guard|search|remaining):")
+_Around = TypeVar("_Around", Guard, Search, Turns)
+_AROUND = re.compile(r"\+(guard|search|preempt|remaining):")
 
 
 def parse_pipeline(
@@ -26,6 +27,7 @@ def parse_pipeline(
     *,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
     remaining: str | None = None,
     **settings: Any,
 ) -> Pipeline:
@@ -37,6 +39,7 @@ def parse_pipeline(
         placement=get_placement(placement),
         guard=_one_of("guard", policy, get_guard(around.get("guard")), get_guard(guard)),
         search=_one_of("search", policy, get_search(around.get("search")), get_search(search)),
+        turns=_one_of("preempt", policy, get_turns(around.get("preempt")), get_turns(preempt)),
         remaining=_remaining(policy, around.get("remaining"), remaining or ENDS_NOW_NAME),
         **settings,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from rltune.engine.guard import Guard
 from rltune.engine.search import Search
+from rltune.engine.turns import Turns
 from rltune.errors import InputError, unknown
 from rltune.estimate.remainders import ENDS_NOW_NAME, REMAINING
 from rltune.kernel.score.rules import INSPECTED
@@ -22,6 +23,7 @@ BACKFILLS = {
     "conservative": core.CONSERVATIVE,
     "shadow": core.SHADOW,
 }
+TURN_BACKFILLS = ("none", "fit-first", "easy")  # under which running jobs may be displaced
 INSPECTED_BACKFILLS = ("none", "fit-first", "easy")  # under which an inspector can refuse a choice
 HEADS = ("pool", "global")
 
@@ -35,6 +37,7 @@ class Pipeline:
     placement: Placement = BEST_FIT
     guard: Guard = field(default_factory=Guard)
     search: Search = field(default_factory=Search)
+    turns: Turns = field(default_factory=Turns)  # who may displace running jobs
     head: str = "pool"
     view: int = 0  # how many of the oldest waiting jobs the policy sees; 0 = all
     cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
@@ -59,6 +62,8 @@ class Pipeline:
             self._require_commit()
         if self.guard.sla_by_base:
             self._require_base()
+        if self.turns:
+            self._require_turns()
         if self.cycle_s > 0 and (self.commit or not self.takes_cycles):
             searched = "a search" if self.search else f"policy {self.policy.name}"
             what = "commit mode" if self.commit else searched
@@ -82,6 +87,23 @@ class Pipeline:
         if isinstance(self.policy, Scored):
             raise InputError(f"commit mode knows only rules of the core, not policy {self.policy.name}")
 
+    def _require_turns(self) -> None:
+        """Refuse what does not go with displacing running jobs."""
+        if self.backfill not in TURN_BACKFILLS:
+            known = ", ".join(TURN_BACKFILLS)
+            raise InputError(f"preempt {self.turns}: not with backfill {self.backfill!r}; there are: {known}")
+        if self.learned or isinstance(self.policy, Scored):
+            raise InputError(f"preempt {self.turns}: only rules order jobs that take turns, not {self.policy.name}")
+        others = (
+            ("commit mode", self.commit),
+            (f"a search ({self.search})", self.search),
+            (f"placement {self.placement}", self.placement.may_solve),
+            (f"a cycle of {self.cycle_s:g} s", self.cycle_s > 0),
+        )
+        for what, used in others:
+            if used:
+                raise InputError(f"preempt {self.turns}: {what} knows of no running job that gives way; leave it out")
+
     def _require_base(self) -> None:
         """Refuse to leave SLA jobs to a base policy where there is none."""
         if not self.learned or self.policy.code == INSPECTED:
@@ -94,8 +116,9 @@ class Pipeline:
         """Name the policy with what is around it."""
         search = f"+search:{self.search}" if self.search else ""
         guard = f"+guard:{self.guard}" if self.guard else ""
+        preempt = f"+preempt:{self.turns}" if self.turns else ""
         left = f"+remaining:{self.remaining}" if self.remaining != ENDS_NOW_NAME else ""
-        return f"{self.policy.name}{search}{guard}{left}"
+        return f"{self.policy.name}{search}{guard}{preempt}{left}"
 
     @property
     def label(self) -> str:
@@ -130,6 +153,7 @@ class Pipeline:
             seed=self.seed,
             guard=str(self.guard),
             search=str(self.search),
+            preempt=str(self.turns),
             cycle_s=self.cycle_s,
             remaining=self.remaining,
         )

@@ -13,12 +13,13 @@ from rltune.cluster import Cluster
 from rltune.engine.checks import rejections, require_possible
 from rltune.engine.lookahead import PassMaker
 from rltune.engine.pipeline import BACKFILLS, Pipeline
+from rltune.engine.turns import ORDERS
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given, estimated
-from rltune.estimate.remainders import survival_of
+from rltune.estimate.remainders import HISTORY_NAME, survival_of
 from rltune.jobs import Jobs
-from rltune.kernel.build.prepare import Likeness, prepare
+from rltune.kernel.build.prepare import Likeness, Survival, prepare
 from rltune.kernel.rollout.event_loop import advance, run
 from rltune.kernel.rollout.rlscheduler_machine import run_committed
 from rltune.kernel.score.rules import INSPECTED
@@ -28,7 +29,7 @@ from rltune.labels import Labels
 from rltune.opt_in import opted_in
 from rltune.placement.placers import Placer
 from rltune.policy.base import Networked, QueueView, Scored
-from rltune.schedule import Placements, Schedule, Settings
+from rltune.schedule import Placements, Schedule, Settings, Spells, TurnsTaken
 
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
 
@@ -70,6 +71,7 @@ class Machine:
     placer: Placer
     reject_reason: dict[int, str]
     work: dict[str, Any]  # what search and solver did
+    cut_short: list[Spells]  # of jobs by number: spells that ended before their jobs did
 
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
@@ -91,14 +93,15 @@ class Machine:
             wider=placer.solves,
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
-            survival=survival_of(estimator, jobs, pipeline.remaining),
+            turns=bool(pipeline.turns),
+            survival=_survival(pipeline, estimator, jobs),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
         arrays = arrays_of(world, state)
         reasons = rejections(jobs, cluster, arrays, options.placement)
         state.n[core.TRIES] = 0
         state.life.status[list(reasons)] = core.REJECTED
-        return cls(jobs, cluster, pipeline, pipeline.settings(estimator.name), options, arrays, placer, reasons, {})
+        return cls(jobs, cluster, pipeline, pipeline.settings(estimator.name), options, arrays, placer, reasons, {}, [])
 
     @property
     def world(self) -> core.World:
@@ -128,7 +131,9 @@ class Machine:
             self._run_pass_by_pass(progress, timer)
         else:
             while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
+                self._take_spells()
                 self._tell(progress)
+            self._take_spells()
         self._tell(progress)
         self._reject_stranded()
 
@@ -147,16 +152,35 @@ class Machine:
             jobs=jobs,
             cluster=self.cluster,
             settings=self.settings,
-            start_s=(s.life.start + nothing)[back],
+            start_s=((s.turn.first if w.takes_turns else s.life.start) + nothing)[back],
             end_s=(s.life.end + nothing)[back],
-            estimate_s=s.life.estimate[back],
+            estimate_s=(s.turn.estimate if w.takes_turns else s.life.estimate)[back],
             rejected=rejected[back],
             reject_reason=self._reasons(back),
             requeues=s.life.requeues[back],
             placements=_placements(w, s, rejected, back),
             passes=int(s.n[core.PASSES]),
             work=self._counted(),
+            turns=self._turns(order, back, rejected) if w.takes_turns else None,
         )
+
+    def _turns(self, order: NDArray[np.intp], back: NDArray[np.intp], rejected: NDArray[np.bool_]) -> TurnsTaken:
+        """Return what only jobs that take turns have, in the order in which the jobs were given."""
+        life, turn = self.state.life, self.state.turn
+        spells = Spells.joined(self.cut_short).of_jobs(~rejected, order)
+        lost_s = np.where(rejected, np.nan, turn.lost + turn.restart)
+        last = np.where(rejected, np.nan, life.start)
+        return TurnsTaken(turn.preemptions[back], lost_s[back], last[back], spells)
+
+    def _take_spells(self) -> None:
+        """Take the spells that the core has recorded, so that it has room for more."""
+        n = self.state.n
+        spell, at = self.state.spell[: n[core.SPELLS_N]], self.state.spell_at[: n[core.SPELL_CHUNKS_N]]
+        if len(spell):
+            ptr = np.concatenate([[0], np.cumsum(spell["chunks"])])
+            where = Placements(ptr, at["node"].copy(), at["gpus"].copy())
+            self.cut_short.append(Spells(spell["job"].copy(), spell["start"].copy(), spell["end"].copy(), where))
+        n[core.SPELLS_N] = n[core.SPELL_CHUNKS_N] = 0
 
     def _tell(self, progress: Progress | None) -> None:
         if progress is not None:
@@ -215,15 +239,22 @@ class Machine:
         return {**drift, "refusals": int(n[core.REFUSALS_N])} if inspects else drift
 
 
+def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs) -> Survival:
+    """Return what is known of how long jobs last; where they take turns, remainders always come from it."""
+    if not pipeline.turns:
+        return survival_of(estimator, jobs, pipeline.remaining)
+    return survival_of(estimator, jobs, HISTORY_NAME, orders=pipeline.turns.order != "policy")
+
+
 def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
     """Return the pipeline in numbers, as compiled code takes it."""
-    policy, guard = pipeline.policy, pipeline.guard
+    policy, guard, turns = pipeline.policy, pipeline.guard, pipeline.turns
     networked = isinstance(policy, Networked)
     view = pipeline.view or (policy.view if isinstance(policy, Networked) else 0)
     by_age = pipeline.commit or view > 0 or pipeline.backfill == "shadow" or pipeline.cycle_s > 0
     return core.Options(
         policy=policy.code,
-        dynamic=policy.dynamic or by_age or bool(guard) or bool(pipeline.search),
+        dynamic=policy.dynamic or by_age or bool(guard) or bool(pipeline.search) or bool(turns),
         backfill=BACKFILLS[pipeline.backfill],
         placement=placer.rule,
         global_head=pipeline.head == "global" or pipeline.commit,  # RLScheduler's machine is one pool
@@ -238,6 +269,10 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         cycle_s=float(pipeline.cycle_s),
         relook=networked and pipeline.cycle_s == 0 and pipeline.backfill not in {"conservative", "shadow"},
         explain=False,
+        turns=ORDERS[turns.order],
+        min_run_s=float(turns.min_run_s),
+        max_preemptions=turns.max_preemptions,
+        turn_s=float(turns.turn_s),
     )
 
 

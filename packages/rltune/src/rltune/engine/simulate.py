@@ -13,6 +13,7 @@ from rltune.engine.guard import Guard
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Progress, run_pipeline
 from rltune.engine.search import Search
+from rltune.engine.turns import MAX_PREEMPTIONS, MIN_RUN_S, TURN_S, Turns, get_turns
 from rltune.estimate import Estimator, get_estimator
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
@@ -36,6 +37,10 @@ def simulate(
     cycle_s: float = 0.0,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
+    min_run_s: float = MIN_RUN_S,
+    max_preemptions: int = MAX_PREEMPTIONS,
+    turn_s: float = TURN_S,
     remaining: str = "ends-now",
     progress: Progress | None = None,
 ) -> Schedule:
@@ -57,6 +62,11 @@ def simulate(
         cycle_s: How often the policy is asked; 0 = in every pass.
         guard: A bound on how long a job may be overtaken, such as "24h:4x".
         search: How many orders are tried before each pass, such as 16.
+        preempt: The order by which running jobs that are `preemptible` give way: "las", "gittins", "srsf" or "policy";
+            "off" if nobody does.
+        min_run_s: How long a spell lasts at least, its restart apart, before it may be cut short.
+        max_preemptions: How often one job may be displaced.
+        turn_s: How often running and waiting jobs are compared though nothing happens.
         remaining: What reservations take running jobs to have left: "ends-now" (their estimates, and nothing past
             them), or "history" (what jobs that ran as long had left).
         progress: Called with the jobs ended and the jobs in all.
@@ -67,6 +77,7 @@ def simulate(
     """
     require_inputs(jobs, cluster)
     settings: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle_s}
-    around: dict[str, Any] = {"guard": guard, "search": search, "remaining": remaining}
+    turns = get_turns(preempt, min_run_s, max_preemptions, turn_s)
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": turns, "remaining": remaining}
     pipeline = parse_pipeline(policy, backfill, placement, **around, **settings)
     return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress, perf_counter)

@@ -14,6 +14,7 @@ from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import Pipeline, learns
 from rltune.engine.search import Search
+from rltune.engine.turns import Turns
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.comparison import Comparison, Run
@@ -47,6 +48,7 @@ def compare(
     pipelines: Sequence[str | Pipeline] = (),
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
     remaining: str | None = None,
     warm: bool = False,
     head: str = "pool",
@@ -76,6 +78,8 @@ def compare(
         pipelines: Further pipelines one by one, as objects or as tables name them: "saf + easy, milp:8".
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
+        preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
+            `policies`.
         remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
             "history".
         warm: Whether estimators and policies that learn start each window from the jobs before it that had ended.
@@ -101,7 +105,7 @@ def compare(
     metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
-    around: dict[str, Any] = {"guard": guard, "search": search, "remaining": remaining}
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     lined_up = line_up(policies, backfills, placements, pipelines, **around, **settings)
     learners = require_warm(lined_up, estimator, windows) if warm else ()
     ordered, guess = in_order(jobs, estimator)

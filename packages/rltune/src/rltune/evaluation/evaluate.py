@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import Search
+from rltune.engine.turns import Turns
 from rltune.errors import unknown
 from rltune.estimate import get_estimator
 from rltune.evaluation.choose import Choice, choose
@@ -46,6 +47,7 @@ def evaluate(
     pipelines: Sequence[str | Pipeline] = (),
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
     remaining: str | None = None,
     holdout: float = 0.1,
     windows: str | None = None,
@@ -79,6 +81,8 @@ def evaluate(
         pipelines: Further pipelines one by one, as tables name them: "learned + easy, milp:8".
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
+        preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
+            `policies`.
         remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
             "history".
         holdout: The share of the trace that is held out, at its end.
@@ -110,7 +114,7 @@ def evaluate(
         size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
     ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
-    around: dict[str, Any] = {"guard": guard, "search": search, "remaining": remaining}
+    around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))

@@ -46,6 +46,8 @@ def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
     read = _read(name, text)
     if read.policy.code == INSPECTED:
         raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
+    if "preempt" in around:
+        raise InputError(f"policy {spec!r}: the controller displaces no running job yet; leave out +preempt")
     pipeline = parse_pipeline(
         read.policy,
         settings.pipeline.backfill,

@@ -55,16 +55,15 @@ class _Changes:
 
 
 def timeline(schedule: Timetable) -> Timeline:
-    """Follow a schedule through time, from the placements of each job's last attempt.
+    """Follow a schedule through time, from the spells of each job: its last attempt, unless jobs take turns.
 
-    A node that is down counts as having no free GPU. Attempts that an outage ended are not in a schedule, so not here.
+    A node that is down counts as having no free GPU.
     """
     changes = _changes(schedule)
-    wants = schedule.ran & (schedule.jobs.gpus > 0)
-    submit, start = schedule.jobs.submit_s[wants], schedule.start_s[wants]
+    since, start = _waits(schedule)
     # Starts before submits: a job that starts when it is submitted never waits, whatever the order within the moment.
-    times = np.concatenate([changes.time_s, start, submit])
-    waits = np.concatenate([np.zeros(len(changes.time_s)), -np.ones(len(start)), np.ones(len(submit))])
+    times = np.concatenate([changes.time_s, start, since])
+    waits = np.concatenate([np.zeros(len(changes.time_s)), -np.ones(len(start)), np.ones(len(since))])
     order = np.argsort(times, kind="stable")
     free, squared = _free_steps(changes, schedule.cluster, order)
     busy = np.concatenate([changes.busy, np.zeros(len(waits) - len(changes.busy), dtype=np.int64)])[order]
@@ -78,14 +77,25 @@ def timeline(schedule: Timetable) -> Timeline:
     )
 
 
+def _waits(schedule: Timetable) -> tuple[Floats, Floats]:
+    """Return from when to when jobs wait for GPUs: from their submission to a spell, and from one spell to the next."""
+    spells = schedule.spells
+    follows = np.diff(spells.job, prepend=-1) == 0
+    since = schedule.jobs.submit_s[spells.job]
+    since[follows] = spells.end_s[np.flatnonzero(follows) - 1]
+    wants = schedule.jobs.gpus[spells.job] > 0
+    return since[wants], spells.start_s[wants]
+
+
 def node_gpus(cluster: Cluster) -> Counts:
     """Return the GPUs of each node."""
     return np.repeat([g.gpus for g in cluster.groups], [g.count for g in cluster.groups]).astype(np.int64)
 
 
 def _changes(schedule: Timetable) -> _Changes:
-    placed = schedule.placements
-    job = np.repeat(np.arange(len(placed)), np.diff(placed.ptr))
+    spells = schedule.spells
+    placed = spells.placements
+    spell = np.repeat(np.arange(len(placed)), np.diff(placed.ptr))
     node, gpus = placed.node.astype(np.int64), placed.gpus.astype(np.int64)
     down = [o for o in schedule.cluster.outages if o.down_s < np.inf]
     down_node = np.array([o.node for o in down], dtype=np.int64)
@@ -94,7 +104,7 @@ def _changes(schedule: Timetable) -> _Changes:
     # Ends before starts: what ends at a moment is free for what starts at it.
     return _Changes(
         time_s=np.concatenate(
-            [schedule.end_s[job], [o.up_s for o in down], schedule.start_s[job], [o.down_s for o in down]]
+            [spells.end_s[spell], [o.up_s for o in down], spells.start_s[spell], [o.down_s for o in down]]
         ),
         node=np.concatenate([node, down_node, node, down_node]),
         free=np.concatenate([gpus, lost, -gpus, -lost]),

@@ -59,6 +59,30 @@ class Chunks(Protocol):
     def __len__(self) -> int: ...
 
 
+class RunSpells(Protocol):
+    """When and where jobs ran, spell by spell: by job and then by time."""
+
+    @property
+    def job(self) -> NDArray[np.int64]:
+        """Return whose spell it is, by its row."""
+        ...
+
+    @property
+    def start_s(self) -> Floats:
+        """Return when each began."""
+        ...
+
+    @property
+    def end_s(self) -> Floats:
+        """Return when each ended."""
+        ...
+
+    @property
+    def placements(self) -> Chunks:
+        """Return where each ran."""
+        ...
+
+
 class Timetable(Protocol):
     """When and where every job ran; every array is in the order of the jobs."""
 
@@ -110,6 +134,11 @@ class Timetable(Protocol):
     @property
     def placements(self) -> Chunks:
         """Return where each job ran."""
+        ...
+
+    @property
+    def spells(self) -> RunSpells:
+        """Return when and where each job ran, spell by spell."""
         ...
 
     @property

@@ -42,8 +42,8 @@ def span_of(schedule: Timetable) -> Span:
 
 def share_in_use(schedule: Timetable) -> float:
     """Return busy GPU-seconds / (GPUs x makespan), without looking at the course of it."""
-    ran, (begin_s, end_s) = schedule.ran, span_of(schedule)
-    busy = float(schedule.jobs.gpus[ran] @ (schedule.end_s[ran] - schedule.start_s[ran]))
+    spells, (begin_s, end_s) = schedule.spells, span_of(schedule)
+    busy = float(schedule.jobs.gpus[spells.job] @ (spells.end_s - spells.start_s))
     room = schedule.cluster.gpu_count * (end_s - begin_s)
     return busy / room if room > 0 else float("nan")
 

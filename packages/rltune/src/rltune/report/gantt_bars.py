@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.errors import InputError
 from rltune.metrics.timeline import node_gpus
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def bars(schedule: Schedule, rows: NDArray[np.intp]) -> Bars:
 
 def _changes(schedule: Schedule, rows: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
     """Return (row, place) once when a job starts and once when it ends; at one time ends come first."""
+    if schedule.turns is not None:
+        raise InputError("a page does not draw jobs that take turns yet: leave out --report, or preemption")
     place = np.flatnonzero(schedule.ran[rows] & (schedule.end_s[rows] > schedule.start_s[rows]))
     ran = rows[place]
     times = np.concatenate([schedule.end_s[ran], schedule.start_s[ran]])

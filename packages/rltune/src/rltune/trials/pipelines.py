@@ -11,6 +11,7 @@ from rltune.engine.guard import Guard
 from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.search import Search
+from rltune.engine.turns import Turns
 from rltune.errors import InputError, unknown
 from rltune.schedule import Settings
 
@@ -46,16 +47,17 @@ def line_up(
     *,
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
+    preempt: str | Turns | None = None,
     remaining: str | None = None,
     **settings: Any,
 ) -> tuple[Pipeline, ...]:
     """Make all pipelines, under the same settings (head, view, cycle_s, commit, seed).
 
-    Every policy is crossed with every backfilling and placement, with the guard, the search and the remainders around
-    it. `pipelines` are further ones, as they are or as tables name them.
+    Every policy is crossed with every backfilling and placement, with the guard, the search, the turns and the
+    remainders around it. `pipelines` are further ones, as they are or as tables name them.
     """
     policies, backfills, placements = (_listed(given) for given in (policies, backfills, placements))
-    around = {"guard": guard, "search": search, "remaining": remaining, **settings}
+    around = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining, **settings}
     crossed = [parse_pipeline(*parts, **around) for parts in itertools.product(policies, backfills, placements)]
     given = crossed + [p if isinstance(p, Pipeline) else read_pipeline(p, **settings) for p in pipelines]
     if not given:

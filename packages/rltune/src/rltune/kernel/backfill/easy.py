@@ -151,6 +151,20 @@ def leaves_head_its_place(w: World, s: State, job: int, pool: int) -> bool:
 
 
 @kernel
+def leave_then(w: World, s: State, job: int, pool: int, sign: int) -> None:
+    """Take a running job away from where the head's reservation expects it (+1), or put it back (-1)."""
+    if s.run[s.life[job].run_at].expected <= s.pool[pool].reserved:
+        return
+    head_shape = w.job[s.pool[pool].head].asks
+    own = s.life[job].form
+    at = w.job[job].chunk_at
+    for own_kind in range(w.shape[own].kinds):
+        for _ in range(w.chunk[own, own_kind].n):
+            _occupy(w, s, own, own_kind, head_shape, s.at[at].node, pool, -sign)
+            at += 1
+
+
+@kernel
 def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: int, pool: int, sign: int) -> None:
     """Put a chunk on a node at the time of the reservation (+1), or take it away again (-1)."""
     group = s.node[node].group

@@ -12,6 +12,7 @@ from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, 
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay
+from rltune.kernel.backfill.preempt import claim, let_displaced_wait, rank_movable, sort_movable
 from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
@@ -20,6 +21,7 @@ from rltune.kernel.score.rules import INSPECTED, LEARNED, queue_end_in_view, sco
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
     CONSERVATIVE,
+    DISPLACED_N,
     EPOCH,
     LIMITED,
     NO_BACKFILL,
@@ -209,12 +211,21 @@ def _unpark(s: State, n: int, parked: int, end: int, after: int) -> int:
 
 
 @kernel
-def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -> bool:
-    """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest."""
+def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, worst: float) -> bool:
+    """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest.
+
+    `worst`: the highest score of a running job that may be displaced; -inf if there is none.
+    """
     end = queue_end_in_view(s, o.in_view)
-    if end - s.n[Q_HEAD] > 1 or o.explain or o.policy == LEARNED:  # nobody asks for the score of one who waits alone
+    asked = end - s.n[Q_HEAD] > 1 or o.explain or o.policy == LEARNED or worst > -INF
+    if asked:  # nobody asks for the score of one who waits alone
         score_queue(w, s, o, end, not o.explain)
-    all_rows = o.explain or w.has_limits or w.has_pauses
+    claims = worst > -INF and _best_score(s, end) < worst
+    if claims:
+        sort_movable(w, s)
+    elif open_shapes == 0 and not o.explain:
+        return False
+    all_rows = o.explain or w.has_limits or w.has_pauses or claims
     n = _fill_heap(s, all_rows, end, -1)
     parked = parked_end = n
     partings = _MOST_PARTINGS if all_rows else 0
@@ -229,6 +240,11 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
         reason = consider(w, s, o, row)
+        claims = claims and s.queue[row].score < worst
+        if claims and reason != NO_REASON and _claims(w, s, o, row, behind, reason):
+            reason = NO_REASON
+            left = _count_open(w, s, o) if o.backfill != NO_BACKFILL else left
+            was_open = False
         s.life[s.queue[row].job].reason = reason
         if reason == NO_REASON:
             first = min(first, row)
@@ -247,13 +263,37 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int) -
         elif reason == WOULD_DELAY_HEAD and partings < _MOST_PARTINGS:
             n, parked = _park(s, n, parked)
             partings += 1
-        if (left == 0 and not o.explain) or (o.relook and last >= 0):
+        over = left == 0 and not o.explain and (not claims or o.backfill == NO_BACKFILL)
+        if over or (o.relook and last >= 0):
             break
     if o.backfill == SHADOW:
         first, last = _shadow_backfill(w, s, o, end, first, last)
     if last >= 0:
         close_gaps(s, first, last)
     return o.relook and last >= 0
+
+
+@kernel
+def _best_score(s: State, end: int) -> float:
+    best = INF
+    for row in range(s.n[Q_HEAD], end):
+        best = min(best, s.queue[row].score)
+    return best
+
+
+@kernel
+def _claims(w: World, s: State, o: Options, row: int, behind: bool, reason: int) -> bool:
+    """Let a job that has had its turn in vain displace running ones: one that does not fit, and that no head bars.
+
+    A job that only a limit holds displaces nobody.
+    """
+    shape = s.queue[row].asks
+    in_vain = reason == RESOURCES or (reason == LIMITED and not fits_now(w, s, o, shape, s.queue[row].estimate))
+    if not in_vain or not claim(w, s, o, row, behind):
+        return False
+    if not behind:
+        s.pool[s.demand[shape].pool].head = -1
+    return True
 
 
 @kernel
@@ -307,6 +347,7 @@ def make_pass(w: World, s: State, o: Options) -> None:
     """Make one pass over the waiting jobs as of now."""
     s.n[PASSES] += 1
     s.n[EPOCH] += 1
+    s.n[DISPLACED_N] = 0
     settle_queue(s)
     if s.n[Q_HEAD] == s.n[Q_TAIL]:
         return
@@ -322,6 +363,8 @@ def make_pass(w: World, s: State, o: Options) -> None:
         return
     while _pass(w, s, o):
         s.n[EPOCH] += 1
+    if w.takes_turns:
+        let_displaced_wait(w, s, o)
 
 
 @kernel
@@ -329,11 +372,12 @@ def _pass(w: World, s: State, o: Options) -> bool:
     """Go through the queue once; True if it should be looked at again."""
     ordered_none = o.backfill == NO_BACKFILL and not o.dynamic
     open_shapes = 1 if ordered_none else _count_open(w, s, o)
-    if open_shapes == 0 and not o.explain:
+    worst = rank_movable(w, s, o) if w.takes_turns else -INF
+    if open_shapes == 0 and worst == -INF and not o.explain:
         return False
     make_pools(w, s, o.global_head)
     pools = _count_pools(w, s)
     if o.dynamic:
-        return _scored_pass(w, s, o, open_shapes, pools)
+        return _scored_pass(w, s, o, open_shapes, pools, worst)
     _sorted_pass(w, s, o, pools if ordered_none else open_shapes)
     return False

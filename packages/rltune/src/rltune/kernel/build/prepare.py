@@ -46,7 +46,10 @@ from rltune.kernel.state.arrays import (
     SEEN,
     SHAPE,
     SLOWDOWN,
+    SPELL,
+    TURN,
     UNLIMITED,
+    YIELDS,
     Records,
     State,
     World,
@@ -370,16 +373,17 @@ def prepare(
     wider: bool = False,
     whole_nodes: bool = False,
     net: Net | None = None,
+    turns: bool = False,
     survival: Survival | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
-    `whole_nodes`: no two jobs share a node.
+    `whole_nodes`: no two jobs share a node. `turns`: running jobs may be displaced.
     """
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
-    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes}
+    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes, "turns": turns}
     lasted = survival or Survival.none(len(jobs))
     world = _make_world(jobs, cluster, counters, factors, likeness, lasted, net or Net.none(), fixed, **cut)
     state = _make_state(world, limit, factors, likeness, lasted, fixed, sorts=sorts)
@@ -401,6 +405,7 @@ def _make_world(
     *,
     wider: bool,
     whole_nodes: bool,
+    turns: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -451,12 +456,23 @@ def _make_world(
         net=net.weights,
         net_plan=net.plan,
         net_norm=net.norm,
+        yields=_yields(jobs) if turns else _table(YIELDS, 1),
         has_limits=bool((counters >= 0).any()),
         has_pauses=len(fixed.pause) > 0,
         has_slowdown=cluster.slowdown != Slowdown(),
         whole_nodes=whole_nodes,
         total_gpus=float(max(cluster.gpu_count, 1)),
+        takes_turns=turns,
     )
+
+
+def _yields(jobs: Jobs) -> Records:
+    """Lay out who may be displaced, and at what cost."""
+    table = _table(YIELDS, len(jobs))
+    table["willing"] = jobs.preemptible
+    table["checkpoint"] = jobs.checkpoint_s
+    table["restart"] = jobs.restart_s
+    return table
 
 
 def _widened(keys: I4, width: int) -> I4:
@@ -483,6 +499,7 @@ def _make_state(
     nodes = len(fixed.node)
     ways = 3 * (1 + int((shape["wider_hi"] - shape["wider_lo"]).max(initial=0)))
     racks = int(fixed.rack.max()) + 1
+    of_turns = n + 1 if w.takes_turns else 1
     owner = _table(OWNER, OWNERS, max(len(factors.user_share), len(factors.account_share)))
     owner["fair_at"] = np.nan
     owner["share"][USERS, : len(factors.user_share)] = factors.user_share
@@ -522,6 +539,12 @@ def _make_state(
         way_nodes=np.zeros((ways, int(shape["chunks"].max(initial=0)) + 2), dtype=np.int64),
         hidden=np.zeros((3, int(w.net_plan[[INPUTS, HIDDEN_1, HIDDEN_2, HIDDEN_3]].max()) + 1)),
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
+        turn=_turns(job) if w.takes_turns else _table(TURN, 1),
+        displaced=np.zeros(of_turns, dtype=np.int64),
+        movable=np.zeros(of_turns, dtype=np.int64),
+        victim=np.zeros(of_turns, dtype=np.int64),
+        spell=_table(SPELL, 2 * of_turns),
+        spell_at=_table(AT, 2 * (int(job["chunk_end"][-1]) + 1 if n and w.takes_turns else 1)),
     )
     state.demand["fails_from"] = np.inf
     state.pool["kept_head"] = -1
@@ -531,6 +554,14 @@ def _make_state(
                 predictor.known.T
             )
     return state
+
+
+def _turns(job: NDArray[Any]) -> Records:
+    """Let nobody have had a spell yet."""
+    turn = _table(TURN, len(job))
+    turn["first"] = np.nan
+    turn["length"] = job["duration"]
+    return turn
 
 
 def _lives(job: NDArray[Any]) -> NDArray[Any]:

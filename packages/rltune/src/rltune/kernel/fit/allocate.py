@@ -137,23 +137,31 @@ def take_nodes(w: World, s: State, job: int) -> None:
 
 @kernel
 def give_nodes_back(w: World, s: State, job: int) -> None:
-    """Free what a job uses; a node that is down stays out of the index."""
+    """Free what a job uses, and let those be tried again who could use it."""
+    lend_nodes(w, s, job, 1)
+    first = w.job[job].chunk_at
+    for at in range(first, first + w.shape[s.life[job].form].chunks):
+        if s.node[s.at[at].node].up:
+            forget_failures(w, s, s.at[at].node)
+
+
+@kernel
+def lend_nodes(w: World, s: State, job: int, sign: int) -> None:
+    """Free what a running job uses (+1), or take it again (-1); a node that is down stays out of the index."""
     shape = s.life[job].form
     at = w.job[job].chunk_at
-    i = 0
     for kind in range(w.shape[shape].kinds):
         for _ in range(w.chunk[shape, kind].n):
-            node = s.at[at + i].node
+            node = s.at[at].node
+            at += 1
             group = s.node[node].group
             if s.node[node].up:
                 index_remove(w, s, node)
-            s.node[node].gpu += w.chunk[shape, kind].gpus
-            s.node[node].cpu += chunk_cpu(w, shape, kind, group)
-            s.node[node].mem += chunk_mem(w, shape, kind, group)
+            s.node[node].gpu += sign * w.chunk[shape, kind].gpus
+            s.node[node].cpu += sign * chunk_cpu(w, shape, kind, group)
+            s.node[node].mem += sign * chunk_mem(w, shape, kind, group)
             if s.node[node].up:
                 index_add(w, s, node)
-                forget_failures(w, s, node)
-            i += 1
 
 
 @kernel

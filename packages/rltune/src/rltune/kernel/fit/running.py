@@ -13,6 +13,7 @@ from rltune.kernel.state.arrays import (
     RUN_SORTED,
     RUNNING,
     RUNNING_N,
+    WILLING_N,
     State,
     World,
 )
@@ -20,6 +21,7 @@ from rltune.kernel.state.fair_share import usage_changes
 from rltune.kernel.state.limits import count_running
 from rltune.kernel.state.online_survival import believed_end
 from rltune.kernel.state.queue import leave_queue
+from rltune.kernel.state.spells import begin_spell
 
 
 @kernel
@@ -217,11 +219,13 @@ def start_in_turn(w: World, s: State, job: int, turn: int) -> None:
     s.life[job].status = RUNNING
     s.life[job].speed = speed
     s.life[job].start = now
-    s.life[job].end = now + w.job[job].duration / speed
+    s.life[job].end = now + (begin_spell(s, job) if w.takes_turns else w.job[job].duration) / speed
     push_end(s, job, turn)
     _enter(s, job, now + s.life[job].estimate / speed)
     if w.has_limits:
         count_running(w, s, job, 1)
+    if w.takes_turns:
+        s.n[WILLING_N] += w.yields[job].willing
     usage_changes(w, s, job, 1.0)
 
 
@@ -232,4 +236,6 @@ def stop_job(w: World, s: State, job: int) -> None:
     give_nodes_back(w, s, job)
     if w.has_limits:
         count_running(w, s, job, -1)
+    if w.takes_turns:
+        s.n[WILLING_N] -= w.yields[job].willing
     usage_changes(w, s, job, -1.0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rltune.kernel.backfill.preempt import interrupt, next_turn
 from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.fit.allocate import forget_failures
 from rltune.kernel.fit.node_index import index_add, index_remove
-from rltune.kernel.fit.running import drop_end, expect_anew, pop_end, settle_running, stop_job
+from rltune.kernel.fit.running import expect_anew, pop_end, settle_running, stop_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.rules import ask_once_a_cycle, static_score
 from rltune.kernel.state.arrays import (
@@ -18,6 +19,7 @@ from rltune.kernel.state.arrays import (
     HEAP_N,
     HELD,
     HELD_N,
+    NO_TURNS,
     NODE_DOWN,
     NODE_EVENT,
     NODE_UP,
@@ -29,10 +31,12 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
+from rltune.kernel.state.attained import work_at_end
 from rltune.kernel.state.limits import count_submitted, submit_is_allowed
 from rltune.kernel.state.online_means import FOR_ESTIMATE, FOR_RANK, learn, predicted_run_time
 from rltune.kernel.state.online_survival import ENDS_NOW, keeps_survival, learn_survival
 from rltune.kernel.state.queue import enqueue, settle_queue
+from rltune.kernel.state.spells import remember_estimates, spells_are_many
 
 INF = float("inf")
 
@@ -59,7 +63,9 @@ def arrive(w: World, s: State, o: Options, job: int) -> None:
     if o.estimate_by_history:
         s.life[job].estimate = predicted_run_time(w, s, FOR_ESTIMATE, job)
     s.life[job].rank = predicted_run_time(w, s, FOR_RANK, job) if o.rank_by_history else s.life[job].estimate
-    s.life[job].key = static_score(w, s, job, o.policy)
+    s.life[job].key = static_score(w, job, o.policy, s.life[job].rank)
+    if w.takes_turns:
+        remember_estimates(s, job)
     s.life[job].status = HELD
     if s.life[job].after_left == 0:
         _wait_or_hold(w, s, o, job)
@@ -93,7 +99,7 @@ def complete(w: World, s: State, o: Options, job: int) -> None:
     if o.rank_by_history:
         learn(w, s, FOR_RANK, job)
     if keeps_survival(s):
-        learn_survival(w, s, job, (s.life[job].end - s.life[job].start) * s.life[job].speed)
+        learn_survival(w, s, job, work_at_end(w, s, job))
     if w.has_limits:
         count_submitted(w, s, job, -1)
     for i in range(w.job[job].child_at, w.job[job].child_end):
@@ -120,10 +126,8 @@ def _node_goes_down(w: World, s: State, o: Options, node: int) -> None:
     for i in range(s.n[RUN_END]):
         job = s.run[i].job
         if _uses_node(w, s, job, node):
-            drop_end(s, job)
-            stop_job(w, s, job)
+            interrupt(w, s, o, job)
             s.life[job].requeues += 1
-            s.life[job].planned = float("nan")
             enqueue(w, s, job, o.dynamic)
 
 
@@ -158,6 +162,8 @@ def advance(w: World, s: State, o: Options) -> bool:
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
     node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF
     now = min(arrival, end, node)
+    if o.turns != NO_TURNS:
+        now = min(now, next_turn(s, o))
     if now == INF:
         return False
     if o.cycle_s > 0.0:
@@ -181,8 +187,10 @@ def advance(w: World, s: State, o: Options) -> bool:
 
 @kernel
 def run(w: World, s: State, o: Options, moments: int) -> bool:
-    """Simulate up to so many moments; True if there are more."""
+    """Simulate up to so many moments, fewer if Python should take the spells first; True if there are more."""
     for _ in range(moments):
+        if w.takes_turns and spells_are_many(s):
+            return True
         if not advance(w, s, o):
             return False
         make_pass(w, s, o)

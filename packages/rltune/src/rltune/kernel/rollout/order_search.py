@@ -100,7 +100,7 @@ def begin_search(w: World, s: State, o: Passes, small: World, drawn: State, roll
     else:
         score_queue(small, drawn, o.own, p.n[JOBS], False)
     for i in range(n):
-        drawn.life[i].key = base_score(small, drawn, i, o.later.policy)
+        drawn.life[i].key = base_score(small, drawn, i, o.later.policy, drawn.life[i].rank)
         p.score[i] = drawn.life[i].key
     _sort_by_score(p, p.later, n)
     for i in range(p.n[JOBS]):
@@ -200,7 +200,7 @@ def _next_rule(small: World, drawn: State, p: Plans) -> bool:
         return False
     p.n[RULE] += 1
     for i in range(p.n[JOBS]):
-        p.score[i] = base_score(small, drawn, i, rule)
+        p.score[i] = base_score(small, drawn, i, rule, drawn.life[i].rank)
     _sort_by_score(p, p.tried, p.n[JOBS])
     return True
 

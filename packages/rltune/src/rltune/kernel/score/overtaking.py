@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import F8, Q_HEAD, SLA_FIRST, Options, State, World
+from rltune.kernel.state.attained import whole_estimate
 
 # Scores of the classes: within the first two the oldest is first, as of all equal scores. No other job has one so low.
 SLA, OWED, OTHERS = -1.5e308, -1e308, -5e307
 
 
 @kernel
-def _grace(s: State, o: Options, job: int) -> float:
-    return max(o.grace_s, o.grace_times * s.life[job].estimate)
+def _grace(w: World, s: State, o: Options, job: int) -> float:
+    return max(o.grace_s, o.grace_times * whole_estimate(w, s, job))
 
 
 @kernel
 def is_owed(w: World, s: State, o: Options, job: int) -> bool:
     """Return whether a job has been overtaken for as long as it may be."""
-    return s.now[0] - w.job[job].submit >= _grace(s, o, job)
+    return s.now[0] - w.job[job].submit >= _grace(w, s, o, job)
 
 
 @kernel
@@ -39,7 +40,7 @@ def fill_claims(w: World, s: State, o: Options, last: int, since: F8) -> None:
         if w.job[job].sla == SLA_FIRST:
             since[i - head] = -float("inf")
         elif is_owed(w, s, o, job):
-            since[i - head] = w.job[job].submit + _grace(s, o, job)
+            since[i - head] = w.job[job].submit + _grace(w, s, o, job)
         else:
             since[i - head] = float("nan")
 
@@ -55,9 +56,16 @@ def guard_queue(w: World, s: State, o: Options, last: int) -> None:
     """Put SLA jobs before all and owed jobs next, each by age, and leave the rest in the policy's order."""
     for i in range(s.n[Q_HEAD], last):
         job = s.queue[i].job
-        if w.job[job].sla == SLA_FIRST:
-            s.queue[i].score = SLA
-        elif is_owed(w, s, o, job):
-            s.queue[i].score = OWED
-        elif s.queue[i].score < OTHERS:
-            s.queue[i].score = OTHERS
+        s.queue[i].score = guarded_score(w, s, o, job, s.queue[i].score)
+        if s.queue[i].score <= OWED:
+            s.queue[i].tie = 0.0
+
+
+@kernel
+def guarded_score(w: World, s: State, o: Options, job: int, score: float) -> float:
+    """Return the score of a job, waiting or running, as the guard changes it."""
+    if w.job[job].sla == SLA_FIRST:
+        return SLA
+    if is_owed(w, s, o, job):
+        return OWED
+    return max(score, OTHERS)

@@ -7,12 +7,15 @@ import math
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.kernel.score.network import fill_inputs, logit
-from rltune.kernel.score.overtaking import guard_queue
+from rltune.kernel.score.overtaking import guard_queue, guarded_score
+from rltune.kernel.score.taking_turns import attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import (
+    BY_POLICY,
     DRIFTED,
     FELL_BACK,
     FIT_FIRST,
     LOOKED,
+    NO_TURNS,
     Q_HEAD,
     Q_TAIL,
     SCORED,
@@ -21,8 +24,10 @@ from rltune.kernel.state.arrays import (
     State,
     World,
 )
+from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.fair_share import MAX_AGE, TIME_SCALE, W_AGE, W_FAIR, W_TIME, fair_share, share_among_waiting
 from rltune.kernel.state.score_heap import heapify, pop_best
+from rltune.kernel.state.spells import rank_left
 
 FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
 TINY = 1e-15
@@ -40,17 +45,17 @@ def f1_score(rank: float, n: float, submit: float) -> float:
 
 
 @kernel
-def static_score(w: World, s: State, job: int, policy: int) -> float:
-    """Score a job by a rule that does not look at the clock."""
+def static_score(w: World, job: int, policy: int, rank: float) -> float:
+    """Score a job that is believed to last so long by a rule that does not look at the clock."""
     if policy == FCFS:
         return w.job[job].submit
     if policy == SJF:
-        return s.life[job].rank
+        return rank
     if policy == SRF:
         return w.job[job].rank_n
     if policy == SAF:
-        return w.job[job].rank_n * s.life[job].rank
-    return f1_score(s.life[job].rank, w.job[job].rank_n, w.job[job].submit)
+        return w.job[job].rank_n * rank
+    return f1_score(rank, w.job[job].rank_n, w.job[job].submit)
 
 
 @kernel
@@ -74,7 +79,7 @@ def multifactor_weights(w: World) -> tuple[float, float, float, float]:
 
 
 @kernel
-def multifactor_score(w: World, s: State, job: int, weights: tuple[float, float, float, float]) -> float:
+def multifactor_score(w: World, s: State, job: int, weights: tuple[float, float, float, float], rank: float) -> float:
     """Return minus the priority of Slurm's multifactor plugin: each factor in [0, 1] times its weight."""
     by_age, by_fair, by_time, age_a_second = weights
     own = w.job[job]
@@ -83,20 +88,20 @@ def multifactor_score(w: World, s: State, job: int, weights: tuple[float, float,
     if by_fair != 0.0:
         priority += by_fair * fair_share(w, s, own)
     if by_time != 0.0:
-        priority += by_time * (1.0 - min(1.0, s.life[job].rank / w.factor_par[TIME_SCALE]))
+        priority += by_time * (1.0 - min(1.0, rank / w.factor_par[TIME_SCALE]))
     return -priority
 
 
 @kernel
-def base_score(w: World, s: State, job: int, policy: int) -> float:
-    """Score one job by any rule."""
+def base_score(w: World, s: State, job: int, policy: int, rank: float) -> float:
+    """Score one job that is believed to last so long by any rule."""
     if policy == WFP3:
-        return wfp3_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+        return wfp3_score(s.now[0] - w.job[job].submit, rank, w.job[job].rank_n)
     if policy == UNICEP:
-        return unicep_score(s.now[0] - w.job[job].submit, s.life[job].rank, w.job[job].rank_n)
+        return unicep_score(s.now[0] - w.job[job].submit, rank, w.job[job].rank_n)
     if policy == MULTIFACTOR:
-        return multifactor_score(w, s, job, multifactor_weights(w))
-    return static_score(w, s, job, policy)
+        return multifactor_score(w, s, job, multifactor_weights(w), rank)
+    return static_score(w, job, policy, rank)
 
 
 @kernel
@@ -104,7 +109,7 @@ def score_by_base(w: World, s: State, last: int) -> None:
     """Score the queue by the rule that a network stands beside."""
     base = w.net_plan[BASE]
     for i in range(s.n[Q_HEAD], last):
-        s.queue[i].score = base_score(w, s, s.queue[i].job, base)
+        s.queue[i].score = base_score(w, s, s.queue[i].job, base, s.life[s.queue[i].job].rank)
 
 
 @kernel
@@ -149,7 +154,7 @@ def _fall_back(w: World, s: State, last: int, outside: int) -> None:
 def _note_base_scores(w: World, s: State, last: int) -> None:
     base = w.net_plan[BASE]
     for i in range(s.n[Q_HEAD], last):
-        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base)
+        s.life[s.queue[i].job].key = base_score(w, s, s.queue[i].job, base, s.life[s.queue[i].job].rank)
 
 
 @kernel
@@ -247,14 +252,30 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         weights = multifactor_weights(w)
         share_among_waiting(w, s, last)
         for i in range(head, last):
-            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, weights)
+            s.queue[i].score = multifactor_score(w, s, s.queue[i].job, weights, s.life[s.queue[i].job].rank)
     elif policy == LEARNED:
         score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST and not o.sla_by_base)
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key
+    if NO_TURNS < o.turns < BY_POLICY:
+        cuts = las_cuts(s)
+        for i in range(head, last):
+            s.queue[i].tie = s.queue[i].score
+            job = s.queue[i].job
+            s.queue[i].score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
     if o.guarded and o.guard_orders:
         guard_queue(w, s, o, last)
+
+
+@kernel
+def running_score(w: World, s: State, o: Options, job: int) -> float:
+    """Score a running job as if it waited with the work that it has left."""
+    if o.turns == BY_POLICY:
+        score = base_score(w, s, job, o.policy, rank_left(w, s, o, job, work_done(w, s, job)))
+    else:
+        score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), las_cuts(s))
+    return guarded_score(w, s, o, job, score) if o.guarded else score
 
 
 @kernel

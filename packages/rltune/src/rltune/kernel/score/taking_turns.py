@@ -6,10 +6,9 @@ Formulas and their sources stand in docs/explanation/taking-turns.md.
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import State, World
+from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, State, World
+from rltune.kernel.state.attained import attained_service, work_done
 from rltune.kernel.state.online_survival import gpu_time_quantile, gpu_times_known, index_by_history, mean_left
-
-LAS, GITTINS, SRSF = range(3)
 
 # Three levels of attained service: they part at these quantiles of the GPU time of jobs that have ended.
 LOW_QUANTILE, HIGH_QUANTILE = 0.5, 0.9
@@ -49,8 +48,14 @@ def srsf_score(w: World, s: State, job: int, attained: float) -> float:
 @kernel
 def turn_score(w: World, s: State, order: int, job: int, attained: float, cuts: tuple[float, float]) -> float:
     """Score a job, waiting or running, that has done so much work; `cuts` are those of `las_cuts` as of this pass."""
-    if order == LAS:
+    if order == BY_LAS:
         return las_score(w, job, attained, cuts)
-    if order == GITTINS:
+    if order == BY_GITTINS:
         return gittins_score(w, s, job, attained)
     return srsf_score(w, s, job, attained)
+
+
+@kernel
+def attained_for(w: World, s: State, order: int, job: int) -> float:
+    """Return the work that an order counts as done: all service for `las`, else what is not lost."""
+    return attained_service(s, job) if order == BY_LAS else work_done(w, s, job)

@@ -80,8 +80,17 @@ SCOPES = 5
     DUE_AT,
     DUE_N,
     EXPECTED_BEFORE,
+    WILLING_N,
+    MOVABLE_N,
+    VICTIMS_N,
+    DISPLACED_N,
+    SPELLS_N,
+    SPELL_CHUNKS_N,
     N_COUNTERS,
-) = range(31)
+) = range(37)
+
+# By which order jobs take turns; NO_TURNS: who has started runs to its end.
+NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)
 
 # Why a waiting job did not start in a pass.
 NO_REASON, RESOURCES, BEHIND_HEAD, WOULD_DELAY_HEAD, LIMITED, RESERVED_LATER, OUT_OF_VIEW, REFUSED = range(8)
@@ -133,6 +142,11 @@ GROUP = _record(
     pause_lo="i8",
     pause_hi="i8",
 )
+YIELDS = _record(
+    willing="i8",  # may be displaced
+    checkpoint="f8",  # seconds of work between two checkpoints; infinite = none is written
+    restart="f8",  # seconds at speed 1 without progress, at the beginning of every spell but the first
+)
 PAUSE = _record(start="f8", end="f8")
 SLOWDOWN = _record(extra_node="f8", extra_rack="f8", cpu="f8", mem="f8")  # factors, 1 = none
 EVENT = _record(time="f8", node="i8", kind="i8")
@@ -155,6 +169,20 @@ LIFE = _record(
     reason="i8",
     form="i8",  # the shape in which it runs: what it asks, or a wider one
 )
+TURN = _record(  # what a job that may have several spells needs beside LIFE; work is in seconds at speed 1
+    first="f8",  # start of its first spell; NaN = none yet
+    length="f8",  # of the spell that runs or comes next, to the job's end: restart and work
+    restart="f8",  # of that spell
+    saved="f8",  # work done before it that is not lost
+    service="f8",  # work done before it, lost or not
+    lost="f8",  # work lost and restarts, up to it
+    estimate="f8",  # of all its work
+    rank="f8",
+    preemptions="i8",
+    score="f8",  # of a running job that may be displaced, as of this pass
+    loss="f8",  # GPU-seconds that displacing it now would cost
+)
+SPELL = _record(start="f8", end="f8", job="i8", chunks="i8")  # one that ended before its job did
 AT = _record(node="i8", gpus="i8")
 NODE = _record(
     cpu="i8",  # free now
@@ -170,7 +198,7 @@ NODE = _record(
 )
 PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the job in question; GPUs -1 = nothing
 RACK = _record(free="i8", seen="i8")
-QUEUE = _record(key="f8", estimate="f8", score="f8", job="i8", asks="i8")
+QUEUE = _record(key="f8", estimate="f8", score="f8", tie="f8", job="i8", asks="i8")  # of equal scores the lowest tie
 RUN = _record(expected="f8", job="i8")
 END = _record(time="f8", job="i8", turn="i8")  # of equal times the lowest turn is first
 DEMAND = _record(
@@ -180,6 +208,7 @@ DEMAND = _record(
     pool="i8",  # in which it waits, in this pass
     waiting="i8",
     active_at="i8",
+    unclaimed_in="i8",  # the last pass in which not even all that could be displaced made room for it
 )
 LIMIT = _record(
     max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8"
@@ -229,6 +258,10 @@ class Options(NamedTuple):
     cycle_s: float  # the policy is asked at multiples of this alone; 0 = in every pass
     relook: bool  # score anew after every start, as a policy does that looks at what is free
     explain: bool  # give a reason for every job left waiting; takes no short cuts
+    turns: int  # by which order running jobs may be displaced
+    min_run_s: float  # of a spell, restart apart, before it may be cut short
+    max_preemptions: int  # of one job
+    turn_s: float  # between two passes that are made only because time has passed
 
 
 class World(NamedTuple):
@@ -255,11 +288,13 @@ class World(NamedTuple):
     net: F8  # weights of the learned policy, and how its inputs are made: see features.py and network.py
     net_plan: I8
     net_norm: F8  # [input, 4]
+    yields: Records  # by job; one row where nobody takes turns
     has_limits: bool
     has_pauses: bool
     has_slowdown: bool
     whole_nodes: bool  # nodes are not shared: a chunk takes all of its node
     total_gpus: float
+    takes_turns: bool
 
 
 class State(NamedTuple):
@@ -299,6 +334,12 @@ class State(NamedTuple):
     way_nodes: I8
     hidden: F8  # scratch of the network
     rack_fit: I8  # [rack, kind] nodes that could take a chunk; the last row counts chunks not placed yet
+    turn: Records  # by job; this and the next have one row where nobody takes turns
+    displaced: I8  # in this pass: they wait from its end on
+    movable: I8  # running jobs that may be displaced in this pass, the cheapest first
+    victim: I8  # scratch: those of them that a job would displace
+    spell: Records  # those that ended before their jobs did, since Python last took them
+    spell_at: Records  # their chunks, one after the other
 
 
 N_CRITIC = 5  # features of a job that the critic sees

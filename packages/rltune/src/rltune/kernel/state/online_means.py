@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import F8, I4, State, World
+from rltune.kernel.state.attained import work_at_end
 
 # The two predictors of a run: one for estimates, one for a policy that ranks by a prediction of its own (QSSF).
 FOR_ESTIMATE, FOR_RANK = range(2)
@@ -30,7 +31,7 @@ def predicted_run_time(w: World, s: State, which: int, job: int) -> float:
 @kernel
 def learn(w: World, s: State, which: int, job: int) -> None:
     """Add an ended job's run time to every likeness it has; in the finest, older ones fade."""
-    run = (s.life[job].end - s.life[job].start) * s.life[job].speed
+    run = work_at_end(w, s, job)
     finest = w.history_key.shape[2] - 1
     while finest > 0 and w.history_key[which, job, finest] < 0:
         finest -= 1

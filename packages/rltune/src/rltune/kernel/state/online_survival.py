@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import F8, I4, RUNNING, State, World
+from rltune.kernel.state.arrays import F8, I4, State, World
+from rltune.kernel.state.attained import restart_left, whole_estimate, work_done
 
 # How a job's remainder is believed. ENDS_NOW: reservations take a job past its estimate to end at once.
 ENDS_NOW, BY_ESTIMATE, BY_HISTORY = range(3)
@@ -133,15 +134,7 @@ def mean_left(w: World, s: State, job: int, attained: float) -> float:
     """
     if w.left_by == BY_HISTORY:
         return max(left_by_history(w, s, job, attained), LEAST_LEFT_S)
-    return left_by_estimate(s.life[job].estimate, attained)
-
-
-@kernel
-def attained_work(s: State, job: int) -> float:
-    """Return the work that a job has done up to now."""
-    if s.life[job].status != RUNNING:
-        return 0.0
-    return (s.now[0] - s.life[job].start) * s.life[job].speed
+    return left_by_estimate(whole_estimate(w, s, job), attained)
 
 
 @kernel
@@ -150,9 +143,13 @@ def believed_end(w: World, s: State, job: int) -> float:
     life = s.life[job]
     now = s.now[0]
     if w.left_by == BY_HISTORY and now > life.start:
-        return now + mean_left(w, s, job, attained_work(s, job)) / life.speed
+        return now + (restart_left(w, s, job) + mean_left(w, s, job, work_done(w, s, job))) / life.speed
     end = life.start + life.estimate / life.speed
-    return end if end > now or life.start == now else now + OVERRUN * (now - life.start)
+    if end > now or life.start == now:
+        return end
+    if w.takes_turns:
+        return now + mean_left(w, s, job, work_done(w, s, job)) / life.speed
+    return now + OVERRUN * (now - life.start)
 
 
 @kernel

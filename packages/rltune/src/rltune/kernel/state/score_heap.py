@@ -8,9 +8,11 @@ from rltune.kernel.state.arrays import I8, Q_HEAD, State
 
 @kernel
 def _before(s: State, a: int, b: int) -> bool:
-    return s.queue[a].score < s.queue[b].score or (
-        s.queue[a].score == s.queue[b].score and s.queue[a].job < s.queue[b].job
-    )
+    if s.queue[a].score != s.queue[b].score:
+        return s.queue[a].score < s.queue[b].score
+    if s.queue[a].tie != s.queue[b].tie:
+        return s.queue[a].tie < s.queue[b].tie
+    return s.queue[a].job < s.queue[b].job
 
 
 @kernel

@@ -1,0 +1,301 @@
+"""Taking turns: who may be displaced for whom, and who is. The rules stand in docs/reference/preemption.md."""
+
+from __future__ import annotations
+
+import math
+
+from rltune.kernel.backfill.easy import leave_then, leaves_head_its_place, reservation
+from rltune.kernel.backfill.job_turn import keeps_place
+from rltune.kernel.fit.allocate import find, lend_nodes, picked_speed
+from rltune.kernel.fit.running import drop_end, start_job, stop_job
+from rltune.kernel.jit import kernel
+from rltune.kernel.score.rules import running_score, static_score
+from rltune.kernel.state.arrays import (
+    BY_GITTINS,
+    BY_SRSF,
+    DISPLACED_N,
+    HELD,
+    MOVABLE_N,
+    PASSES,
+    Q_HEAD,
+    Q_TAIL,
+    RUN_END,
+    RUNNING,
+    VICTIMS_N,
+    WILLING_N,
+    Options,
+    State,
+    World,
+)
+from rltune.kernel.state.limits import count_running, start_is_allowed
+from rltune.kernel.state.queue import enqueue
+from rltune.kernel.state.spells import end_spell, stop_loss
+
+INF = float("inf")
+EXACT = 8  # candidates up to which every set of them is tried
+MARGIN = 2.0  # by so many times a score of work must be higher to be displaced
+
+
+@kernel
+def next_turn(s: State, o: Options) -> float:
+    """Return when a pass comes though nothing happens: now, if the last displaced anybody, else at the next tick."""
+    now = s.now[0]
+    if s.n[DISPLACED_N] > 0:
+        return now
+    if s.n[Q_HEAD] == s.n[Q_TAIL] or s.n[WILLING_N] == 0:
+        return INF
+    tick = (math.floor(now / o.turn_s) + 1.0) * o.turn_s
+    return tick if tick > now else tick + o.turn_s
+
+
+@kernel
+def _may_be_displaced(w: World, s: State, o: Options, job: int) -> bool:
+    turn = s.turn[job]
+    return (
+        w.yields[job].willing != 0
+        and turn.preemptions < o.max_preemptions
+        and s.now[0] - s.life[job].start >= turn.restart / s.life[job].speed + o.min_run_s
+    )
+
+
+@kernel
+def rank_movable(w: World, s: State, o: Options) -> float:
+    """List the running jobs that may be displaced in this pass, and score them; return the highest score, -inf if none.
+
+    Who starts in this pass is not listed, so nobody starts and stops in one.
+    """
+    worst = -INF
+    n = 0
+    for i in range(s.n[RUN_END]):
+        job = s.run[i].job
+        if job >= 0 and _may_be_displaced(w, s, o, job):
+            s.turn[job].score = running_score(w, s, o, job)
+            worst = max(worst, s.turn[job].score)
+            s.movable[n] = job
+            n += 1
+    s.n[MOVABLE_N] = n
+    return worst
+
+
+@kernel
+def _cheaper(s: State, a: int, b: int) -> bool:
+    return s.turn[a].loss < s.turn[b].loss or (s.turn[a].loss == s.turn[b].loss and a < b)
+
+
+@kernel
+def sort_movable(w: World, s: State) -> None:
+    """Put those who may be displaced in order of (GPU-seconds lost, job), by Shell's method."""
+    n = s.n[MOVABLE_N]
+    for i in range(n):
+        s.turn[s.movable[i]].loss = stop_loss(w, s, s.movable[i])
+    gap = n // 2
+    while gap > 0:
+        for i in range(gap, n):
+            job = s.movable[i]
+            k = i
+            while k >= gap and _cheaper(s, job, s.movable[k - gap]):
+                s.movable[k] = s.movable[k - gap]
+                k -= gap
+            s.movable[k] = job
+        gap //= 2
+
+
+@kernel
+def stands_lower(o: Options, score: float, claimant: float) -> bool:
+    """Return whether a running job's score is higher than a claimant's by the margin of the order."""
+    work = o.turns == BY_SRSF or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
+    return score > (MARGIN * claimant if work and claimant > 0.0 else claimant)
+
+
+@kernel
+def _is_in_reach(w: World, s: State, job: int, mask: int) -> bool:
+    """Return whether a running job has a chunk on a node of these groups."""
+    first = w.job[job].chunk_at
+    for at in range(first, first + w.shape[s.life[job].form].chunks):
+        if w.mask_has[mask, s.node[s.at[at].node].group]:
+            return True
+    return False
+
+
+@kernel
+def _list_candidates(w: World, s: State, o: Options, row: int) -> int:
+    """List in s.victim whom the job in this place may displace, the cheapest first; return how many."""
+    mask = w.shape[s.queue[row].asks].mask
+    n = 0
+    for i in range(s.n[MOVABLE_N]):
+        job = s.movable[i]
+        if (
+            s.life[job].status == RUNNING
+            and stands_lower(o, s.turn[job].score, s.queue[row].score)
+            and _is_in_reach(w, s, job, mask)
+        ):
+            s.victim[n] = job
+            n += 1
+    return n
+
+
+@kernel
+def _lend_set(w: World, s: State, n: int, chosen: int, sign: int) -> None:
+    """Free the nodes of the candidates that are bits of a number, or take them again."""
+    for i in range(n):
+        if chosen >> i & 1:
+            lend_nodes(w, s, s.victim[i], sign)
+
+
+@kernel
+def _choose_exactly(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
+    """Find the set that loses least, of equals the lowest as a number; leave it in s.victim, its nodes lent."""
+    best = 0
+    least = INF
+    for chosen in range(1, 1 << n):
+        loss = 0.0
+        for i in range(n):
+            if chosen >> i & 1:
+                loss += s.turn[s.victim[i]].loss
+        if loss < least:
+            _lend_set(w, s, n, chosen, 1)
+            if find(w, s, shape, estimate, o.placement):
+                best = chosen
+                least = loss
+            _lend_set(w, s, n, chosen, -1)
+    kept = 0
+    for i in range(n):
+        if best >> i & 1:
+            s.victim[kept] = s.victim[i]
+            lend_nodes(w, s, s.victim[kept], 1)
+            kept += 1
+    s.n[VICTIMS_N] = kept
+    return kept > 0
+
+
+@kernel
+def _choose_greedily(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
+    """Add candidates until the job fits, then leave out, the last first, whoever is not needed."""
+    added = 0
+    fits = False
+    while added < n and not fits:
+        lend_nodes(w, s, s.victim[added], 1)
+        added += 1
+        fits = find(w, s, shape, estimate, o.placement)
+    if not fits:
+        _lend_first(w, s, added, -1)
+        return False
+    for i in range(added - 2, -1, -1):
+        lend_nodes(w, s, s.victim[i], -1)
+        if find(w, s, shape, estimate, o.placement):
+            s.victim[i] = -1
+        else:
+            lend_nodes(w, s, s.victim[i], 1)
+    kept = 0
+    for i in range(added):
+        if s.victim[i] >= 0:
+            s.victim[kept] = s.victim[i]
+            kept += 1
+    s.n[VICTIMS_N] = kept
+    return True
+
+
+@kernel
+def _lend_first(w: World, s: State, n: int, sign: int) -> None:
+    for i in range(n):
+        lend_nodes(w, s, s.victim[i], sign)
+
+
+@kernel
+def _could_fit(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
+    """Return whether a job would fit if all candidates stopped; if not, nobody of its shape will in this pass.
+
+    Later in a pass less is free, and who comes later may displace nobody whom this one may not.
+    """
+    _lend_first(w, s, n, 1)
+    fits = find(w, s, shape, estimate, o.placement)
+    _lend_first(w, s, n, -1)
+    if not fits and not w.has_pauses:
+        s.demand[shape].unclaimed_in = s.n[PASSES]
+    return fits
+
+
+@kernel
+def _limits_allow(w: World, s: State, job: int) -> bool:
+    """Return whether limits allow the job to start once its victims have stopped."""
+    for i in range(s.n[VICTIMS_N]):
+        count_running(w, s, s.victim[i], -1)
+    allowed = start_is_allowed(w, s, job)
+    for i in range(s.n[VICTIMS_N]):
+        count_running(w, s, s.victim[i], 1)
+    return allowed
+
+
+@kernel
+def _head_keeps_place(w: World, s: State, job: int, pool: int) -> bool:
+    """Return whether the job in s.pick, its victims gone, leaves the head its reservation as it was before."""
+    if s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) <= s.pool[pool].reserved:
+        return True
+    for i in range(s.n[VICTIMS_N]):
+        leave_then(w, s, s.victim[i], pool, 1)
+    if leaves_head_its_place(w, s, job, pool):
+        return True
+    for i in range(s.n[VICTIMS_N]):
+        leave_then(w, s, s.victim[i], pool, -1)
+    return False
+
+
+@kernel
+def claim(w: World, s: State, o: Options, row: int, behind: bool) -> bool:
+    """Start the job in this place of the queue, which does not fit, in place of running ones, if the rules allow."""
+    job = s.queue[row].job
+    shape = s.queue[row].asks
+    pool = s.demand[shape].pool
+    estimate = s.queue[row].estimate
+    if s.demand[shape].unclaimed_in == s.n[PASSES]:
+        return False
+    n = _list_candidates(w, s, o, row)
+    if n == 0 or not _could_fit(w, s, o, shape, estimate, n):
+        return False
+    keeps = behind and keeps_place(w, s, o, pool)
+    if keeps and s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
+        reservation(w, s, pool)
+    if n <= EXACT:
+        _choose_exactly(w, s, o, shape, estimate, n)
+    else:
+        _choose_greedily(w, s, o, shape, estimate, n)
+    find(w, s, shape, estimate, o.placement)
+    allowed = not w.has_limits or _limits_allow(w, s, job)
+    allowed = allowed and (not keeps or _head_keeps_place(w, s, job, pool))
+    _lend_first(w, s, s.n[VICTIMS_N], -1)
+    if allowed:
+        _displace_for(w, s, o, job, shape, estimate)
+    return allowed
+
+
+@kernel
+def _displace_for(w: World, s: State, o: Options, job: int, shape: int, estimate: float) -> None:
+    for i in range(s.n[VICTIMS_N]):
+        victim = s.victim[i]
+        interrupt(w, s, o, victim)
+        s.turn[victim].preemptions += 1
+        s.life[victim].status = HELD  # it waits from the end of the pass on
+        s.displaced[s.n[DISPLACED_N]] = victim
+        s.n[DISPLACED_N] += 1
+    find(w, s, shape, estimate, o.placement)
+    start_job(w, s, job)
+    for g in range(len(s.pool)):
+        s.pool[g].reserved = float("nan")  # who has stopped may have been in the way of any head
+
+
+@kernel
+def interrupt(w: World, s: State, o: Options, job: int) -> None:
+    """Stop a running job before its end."""
+    drop_end(s, job)
+    stop_job(w, s, job)
+    s.life[job].planned = float("nan")
+    if w.takes_turns:
+        end_spell(w, s, o, job)
+        s.life[job].key = static_score(w, job, o.policy, s.life[job].rank)
+
+
+@kernel
+def let_displaced_wait(w: World, s: State, o: Options) -> None:
+    """Put those into the queue who were displaced in the pass that ends; another pass follows."""
+    for i in range(s.n[DISPLACED_N]):
+        enqueue(w, s, s.displaced[i], o.dynamic)

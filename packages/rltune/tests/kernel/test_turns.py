@@ -1,0 +1,185 @@
+"""Jobs that take turns: the compiled core and the plain reference agree, and what is promised holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.check_turns import turn_problems
+from strategies import FEATURES, HEADS, PLACEMENTS, POLICIES, SLOW, Case, cases, guards, joined_cases, turns
+
+import rltune
+from rltune.cluster import Cluster, Limit
+from rltune.engine.guard import Guard
+from rltune.engine.pipeline import TURN_BACKFILLS
+from rltune.engine.turns import Turns
+from rltune.errors import InputError
+from rltune.jobs import Jobs
+
+
+def by_core(case: Case, taken: Turns, guard: Guard | None = None, **settings):
+    return rltune.simulate(case.jobs, case.cluster, estimator=case.estimate_s, preempt=taken, guard=guard, **settings)
+
+
+def by_reference(case: Case, taken: Turns, guard: Guard | None = None, **settings):
+    same = None if guard is None else reference.Guard(guard.hours, guard.times, guard.sla)
+    how = reference.Turns(taken.order, taken.min_run_s, taken.max_preemptions, taken.turn_s)
+    return reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, turns=how, **settings)
+
+
+def listed(spells) -> list[tuple]:
+    rows = zip(spells.job.tolist(), spells.start_s.tolist(), spells.end_s.tolist(), spells.placements, strict=True)
+    return [(job, start, end, tuple(sorted(where))) for job, start, end, where in rows]
+
+
+def assert_equal(case: Case, taken: Turns, guard: Guard | None = None, **settings) -> None:
+    """Compare every spell, and what it cost, exactly."""
+    core, plain = (run(case, taken, guard, **settings) for run in (by_core, by_reference))
+    assert np.asarray(core.rejected).tolist() == plain.rejected
+    spells = [(job, start, end, tuple(sorted(where))) for job, start, end, where in plain.spells]
+    assert listed(core.spells) == spells
+    np.testing.assert_array_equal(core.start_s, plain.start_s)
+    np.testing.assert_array_equal(core.end_s, plain.end_s)
+    np.testing.assert_array_equal(core.requeues, plain.requeues)
+    ran = ~np.asarray(core.rejected)
+    np.testing.assert_array_equal(core.preemptions[ran], np.array(plain.preemptions)[ran])
+    np.testing.assert_array_equal(core.lost_s, plain.lost_s)
+
+
+def settings(**fixed):
+    """Draw the ways to run, but for those that are fixed."""
+    free = {
+        "policy": st.sampled_from(POLICIES),
+        "backfill": st.sampled_from(TURN_BACKFILLS),
+        "placement": st.sampled_from(PLACEMENTS),
+        "head": st.sampled_from(HEADS),
+        "view": st.sampled_from((0, 0, 0, 3)),
+    }
+    return st.fixed_dictionaries(free | {name: st.just(value) for name, value in fixed.items()})
+
+
+@pytest.mark.parametrize("backfill", TURN_BACKFILLS)
+@given(data=st.data())
+def test_every_backfill(backfill: str, data) -> None:
+    """Each backfill rule, with any features."""
+    case = data.draw(cases(always=("willing",)))
+    assert_equal(case, data.draw(turns()), **data.draw(settings(backfill=backfill)))
+
+
+@pytest.mark.parametrize("feature", [*FEATURES, *SLOW])
+@given(data=st.data())
+def test_every_feature(feature: str, data) -> None:
+    """Each feature of machine, workload and rules, with any others."""
+    case = data.draw(cases(always=("willing", feature)))
+    assert_equal(case, data.draw(turns()), **data.draw(settings()))
+
+
+@given(data=st.data())
+def test_guards(data) -> None:
+    """Owed and SLA jobs come first among running jobs, too."""
+    case = data.draw(cases(always=("willing", "qos")))
+    assert_equal(case, data.draw(turns()), data.draw(guards()), **data.draw(settings()))
+
+
+@pytest.mark.parametrize("order", ["las", "gittins", "srsf", "policy"])
+@given(data=st.data())
+def test_promises(order: str, data) -> None:
+    """Work is conserved, nobody unwilling is touched, every stop makes room at once, and losses are bounded."""
+    case = data.draw(cases(always=("willing",), without=("outages",)))
+    taken = data.draw(turns((order,)))
+    schedule = by_core(case, taken, **data.draw(settings()))
+    assert turn_problems(case.jobs, case.cluster, schedule, taken) == []
+
+
+@given(data=st.data())
+def test_pools_of_what_still_waits(data) -> None:
+    """Who is displaced joins no pools in the pass in which it is."""
+    case = data.draw(joined_cases())
+    willing = data.draw(st.lists(st.booleans(), min_size=len(case.jobs), max_size=len(case.jobs)))
+    jobs = case.jobs.with_columns(preemptible=np.array(willing), checkpoint_s=np.full(len(case.jobs), 2.0))
+    assert_equal(replace(case, jobs=jobs), data.draw(turns()), **data.draw(settings(head="pool", view=0)))
+
+
+@given(case=cases(always=("willing",)), how=settings())
+def test_nobody_willing_is_no_turns(case: Case, how: dict) -> None:
+    """Where nobody may be displaced, and outages cost everything, `policy` gives the schedule that there is without."""
+    nobody = case.jobs.with_columns(
+        preemptible=np.zeros(len(case.jobs), dtype=bool),
+        checkpoint_s=np.full(len(case.jobs), np.inf),
+        restart_s=np.zeros(len(case.jobs)),
+    )
+    case = replace(case, jobs=nobody)
+    off, on = (by_core(case, Turns(order), **how, remaining="history") for order in ("off", "policy"))
+    np.testing.assert_array_equal(off.end_s, on.end_s)
+    assert [sorted(p) for p in off.placements] == [sorted(p) for p in on.placements]
+
+
+def one_node(**columns) -> Case:
+    jobs = Jobs.from_arrays(**columns)
+    return Case(jobs, Cluster.uniform(nodes=1, gpus=4), jobs.duration_s.copy())
+
+
+def test_by_hand() -> None:
+    """A small job displaces a large one, which loses 100 s of work and 60 s of restart, and goes on after it."""
+    case = one_node(
+        submit_s=[0, 1000], duration_s=[20000, 500], gpus=[4, 4], preemptible=True, checkpoint_s=300, restart_s=60
+    )
+    schedule = by_core(case, Turns("las"))
+    assert listed(schedule.spells) == [
+        (0, 0.0, 1000.0, ((0, 4),)),
+        (0, 1500.0, 1500.0 + 60 + 20000 - 900, ((0, 4),)),
+        (1, 1000.0, 1500.0, ((0, 4),)),
+    ]
+    assert schedule.preemptions.tolist() == [1, 0]
+    assert schedule.lost_s.tolist() == [160.0, 0.0]
+    assert schedule.delay_s.tolist() == [660.0, 0.0]
+    assert schedule.wait_s.tolist() == [0.0, 0.0]
+    assert schedule.summary().utilisation.busy_gpu_s == 4 * (20000 + 160 + 500)
+
+
+def test_a_tick_changes_the_order() -> None:
+    """Nothing happens, and yet the running job has had its hour of service and gives way to one that waits."""
+    case = one_node(submit_s=[0, 10], duration_s=[20000, 5000], gpus=[4, 4], preemptible=[True, False])
+    assert by_core(case, Turns("las", turn_s=250.0)).start_s.tolist() == [0.0, 1000.0]
+
+
+def test_the_least_losing_set() -> None:
+    """Two small jobs that lose little give way, not the one that has just missed its checkpoint."""
+    case = one_node(
+        submit_s=[0, 0, 0, 1000],
+        duration_s=[90000] * 3 + [10],
+        gpus=[2, 1, 1, 2],
+        preemptible=True,
+        checkpoint_s=[999.0, 990.0, 995.0, 600.0],
+        restart_s=[30.0, 1.0, 1.0, 0.0],
+    )
+    assert by_core(case, Turns("srsf")).preemptions.tolist() == [0, 1, 1, 0]
+
+
+def test_a_limit_displaces_nobody() -> None:
+    """A job that only a limit holds waits, though it would come before the one that runs."""
+    case = one_node(submit_s=[0, 1000], duration_s=[20000, 500], gpus=[2, 2], preemptible=True, user=["a", "a"])
+    limited = replace(case, cluster=replace(case.cluster, limits=(Limit(scope="user", name="a", max_running=1),)))
+    assert by_core(limited, Turns("srsf")).preemptions.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"backfill": "conservative"},
+        {"backfill": "shadow"},
+        {"placement": "milp"},
+        {"search": 16},
+        {"cycle_s": 60.0},
+        {"commit": True},
+        {"policy": "learned"},
+        {"policy": lambda view: view.submit_s},
+    ],
+)
+def test_what_does_not_go_together(refused: dict) -> None:
+    """It is refused in a sentence, not ignored."""
+    case = one_node(submit_s=[0], duration_s=[10], gpus=[1])
+    with pytest.raises(InputError, match="preempt las"):
+        by_core(case, Turns("las"), **refused)

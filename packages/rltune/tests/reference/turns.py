@@ -1,0 +1,50 @@
+"""Settings and scores of jobs that take turns."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from reference.ask import Job
+from reference.remaining import EDGES
+
+LEVELS = (3600.0, 36000.0)  # GPU-seconds, while few jobs are known
+FEW = 16
+QUANTILES = (0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Turns:
+    order: str
+    min_run: float = 600.0
+    max_preemptions: int = 5
+    turn: float = 300.0
+
+
+def left(estimate: float, done: float) -> float:
+    """What is believed to be left after so much work."""
+    return estimate - done if estimate > done else done / 2
+
+
+def turn_score(order: str, job: Job, gpu_times: list[float]) -> float:
+    """Score a job as it waits; a running one is asked about as if it were stopped without loss.
+
+    `gpu_times`: of the jobs that have ended.
+    """
+    n = max(1, job.gpus)
+    if order == "las":
+        return float(sum(n * job.service >= level for level in _levels(gpu_times)))
+    return n * left(job.whole, job.saved)
+
+
+def _levels(gpu_times: list[float]) -> tuple[float, ...]:
+    return LEVELS if len(gpu_times) < FEW else tuple(_quantile(gpu_times, q) for q in QUANTILES)
+
+
+def _quantile(gpu_times: list[float], share: float) -> float:
+    """Where so many still go on, on a straight line between two edges."""
+    wanted = len(gpu_times) - share * len(gpu_times)
+    for low, high in pairwise(EDGES):
+        above = len(gpu_times) if low == 0 else sum(t > low for t in gpu_times)
+        beyond = sum(t > high for t in gpu_times)
+        if beyond <= wanted:
+            return low + ((above - wanted) / (above - beyond) if above > beyond else 1.0) * (high - low)
+    return EDGES[-1]

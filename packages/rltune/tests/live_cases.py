@@ -159,3 +159,7 @@ def _changed(one: LiveJob, change: Change) -> LiveJob:
             return replace(one, excluded_nodes=change.nodes)
         case ChangeKind.REQUIRE_NODES:
             return replace(one, required_nodes=change.nodes)
+        case ChangeKind.REQUEUE:
+            return replace(one, state="COMPLETING", restarts=one.restarts + 1)
+        case ChangeKind.BEGIN_NOW:
+            return replace(one, begin_s=float("nan"))

@@ -92,6 +92,7 @@ WRITES_ITSELF = {
     "live/journal/store.py": "SQLite, which is whole after a crash; here its file is made, empty and private",
     "live/pinned_pipeline.py": "a copy in a folder that is removed a line later",
     "parallel.py": "a message to worker processes, in a folder that is removed with them",
+    "lab/experiment/checkpointing_job.py": "runs in jobs, alone: a checkpoint by the same rule, and a log that grows",
     "lab/testbed/bed.py": "an empty file with the rights of a secret, before the secret is written whole",
     "lab/testbed/daemon_parent.py": "a log that grows, and a pipe",
 }

@@ -89,10 +89,13 @@ def test_a_share_is_about_that_share_and_holds_the_smaller_ones():
     ("rules", "sentence"),
     [
         ("qoss = ['a']", "no setting of a preemption rule 'qoss'; did you mean qos?"),
-        ("share = 1.5", "preemption.0.share: Input should be less than or equal to 1, given 1.5"),
-        ("checkpoint = 'soon'", "preemption.0.checkpoint"),
-        ("checkpoint = -1", "preemption.0.checkpoint: Input should be greater than or equal to 0"),
-        ("restart = inf", "preemption.0.restart: Input should be a finite number"),
+        ("share = 1.5", "share in [[preemption]] number 1 should be 1.0 or less, not 1.5"),
+        (
+            "checkpoint = 'soon'",
+            "checkpoint in [[preemption]] number 1: 'soon' is no time; write seconds, or 90s, 10m, 2h",
+        ),
+        ("checkpoint = -1", "checkpoint in [[preemption]] number 1 should be 0 or more, not -1"),
+        ("restart = inf", "restart in [[preemption]] number 1 should be a finite number"),
         ("vc = ['a']\npartition = 'b'", "vc and partition name the same column of a job; give one of them"),
         ("preemptible = false\nrestart = 5", "a rule with preemptible = false takes no checkpoint and no restart"),
     ],

@@ -31,9 +31,12 @@ def read_seconds(told: str) -> float:
     """Read 90, 90s, 10m, 2h, 1d or inf as seconds; ValueError if it is none of them."""
     text = told.strip().lower()
     size = _SIZES.get(text[-1:], 0.0)
-    value = float(text[:-1]) * size if size else float(text)
+    try:
+        value = float(text[:-1]) * size if size else float(text)
+    except ValueError:
+        value = math.nan
     if not value >= 0:
-        raise ValueError(told)
+        raise ValueError(f"{told!r} is no time; write seconds, or 90s, 10m, 2h")
     return value
 
 

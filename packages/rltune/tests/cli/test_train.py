@@ -69,7 +69,7 @@ def test_going_on_from_a_model_that_has_seen_what_chooses_is_told(learn, tmp_pat
     assert "was chosen on" not in learn(out="first.rltune").err
     said = learn("--init", tmp_path / "first.rltune", out="second.rltune")
     assert said.code == 0
-    assert "was chosen on 60 of the 60 jobs of the validation part" in said.err
+    assert "was chosen on 150 of the 150 jobs of the validation part" in said.err
     assert len(read_model(tmp_path / "second.rltune").card.lessons.spans) == 4
 
 

@@ -3,7 +3,6 @@ import pytest
 
 from rltune.trials.intervals import (
     Course,
-    block_length,
     difference,
     of_sums,
     over_jobs,
@@ -13,7 +12,7 @@ from rltune.trials.intervals import (
     student,
 )
 
-HOW = {"confidence": 0.9, "resamples": 800, "seed": 3}
+HOW = {"confidence": 0.95}
 
 
 def test_the_estimate_is_the_difference_or_ratio_of_means():
@@ -23,11 +22,11 @@ def test_the_estimate_is_the_difference_or_ratio_of_means():
 
 
 def test_pairing_tells_what_windows_hide():
-    """Windows differ by hundreds, contenders by one in each: paired, that is certain."""
+    """Windows differ by hundreds, contenders by a tenth in each: paired, that is certain."""
     base = np.array([100.0, 900, 50, 400, 700, 20])
-    got = over_windows(base + 1 + np.array([0, 0.1, -0.1, 0, 0.1, -0.1]), base, difference, **HOW)
-    assert 0.9 < got.low <= got.estimate <= got.high < 1.1
-    assert got.excludes_zero
+    got = over_windows(base * np.array([0.9, 0.901, 0.899, 0.9, 0.901, 0.899]), base, ratio, **HOW)
+    assert 0.89 < got.low <= got.estimate <= got.high < 0.91
+    assert over_windows(0.9 * base, base, difference, **HOW).excludes_zero
 
 
 def test_equal_pipelines_differ_by_exactly_nothing():
@@ -36,52 +35,93 @@ def test_equal_pipelines_differ_by_exactly_nothing():
     assert (got.estimate, got.low, got.high, got.excludes_zero) == (0, 0, 0, False)
 
 
+def test_five_windows_of_which_two_show_nothing_leave_the_sign_open():
+    """Three windows gain, two do not: a bootstrap of five would have called that certain."""
+    theirs = np.array([60.0, 150.0, 70.0, 5.0, 3.0])
+    ours = theirs + np.array([-19.8, -73.7, -23.6, 0.1, 0.0])
+    assert not over_windows(ours, theirs, difference, **HOW).excludes_zero
+    got = over_windows(ours, theirs, ratio, **HOW)
+    assert got.low < 1 < got.high
+    long = np.full(5, 1000.0)
+    assert not over_windows(long + ours - theirs, long, difference, **HOW).excludes_zero
+
+
+def test_one_long_queue_decides_nothing():
+    """Nine calm windows say nothing, the tenth halves a wait as long as all others together."""
+    theirs = np.array([10.0, 12, 9, 11, 10, 8, 500, 12, 10, 9])
+    ours = theirs * np.array([1.05, 0.95, 1, 1.02, 0.97, 1, 0.5, 1, 0.96, 1.04])
+    assert not over_windows(ours, theirs, difference, **HOW).excludes_zero
+
+
+def test_calm_windows_alone_show_nothing():
+    """All calm windows gain a half, but nearly all waiting is in the two that lose a little."""
+    theirs = np.array([1.0, 900, 1, 1, 1, 800, 1, 1, 1, 1])
+    ours = theirs * np.where(theirs > 1, 1.05, 0.5)
+    assert not over_windows(ours, theirs, difference, **HOW).excludes_zero
+
+
 def test_too_few_windows_get_no_interval():
     got = over_windows(np.array([1.0, 2]), np.array([2.0, 3]), difference, **HOW)
     assert got.estimate == -1
     assert np.isnan([got.low, got.high]).all()
 
 
-def test_a_baseline_of_zero_has_no_ratio():
-    zero = np.zeros(6)
-    assert np.isnan(over_windows(np.ones(6), zero, ratio, **HOW).estimate)
-    assert np.isnan(over_jobs(np.ones(600), np.zeros(600), ratio, **HOW).low)
-    assert np.isnan(over_jobs(np.zeros(0), np.zeros(0), ratio, **HOW).estimate)
+def test_a_baseline_of_zero_has_no_ratio_but_a_difference():
+    zero, six = np.zeros(6), np.array([1.0, 2, 1, 2, 1, 2])
+    assert np.isnan(over_windows(six, zero, ratio, **HOW).estimate)
+    got = over_windows(six, zero, difference, **HOW)
+    assert 0 < got.low < 1.5 < got.high
+    time = np.arange(600.0)
+    assert np.isnan(over_jobs(np.ones(600), np.zeros(600), time, ratio, **HOW).low)
+    assert np.isnan(over_jobs(np.zeros(0), np.zeros(0), time[:0], ratio, **HOW).estimate)
 
 
-def test_same_seed_same_interval():
-    rng = np.random.default_rng(0)
-    a, b = rng.exponential(5, 20), rng.exponential(5, 20)
-    assert over_windows(a, b, difference, **HOW) == over_windows(a, b, difference, **HOW)
-    assert over_windows(a, b, difference, **HOW) != over_windows(a, b, difference, **{**HOW, "seed": 4})
+def test_windows_in_which_nobody_waits_say_nothing_of_the_ratio():
+    """Ten idle windows among ten with a gain of a fifth do not hide it."""
+    theirs = np.array([60.0, 50, 70, 65, 55, 60, 50, 70, 65, 55])
+    ours = theirs * np.array([0.8, 0.82, 0.78, 0.8, 0.81, 0.79, 0.8, 0.82, 0.78, 0.8])
+    idle = np.zeros(10)
+    got = over_windows(np.concatenate([ours, idle]), np.concatenate([theirs, idle]), difference, **HOW)
+    assert got.excludes_zero
 
 
-def test_intervals_over_windows_hold_the_truth_about_as_often_as_they_say():
-    """Skewed differences of mean 1, 20 windows, 90 %: BCa should cover in 80 to 97 of 100."""
-    rng, hits, trials = np.random.default_rng(1), 0, 300
-    for _ in range(trials):
-        base = rng.exponential(10, 20)
-        got = over_windows(base + rng.exponential(1, 20), base, difference, **HOW)
-        hits += got.low <= 1 <= got.high
-    assert 0.80 <= hits / trials <= 0.97
+def drift(rng, shape, keep):
+    """Normal series whose neighbours correlate by `keep`."""
+    series = rng.normal(size=shape)
+    for t in range(1, shape[1]):
+        series[:, t] = keep * series[:, t - 1] + np.sqrt(1 - keep**2) * series[:, t]
+    return series
+
+
+@pytest.mark.parametrize("windows", [3, 5, 10, 20])
+def test_intervals_hold_the_truth_of_dependent_heavy_tailed_waits(windows):
+    """At least 92 of 100, less what 150 trials may be off; the full measure is benchmarks/rltune/intervals.py."""
+    rng, trials = np.random.default_rng(windows), 150
+    theirs = np.exp(drift(rng, (trials, windows), 0.4))
+    ours = theirs * 0.8 * np.exp(0.25 * drift(rng, (trials, windows), 0.4) - 0.25**2 / 2)
+    rows = list(zip(ours, theirs, strict=True))
+    shares = [over_windows(a, b, ratio, **HOW) for a, b in rows]
+    assert np.mean([i.low <= 0.8 <= i.high for i in shares]) >= 0.91
+    apart = [over_windows(a, b, difference, **HOW) for a, b in rows]
+    assert np.mean([i.low <= -0.2 * np.exp(0.5) <= i.high for i in apart]) >= 0.91
+    assert [i.excludes_zero for i in apart] == [i.high < 1 or i.low > 1 for i in shares]
+    if windows == 20:
+        assert np.mean([i.high < 0 for i in apart]) >= 0.5
 
 
 def test_blocks_keep_the_dependence_of_neighbours():
-    """An AR(1) of 0.9: single jobs resampled would cover the mean in about a third of the cases, blocks in most."""
-    rng, hits, trials, n = np.random.default_rng(2), 0, 150, 1000
-    for _ in range(trials):
-        noise = rng.normal(size=n + 100)
-        series = np.zeros(n + 100)
-        for t in range(1, n + 100):
-            series[t] = 0.9 * series[t - 1] + noise[t]
-        got = over_jobs(series[100:], np.zeros(n), difference, **HOW)
-        hits += got.low <= 0 <= got.high
-    assert hits / trials >= 0.75
+    """Jobs of which neighbours correlate by 0.9: taken one by one they would hold the mean in a third of the cases."""
+    rng, trials, n = np.random.default_rng(2), 100, 1000
+    ours, theirs = np.exp(drift(rng, (trials, n), 0.9)), np.exp(drift(rng, (trials, n), 0.9))
+    made = [over_jobs(a, b, np.arange(float(n)), difference, **HOW) for a, b in zip(ours, theirs, strict=True)]
+    assert np.mean([i.low <= 0 <= i.high for i in made]) >= 0.9
 
 
-def test_blocks_are_long():
-    assert block_length(100_000) == 2155
-    assert block_length(1) == 1
+def test_a_burst_of_jobs_is_one_block():
+    """Five hundred jobs of one minute are one event, however many they are."""
+    submit = np.concatenate([np.arange(500.0), np.full(500, 250.0)])
+    ours = np.concatenate([np.ones(500), np.full(500, 0.5)])
+    assert not over_jobs(ours, np.ones(1000), submit, difference, **HOW).excludes_zero
 
 
 def course(windows, length=16, keep=None):
@@ -113,25 +153,23 @@ def test_overlapping_windows_give_ratio_and_difference_of_means():
     theirs = np.arange(1.0, 101)
     got = over_time(0.5 * theirs, theirs, course(100), ratio, **HOW)
     assert (got.estimate, got.low, got.high) == pytest.approx((0.5, 0.5, 0.5))
-    got = over_time(theirs + 3, theirs, course(100), difference, **HOW)
-    assert (got.estimate, got.low, got.high) == pytest.approx((3, 3, 3))
+    assert over_time(theirs + 3, theirs, course(100), difference, **HOW).estimate == pytest.approx(3)
 
 
 def test_intervals_over_overlapping_windows_hold_the_truth_about_as_often_as_they_say():
     """A ratio of 0.9 on ten disjoint windows, every 8th start: single windows resampled would cover far less often."""
     rng, hits, naive, trials, length = np.random.default_rng(5), 0, 0, 150, 128
     truth = 0.9 * np.exp(0.25**2 / 2)
-    how = {**HOW, "confidence": 0.95}
     for _ in range(trials):
         theirs = overlapping(rng, 1370, length, 0.95)
         ours = 0.9 * theirs * overlapping(rng, 1370, length, 0.95) ** 0.25
         a, b = (window_means(x, length)[::8] for x in (ours, theirs))
-        got = over_time(a, b, course(len(a), length // 8), ratio, **how)
+        got = over_time(a, b, course(len(a), length // 8), ratio, **HOW)
         hits += got.low <= truth <= got.high
-        alone = over_windows(a, b, ratio, **how)
+        alone = over_windows(a, b, ratio, **HOW)
         naive += alone.low <= truth <= alone.high
-    assert 0.87 <= hits / trials <= 0.99
-    assert naive / trials < 0.6
+    assert hits / trials >= 0.91
+    assert naive / trials < hits / trials
 
 
 def test_windows_left_out_leave_gaps_not_neighbours():
@@ -145,14 +183,13 @@ def test_windows_left_out_leave_gaps_not_neighbours():
     assert got.low < got.estimate < got.high
 
 
-def test_few_disjoint_windows_widen_an_interval_and_too_few_give_none():
+def test_too_few_disjoint_windows_give_no_interval():
     """However many overlap."""
     rng = np.random.default_rng(0)
     theirs = rng.exponential(5, 160) + 1
     ours = theirs * rng.uniform(0.5, 1.0, 160)
-    wide, narrow = (over_time(ours, theirs, Course(np.arange(160), 160, 16, n), ratio, **HOW) for n in (5, 10))
-    assert wide.high - wide.low > 1.3 * (narrow.high - narrow.low)
-    assert np.isnan(over_time(ours, theirs, Course(np.arange(160), 160, 40, 4), ratio, **HOW).low)
+    assert np.isfinite(over_time(ours, theirs, Course(np.arange(160), 160, 40, 3), ratio, **HOW).low)
+    assert np.isnan(over_time(ours, theirs, Course(np.arange(160), 160, 40, 2), ratio, **HOW).low)
 
 
 def test_a_ratio_s_interval_stays_above_zero():

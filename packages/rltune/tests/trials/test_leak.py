@@ -69,7 +69,8 @@ def evolved():
     cluster = Cluster.uniform(4, 8)
     history = synthesise("philly", 2000, seed=1, load=1.5, cluster=cluster)
     steps = EvolveSettings(generations=1, tried=4, windows=2, every=1, threads=1)
-    plan = EvolvePlan(estimators=("oracle",), pool=4, size=128, held_windows=1, contended_s=1.0, evolve=steps)
+    drawn = {"pool": 4, "size": 128, "held_windows": 1, "contended_s": 1.0, "holdout": 0.1}
+    plan = EvolvePlan(estimators=("oracle",), evolve=steps, **drawn)
     return evolve_policy([(history, cluster)], plan, names=["mine.csv"]).model, history
 
 
@@ -80,7 +81,7 @@ def trained():
     from learn.small_training import jobs
     from learn.small_training import trained as train
 
-    return train(epochs=1).best_model(), jobs()
+    return train(epochs=1, holdout=0.1).best_model(), jobs()
 
 
 @pytest.mark.parametrize("origin", ["evolved", "trained"])
@@ -144,10 +145,10 @@ def test_a_model_that_was_chosen_on_what_judges_it_is_told(trace, cluster):
 def test_a_comparison_tells_of_the_jobs_in_its_windows(trace, cluster):
     """Not of others of the same trace."""
     early = learnt_from(trace, (0, 300))
-    whole = compare(trace, cluster, ["fcfs", early])
+    whole = compare(trace, cluster, ["fcfs", early], windows="whole")
     assert any("taught by 300 of the 2,000 jobs it is judged on" in note for note in whole.notes)
     late = trace.window(500, 1500)
-    assert not any("taught by" in note for note in compare(late, cluster, ["fcfs", early]).notes)
+    assert not any("taught by" in note for note in compare(late, cluster, ["fcfs", early], windows="whole").notes)
     some = compare(trace, cluster, ["fcfs", learnt_from(trace, (0, 2000))], windows=parse_windows("2x100", 0))
     assert any("taught by 200 of the 200 jobs" in note for note in some.notes)
 

@@ -25,7 +25,8 @@ def own(folder, code=CODE, name="wait_of_small_jobs"):
 
 
 def compared(trace, cluster, metric, **settings):
-    return rltune.compare(trace, cluster, ["fcfs", "saf"], estimator="oracle", metric=metric, **settings)
+    how = {"windows": "whole", "estimator": "oracle", **settings}
+    return rltune.compare(trace, cluster, ["fcfs", "saf"], metric=metric, **how)
 
 
 def test_the_mean_over_jobs_is_compared_and_nan_leaves_a_job_out(trace, cluster, tmp_path):

@@ -136,5 +136,3 @@ def test_what_cannot_be_sampled_is_said():
         choose_windows(trace(5), WindowSpec(1, 10), no_wait)
     with pytest.raises(InputError, match="no job"):
         choose_windows(trace(0), None, no_wait)
-    with pytest.raises(InputError, match="one time"):
-        choose_windows(Jobs.from_arrays([3, 3], 1, 1), Steady(), no_wait)

@@ -30,6 +30,8 @@ from torch.utils.checkpoint import checkpoint
 import tencache
 from tencache import RefusedError
 from tencache.runtime import attach
+from tencache.runtime.memory import link
+from tencache.runtime.optimizer import known_optimizers
 from tencache.runtime.optimizer.stand_in import StandIn
 from tencache.runtime.tensors import gradients
 
@@ -151,6 +153,7 @@ class Program:
     scaler: bool = False
     leave_after: int = -1
     late: bool = True
+    threads: bool = True
 
 
 class AnyLayer(nn.Module):
@@ -640,6 +643,7 @@ def programs() -> st.SearchStrategy[Program]:
         scaler=_mostly(False, True),
         leave_after=_mostly(-1, 0, 1, 2),
         late=_mostly(True, False),
+        threads=st.booleans(),
     ).flatmap(_with_refused)
 
 
@@ -689,7 +693,10 @@ def wrapped(run: Run) -> Iterator[tencache.Cached]:
     small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], slow:
+    # Large parameters are updated, and large copies carried out, on threads of their own.
+    at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
+    large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], slow, large[0], large[1]:
         options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)

@@ -18,6 +18,7 @@ from rltune.cli import slurm_command as slurm
 from rltune.cli import trace_command as trace
 from rltune.cli import train_command as train
 from rltune.cli import transfer_command as transfer
+from rltune.cli import tune_command as tune
 from rltune.cli.command import Command
 from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered, whole_output
 from rltune.cli.options import examples
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(trace.app, name="trace", rich_help_panel=HISTORY)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=HISTORY)
+app.command(cls=Command, epilog=tune.EXAMPLES, rich_help_panel=JUDGE)(tune.tune)
 app.command(cls=Command, epilog=simulate.EXAMPLES, rich_help_panel=JUDGE)(simulate.simulate)
 app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare.compare)
 app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)

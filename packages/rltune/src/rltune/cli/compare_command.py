@@ -41,8 +41,8 @@ def compare(
     backfill: options.Backfills = "none,easy",
     placement: options.Placements = "best-fit",
     pipeline: options.Pipelines = None,
-    windows: options.Windows = "whole",
-    estimator: options.Estimator = "history",
+    windows: options.Windows = "steady",
+    estimator: options.Estimator = None,
     guard: options.Guard = "off",
     preempt: options.Preempt = "off",
     baseline: options.Baseline = None,
@@ -81,6 +81,7 @@ def compare(
     pipelines = pipeline_options.several(
         *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
     )
+    estimator = pipeline_options.estimator_of(estimator, pipeline or [])
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
@@ -121,9 +122,11 @@ def _write(
     result: "Comparison", outputs: Outputs, work: Workload, cluster: str, names: list[str], *, details: bool
 ) -> None:
     from rltune.evaluation.several_clusters import between_clusters
+    from rltune.evaluation.verdict import verdict
 
     if not outputs.only_json:
         show_line(f"{work.name} on {cluster}")
+        show_line(verdict(result))
         show_table(result.table())
         if details:
             show(result.details())

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RULES = "fcfs,sjf,saf,wfp3,f1,unicep,qssf,multifactor"
 USUAL = f"{RULES},learned"
 WINDOWS = "1024:every=64:contended=600"
-CONTENDED_S = 600.0  # if --windows says nothing of it
 EXAMPLES = examples(
     "rltune evaluate history.txt -c my.toml",
     "rltune evaluate history.txt -c my.toml -p saf,f1,sjf,mine.rltune -b none,fit-first,easy --select",
@@ -60,7 +59,7 @@ def evaluate(
     backfill: options.Backfills = "none",
     placement: options.Placements = "best-fit",
     pipeline: options.Pipelines = None,
-    windows: options.HeldOutWindows = WINDOWS,
+    windows: options.HeldOutWindows = None,
     estimator: Estimators = "history",
     guard: options.Guard = "off",
     preempt: options.Preempt = "off",
@@ -73,7 +72,7 @@ def evaluate(
     json: options.JsonOrFile = None,
     report: options.ReportFile = None,
     force: options.Force = False,
-    holdout: options.Holdout = 0.1,
+    holdout: options.Holdout = 0.0,
     head: options.Head = "pool",
     view: options.View = 0,
     cycle: options.Cycle = 0.0,
@@ -117,9 +116,13 @@ def evaluate(
     _write(made, outputs, work, cluster_line(on, cluster), details=details)
 
 
-def held_out(windows: str) -> dict[str, Any]:
-    """Read the windows of a held-out part, as the functions that cut it want them."""
+def held_out(windows: str | None) -> dict[str, Any]:
+    """Read the windows of a held-out part, as the functions that cut it want them; of none they follow the history."""
+    from rltune.trials.contention import CONTENDED_S
     from rltune.trials.windows import parse_sliding
+
+    if windows is None:
+        return {}
 
     cut = parse_sliding(windows, min_wait_s=CONTENDED_S)
     return {"size": cut.size, "every": cut.every, "contended_s": cut.min_wait_s}

@@ -16,7 +16,10 @@ LEAST_NEEDED = (
     "slowdown",
     "slowdown ratio",
     "JCT ratio",
-)  # in this order
+    "gap to bound",
+)  # in this order; then the others from the right, but for what is compared by
+WARN = ("p99 wait", "p99 wait ratio", "rejected")  # who pays for a mean: left out after all others
+ALWAYS = 2  # columns: who, and the value that is compared by
 
 
 def fitted(table: Table, console: Console, least_needed: Sequence[str] = LEAST_NEEDED) -> Table:
@@ -24,12 +27,20 @@ def fitted(table: Table, console: Console, least_needed: Sequence[str] = LEAST_N
     if _fits(table, console):
         return table
     made = table
-    there = [name for name in least_needed if name in {str(column.header) for column in table.columns}]
+    there = _leaving([str(column.header) for column in table.columns], least_needed)
     for count in range(len(there) + 1):
         made = _without(table, there[:count])
         if _fits(made, console):
             break
     return made
+
+
+def _leaving(headers: Sequence[str], least_needed: Sequence[str]) -> list[str]:
+    """Order the columns that may be left out, the least needed first and those that warn last."""
+    may_go = headers[ALWAYS:]
+    first = [name for name in least_needed if name in may_go]
+    rest = [name for name in reversed(may_go) if name not in (*first, *WARN)]
+    return [*first, *rest, *(name for name in WARN if name in may_go)]
 
 
 def _fits(table: Table, console: Console) -> bool:

@@ -40,12 +40,13 @@ Clusters = Annotated[
     ),
 ]
 Estimator = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="What is known of run times: history (learnt while it runs), user (the limits asked), noisy or noisy:1.2 "
         "(the truth with an error), boost:TRACE (boosted trees learnt from an earlier trace), oracle (the truth), or "
         "your own as path.py:Name.",
         metavar="NAME",
+        show_default="history, or as a settings file says",
         autocompletion=complete.estimators,
     ),
 ]
@@ -232,7 +233,7 @@ Pipeline = Annotated[
     str | None,
     typer.Option(
         "--pipeline",
-        help="All three in one, as tables name it: 'saf + easy, milp:8'.",
+        help="All three in one, as tables name it: 'saf + easy, milp:8', or a settings file.",
         metavar="PIPELINE",
     ),
 ]
@@ -240,8 +241,8 @@ Pipelines = Annotated[
     list[str] | None,
     typer.Option(
         "--pipeline",
-        help="A pipeline as tables name it: 'learned + easy, milp:8'. May be given again. With --policy it "
-        "is one more, without it there are no others.",
+        help="A pipeline as tables name it, 'learned + easy, milp:8', or a settings file. May be given again. "
+        "With --policy it is one more, without it there are no others.",
         metavar="PIPELINE",
     ),
 ]
@@ -251,19 +252,22 @@ Windows = Annotated[
     typer.Option(
         "--windows",
         "-w",
-        help="Which parts are run: whole; 20x1024 (windows x jobs), evenly spaced, or 20x1024:random; 1024:every=64, "
-        f"windows that start at every 64th job; {_CONTENDED}; steady:0.3, all but the first 30 % of the time measured.",
+        help="Which parts are run: steady, all but the first 20 % of the time measured, from the jobs that were "
+        "running and waiting then; steady:0.3, all but 30 %; whole, from an idle cluster; from idle: "
+        "20x1024 (windows x jobs), evenly spaced, or 20x1024:random; 1024:every=64, windows that start at every 64th "
+        f"job; {_CONTENDED}.",
         metavar="WINDOWS",
         autocompletion=complete.windows,
     ),
 ]
 HeldOutWindows = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--windows",
         "-w",
         help=f"Windows of the test part: 1024:every=64, of 1024 jobs from every 64th job on; {_CONTENDED}.",
         metavar="WINDOWS",
+        show_default="1024:every=64:contended=600, smaller in a short history",
         autocompletion=complete.windows,
     ),
 ]
@@ -288,6 +292,7 @@ Holdout = Annotated[
         "--holdout",
         help="The share of the jobs, the last ones, that makes the test part.",
         metavar="SHARE",
+        show_default="a tenth, more of a short history",
         rich_help_panel=ADVANCED,
     ),
 ]

@@ -7,6 +7,10 @@ from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.engine.pipeline import Pipeline
+    from rltune.live.control_settings import PipelineSettings
+
+SETTINGS = ".toml"
+USUAL_ESTIMATOR = "history"
 
 
 def several(
@@ -16,7 +20,8 @@ def several(
     from rltune.trials.pipelines import line_up
 
     names = split(policy if policy is not None else "" if pipeline else usual)
-    return line_up(names, split(backfill), split(placement), pipeline or (), **how)
+    given = [as_table_names(text) for text in pipeline or ()]
+    return line_up(names, split(backfill), split(placement), given, **how)
 
 
 def one(
@@ -34,4 +39,28 @@ def one(
             "--remaining, "
             "or write them in it, as in 'saf+guard:24h + easy, milp:8'"
         )
-    return read_pipeline(pipeline, **how)
+    return read_pipeline(as_table_names(pipeline), **how)
+
+
+def as_table_names(pipeline: str) -> str:
+    """Return a pipeline as tables name it; a settings file, such as `rltune tune` writes, is read."""
+    if not pipeline.endswith(SETTINGS):
+        return pipeline
+    found = _settings(pipeline)
+    return f"{found.policy} + {found.backfill}, {found.placement}"
+
+
+def estimator_of(given: str | None, pipelines: list[str]) -> str:
+    """Return what is known of run times: as given, or else as the settings files among the pipelines say."""
+    told = {_settings(text).estimator for text in pipelines if text.endswith(SETTINGS)}
+    if given is None and len(told) > 1:
+        raise InputError(f"the settings files know run times by {' and '.join(sorted(told))}: say which by --estimator")
+    return given or next(iter(told), USUAL_ESTIMATOR)
+
+
+def _settings(path: str) -> "PipelineSettings":
+    from pathlib import Path
+
+    from rltune.live.control_settings_file import load_settings
+
+    return load_settings(Path(path)).pipeline

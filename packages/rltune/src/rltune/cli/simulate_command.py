@@ -32,7 +32,7 @@ def simulate(
     backfill: options.Backfill = None,
     placement: options.Placement = None,
     pipeline: options.Pipeline = None,
-    estimator: options.Estimator = "history",
+    estimator: options.Estimator = None,
     guard: options.Guard = "off",
     preempt: options.Preempt = "off",
     seed: options.Seed = 0,
@@ -66,12 +66,11 @@ def simulate(
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
     planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
-    guess = get_estimator(estimator)
+    guess = get_estimator(pipeline_options.estimator_of(estimator, [pipeline] if pipeline else []))
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
-    work = replace(work, notes=(*work.notes, *leaks([planned.policy], [Exam(work.jobs)])))
-    work, on = willing.applied(load_workload(trace, format, on), on)
+    work, on = willing.applied(work, on)
     notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
     work = replace(work, notes=notes)
     compile_core([planned])

@@ -57,7 +57,7 @@ def transfer(
     workers: options.Workers = 1,
     json: options.JsonOrFile = None,
     force: options.Force = False,
-    holdout: options.Holdout = 0.1,
+    holdout: options.Holdout = 0.0,
     head: options.Head = "pool",
     view: options.View = 0,
     ray: options.Ray = None,
@@ -71,7 +71,7 @@ def transfer(
     names, known = split(policy), split(rules)
     outputs = Outputs(json)
     outputs.require_free(force=force)
-    require_known([estimator], metric)
+    require_known([estimator or "history"], metric)
     from rltune.evaluation.transfer import transfer as run
     from rltune.parallel import spread_over
     from rltune.trials.pipelines import line_up

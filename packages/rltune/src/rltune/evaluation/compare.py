@@ -29,7 +29,7 @@ from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import metric_of
 from rltune.trials.pipelines import contenders_of, line_up
 from rltune.trials.trial import Trial, in_order
-from rltune.trials.windows import SlidingSpec, Spec, Window, WindowSpec, choose_windows, parse_windows
+from rltune.trials.windows import SlidingSpec, Spec, Steady, Window, WindowSpec, choose_windows, parse_windows
 
 Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
 
@@ -40,7 +40,7 @@ def compare(
     policies: Sequence[Any],
     backfills: Sequence[str] = ("none",),
     placements: Sequence[str] = ("best-fit",),
-    windows: Spec | str = None,
+    windows: Spec | str = "steady",
     estimator: Any = "history",
     baseline: str | None = None,
     metric: str = "wait",
@@ -57,7 +57,6 @@ def compare(
     cycle_s: float = 0.0,
     seed: int = 0,
     confidence: float = 0.95,
-    resamples: int = 5000,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -70,8 +69,10 @@ def compare(
         backfills: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
         placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "milp" or
             "auto".
-        windows: Which parts are run, in the words of the command line: "20x1024", "20x1024:contended=600",
-            "1024:every=64", "steady:0.3"; None or "whole" for the whole trace. Or an object of `rltune.evaluation`.
+        windows: Which parts are run, in the words of the command line: "steady" measures the whole trace after its
+            first 20 % of time, from the jobs that were running and waiting then (where no starts are recorded, after a
+            simulated warm-up); "steady:0.3", "20x1024", "20x1024:contended=600", "1024:every=64"; None or "whole" for
+            the whole trace from an idle cluster. Or an object of `rltune.evaluation`.
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
         baseline: The contender that the others are compared with: its label or its policy; the first if not told.
         metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`.
@@ -89,7 +90,6 @@ def compare(
         cycle_s: How often a policy is asked; 0 = in every pass.
         seed: For everything that is drawn.
         confidence: Of the intervals.
-        resamples: Of the bootstrap.
         workers: How many processes. With several, policies and estimators given as objects must be picklable; the
             results do not depend on the number.
         progress: Called with the runs done, the runs planned and what was done last.
@@ -109,7 +109,7 @@ def compare(
     lined_up = line_up(policies, backfills, placements, pipelines, **around, **settings)
     learners = require_warm(lined_up, estimator, windows) if warm else ()
     ordered, guess = in_order(jobs, estimator)
-    chosen, notes = choose_windows(ordered, windows, _fcfs_wait(ordered, cluster))
+    chosen, notes = choose_windows(ordered, windows, _fcfs_wait(ordered, cluster), cluster.gpu_count)
     bench = Bench(Trial(ordered, cluster, guess, warm, seed), chosen, lined_up)
     tasks = list(itertools.product(range(len(chosen)), range(len(lined_up))))
     known = leaks([p.policy for p in lined_up], [_exam(ordered, chosen)])
@@ -120,11 +120,16 @@ def compare(
         baseline=baseline,
         metric=metric,
         confidence=confidence,
-        resamples=resamples,
         seed=seed,
-        about=str(windows) if windows else "whole trace, from an idle cluster",
+        about=_about(windows, chosen),
         notes=(*known, *notes, *_warm_notes(learners, chosen), *told_of(ordered)),
     )
+
+
+def _about(windows: Spec, chosen: tuple[Window, ...]) -> str:
+    if isinstance(windows, Steady):
+        return windows.told(chosen[0])
+    return str(windows) if windows else "whole trace, from an idle cluster"
 
 
 def _exam(jobs: Jobs, windows: tuple[Window, ...]) -> Exam:
@@ -162,7 +167,7 @@ class Bench:
         """Simulate one window under one pipeline, and sum it up."""
         number, which = task
         window = self.windows[number]
-        schedule = self.trial.run(self.pipelines[which], window.first, window.count)
+        schedule = self.trial.run_window(self.pipelines[which], window)
         return Run(which, number, schedule, summarise(schedule, window.interval_s, self._bound(number, schedule)))
 
     def _bound(self, number: int, schedule: Schedule) -> Bound:

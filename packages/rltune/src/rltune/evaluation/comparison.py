@@ -74,7 +74,6 @@ class Comparison:
     baseline: int
     metric: str
     confidence: float
-    resamples: int
     seed: int
     about: str
     notes: tuple[str, ...]
@@ -89,14 +88,13 @@ class Comparison:
         baseline: str | None,
         metric: str = "wait",
         confidence: float = 0.95,
-        resamples: int = 5000,
         seed: int = 0,
         about: str = "",
         notes: tuple[str, ...] = (),
     ) -> Comparison:
         """Work out the standings of finished runs."""
         chosen = find_pipeline(contenders, baseline)
-        bare = cls(runs, windows, contenders, chosen, metric, confidence, resamples, seed, about, notes, ())
+        bare = cls(runs, windows, contenders, chosen, metric, confidence, seed, about, notes, ())
         standings = tuple(s for i in range(len(contenders)) if (s := bare.standing(i)) is not None)
         return replace(bare, standings=standings)
 
@@ -132,7 +130,6 @@ class Comparison:
             baseline,
             metric or self.metric,
             self.confidence,
-            self.resamples,
             self.seed,
             self.about,
             self.notes,
@@ -150,9 +147,7 @@ class Comparison:
             return None
         ours, theirs = [mine[w] for w in shared], [base[w] for w in shared]
         metric = metric_of(self.metric)
-        values, against = (
-            np.array([metric.value(r.summary, r.schedule, measured(r)) for r in runs]) for runs in (ours, theirs)
-        )
+        values, against = _values(ours, metric), _values(theirs, metric)
         better = values > against if metric.higher_is_better else values < against
         return Standing(
             label=self.contenders[contender].label,
@@ -164,6 +159,15 @@ class Comparison:
             **_facts(ours),
         )
 
+    def between(self, ours: str, theirs: str) -> Interval:
+        """Return the difference of two contenders' values, on the windows that both have run."""
+        labels = [c.label for c in self.contenders]
+        mine, base = self.of(labels.index(ours)), self.of(labels.index(theirs))
+        shared = sorted(mine.keys() & base.keys())
+        one, other = [mine[w] for w in shared], [base[w] for w in shared]
+        metric = metric_of(self.metric)
+        return self._interval(one, other, _values(one, metric), _values(other, metric), metric, difference)
+
     def _interval(
         self,
         ours: list[Run],
@@ -173,13 +177,13 @@ class Comparison:
         metric: Metric,
         statistic: Callable[[Floats, Floats], Floats],
     ) -> Interval:
-        how: dict[str, Any] = {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}
         if len(self.windows) == 1 and metric.per_job:
             a, b = metric.job_values(ours[0].schedule), metric.job_values(theirs[0].schedule)
             both = measured(ours[0]) & measured(theirs[0]) & np.isfinite(a) & np.isfinite(b)
-            return over_jobs(a[both], b[both], statistic, **how)
+            submit = ours[0].schedule.jobs.submit_s
+            return over_jobs(a[both], b[both], submit[both], statistic, confidence=self.confidence)
         known = np.isfinite(values) & np.isfinite(against)
-        return over_windows(values[known], against[known], statistic, **how)
+        return over_windows(values[known], against[known], statistic, confidence=self.confidence)
 
     def __repr__(self) -> str:
         from rltune.evaluation.comparison_tables import comparison_lines
@@ -223,6 +227,11 @@ def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     submit = run.schedule.jobs.submit_s
     inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = run.schedule.ran & (submit >= begin) & (submit < end)
     return inside
+
+
+def _values(runs: list[Run], metric: Metric) -> Floats:
+    """Return a metric by window."""
+    return np.array([metric.value(r.summary, r.schedule, measured(r)) for r in runs])
 
 
 def pooled(runs: Sequence[Run], of: Callable[[Schedule], Floats]) -> Floats:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.evaluation.recorded_waits import recorded_notes
+from rltune.evaluation.verdict import verdict
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
 from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
@@ -48,6 +49,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     rows = [(standings[i].label, metric.write(standings[i].value), _against(standings[i], base)) for i in order]
     return [
         f"Comparison by {metric.title}, {windows}: {title(comparison)}",
+        *([f"  {verdict(comparison)}"] if standings else []),
         *cut(columns(rows), kind="more pipelines; .table() has all"),
         *(f"  {note}" for note in comparison_notes(comparison)),
     ]
@@ -175,8 +177,8 @@ def _about_intervals(comparison: Comparison) -> list[str]:
     """Explain the intervals, or why there are none; nothing if there is no rival who could have one."""
     level, many = f"{comparison.confidence:.0%}", len(comparison.windows) > 1
     if has_intervals(comparison):
-        how = "paired bootstrap (BCa) over windows" if many else "block bootstrap over the jobs of this one trace"
-        return [f"[low, high]: {level} intervals, {how}."]
+        how = "paired by window" if many else "paired by job, over blocks of time"
+        return [f"[low, high]: {level} intervals, Student's t, {how}."]
     shared = max((s.windows for s in rivals(comparison)), default=0)
     if not shared:
         return []

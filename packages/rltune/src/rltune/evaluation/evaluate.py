@@ -17,15 +17,17 @@ from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
 from rltune.opt_in import opted_in, told_of
 from rltune.parallel import Here, Spread
-from rltune.trials.contention import fcfs_schedule, is_contended, mean_wait_s
+from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import MEASURED
 from rltune.trials.outcome import Outcome
-from rltune.trials.parts import Part, split
+from rltune.trials.parts import Part, split, usual_size
 from rltune.trials.pipelines import find_pipeline, line_up, unique
 from rltune.trials.trial import Trial, in_order
 from rltune.trials.windows import parse_sliding
+
+STARTS_A_WINDOW = 16  # windows start so often, unless told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,11 +51,11 @@ def evaluate(
     search: str | int | Search | None = None,
     preempt: str | Turns | None = None,
     remaining: str | None = None,
-    holdout: float = 0.1,
+    holdout: float = 0.0,
     windows: str | None = None,
-    size: int = 1024,
-    every: int = 64,
-    contended_s: float = 600.0,
+    size: int = 0,
+    every: int = 0,
+    contended_s: float | None = None,
     select: bool = False,
     baseline: str | None = None,
     metric: str = "wait",
@@ -85,11 +87,12 @@ def evaluate(
             `policies`.
         remaining: What reservations take running jobs to have left, around every policy of `policies`: "ends-now" or
             "history".
-        holdout: The share of the trace that is held out, at its end.
+        holdout: The share of the trace that is held out, at its end; 0 = a tenth, more of a short history.
         windows: The next three in the words of the command line: "1024:every=64:contended=600".
-        size: The jobs of a window.
-        every: How many jobs lie between the starts of two windows.
-        contended_s: A window counts if FCFS without backfilling waits more than this on average.
+        size: The jobs of a window; 0 = 1,024, fewer where a part has no room for three of them.
+        every: How many jobs lie between the starts of two windows; 0 = a sixteenth of a window.
+        contended_s: A window counts if FCFS without backfilling waits more than this on average; None = 600, and if no
+            window does, any queue.
         select: Whether to choose the best pipelines first, on the part before of equal length, and to run only those
             on the test part.
         baseline: The reference: a label or a policy; FCFS if not told, with `select` the best rule.
@@ -110,7 +113,7 @@ def evaluate(
     jobs = opted_in(jobs, cluster)
     require_measured(metric)
     if windows is not None:
-        sliding = parse_sliding(windows, min_wait_s=contended_s)
+        sliding = parse_sliding(windows, min_wait_s=CONTENDED_S if contended_s is None else contended_s)
         size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
     ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
@@ -118,8 +121,12 @@ def evaluate(
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
-    trial = HeldOutTrial(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
     work = spread or Here()
+    size = size or usual_size(parts.test)
+    every = every or max(1, size // STARTS_A_WINDOW)
+    if contended_s is None:
+        contended_s = _threshold_s(ordered, cluster, parts.test.starts(size, every), size, work)
+    trial = HeldOutTrial(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
     validation: Results | None = None
     choices: tuple[Choice, ...] = ()
     if select:
@@ -138,6 +145,25 @@ def evaluate(
     if cycle_s:
         warnings += (f"Policies are asked every {cycle_s:g} s, multifactor too.",)
     return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
+
+
+@dataclass(frozen=True)
+class FcfsWait:
+    """Called with the row at which a window starts: how long jobs of it wait under FCFS without backfilling."""
+
+    jobs: Jobs
+    cluster: Cluster
+    size: int
+
+    def __call__(self, first: int) -> float:
+        """Return the mean wait."""
+        return mean_wait_s(fcfs_schedule(self.jobs.window(first, self.size), self.cluster))
+
+
+def _threshold_s(jobs: Jobs, cluster: Cluster, starts: Sequence[int], size: int, spread: Spread) -> float:
+    """Return the wait from which on a window counts: the usual one, or any if no window has as much."""
+    waits = spread.map(FcfsWait(jobs, cluster, size), starts)
+    return CONTENDED_S if any(is_contended(wait, CONTENDED_S) for wait in waits) else 0.0
 
 
 @dataclass(frozen=True)
@@ -179,7 +205,7 @@ def run_part(trial: HeldOutTrial, part: Part, every: int, spread: Spread, progre
             progress(done, len(starts), f"{part.name} part")
 
     outcomes = spread.map(trial, starts, tell)
-    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every, trial.trial.seed)
+    return Results.of(part, trial.pipelines, starts, outcomes, trial.size, every)
 
 
 def require_measured(metric: str) -> None:

@@ -171,8 +171,8 @@ def evaluation_notes(evaluation: Evaluation) -> list[str]:
 def _about_intervals(test: Results) -> str:
     if test.disjoint < FEWEST:
         return f"There are no intervals: {test.disjoint} disjoint windows are too few, {FEWEST} are the least."
-    how = f"blocks of two windows' length over time, widened for the few there are ({test.disjoint} disjoint windows)"
-    return f"[low, high]: {test.confidence:.0%} intervals of ratios of means; moving-block bootstrap, {how}."
+    how = f"Student's t over blocks of time, {test.disjoint} disjoint windows"
+    return f"[low, high]: {test.confidence:.0%} intervals of ratios of means; {how}."
 
 
 def _ratios(evaluation: Evaluation, i: int, others: Sequence[str]) -> list[str]:

@@ -41,7 +41,6 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "baseline": comparison.contenders[comparison.baseline].label,
         "metric": comparison.metric,
         "confidence": comparison.confidence,
-        "resamples": comparison.resamples,
         "seed": comparison.seed,
         "notes": comparison_notes(comparison),
         "standings": [asdict(s) for s in comparison.standings],

@@ -37,8 +37,6 @@ class Results:
     drift: tuple[Counter[str], ...]  # per pipeline, what its model was asked, and how much lay outside its training
     uneven: int  # windows in which not all pipelines ran the same number of jobs
     confidence: float = 0.95
-    resamples: int = 5000
-    seed: int = 0
 
     @classmethod
     def of(
@@ -49,15 +47,14 @@ class Results:
         outcomes: Sequence[list[Outcome] | None],
         size: int,
         every: int,
-        seed: int = 0,
     ) -> Results:
         """Gather the outcomes of the windows that start at `starts`; None stands for one that is not contended."""
         kept = [(start, made) for start, made in zip(starts, outcomes, strict=True) if made is not None]
         if not kept:
             raise InputError(
-                f"no window of {size:,} jobs of the {part.name} part is contended: under FCFS jobs do not wait long "
-                "enough, or cannot run on this cluster (ask `rltune trace check TRACE -c C`); lower contended= "
-                "of --windows"
+                f"no window of {size:,} jobs of the {part.name} part is contended: from an idle cluster jobs do not "
+                "wait long enough under FCFS, or cannot run (ask `rltune trace check TRACE -c C`); `rltune compare` "
+                "runs the whole history, from the jobs that were running and waiting"
             )
         by_pipeline = list(zip(*(made for _, made in kept), strict=True))
         groupings = range(len(by_pipeline[0][0].by_group))
@@ -73,7 +70,6 @@ class Results:
             rejected=sum(made[0].rejected for _, made in kept),
             drift=tuple(sum((o.drift for o in made), Counter()) for made in by_pipeline),
             uneven=sum(len({o.rejected for o in made}) > 1 for _, made in kept),
-            seed=seed,
         )
 
     @property
@@ -138,4 +134,4 @@ class Results:
     @property
     def how(self) -> dict[str, Any]:
         """Return how intervals are made."""
-        return {"confidence": self.confidence, "resamples": self.resamples, "seed": self.seed}
+        return {"confidence": self.confidence}

@@ -120,7 +120,7 @@ def transfer(
     placement: str = "best-fit",
     estimator: Any = "history",
     *,
-    holdout: float = 0.1,
+    holdout: float = 0.0,
     size: int = 1024,
     every: int = 64,
     contended_s: float = 600.0,

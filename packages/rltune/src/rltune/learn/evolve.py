@@ -21,7 +21,7 @@ from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
 from rltune.parallel import Here
 from rltune.policy.learned import Learned
-from rltune.trials.parts import split
+from rltune.trials.parts import split, usual_size
 from rltune.trials.warm_start import Knowledge
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EvolvePlan:
     size: int = 1024
     held_windows: int = 20
     contended_s: float = 600.0
-    holdout: float = 0.1
+    holdout: float = 0.0
     variation: Variation = field(default_factory=Variation)
     evolve: EvolveSettings = field(default_factory=EvolveSettings)
 
@@ -165,7 +165,7 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: EvolvePlan) -> tuple[list[TrainingW
         jobs,
         cluster,
         parts.training,
-        plan.size,
+        usual_size(parts.validation, plan.size),
         pipeline,
         guesses,
         plan.contended_s,

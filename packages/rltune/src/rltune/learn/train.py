@@ -30,7 +30,7 @@ from rltune.model.card import Card, HeldOut
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
 from rltune.parallel import Here, Spread
-from rltune.trials.parts import Split, split
+from rltune.trials.parts import Split, split, usual_size
 from rltune.trials.warm_start import Knowledge
 
 # What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
@@ -169,7 +169,7 @@ class Trainer:
             s.variation,
             survey=s.variation == Variation(),
         )
-        held = replace(training, part=parts.validation, size=min(s.held_size, len(parts.validation) // 2))
+        held = replace(training, part=parts.validation, size=usual_size(parts.validation, s.held_size))
         return training, held.spaced(s.held_windows, self._known, self.spread)
 
     def _begin(self, init: Model | None) -> tuple[Scaling, Actor, Ppo]:

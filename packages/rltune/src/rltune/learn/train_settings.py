@@ -42,7 +42,7 @@ class TrainSettings:
     pool: int = 2000
     contended_s: float = 600.0
     variation: Variation = field(default_factory=Variation)
-    holdout: float = 0.1
+    holdout: float = 0.0
     held_windows: int = 16
     held_size: int = 1024
     held_every: int = 2

@@ -20,7 +20,7 @@ from rltune.labels import Labels
 from rltune.learn.objective import Times
 from rltune.parallel import Spread
 from rltune.policy.base import Policy
-from rltune.trials.contention import fcfs_wait_s, is_contended
+from rltune.trials.contention import fcfs_wait_s, is_contended, thresholds_s
 from rltune.trials.parts import Part
 from rltune.trials.warm_start import Knowledge
 
@@ -143,7 +143,15 @@ class Windows:
         return self.part.starts(self.size, 1)
 
     def draw(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
-        """Draw contended windows; the same key gives the same windows."""
+        """Draw contended windows, or if there are too few any with a queue; the same key gives the same windows."""
+        for contended_s in thresholds_s(self.contended_s):
+            found = replace(self, contended_s=contended_s).found(count, key, known, spread)
+            if len(found) >= count:
+                return BaseRun().on(found, spread)
+        raise InputError(self._too_few(len(found), _ROUNDS * count))
+
+    def found(self, count: int, key: Sequence[int], known: Knowledge, spread: Spread) -> list[TrainingWindow]:
+        """Draw as many contended windows as wanted, or as there are within some rounds."""
         rng = np.random.default_rng(list(key))
         look = Looker(self.contended_s)
         busy = busy_places(self, spread) if self.survey else None
@@ -154,8 +162,8 @@ class Windows:
             candidates = [self._varied(int(first), known, rng) for first in np.sort(firsts)]
             found += look.among(candidates, spread)
             if len(found) >= count:
-                return BaseRun().on([found[i] for i in rng.permutation(len(found))[:count]], spread)
-        raise InputError(self._too_few(len(found), _ROUNDS * count))
+                return [found[i] for i in rng.permutation(len(found))[:count]]
+        return found
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
         """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue."""

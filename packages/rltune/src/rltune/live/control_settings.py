@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rltune.engine.guard import get_guard
 from rltune.errors import InputError
+from rltune.preemption_rules import Seconds as Told
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Time = Annotated[Told, Field(ge=0)]  # in seconds, or as "10m"
+Finite = Annotated[Told, Field(ge=0, allow_inf_nan=False)]
 Names = tuple[str, ...]
 
 
@@ -116,6 +119,38 @@ class Safety(BaseModel):
             return str(get_guard(text))
         except InputError as error:
             raise ValueError(str(error)) from None
+
+
+class PreemptSettings(BaseModel):
+    """Whether running jobs that have agreed to it give way to waiting ones, and within which bounds."""
+
+    model_config = _STRICT
+
+    order: Literal["off", "las", "gittins", "srsf", "policy"] = "off"  # who comes before whom, as for `rltune simulate`
+    qos: Names = ()  # jobs of these have agreed,
+    partitions: Names = ()  # and those that run in one of these,
+    comment: str = ""  # and those with this word in their --comment
+    checkpoint: Time = 600.0  # of work that lies between two checkpoints: what a job can lose, "inf" = all
+    restart: Finite = 120.0  # that it holds its GPUs without progress before it goes on
+    min_run: Finite = 600.0  # of a spell, restart apart, before it may be cut short
+    max_preemptions: Count = 5  # of one job,
+    max_a_day: Count = 3  # and of one job within 24 hours
+    per_cycle: Annotated[int, Field(ge=1)] = 2  # jobs that may be stopped in one cycle
+    patience_cycles: Annotated[int, Field(ge=1)] = 3  # after KillWait, in which the waiting job must have started
+    pause: Finite = 3600.0  # for which nobody gives way after one has not
+
+    @property
+    def on(self) -> bool:
+        """Return whether anybody gives way at all."""
+        return self.order != "off"
+
+    @model_validator(mode="after")
+    def _somebody_agreed(self) -> PreemptSettings:
+        if self.on and not (self.qos or self.partitions or self.comment):
+            raise ValueError("to let jobs give way, name by what they agree to it: qos, partitions or comment")
+        if len(self.comment.split()) > 1:
+            raise ValueError(f"comment should be one word, not {self.comment!r}")
+        return self
 
 
 class Keeping(BaseModel):
@@ -226,6 +261,7 @@ class ControlSettings(BaseModel):
     canary: Canary = Canary()
     numbers: Numbers = Numbers()
     safety: Safety = Safety()
+    preempt: PreemptSettings = PreemptSettings()
     journal: Keeping = Keeping()
     advanced: Advanced = Advanced()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from rltune.errors import InputError, told
+from rltune.live.act.displacing import TurnsInHand
 from rltune.live.act.state_machine import (
     Adopt,
     Advise,
@@ -15,12 +16,14 @@ from rltune.live.act.state_machine import (
     Decide,
     Decided,
     DecideFailed,
+    Displace,
     Event,
     Looked,
     LookFailed,
     Make,
     NotesLost,
     ReadBack,
+    Settle,
     Tell,
 )
 from rltune.live.clock import Clock, SystemClock
@@ -42,6 +45,7 @@ from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError
+from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import Snapshot
@@ -49,6 +53,7 @@ from rltune.live.see.snapshot import Snapshot
 _PRUNE_S = 3600.0
 _MIB = 1 << 20
 _DAY_S = 86_400.0
+_REMEMBERED_S = 60 * _DAY_S  # for which a job may wait or run between two spells of it
 Advice = Callable[[Sequence[str]], None]
 
 
@@ -73,7 +78,8 @@ class Controller:
         self._say, self._advise = say, advise
         self._advice = {intent: number for number, intent in journal.advised().items()}
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
-        self.brain = Brain(settings, journal.holdings(), known)
+        self.brain = Brain(settings, journal.holdings(), known, turns=TurnsInHand(journal.open_turns()))
+        self._spells = SpellBook.of(journal.spells(self.clock.now_s() - _REMEMBERED_S))
         self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say)
         self._chronicle = Chronicle()
         self._gained_s = self._pruned_s = self.clock.elapsed_s()
@@ -175,7 +181,8 @@ class Controller:
         except BackendError as error:
             return LookFailed(str(error), self.clock.elapsed_s())
         end = self.clock.elapsed_s()
-        return Looked(Look(snapshot, end, end - begin))
+        self.journal.add_spells(self._spells.look(snapshot, self.brain.turns.commanded))
+        return Looked(Look(self._spells.remembered(snapshot), end, end - begin))
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""
@@ -197,6 +204,11 @@ class Controller:
                 case Make(intents):
                     self._hands.make(intents, report)
                     self._read_back(report)
+                case Displace(turns):
+                    self._hands.displace(turns, report)
+                case Settle(settled):
+                    for one in settled:
+                        self.journal.end_turn(one.turn.id, one.outcome, one.freed_s, self.clock.now_s())
 
     def _read_back(self, report: CycleReport) -> None:
         """Ask Slurm what it holds now; a look that fails tells nothing, and the next cycle's will tell."""

@@ -16,6 +16,7 @@ class CycleReport:
     changes: int = 0  # made
     refused: int = 0
     postponed: int = 0
+    gave_way: int = 0  # running jobs that were told to stop
     acting: bool = False
     decide_s: float = 0.0
     seconds: float = 0.0
@@ -27,5 +28,6 @@ class CycleReport:
         done = f"{self.changes} changes" if self.acting or self.changes else "no changes made"
         late = f", {self.postponed} postponed" if self.postponed else ""
         refused = f", {self.refused} refused" if self.refused else ""
-        what = f"{self.waiting} waiting, {self.starts} should start, {done}{refused}{late}"
+        gave_way = f", {self.gave_way} give way" if self.gave_way else ""
+        what = f"{self.waiting} waiting, {self.starts} should start, {done}{refused}{late}{gave_way}"
         return f"cycle {self.cycle}: {what}, {self.seconds:.2f} s"

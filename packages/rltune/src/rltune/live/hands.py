@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from rltune.live.act.displacing import refusal, requeues
 from rltune.live.act.state_machine import Brain, ChangesMade, Tell
 from rltune.live.clock import Clock
 from rltune.live.cycle_report import CycleReport
+from rltune.live.decide.decision import Displacement
 from rltune.live.journal.store import Journal, JournalError
 from rltune.live.prometheus import Metrics
 from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
@@ -28,8 +31,11 @@ class Hands:
     metrics: Metrics
     say: Say = lambda _: None
 
-    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> None:
-        """Note changes, make them, and note what became of them. What cannot be noted is only ever given back."""
+    def make(self, intents: tuple[Intent, ...], report: CycleReport) -> tuple[ChangeOutcome, ...] | None:
+        """Note changes, make them, note what became of them, and return it; None if nobody knows.
+
+        What cannot be noted is only ever given back.
+        """
         ids: list[int] = []
         try:
             with self.journal.at_once():
@@ -47,6 +53,31 @@ class Hands:
             if ids:
                 self._note_outcomes(ids, outcomes)
             self._count(outcomes, report)
+        return outcomes
+
+    def displace(self, turns: Sequence[Displacement], report: CycleReport) -> None:
+        """Look again, and let those give way of whom all is as it was decided on; every turn is noted first."""
+        try:
+            snapshot = self.backend.observe()
+        except BackendError as error:
+            self.tell(Tell("unreachable", f"nobody was made to give way: {error}"), report)
+            return
+        for turn in turns:
+            problem = refusal(turn, snapshot, self.brain.settings)
+            if problem:
+                self.tell(Tell("preempt", f"not done, for {problem}: {turn}"), report)
+                continue
+            try:
+                with self.journal.at_once():
+                    begun = self.journal.add_turn(report.cycle, turn, snapshot.taken_s)
+            except JournalError:
+                return  # what cannot be noted is not done
+            self.brain.turns.open.append(begun)
+            report.gave_way += len(turn.victims)
+            outcomes = self.make(requeues(turn, snapshot), report)
+            if outcomes is not None and not any(outcome.done for outcome in outcomes):
+                self.brain.turns.open.remove(begun)
+                self.journal.end_turn(begun.id, f"refused: {outcomes[0].error}", math.nan, self.clock.now_s())
 
     def _note_outcomes(self, ids: Sequence[int], outcomes: Sequence[ChangeOutcome]) -> None:
         errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))

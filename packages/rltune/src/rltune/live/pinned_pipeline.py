@@ -9,10 +9,11 @@ from pathlib import Path
 
 from rltune.engine.guard import get_guard
 from rltune.engine.parse_pipeline import parse_pipeline, split_around
+from rltune.engine.turns import Turns
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.kernel.score.rules import INSPECTED
-from rltune.live.control_settings import ControlSettings
+from rltune.live.control_settings import ControlSettings, PreemptSettings
 from rltune.live.decide.pinned import Pinned
 from rltune.model.model_file import SUFFIX, parse_model
 from rltune.policy.base import Policy
@@ -47,18 +48,24 @@ def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
     if read.policy.code == INSPECTED:
         raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
     if "preempt" in around:
-        raise InputError(f"policy {spec!r}: the controller displaces no running job yet; leave out +preempt")
+        raise InputError(f"policy {spec!r}: who gives way on a running cluster stands under [preempt] in control.toml")
     pipeline = parse_pipeline(
         read.policy,
         settings.pipeline.backfill,
         settings.pipeline.placement,
         guard=around.get("guard") or get_guard(settings.safety.guard),
         search=around.get("search"),
+        preempt=_turns(settings.preempt),
         head=core.head,
         view=core.view,
         seed=core.seed,
     )
     return Pinned(pipeline, sha256=read.sha256, text=read.text)
+
+
+def _turns(preempt: PreemptSettings) -> Turns:
+    """Return the order by which jobs give way; how often each may is counted where the jobs are looked at."""
+    return Turns(preempt.order, preempt.min_run) if preempt.on else Turns()
 
 
 def policy_file(spec: str) -> Path | None:

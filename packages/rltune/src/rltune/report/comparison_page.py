@@ -11,6 +11,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from rltune.errors import InputError
+from rltune.evaluation.verdict import verdict
 from rltune.report import page_tables as tables
 from rltune.report.chart_data import page_data
 from rltune.report.drawn_jobs import busiest_window
@@ -62,7 +63,7 @@ def render(
         data,
         title=title,
         trace=trace,
-        lead=tables.comparison_lead(comparison),
+        lead=verdict(comparison),
         headline=tables.result_table(comparison),
         spreads=tables.spreads(comparison),
         cluster=tables.cluster(comparison),

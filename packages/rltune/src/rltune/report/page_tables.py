@@ -50,26 +50,6 @@ class Table:
     one: float | None = None  # where ratio 1 lies in the forest plot
 
 
-def comparison_lead(comparison: Comparison) -> str:
-    """Return the result in a few sentences."""
-    if not comparison.standings:
-        return "It was stopped before the baseline had run once, so there is nothing to compare."
-    metric = metric_of(comparison.metric)
-    sign = -1.0 if metric.higher_is_better else 1.0
-    best = min(comparison.standings, key=lambda s: sign * s.value if math.isfinite(s.value) else math.inf)
-    base = comparison.contenders[comparison.baseline].label
-    gap = f"Its mean JCT is {percent(best.gap)} above a bound that no schedule can beat."
-    if len(comparison.standings) == 1:
-        return f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}. {gap}"
-    if best.label == base:
-        return f"Nothing beats {base}: {metric.title} {metric.write(best.value)}. {gap}"
-    sure = "" if best.difference.excludes_zero else " The interval includes 0, so chance may explain it."
-    if not math.isfinite(best.difference.low):
-        sure = " There are too few windows for an interval."
-    against = f"{interval(best.difference, metric.write_difference, sign=True)} against {base}"
-    return f"Best {metric.title}: {best.label}, {metric.write(best.value)} ({against}).{sure} {gap}"
-
-
 def result_table(comparison: Comparison) -> Table:
     """Compare by the metric: value, difference, ratio, wins, gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
@@ -192,7 +172,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
     first = comparison.runs[0].schedule
     cluster_of, settings = first.cluster, first.settings
     begin, end = comparison.runs[0].summary.utilisation.span_s
-    how = f"{comparison.confidence:.0%}, {comparison.resamples:,} resamples"
+    how = f"{comparison.confidence:.0%}, Student's t over blocks of time"
     return [
         ("Trace", trace or "not named"),
         ("Jobs", f"{sum(w.count for w in comparison.windows):,} in {len(comparison.windows)} window(s)"),

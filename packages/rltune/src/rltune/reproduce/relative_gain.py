@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rltune.jobs import Floats
     from rltune.reproduce.step import Result
 
-CONFIDENCE, RESAMPLES, SEED = 0.95, 5000, 0
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def window_gain(found: Result, ours: str, theirs: str, metric: str) -> RelativeG
     made = found["course"]
     course = Course(np.array(made["step"]), made["steps"], made["window"], found["disjoint"])
     a, b = by_window(found, ours, metric), by_window(found, theirs, metric)
-    found_ratio = over_time(a, b, course, ratio, confidence=CONFIDENCE, resamples=RESAMPLES, seed=SEED)
+    found_ratio = over_time(a, b, course, ratio, confidence=CONFIDENCE)
     return RelativeGain.of_ratio(found_ratio, metric)
 
 

@@ -19,6 +19,8 @@ from rltune.trials.parts import split
 from rltune.trials.trial import Trial
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rltune.jobs import Floats
     from rltune.schedule import Schedule
 
@@ -78,7 +80,9 @@ class SteadyRun(Step):
             use[entry.group].append(summarise(schedule, span).utilisation.share)
             seeds[entry.group] += 1
         values = {group: {name: column / seeds[group] for name, column in of.items()} for group, of in jobs.items()}
-        return _result(values, {group: float(np.mean(shares)) for group, shares in use.items()}, self._rules())
+        counts = _counted(submit[first : first + count], span)
+        when = submit[first : first + count][counts]
+        return _result(values, when, {group: float(np.mean(shares)) for group, shares in use.items()}, self._rules())
 
     def _rules(self) -> list[str]:
         return [entry.group for entry in self.entries if isinstance(entry.policy, str)]
@@ -86,9 +90,14 @@ class SteadyRun(Step):
 
 def _measured(schedule: Schedule, span: tuple[float, float]) -> dict[str, Floats]:
     """Return each job's values; NaN for one that never ran."""
-    submit = schedule.jobs.submit_s
-    counts = (submit >= span[0]) & (submit < span[1])
+    counts = _counted(schedule.jobs.submit_s, span)
     return {name: METRICS[name].job_values(schedule)[counts] for name in PER_JOB}
+
+
+def _counted(submit_s: Floats, span: tuple[float, float]) -> NDArray[np.bool_]:
+    """Return which jobs are measured."""
+    inside: NDArray[np.bool_] = (submit_s >= span[0]) & (submit_s < span[1])
+    return inside
 
 
 def _add(into: dict[str, Floats], more: dict[str, Floats]) -> None:
@@ -96,15 +105,18 @@ def _add(into: dict[str, Floats], more: dict[str, Floats]) -> None:
         into[name] = into[name] + column if name in into else column
 
 
-def _result(values: dict[str, dict[str, Floats]], use: dict[str, float], rules: list[str]) -> Result:
+def _result(values: dict[str, dict[str, Floats]], submit_s: Floats, use: dict[str, float], rules: list[str]) -> Result:
     means = {group: {name: float(np.nanmean(of[name])) for name in PER_JOB} for group, of in values.items()}
     best = {name: min(rules, key=lambda group: means[group][name]) for name in PER_JOB}
     ratios = {
-        group: {name: {rule: _ratio(of[name], values[rule][name]) for rule in rules} for name in PER_JOB}
+        group: {name: {rule: _ratio(of[name], values[rule][name], submit_s) for rule in rules} for name in PER_JOB}
         for group, of in values.items()
         if group not in rules
     }
-    between = {name: {rule: _ratio(values[best[name]][name], values[rule][name]) for rule in rules} for name in PER_JOB}
+    between = {
+        name: {rule: _ratio(values[best[name]][name], values[rule][name], submit_s) for rule in rules}
+        for name in PER_JOB
+    }
     return {
         "means": {group: {**means[group], USE: use[group]} for group in values},
         "best_rule": {**best, USE: max(rules, key=lambda group: use[group])},
@@ -114,8 +126,8 @@ def _result(values: dict[str, dict[str, Floats]], use: dict[str, float], rules: 
     }
 
 
-def _ratio(ours: Floats, theirs: Floats) -> list[float]:
-    """Divide two means over the same jobs, with the interval of blocks of jobs in time."""
+def _ratio(ours: Floats, theirs: Floats, submit_s: Floats) -> list[float]:
+    """Divide two means over the same jobs, with the interval of blocks of time."""
     both = np.isfinite(ours) & np.isfinite(theirs)
-    found = over_jobs(ours[both], theirs[both], ratio, confidence=0.95, resamples=2000, seed=0)
+    found = over_jobs(ours[both], theirs[both], submit_s[both], ratio, confidence=0.95)
     return [found.estimate, found.low, found.high]

@@ -15,6 +15,8 @@ from rltune.estimate import Oracle
 from rltune.jobs import Jobs
 from rltune.schedule import Schedule
 
+CONTENDED_S = 600.0  # mean wait from which on a window counts, unless told
+
 
 def fcfs_schedule(jobs: Jobs, cluster: Cluster) -> Schedule:
     """Run FCFS without backfilling: it asks for no estimate, so none has to be made."""
@@ -29,6 +31,11 @@ def fcfs_wait_s(jobs: Jobs, cluster: Cluster) -> float:
 def mean_wait_s(schedule: Schedule) -> float:
     """Return the mean wait of the jobs that ran; 0 if none did."""
     return float(schedule.wait_s[schedule.ran].mean()) if schedule.ran.any() else 0.0
+
+
+def thresholds_s(wanted_s: float) -> tuple[float, ...]:
+    """Return the waits from which on windows count, one after the other if there are none: the usual one is no must."""
+    return (wanted_s, 0.0) if wanted_s == CONTENDED_S else (wanted_s,)
 
 
 def is_contended(wait_s: float, threshold_s: float) -> bool:

@@ -1,14 +1,16 @@
-"""Confidence intervals without assumptions on the distribution: resample, and see how the answer moves.
+"""Confidence intervals of a comparison: Student's t over blocks of time, made for few, dependent, heavy-tailed blocks.
 
-Over windows: BCa (Efron 1987), which corrects the percentile interval for bias and skew. Over the jobs of one trace,
-which depend on their neighbours in time: circular blocks (Politis, Romano 1992), percentile interval. Over windows that
-overlap: blocks of two windows' length, widened by Student's t, because the blocks are few.
+A block is a window, a stretch of a trace's jobs, or a stretch of a part with the windows that start in it. Blocks are
+in order of time. Two intervals of the ratio are made and the shortest that holds both is given: one weighs blocks by
+what they sum up to, as the ratio of means does, and is upset by a single long queue; in the other every block counts
+alike, and what happened only in calm blocks is taken for the whole. Neighbours are taken to be alike until enough
+blocks say otherwise. The difference has the sign of the ratio's gain and as much more room as the level of the
+baseline is unsure. docs/adr/0024-intervals-for-few-windows.md says why, docs/results/intervals.md how often it holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +25,15 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
     Statistic = Callable[[Floats, Floats], Floats]  # from means of ours and of theirs
 
-FEWEST = 5  # with fewer windows an interval would promise what it cannot keep
-BLOCK_WINDOWS = 2  # windows' lengths in a block of overlapping windows; one is too short, see docs/reference/metrics.md
+FEWEST = 3  # with fewer blocks nothing can be said of their spread
+MOST_WINDOW_BLOCKS = 20  # of windows that overlap
+JOB_BLOCKS = (5, 10)  # of one trace, fewest and most: a queue remembers, and more blocks would be more alike
+JOBS_A_BLOCK = 400  # of one trace, where there are enough for the fewest
+LEAST_JOBS_A_BLOCK = 30
+LIKENESS = 0.45  # correlation of neighbours that is believed before any block is seen
+BELIEF = 12  # as if so many blocks had shown it
+MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
+MOST_RELATIVE = 1.99  # of a relative difference, which ends at 2 where one side is 0: a ratio of 399
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,29 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """Sums and counts of both sides by block, in order of time; a mean is a sum over a count."""
+
+    ours: Floats
+    our_count: Floats
+    theirs: Floats
+    their_count: Floats
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Return our mean and theirs over all blocks; NaN without a count."""
+        return _over(self.ours, self.our_count), _over(self.theirs, self.their_count)
+
+    def with_both(self) -> Blocks:
+        """Leave out blocks in which a side has nothing."""
+        kept = (self.our_count > 0) & (self.their_count > 0)
+        return Blocks(self.ours[kept], self.our_count[kept], self.theirs[kept], self.their_count[kept])
+
+    def __len__(self) -> int:
+        return len(self.ours)
+
+
 def difference(ours: Floats, theirs: Floats) -> Floats:
     """Ours - theirs."""
     return ours - theirs
@@ -51,35 +83,22 @@ def ratio(ours: Floats, theirs: Floats) -> Floats:
     return np.divide(ours, theirs, out=np.full_like(ours, np.nan), where=theirs != 0)
 
 
-def over_windows(
-    ours: Floats, theirs: Floats, statistic: Statistic, *, confidence: float, resamples: int, seed: int
-) -> Interval:
-    """Compare two pipelines by their values on the same windows."""
-    n = len(ours)
-    estimate = _of_means(statistic, ours, theirs)
-    if n < FEWEST or not np.isfinite(estimate):
-        return Interval(estimate, np.nan, np.nan)
-    pick = np.random.default_rng(seed).integers(0, n, (resamples, n))
-    drawn = statistic(ours[pick].mean(axis=1), theirs[pick].mean(axis=1))
-    without = statistic((ours.sum() - ours) / (n - 1), (theirs.sum() - theirs) / (n - 1))
-    return _bca(estimate, drawn[np.isfinite(drawn)], without[np.isfinite(without)], confidence)
+def over_windows(ours: Floats, theirs: Floats, statistic: Statistic, *, confidence: float) -> Interval:
+    """Compare two pipelines by their values on the same windows, given in order of time."""
+    one = np.ones(len(ours))
+    return over_blocks(Blocks(ours, one, theirs, one), statistic, confidence=confidence)
 
 
-def over_jobs(
-    ours: Floats, theirs: Floats, statistic: Statistic, *, confidence: float, resamples: int, seed: int
-) -> Interval:
-    """Compare two runs of one trace by their values for the same jobs in order of submit."""
-    n = len(ours)
-    estimate = _of_means(statistic, ours, theirs)
-    length = block_length(n)
-    if n < FEWEST * length or not np.isfinite(estimate):
-        return Interval(estimate, np.nan, np.nan)
-    first = np.random.default_rng(seed).integers(0, n, (resamples, -(-n // length)))
-    drawn = statistic(_block_means(ours, first, length), _block_means(theirs, first, length))
-    drawn = drawn[np.isfinite(drawn)]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail]).tolist() if len(drawn) else (np.nan, np.nan)
-    return Interval(estimate, low, high)
+def over_jobs(ours: Floats, theirs: Floats, submit_s: Floats, statistic: Statistic, *, confidence: float) -> Interval:
+    """Compare two runs of one trace by their values for the same jobs, in blocks of equal time."""
+    count = int(np.clip(len(ours) // JOBS_A_BLOCK, *JOB_BLOCKS))
+    if len(ours) < count * LEAST_JOBS_A_BLOCK:
+        return Interval(_of_means(statistic, _mean(ours), _mean(theirs)), np.nan, np.nan)
+    edges = np.linspace(submit_s.min(), submit_s.max(), count + 1)[1:-1]
+    block = np.searchsorted(edges, submit_s, side="right")
+    jobs = np.bincount(block, minlength=count).astype(np.float64)
+    ours, theirs = _summed(block, ours, count), _summed(block, theirs, count)
+    return over_blocks(Blocks(ours, jobs, theirs, jobs), statistic, confidence=confidence)
 
 
 @dataclass(frozen=True)
@@ -91,18 +110,16 @@ class Course:
     window: int  # its length in steps, at least 1
     disjoint: int  # the most windows of which no two share a job
 
-    @property
-    def blocks(self) -> float:
-        """Count the blocks' worth of independent windows."""
-        return self.disjoint / BLOCK_WINDOWS
+    def totals(self, values: Floats) -> Floats:
+        """Sum values of the windows up by the block in which a window starts; a block is at least a window long."""
+        length = max(self.window, -(-self.steps // MOST_WINDOW_BLOCKS))
+        return _summed(self.step // length, values, -(-self.steps // length))
 
 
-def over_time(
-    ours: Floats, theirs: Floats, course: Course, statistic: Statistic, *, confidence: float, resamples: int, seed: int
-) -> Interval:
+def over_time(ours: Floats, theirs: Floats, course: Course, statistic: Statistic, *, confidence: float) -> Interval:
     """Compare two pipelines by their values on the same windows, which may overlap."""
     one = np.ones(len(ours))
-    return of_sums((ours, one), (theirs, one), course, statistic, confidence=confidence, resamples=resamples, seed=seed)
+    return of_sums((ours, one), (theirs, one), course, statistic, confidence=confidence)
 
 
 def of_sums(
@@ -112,25 +129,29 @@ def of_sums(
     statistic: Statistic,
     *,
     confidence: float,
-    resamples: int,
-    seed: int,
 ) -> Interval:
     """Compare means that are sums over counts, each given by window (such as the waits of one VC's jobs)."""
-    columns = [*ours, *theirs]
-    estimate = float(_of_totals(statistic, np.array([[column.sum() for column in columns]]))[0])
-    if course.disjoint < FEWEST or not np.isfinite(estimate):
+    blocks = Blocks(*(course.totals(column) for column in (*ours, *theirs)))
+    if course.disjoint < FEWEST:
+        return Interval(_of_means(statistic, *blocks.means), np.nan, np.nan)
+    return over_blocks(blocks, statistic, confidence=confidence)
+
+
+def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> Interval:
+    """Compare two pipelines by what blocks of time sum up to."""
+    kept = blocks.with_both()
+    ours, theirs = kept.means
+    estimate = _of_means(statistic, ours, theirs)
+    if len(kept) < FEWEST or not np.isfinite(estimate):
         return Interval(estimate, np.nan, np.nan)
-    length = min(BLOCK_WINDOWS * course.window, course.steps)
-    first = np.random.default_rng(seed).integers(0, course.steps, (resamples, -(-course.steps // length)))
-    totals = np.stack([_block_totals(_laid_out(column, course), first, length) for column in columns], axis=1)
-    drawn = _of_totals(statistic, totals)
-    drawn = drawn[np.isfinite(drawn)]
-    if statistic is not ratio:
-        return _widened(estimate, drawn, course.blocks, confidence)
-    if not (estimate > 0 and (drawn > 0).all()):
-        return Interval(estimate, np.nan, np.nan)
-    logs = _widened(float(np.log(estimate)), np.log(drawn), course.blocks, confidence)  # a ratio stays above 0
-    return Interval(estimate, float(np.exp(logs.low)), float(np.exp(logs.high)))
+    if not (ours > 0 and theirs > 0):
+        return _plain_difference(kept, estimate, confidence) if statistic is difference else _unknown(estimate)
+    span = _ratio_span(kept, confidence)
+    if statistic is ratio:
+        return Interval(estimate, *span)
+    room = 1 + _half_width(kept.theirs / kept.their_count / theirs - 1, confidence)
+    low, high = ((bound - 1) * theirs for bound in span)
+    return Interval(estimate, low * room if low < 0 else low / room, high / room if high < 0 else high * room)
 
 
 def student(probability: float, freedom: float) -> float:
@@ -142,66 +163,68 @@ def student(probability: float, freedom: float) -> float:
     return float(np.copysign(np.sqrt(freedom) * np.tan(at), probability - 0.5))
 
 
-def _of_totals(statistic: Statistic, totals: Floats) -> Floats:
-    """Apply a statistic to rows of (our sum, our count, their sum, their count)."""
-    ours = np.divide(totals[:, 0], totals[:, 1], out=np.full(len(totals), np.nan), where=totals[:, 1] > 0)
-    theirs = np.divide(totals[:, 2], totals[:, 3], out=np.full(len(totals), np.nan), where=totals[:, 3] > 0)
-    return statistic(ours, theirs)
+def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
+    """Return the shortest interval that holds the one by sums and the one in which every block counts alike."""
+    ours, theirs = blocks.means
+    pull = (blocks.ours - ours * blocks.our_count) / blocks.ours.sum()
+    pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.sum()
+    # Such pulls have heavy tails, for which Student's t at all degrees of freedom is wide enough.
+    by_sums = _half_width(len(blocks) * pull, confidence, freedom=len(blocks) - 1)
+    relative = _relative(blocks)
+    half = _half_width(relative, confidence)
+    ends = np.clip([relative.mean() - half, relative.mean() + half], -MOST_RELATIVE, MOST_RELATIVE)
+    low, high = (2 + ends) / (2 - ends)
+    return min(ours / theirs / (1 + by_sums), float(low)), max(ours / theirs * (1 + by_sums), float(high))
 
 
-def _laid_out(values: Floats, course: Course) -> Floats:
-    """Put values at their steps, 0 where no window is."""
-    laid = np.zeros(course.steps)
-    laid[course.step] = values
-    return laid
+def _relative(blocks: Blocks) -> Floats:
+    """Return each block's difference over the mean of both; one in which both are 0 says nothing and is left out."""
+    ours, theirs = blocks.ours / blocks.our_count, blocks.theirs / blocks.their_count
+    told = ours + theirs > 0
+    relative: Floats = 2 * (ours - theirs)[told] / (ours + theirs)[told]
+    return relative if len(relative) >= FEWEST else np.concatenate([relative, np.zeros(FEWEST - len(relative))])
 
 
-def _block_totals(values: Floats, first: Counts, length: int) -> Floats:
-    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:length]]))])
-    totals: Floats = (sums[first + length] - sums[first]).sum(axis=1)
-    return totals
+def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Interval:
+    """Return the interval of a difference where one side is 0, so that there is no ratio."""
+    ours, theirs = blocks.means
+    pull = (blocks.ours - ours * blocks.our_count) / blocks.our_count.sum()
+    pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.their_count.sum()
+    half = _half_width(len(blocks) * pull, confidence)
+    return Interval(estimate, estimate - half, estimate + half)
 
 
-def _widened(estimate: float, drawn: Floats, blocks: float, confidence: float) -> Interval:
-    """Stretch the percentile interval as few blocks ask: by t over z, and for the variance that a mean takes away."""
-    if not len(drawn):
-        return Interval(estimate, np.nan, np.nan)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail]).tolist()
-    stretch = student(1 - tail, blocks - 1) / NormalDist().inv_cdf(1 - tail) * (blocks / (blocks - 1)) ** 0.5
-    return Interval(estimate, estimate - stretch * (estimate - low), estimate + stretch * (high - estimate))
+def _half_width(values: Floats, confidence: float, freedom: float | None = None) -> float:
+    """Return half the width of Student's interval of a mean over blocks of which neighbours are alike."""
+    n, around = len(values), values - values.mean()
+    squares = float((around**2).sum())
+    if squares <= np.finfo(np.float64).eps ** 2 * n:
+        return 0.0
+    seen = float((around[1:] * around[:-1]).sum()) / squares
+    seen += (1 + 4 * seen) / n  # the mean is taken from the same blocks, which makes neighbours look less alike
+    alike = float(np.clip((n * seen + BELIEF * LIKENESS) / (n + BELIEF), 0.0, MOST_ALIKE))
+    lag = np.arange(1, n)
+    share = (1 + 2 * float(((1 - lag / n) * alike**lag).sum())) / n  # variance of the mean, over that of one block
+    error = np.sqrt(squares / n * share / (1 - share))
+    effective = max(1 / share - 1, 1.0) if freedom is None else freedom
+    return float(student(0.5 + confidence / 2, effective) * error)
 
 
-def block_length(n: int) -> int:
-    """Jobs in a block: n^(2/3), long, because a queue remembers; 100,000 jobs make 47 blocks."""
-    return int(np.ceil(max(n, 1) ** (2 / 3)))
+def _summed(block: Counts, values: Floats, blocks: int) -> Floats:
+    return np.bincount(block, weights=values, minlength=blocks).astype(np.float64)
 
 
-def _of_means(statistic: Statistic, ours: Floats, theirs: Floats) -> float:
-    if not len(ours):
-        return np.nan
-    return float(statistic(np.array([ours.mean()]), np.array([theirs.mean()]))[0])
+def _over(sums: Floats, counts: Floats) -> float:
+    return float(sums.sum() / counts.sum()) if counts.sum() > 0 else np.nan
 
 
-def _block_means(values: Floats, first: Counts, length: int) -> Floats:
-    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:length]]))])
-    means: Floats = (sums[first + length] - sums[first]).mean(axis=1) / length
-    return means
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
-def _bca(estimate: float, drawn: Floats, without: Floats, confidence: float) -> Interval:
-    normal, tail = NormalDist(), (1 - confidence) / 2
-    below = (np.sum(drawn < estimate) + 0.5 * np.sum(drawn == estimate)) / max(len(drawn), 1)
-    if not 0 < below < 1 or len(without) < FEWEST:
-        return Interval(estimate, estimate, estimate) if np.ptp(drawn) == 0 else Interval(estimate, np.nan, np.nan)
-    bias = normal.inv_cdf(float(below))
-    lean = without.mean() - without
-    spread = float((lean**2).sum())
-    skew = float((lean**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
+def _of_means(statistic: Statistic, ours: float, theirs: float) -> float:
+    return float(statistic(np.array([ours]), np.array([theirs]))[0])
 
-    def share(tail_share: float) -> float:
-        z = bias + normal.inv_cdf(tail_share)
-        return normal.cdf(bias + z / (1 - skew * z))
 
-    low, high = np.quantile(drawn, [share(tail), share(1 - tail)]).tolist()
-    return Interval(estimate, low, high)
+def _unknown(estimate: float) -> Interval:
+    return Interval(estimate, np.nan, np.nan)

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from rltune.errors import InputError
 from rltune.text import counted
+from rltune.trials.intervals import FEWEST
+
+WINDOW = 1024  # jobs of a window, if a part has room for a few of them
+HOLDOUT, MOST_HELD_OUT = 0.1, 0.25
+LEAST_WINDOWS = 2  # in a held-out part of a short history
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,16 @@ class Part:
         return taken
 
 
+def usual_holdout(jobs: int) -> float:
+    """Return a tenth; of a short history as much as makes two windows, up to a quarter."""
+    return min(max(HOLDOUT, LEAST_WINDOWS * WINDOW / max(jobs, 1)), MOST_HELD_OUT)
+
+
+def usual_size(part: Part, wanted: int = WINDOW) -> int:
+    """Return how many jobs a window has: as wanted if the part has room for enough of them, or else fewer."""
+    return wanted if len(part) >= FEWEST * wanted else max(1, min(wanted, len(part) // (FEWEST + 1)))
+
+
 @dataclass(frozen=True)
 class Split:
     """Three parts, in order of time."""
@@ -48,10 +63,13 @@ class Split:
     test: Part
 
 
-def split(jobs: int, holdout: float) -> Split:
-    """Hold out the last share of the jobs as the test part, and as many before them as the validation part."""
-    if not 0 < holdout < 0.5:
+def split(jobs: int, holdout: float = 0.0) -> Split:
+    """Hold out the last share of the jobs as the test part, and as many before them as the validation part.
+
+    A share of 0 follows the length of the history.
+    """
+    if not 0 <= holdout < 0.5:
         raise InputError(f"a hold-out of {holdout:g} cannot be: it should be above 0 and below 0.5, such as 0.1")
-    held = int(jobs * holdout)
+    held = int(jobs * (holdout or usual_holdout(jobs)))
     cuts = (jobs - 2 * held, jobs - held)
     return Split(Part("training", 0, cuts[0]), Part("validation", *cuts), Part("test", cuts[1], jobs))

@@ -14,7 +14,9 @@ from rltune.engine.run import run_pipeline
 from rltune.estimate import Estimator
 from rltune.jobs import Jobs
 from rltune.schedule import Schedule
+from rltune.trials.resumption import Resumption, resume
 from rltune.trials.warm_start import Knowledge
+from rltune.trials.windows import Window
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Trial:
     seed: int = 0
     _knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
     _made: dict[tuple[int, int], Estimator] = field(default_factory=dict, repr=False, compare=False)  # the last
+    _resumed: dict[float, tuple[Resumption, Estimator]] = field(default_factory=dict, repr=False, compare=False)
 
     def window(self, first: int, count: int) -> Jobs:
         """Return the jobs of a window."""
@@ -44,6 +47,18 @@ class Trial:
         return run_pipeline(
             jobs, self.cluster, replace(pipeline, policy=policy), self._estimates(first, jobs), timer=perf_counter
         )
+
+    def run_window(self, pipeline: Pipeline, window: Window) -> Schedule:
+        """Run a window from an idle cluster, or from the state that was recorded where it begins."""
+        if not window.resumes or window.interval_s is None:
+            return self.run(pipeline, window.first, window.count)
+        now_s = window.interval_s[0]
+        if now_s not in self._resumed:
+            resumption = resume(self.jobs, now_s)
+            self._resumed[now_s] = resumption, self._known.resumed(self.estimator, resumption)
+        resumption, estimates = self._resumed[now_s]
+        planned = replace(pipeline, policy=self._known.resumed_policy(pipeline.policy, resumption))
+        return resumption.told(run_pipeline(resumption.jobs, self.cluster, planned, estimates, timer=perf_counter))
 
     def _estimates(self, first: int, jobs: Jobs) -> Estimator:
         """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""
@@ -61,7 +76,7 @@ class Trial:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what each process learns by itself."""
-        return {**self.__dict__, "_knowledge": [], "_made": {}}
+        return {**self.__dict__, "_knowledge": [], "_made": {}, "_resumed": {}}
 
 
 def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,10 @@ from rltune.policy.qssf import LEVELS as QSSF_LEVELS
 from rltune.policy.qssf import Qssf
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rltune.jobs import Jobs
+    from rltune.trials.resumption import Resumption
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,10 @@ class Memory:
         self._known = np.zeros((whole.n_keys, 2))
         self._learnt = 0
 
-    def at(self, first: int, count: int) -> Likeness:
-        """Return the likeness of `count` jobs from row `first` on, with what had ended when the first was submitted."""
+    def at(self, first: int, rows: slice | NDArray[np.int64]) -> Likeness:
+        """Return the likeness of the jobs of some rows, with what had ended when row `first` was submitted."""
         self._learn_before(first)
-        keys = self._keys[first : first + count]
+        keys = self._keys[rows]
         used, compact = np.unique(keys, return_inverse=True)
         lacking = int(used[0] < 0)  # the key -1, of jobs without a label, stays -1
         renamed = np.ascontiguousarray(compact.reshape(keys.shape) - lacking, dtype=np.int32)
@@ -109,16 +112,19 @@ class Knowledge:
 
     def estimator(self, given: Any, first: int, count: int, *, warm: bool = True) -> Estimator:
         """Return the estimator for a window; if it is not warm, one that knows nothing of what came before."""
+        return self._estimator(given, first, slice(first, first + count), warm=warm)
+
+    def _estimator(self, given: Any, first: int, rows: slice | NDArray[np.int64], *, warm: bool) -> Estimator:
         if isinstance(given, np.ndarray):
-            return Given(given[first : first + count])
+            return Given(given[rows])
         guess = get_estimator(given)
         if warm and type(guess) is History and learns(guess):
-            known = self._memory(LEVELS, guess.trust, 1.0).at(first, count)
+            known = self._memory(LEVELS, guess.trust, 1.0).at(first, rows)
             return Recalled(guess.trust, name="history-warm", known=known)
         if isinstance(guess, Noisy):  # a job has one error, whatever window it is seen in
             if guess.name not in self._drawn:
                 self._drawn[guess.name] = estimated(guess, self._jobs, self._seed).values_s
-            return Given(self._drawn[guess.name][first : first + count], guess.name)
+            return Given(self._drawn[guess.name][rows], guess.name)
         return self._warmed(guess, first) if warm else guess
 
     def made(self, given: Any, first: int, window: Jobs, *, warm: bool = True) -> MadeEstimates:
@@ -126,10 +132,31 @@ class Knowledge:
         guess = self.estimator(given, first, len(window), warm=warm)
         return MadeEstimates(guess.name, estimated(guess, window, self._seed))
 
+    def resumed(self, given: Any, resumption: Resumption) -> MadeEstimates:
+        """Return the estimates of a run that goes on from a moment; that of the gate is the truth."""
+        guess = self._estimator(given, resumption.first, resumption.rows, warm=True)
+        made = estimated(guess, resumption.kept, self._seed)
+        order = resumption.order
+        values = np.append(made.values_s, 0.0)[order]
+        gate = order == len(resumption.rows)
+        values[gate] = resumption.jobs.duration_s[gate]
+        likeness = made.likeness and _with_stranger(made.likeness, order)
+        return MadeEstimates(guess.name, Estimates(values, likeness))
+
+    def resumed_policy(self, policy: Any, resumption: Resumption) -> Any:
+        """Return the policy for a run that goes on from a moment."""
+        made = self._policy(policy, resumption.first, resumption.rows)
+        if isinstance(made, RecalledQssf) and made.known is not None:
+            return replace(made, known=_with_stranger(made.known, resumption.order))
+        return made
+
     def policy(self, policy: Any, first: int, count: int) -> Any:
         """Return the policy for a window."""
+        return self._policy(policy, first, slice(first, first + count))
+
+    def _policy(self, policy: Any, first: int, rows: slice | NDArray[np.int64]) -> Any:
         if type(policy) is Qssf and learns(policy):
-            known = self._memory(QSSF_LEVELS, policy.trust, policy.decay).at(first, count)
+            known = self._memory(QSSF_LEVELS, policy.trust, policy.decay).at(first, rows)
             return RecalledQssf(policy.trust, policy.decay, name="qssf-warm", known=known)
         return self._warmed(policy, first)
 
@@ -141,3 +168,9 @@ class Knowledge:
 
     def _warmed(self, given: Any, first: int) -> Any:
         return given.after(self._jobs.window(0, first)) if learns(given) else given
+
+
+def _with_stranger(known: Likeness, order: NDArray[np.intp]) -> Likeness:
+    """Add a job that is like no other behind the rest, then put all in order."""
+    stranger = np.full((1, known.keys.shape[1]), -1, dtype=known.keys.dtype)
+    return replace(known, keys=np.concatenate([known.keys, stranger])[order])

@@ -1,4 +1,4 @@
-"""Which parts of a trace are run: windows from an idle cluster, the whole, or the whole with a warm-up left out.
+"""Which parts of a trace are run: the whole after a warm-up, from what ran and waited then, or windows from idle.
 
 The words for them are read here, for every command: docs/reference/cli.md has the grammar.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.trials.contention import is_contended
+from rltune.trials.resumption import gpus_running, has_starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from rltune.metrics.utilisation import Span
 
 SLIDING_FORMS = "1024, 1024:every=64 or 1024:every=64:contended=600"
-FORMS = f"whole, steady:0.3, 20x1024, 20x1024:random, 20x1024:contended=600, {SLIDING_FORMS}"
+FORMS = (
+    f"steady, steady:0.3, steady:0.3:simulated, whole, 20x1024, 20x1024:random, 20x1024:contended=600, {SLIDING_FORMS}"
+)
 LOOKED_AT = 8  # candidates per window wanted, when only contended ones are
 CAVEAT = "Contended windows are not typical of the trace: its idle times are left out."
+NO_STARTS = "No starts are recorded"
 EVERY = 64  # jobs from the start of one sliding window to that of the next, unless told
 
 
@@ -36,6 +40,7 @@ class Window:
     first: int
     count: int
     interval_s: Span | None = None
+    resumes: bool = False  # at the interval's beginning, from the jobs that were recorded to run and wait then
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,14 @@ class SlidingSpec:
 
 @dataclass(frozen=True)
 class Steady:
-    """The whole trace is run; a share of its time at the beginning and at the end is not measured."""
+    """The whole trace but a share of its time at the beginning and at the end is measured.
+
+    Where starts are recorded the run begins at the measured part, from the jobs that were running and waiting then.
+    """
 
     warmup: float = 0.2
     cooldown: float = 0.0
+    simulated: bool = False  # begin at the trace's beginning in any case, from an idle cluster
 
     def __post_init__(self) -> None:
         if self.warmup < 0 or self.cooldown < 0 or self.warmup + self.cooldown >= 1:
@@ -91,6 +100,13 @@ class Steady:
     def __str__(self) -> str:
         end = f" and the last {self.cooldown:.0%}" if self.cooldown else ""
         return f"whole trace, measured after the first {self.warmup:.0%} of its time{end}"
+
+    def told(self, window: Window) -> str:
+        """Return what was run and from which state."""
+        if window.interval_s is None:
+            return "whole trace, from an idle cluster"
+        how = "from the jobs that were running and waiting then" if window.resumes else "after a simulated warm-up"
+        return f"{self}, {how}"
 
 
 Spec = WindowSpec | SlidingSpec | Steady | None
@@ -104,8 +120,10 @@ def parse_windows(text: str, seed: int = 0, *, min_wait_s: float = 0.0) -> Spec:
     form, *options = text.strip().lower().split(":")
     if form == "whole" and not options:
         return None
-    if form == "steady" and len(options) <= 1:
-        return Steady(_number(options[0], text)) if options else Steady()
+    if form == "steady" and len(options) <= 2:
+        simulated = "simulated" in options
+        shares = [_number(option, text) for option in options if option != "simulated"]
+        return Steady(shares[0] if shares else Steady.warmup, simulated=simulated)
     if re.fullmatch(r"\d+", form):
         return _sliding_spec(int(form), options, text, min_wait_s)
     size = re.fullmatch(r"(\d+)x(\d+)", form)
@@ -156,15 +174,18 @@ def _values(options: Sequence[str], text: str, known: tuple[str, ...]) -> dict[s
 
 
 def choose_windows(
-    jobs: Jobs, spec: Spec, fcfs_wait_s: Callable[[Window], float]
+    jobs: Jobs, spec: Spec, fcfs_wait_s: Callable[[Window], float], gpus: float = np.inf
 ) -> tuple[tuple[Window, ...], tuple[str, ...]]:
-    """Choose windows of a trace in order of submit, and give notes on what a reader must know of the choice."""
+    """Choose windows of a trace in order of submit, and give notes on what a reader must know of the choice.
+
+    `gpus` are those of the cluster: a run cannot begin with more of them in use.
+    """
     if not len(jobs):
         raise InputError("the trace holds no job")
     if spec is None:
         return (Window(0, len(jobs)),), ()
     if isinstance(spec, Steady):
-        return (_steady(jobs, spec),), ()
+        return _steady(jobs, spec, gpus)
     if spec.size > len(jobs):
         fitting = max(1, len(jobs) // 4)
         raise InputError(
@@ -179,12 +200,26 @@ def choose_windows(
     return tuple(Window(int(s), spec.size) for s in starts), _overlap_note(starts, spec)
 
 
-def _steady(jobs: Jobs, spec: Steady) -> Window:
+def _steady(jobs: Jobs, spec: Steady, gpus: float) -> tuple[tuple[Window, ...], tuple[str, ...]]:
     first, last = float(jobs.submit_s[0]), float(jobs.submit_s[-1])
-    span = (first + spec.warmup * (last - first), last - spec.cooldown * (last - first))
-    if not span[1] > span[0]:
-        raise InputError("all jobs are submitted at one time: there is no interval to measure in")
-    return Window(0, len(jobs), span)
+    end = last - spec.cooldown * (last - first) if spec.cooldown else float(np.nextafter(last, np.inf))
+    span = (first + spec.warmup * (last - first), end)
+    if not last > first:
+        return (Window(0, len(jobs)),), ()  # all at one time: there is nothing before to warm up with
+    why = "" if spec.simulated else _why_simulated(jobs, span[0], gpus)
+    resumes = not spec.simulated and not why
+    return (Window(0, len(jobs), span, resumes),), ((why,) if why else ())
+
+
+def _why_simulated(jobs: Jobs, now_s: float, gpus: float) -> str:
+    """Return why a run cannot begin with what was recorded, or nothing if it can."""
+    if not has_starts(jobs):
+        return f"{NO_STARTS}, so the queue at the beginning is a simulated one."
+    running = gpus_running(jobs, now_s)
+    if running > gpus:
+        had = f"{running:,} GPUs were recorded in use at the beginning"
+        return f"{had}, this cluster has {gpus:,.0f}, so the queue at the beginning is a simulated one."
+    return ""
 
 
 def _starts(places: int, spec: WindowSpec) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Where in its plan a cycle is: which operation is next, and which rows are due."""
 
+import math
 from collections.abc import Iterable
 
 from tencache.plan.step_plan import Load, StepPlan
@@ -13,12 +14,16 @@ class PlanFollower:
         self.done = 0
         self._opening = list(plan.opening)
         self._next_row = len(self._opening)
+        # No row is due before so many operations are done.
+        self.next_trigger: float = 0
+        self._look_ahead()
 
     def expects(self, units: Iterable[int], *, exactly: bool) -> bool:
         """Return whether the next operation touches these units, all of them or these among others."""
-        if self.done >= len(self.plan.trace.order):
+        order = self.plan.trace.order
+        if self.done >= len(order):
             return False
-        touched = self.plan.trace.order[self.done]
+        touched = order[self.done]
         if units == touched:
             return True
         planned, asked = set(touched), set(units)
@@ -39,6 +44,14 @@ class PlanFollower:
             self._opening.remove(row)
         else:
             self._next_row += 1
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        loads = self.plan.loads
+        if self._opening:
+            self.next_trigger = -1
+        else:
+            self.next_trigger = loads[self._next_row].trigger if self._next_row < len(loads) else math.inf
 
     def upcoming(self, count: int) -> list[Load]:
         """Return the next rows without taking them."""
@@ -51,6 +64,7 @@ class PlanFollower:
         wanted = set(units)
         rows = [row for row in self._opening if row.unit in wanted]
         self._opening = [row for row in self._opening if row.unit not in wanted]
+        self._look_ahead()
         return rows
 
     def opening_bytes(self, units: Iterable[int]) -> int:

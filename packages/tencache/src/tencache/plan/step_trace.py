@@ -141,7 +141,7 @@ def read_json(path: str | Path) -> Any:
         raise ValueError(f"{path}: not a file of JSON ({error})") from None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Running:
     """An operation while it is recorded."""
 

@@ -33,7 +33,13 @@ from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
-from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, own_step, state_tensors
+from tencache.runtime.optimizer.known_optimizers import (
+    may_be_late,
+    may_be_sliced,
+    own_step,
+    state_tensors,
+    worth_a_thread,
+)
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
@@ -89,7 +95,7 @@ def wrap(
         nvme=nvme,
         verify=verify,
         policy=policy,
-        overlap=overlap,
+        overlap=overlap and optimizer is not None and worth_a_thread(optimizer),
     )
 
 
@@ -278,6 +284,7 @@ class Cached:
                 return
             self._wait_for_copies()
             self.engine.kept.before_change(self.entries)
+            self._router.parts.remove()
             for handle in self._step_handles:
                 handle.remove()
             self._release_parameters()
@@ -344,17 +351,15 @@ class Cached:
                 self.model.__dict__["zero_grad"] = self._zeroing(self.model.zero_grad)
 
     def _attach_forwards(self) -> None:
-        # Before the hooks of others, which may compute with parameters; at the end of a failed forward too.
         for module in self.model.modules():
-            whole = module is self.model
             # A part may be called by itself, as generate() does with an encoder.
-            if whole or any(True for _ in module.parameters()):
-                before = self._router.before_forward if whole else self._router.before_part
-                after = self._router.after_forward if whole else self._router.after_part
-                self._step_handles.append(module.register_forward_pre_hook(before, prepend=True))
-                self._step_handles.append(module.register_forward_hook(after, always_call=True))
+            if module is self.model:
+                self._router.parts.add(module, self._router.before_forward, self._router.after_forward)
+            elif any(True for _ in module.parameters()):
+                self._router.parts.add(module, self._router.before_part, self._router.after_part)
 
     def _remove_hooks(self) -> None:
+        self._router.parts.remove()
         for handle in (*self._handles, *self._step_handles):
             handle.remove()
 

@@ -61,6 +61,20 @@ def end_spell(w: World, s: State, o: Options, job: int) -> None:
 
 
 @kernel
+def carry_over(w: World, s: State, o: Options, job: int, service: float) -> None:
+    """Let a job that comes have done so much work in spells before: where a running cluster fills the state."""
+    remember_estimates(s, job)
+    if service > 0.0:
+        turn = s.turn[job]
+        kept = kept_work(w, s, job, service)
+        turn.service = service
+        turn.saved = kept
+        turn.restart = w.yields[job].restart
+        s.life[job].estimate = turn.restart + mean_left(w, s, job, kept)
+        s.life[job].rank = turn.restart + rank_left(w, s, o, job, kept)
+
+
+@kernel
 def rank_left(w: World, s: State, o: Options, job: int, done: float) -> float:
     """Return what is left after so much work by the policy's own prediction, if it has one."""
     return left_by_estimate(s.turn[job].rank, done) if o.rank_by_history else mean_left(w, s, job, done)

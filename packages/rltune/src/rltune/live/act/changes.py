@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rltune.live.control_settings import Channel, ControlSettings, Steer
-from rltune.live.decide.decision import Decision, Waiting
+from rltune.live.decide.decision import Decision, Displacement, Waiting
+from rltune.live.decide.ranking import tier_of
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent, Value
 from rltune.live.see.snapshot import LiveJob, Snapshot
@@ -95,6 +96,43 @@ def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: Contr
     if part.starts and settings.steer is not Steer.OFF:
         wish |= _steering(part, snapshot, holdings, settings.steer)
     return wish
+
+
+def lifted(
+    decision: Decision, turns: Sequence[Displacement], snapshot: Snapshot, settings: ControlSettings
+) -> Decision:
+    """Put those for whom others give way now before all of their tier: the nodes must not go to anybody else.
+
+    Where a site bounds by how many ranks a job may move, they stay; the last look before a turn then may forbid it.
+    """
+    limits = settings.advanced.limits
+    if not turns or limits.max_ranks or limits.max_ranks_per_cycle:
+        return decision
+    for turn in turns:
+        decision = _with_on_top(decision, decision.by_job[turn.claimant], snapshot, settings)
+    return decision
+
+
+def _with_on_top(decision: Decision, part: Waiting, snapshot: Snapshot, settings: ControlSettings) -> Decision:
+    if part.number is None:
+        return decision
+    tier = tier_of(snapshot.job_by_id[part.job], snapshot)
+    others = [w for w in decision.waiting if w is not part]
+    below = [w for w in others if w.competes and tier_of(snapshot.job_by_id[w.job], snapshot) <= tier]
+    top = max((_height(w, snapshot, settings) for w in below), default=0)
+    lift = max(0, top + 1 - _height(part, snapshot, settings))
+    place = others.index(below[0]) if below else len(others)
+    waiting = (*others[:place], replace(part, number=part.number + lift), *others[place:])
+    return replace(decision, waiting=waiting)
+
+
+def _height(part: Waiting, snapshot: Snapshot, settings: ControlSettings) -> int:
+    """Return the priority that Slurm will see if a job has its number; its own if it is given none."""
+    job = snapshot.job_by_id[part.job]
+    if part.number is None:
+        return job.priority
+    adds = settings.numbers.channel is Channel.SITE_FACTOR
+    return part.number + (job.own_priority if adds else 0)
 
 
 def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Steer) -> Wish:

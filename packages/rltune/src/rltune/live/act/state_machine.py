@@ -6,15 +6,17 @@ changes, `ChangesMade` and `ReadBack`. `NotesLost` may come at any time.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rltune.live.act.changes import ChangePlan, plan, release
+from rltune.live.act.changes import ChangePlan, lifted, plan, release
+from rltune.live.act.displacing import Settled, TurnsInHand, requeues
 from rltune.live.act.read_back import Cause, read_back
 from rltune.live.control_settings import ControlSettings, Mode
 from rltune.live.decide.decide import Situation
-from rltune.live.decide.decision import Decision
+from rltune.live.decide.decision import Decision, Displacement
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
@@ -107,6 +109,20 @@ class Advise:
 
 
 @dataclass(frozen=True)
+class Displace:
+    """Let these running jobs give way, after another look."""
+
+    turns: tuple[Displacement, ...]
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Note what became of turns."""
+
+    turns: tuple[Settled, ...]
+
+
+@dataclass(frozen=True)
 class Close:
     """Note that these jobs will never wait again."""
 
@@ -128,7 +144,7 @@ class Adopt:
     intents: tuple[Intent, ...]
 
 
-Instruction = Decide | Make | Advise | Adopt | Close | Tell
+Instruction = Decide | Make | Advise | Adopt | Close | Displace | Settle | Tell
 
 
 @dataclass
@@ -142,10 +158,13 @@ class Brain:
     tripped: str = ""  # why it does not act for now
     stopped: str = ""  # why it does not act until it is started again
     postponed: int = 0  # changes that the rate limit left for later
+    turns: TurnsInHand = field(default_factory=TurnsInHand)
+    paused_until_s: float = -math.inf  # by the cluster's clock: nobody gives way before
     _failures: int = 0
     _good: int = 0
     _trips: deque[float] = field(default_factory=deque)
     _warned: bool = False
+    _letting_in: tuple[Intent, ...] = ()
     _meant: Decision | None = None  # what the last changes were made for
     _refused: dict[int, str] = field(default_factory=dict)  # job: why, of the last changes
     _disorders: int = 0  # times in a row that Slurm did not hold the order meant
@@ -180,6 +199,7 @@ class Brain:
         wrong = list(problems(self.last, look, health))
         told: list[Instruction] = []
         if not wrong:
+            self.holdings.follow_requeues(look.snapshot)
             forgotten = self.holdings.forget_ended(look.snapshot)
             told += [Close(tuple(forgotten))] if forgotten else []
             told += self._adopt(look.snapshot)
@@ -189,6 +209,7 @@ class Brain:
         self._failures = 0
         told += self._trip(wrong[0], look.elapsed_s) if wrong else self._recover()
         told += self._warn_once()
+        told += self._follow_turns(look.snapshot)
         return [*told, Decide(Situation(look.snapshot, self.holdings.copy()))]
 
     def _look_failed(self, error: str, elapsed_s: float) -> list[Instruction]:
@@ -235,17 +256,52 @@ class Brain:
     def _changes(self, snapshot: Snapshot, decision: Decision) -> list[Instruction]:
         if self.settings.mode is Mode.SHADOW:
             return []
+        turns = self._turns_to_take(snapshot, decision)
+        decision = lifted(decision, turns, snapshot, self.settings)
         wanted = plan(snapshot, decision, self.holdings, self.settings)
         if self.settings.mode is Mode.ADVISE:
             self.advised |= {(intent.change.job, intent.change.kind): intent for intent in wanted.intents}
-            return [Advise(wanted.intents)] if wanted.intents else []
+            stops = tuple(intent for turn in turns for intent in requeues(turn, snapshot))
+            return [Advise((*wanted.intents, *stops))] if wanted.intents or stops else []
         wanted = wanted if self.acting else release(snapshot, self.holdings)
+        wanted = replace(wanted, intents=(*wanted.intents, *self._letting_in))
         self._meant = decision
         self.postponed = wanted.postponed
+        displacing: list[Instruction] = [Displace(turns)] if turns and self.acting else []
         if not wanted.intents:  # nothing to write: this look is what Slurm holds
             self._refused = {}
-            return self._read_back({job.id: parts for job in snapshot.pending if (parts := job.priority_parts)})
-        return _making(wanted)
+            held = {job.id: parts for job in snapshot.pending if (parts := job.priority_parts)}
+            return [*self._read_back(held), *displacing]
+        return [*_making(wanted), *displacing]
+
+    def _turns_to_take(self, snapshot: Snapshot, decision: Decision) -> tuple[Displacement, ...]:
+        """Return which turns are begun now: none with a job that takes one already, and no more than allowed."""
+        if snapshot.taken_s < self.paused_until_s:
+            return ()
+        room, busy = self.settings.preempt.per_cycle, set(self.turns.busy)
+        taken = []
+        for turn in decision.displacements:
+            jobs = {turn.claimant, *(victim.job for victim in turn.victims)}
+            if not jobs & busy and len(turn.victims) <= room:
+                taken.append(turn)
+                busy |= jobs
+                room -= len(turn.victims)
+        return tuple(taken)
+
+    def _follow_turns(self, snapshot: Snapshot) -> list[Instruction]:
+        """Let victims compete again once it is settled whether their nodes went to whom they were meant for."""
+        preempt = self.settings.preempt
+        patience_s = snapshot.kill_wait_s + preempt.patience_cycles * self.settings.cycle_s
+        settled, letting_in = self.turns.look(snapshot, patience_s)
+        told: list[Instruction] = [Settle(tuple(settled))] if settled else []
+        self._letting_in = tuple(letting_in) if self.settings.mode is Mode.ACT else ()
+        failed = next((one for one in settled if one.failed), None)
+        if failed is not None:
+            self.paused_until_s = snapshot.taken_s + preempt.pause
+            late = f"{snapshot.taken_s - failed.turn.commanded_s:.0f} s"
+            about = f"job {failed.turn.turn.claimant} has not started {late} after others gave way to it"
+            told.append(Tell("preempt", f"{about}; nobody gives way for {preempt.pause:.0f} s"))
+        return told
 
     def _made(self, intents: Sequence[Intent], outcomes: Sequence[ChangeOutcome] | None) -> list[Instruction]:
         self._refused = {o.change.job: o.error for o in outcomes or () if not o.done}

@@ -15,15 +15,16 @@ from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.claims import QueueOrder
 from rltune.live.decide.decision import Decision, Waiting
 from rltune.live.decide.engine_pass import Budget, CorePass, JobResult, taught
-from rltune.live.decide.job_table import pose
+from rltune.live.decide.job_table import Willing, pose
 from rltune.live.decide.node_layout import lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.ranking import Field, Ranking
 from rltune.live.decide.run_times import estimate
-from rltune.live.decide.scope import JobStanding, standing
+from rltune.live.decide.scope import JobStanding, out_of_scope, standing
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import LiveJob, Snapshot
 from rltune.live.see.untouched import untouched
+from rltune.live.see.willing import may_give_way, unwilling
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ def decide(
     if not competing or not snapshot.nodes:
         return Decision(snapshot.taken_s, _left(snapshot, judged, estimates), {})
     layout = lay_out(snapshot, competing)
-    problem = pose(snapshot, layout, competing, dict(estimates))
+    problem = pose(snapshot, layout, competing, dict(estimates), _willing(snapshot, settings))
     pipeline = taught(pinned.pipeline, known.history)
-    core = CorePass(problem, layout, pipeline, snapshot.taken_s, _budget(settings, known, timer))
+    core = CorePass(problem, layout, pipeline, snapshot.taken_s, _budget(settings, known, timer), known.history)
     queue = core.order()
     field_ = Field(
         jobs=[job for job in competing if job.id in queue.score],
@@ -87,7 +88,24 @@ def decide(
     core.run(ranking.order)
     told = _Told(judged, estimates, queue, ranking, core.results())
     waiting = told.in_order({job.id: job for job in snapshot.pending})
-    return Decision(snapshot.taken_s, waiting, core.work())
+    work = core.work()
+    turns = core.displace(field_.ours, settings.preempt.per_cycle) if settings.preempt.on else ()
+    return Decision(snapshot.taken_s, waiting, work, turns)
+
+
+def _willing(snapshot: Snapshot, settings: ControlSettings) -> Willing:
+    """Find who has agreed to give way and is in scope."""
+    preempt = settings.preempt
+    if not preempt.on:
+        return Willing()
+    agreed = [job for job in snapshot.jobs if not job.ended and not unwilling(job, preempt)]
+    agreed = [job for job in agreed if not out_of_scope(job, settings.scope)]
+    return Willing(
+        agreed=frozenset(job.id for job in agreed),
+        may_give_way=frozenset(job.id for job in agreed if may_give_way(job, preempt)),
+        checkpoint_s=preempt.checkpoint,
+        restart_s=preempt.restart,
+    )
 
 
 def _budget(settings: ControlSettings, known: Known, timer: Callable[[], float]) -> Budget:

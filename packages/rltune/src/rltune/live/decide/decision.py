@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -33,6 +34,47 @@ class Waiting:
         return self.tasks > 0
 
 
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """One spell of a running job: another one of the same job is none that was decided on."""
+
+    job: int
+    submit_s: float
+    start_s: float
+    restarts: int
+    ref: str = ""  # LiveJob.ref
+
+
+@dataclass(frozen=True)
+class Displacement:
+    """Running jobs that give way together, so that a waiting one can start at that very moment."""
+
+    claimant: int
+    victims: tuple[Victim, ...]
+    nodes: tuple[str, ...]  # where the claimant then starts
+    reason: str
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Displacement:
+        """Take it from what JSON keeps of it."""
+        victims = tuple(Victim(**one) for one in plain["victims"])
+        return cls(plain["claimant"], victims, tuple(plain["nodes"]), plain["reason"])
+
+    def __str__(self) -> str:
+        who = ", ".join(one.ref or str(one.job) for one in self.victims)
+        return f"job {who} gives way to job {self.claimant} on {','.join(self.nodes)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class OpenTurn:
+    """A displacement whose victims were told to stop."""
+
+    turn: Displacement
+    commanded_s: float  # by the cluster's clock
+    id: int = 0  # in the journal
+    settled: bool = False  # the claimant has started, or will not; victims may still have to be let in
+
+
 @dataclass(frozen=True)
 class Decision:
     """One pass of the core over a snapshot; `waiting` is in order of rank, those that do not compete last."""
@@ -40,6 +82,7 @@ class Decision:
     taken_s: float
     waiting: tuple[Waiting, ...] = field(repr=False)
     work: dict[str, Any]  # counters of the core, the search and the solver, and what there was no time for; no clock
+    displacements: tuple[Displacement, ...] = ()
 
     @cached_property
     def by_job(self) -> dict[int, Waiting]:

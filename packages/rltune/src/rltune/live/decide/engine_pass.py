@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from rltune.engine.view import scores_of
 from rltune.estimate.estimators import Given
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.easy import reservation
+from rltune.kernel.backfill.preempt import claim, rank_movable, sort_movable
 from rltune.kernel.build.prepare import Factors, Likeness, Net
 from rltune.kernel.fit.node_index import index_remove
 from rltune.kernel.fit.running import start_job
@@ -23,9 +24,11 @@ from rltune.kernel.rollout.event_loop import arrive
 from rltune.kernel.score.overtaking import fill_claims, guard_queue
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
-from rltune.kernel.state.queue import enqueue
+from rltune.kernel.state.queue import enqueue, settle_queue
 from rltune.kernel.state.score_heap import fill_order
+from rltune.kernel.state.spells import carry_over
 from rltune.live.decide.claims import Claims, QueueOrder
+from rltune.live.decide.decision import Displacement, Victim
 from rltune.live.decide.job_table import Problem
 from rltune.live.decide.node_layout import NodeLayout
 from rltune.live.see.snapshot import LiveJob
@@ -74,10 +77,21 @@ def taught(pipeline: Pipeline, history: Jobs | None) -> Pipeline:
     """Let a policy that learns know all history that there is."""
     if history is None or not len(history) or not learns(pipeline.policy):
         return pipeline
-    known = history.with_columns(
+    return replace(pipeline, policy=pipeline.policy.after(long_ago(history)))  # type: ignore[attr-defined]
+
+
+def long_ago(history: Jobs) -> Jobs:
+    """Return history as of long before the jobs that are decided on, so that all of it had ended by then."""
+    return history.with_columns(
         submit_s=history.submit_s - _LONG_AGO_S, recorded_start_s=history.recorded_start_s - _LONG_AGO_S
     )
-    return replace(pipeline, policy=pipeline.policy.after(known))  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class _GivenAfter(Given):
+    """Estimates that were made elsewhere, and the history that tells what running jobs have left."""
+
+    before: Jobs | None = None
 
 
 @dataclass(frozen=True)
@@ -103,17 +117,19 @@ class CorePass:
         pipeline: Pipeline,
         now_s: float,
         budget: Budget = _UNLIMITED,
+        history: Jobs | None = None,
     ) -> None:
         policy = pipeline.policy
         self._search, self._budget = pipeline.search, budget
         self._problem, self._layout, self._policy = problem, layout, policy
         ranked = replace(pipeline, policy=_ranked(policy))
-        machine = Machine.of(problem.jobs, layout.cluster, ranked, Given(problem.estimate_s))
+        known = long_ago(history) if history is not None and len(history) else None
+        machine = Machine.of(problem.jobs, layout.cluster, ranked, _GivenAfter(problem.estimate_s, before=known))
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
         # Tiers and bounds come between the guard's order and the pass: it protects heads there, and orders nobody.
-        self._given = self._m.options._replace(guard_orders=False)
-        self._rule = self._given._replace(policy=policy.code)
+        self._given = self._m.options._replace(guard_orders=False, turns=core.NO_TURNS, max_preemptions=0)
+        self._rule = self._m.options._replace(guard_orders=False, policy=policy.code)
         self._searched: dict[str, float | int] = {}
         self._fill(now_s)
 
@@ -122,16 +138,20 @@ class CorePass:
         m, s = self._m, self._m.state
         for row, piece in self._problem.pieces:
             s.now[0] = piece.start_s
+            if m.world.takes_turns:
+                carry_over(m.w, m.s, self._rule, row, piece.job.served_s if piece.job else 0.0)
             enqueue(m.w, m.s, row, True)
-            s.pick[0] = piece.node
+            s.pick[: len(piece.nodes)] = piece.nodes
             start_job(m.w, m.s, row)
             s.n[core.Q_HEAD] = s.n[core.Q_TAIL] = 0
         for node in self._layout.down:
             index_remove(m.w, m.s, node)
             s.node.up[node] = 0
         s.now[0] = now_s
-        for row, _ in sorted(self._problem.tasks, key=lambda task: task[0]):
+        for row, job in sorted(self._problem.tasks, key=lambda task: task[0]):
             arrive(m.w, m.s, self._rule, row)
+            if m.world.takes_turns:
+                carry_over(m.w, m.s, self._rule, row, job.served_s)
         s.n[core.ARRIVED] = len(m.jobs)
 
     @property
@@ -203,6 +223,64 @@ class CorePass:
         maker = PassMaker(m.arrays, self._given, m.placer, solver_s=b.solver_s, given_up=b.given_up, timer=b.timer)
         maker.make_pass()
         m.work.update(_without_clock(maker.to_dict()))
+
+    def displace(self, ours: Collection[int], most: int) -> tuple[Displacement, ...]:
+        """Let jobs of ours that found no room, in order, take the nodes of running ones; at most so many give way.
+
+        Each is asked as in a pass of a simulation; here the pass is over, so whoever fits has started.
+        """
+        m, s = self._m, self._m.state
+        options = self._rule._replace(guard_orders=True)
+        settle_queue(m.s)
+        score_queue(m.w, m.s, options, self._queue.stop, False)
+        rows = np.empty(self._queue.stop - self._queue.start, dtype=np.int64)
+        fill_order(m.s, self._queue.stop, rows)
+        claimants = s.queue.job[rows].tolist()
+        s.n[core.PASSES] += 1
+        rank_movable(m.w, m.s, options)
+        sort_movable(m.s)
+        job_of, found = dict(self._problem.tasks), []
+        touched: set[str] = set()
+        for row in claimants:
+            job = job_of[row]
+            if job.id not in ours or job.array_tasks or s.life.reason[row] != core.RESOURCES:
+                continue
+            turn = self._claimed(row, job, options)
+            if turn is None:
+                continue
+            # one turn may come to nothing: none is begun that counts on another
+            if len(turn.victims) > most or touched & set(turn.nodes):
+                break
+            found.append(turn)
+            most -= len(turn.victims)
+            touched |= {*turn.nodes, *(name for v in turn.victims for name in self._nodes_of[v.job])}
+        return tuple(found)
+
+    @property
+    def _nodes_of(self) -> dict[int, tuple[str, ...]]:
+        return {piece.job.id: piece.job.node_names for _, piece in self._problem.pieces if piece.job}
+
+    def _claimed(self, row: int, job: LiveJob, options: core.Options) -> Displacement | None:
+        """Let one job displace others if the core allows."""
+        m, s = self._m, self._m.state
+        place = int(np.flatnonzero(s.queue.job[self._queue] == row)[0]) + self._queue.start
+        score = float(s.queue.score[place])
+        head = s.pool.head[s.demand.pool[s.queue.asks[place]]]
+        if not claim(m.w, m.s, options, place, bool(head not in {-1, row})):
+            return None
+        victims = s.victim[: s.n[core.VICTIMS_N]].tolist()
+        settle_queue(m.s)
+        piece_of = dict(self._problem.pieces)
+        stopped = [piece_of[number].job for number in victims]
+        lost = sum(s.turn.loss[number] for number in victims)
+        scores = ", ".join(f"{s.turn.score[number]:.6g}" for number in victims)
+        order = m.pipeline.turns.order
+        return Displacement(
+            claimant=job.id,
+            victims=tuple(Victim(v.id, v.submit_s, v.start_s, v.restarts, v.ref) for v in stopped if v is not None),
+            nodes=_PassResults(m, self._layout.names, {}, False).of(row).nodes,
+            reason=f"by {order} it stands at {score:.6g} and they at {scores}; {lost:,.0f} GPU-seconds are lost",
+        )
 
     def results(self) -> dict[int, JobResult]:
         """Return what became of every job."""

@@ -24,9 +24,12 @@ class Chronicle:
 
     def notes(self, snapshot: Snapshot, decision: Decision) -> Iterator[Note]:
         """Return what is new of each job."""
+        turns = {victim.job: turn for turn in decision.displacements for victim in turn.victims}
         for job in snapshot.jobs:
             part = decision.by_job.get(job.id)
             key, text = _waiting(part) if part else _not_waiting(job)
+            if turn := turns.get(job.id):
+                key, text = f"gives way to {turn.claimant}", f"should give way: {turn}"
             if self._told.get(job.id) != key:
                 self._told[job.id] = key
                 yield Note(job.id, text)

@@ -61,8 +61,8 @@ def ran(job: LiveJob) -> bool:
     return job.ended and job.end_s > job.start_s
 
 
-def table(rows: Sequence[Row]) -> Jobs:
-    """Return rows of the journal as a table of jobs, in order of submit time."""
+def table(rows: Sequence[Row], served_s: Sequence[float] = ()) -> Jobs:
+    """Return rows of the journal as a table of jobs, in order of submit time; `served_s` ran in earlier spells."""
     column = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(COLUMNS, ())
     start, end = _floats(column["start_s"]), _floats(column["end_s"])
     gpus = np.array(column["gpus"], dtype=np.int64)
@@ -70,7 +70,7 @@ def table(rows: Sequence[Row]) -> Jobs:
     return Jobs.from_arrays(
         id=_unique(column["job"]),
         submit_s=_floats(column["submit_s"]),
-        duration_s=end - start,
+        duration_s=end - start + (_floats(served_s) if len(served_s) else 0.0),
         recorded_start_s=start,
         gpus=gpus,
         nodes=np.where(gpus > 0, np.minimum(nodes, gpus), nodes),

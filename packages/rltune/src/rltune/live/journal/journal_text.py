@@ -45,6 +45,9 @@ def decision_table(journal: Journal, number: int) -> Table:
     table = Table("rank", "Slurm's", "job", "score", "number", "decision", title=title, box=None, padding=(0, 2, 0, 0))
     for part in decision.waiting:
         table.add_row(*map(Text, _cells(part)))
+    for turn in decision.displacements:
+        for victim in turn.victims:
+            table.add_row(*map(Text, ("-", "-", str(victim.job), "-", "-", f"gives way to job {turn.claimant}")))
     return table
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, TypeVar
 
-from rltune.live.decide.decision import Decision, Waiting
+from rltune.live.decide.decision import Decision, Displacement, Waiting
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Hold, Holdings
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
@@ -22,6 +22,7 @@ def pack_snapshot(snapshot: Snapshot) -> bytes:
     """Pack a snapshot."""
     return _pack(
         {
+            **({} if snapshot.kill_wait_s == Snapshot.kill_wait_s else {"kill_wait_s": snapshot.kill_wait_s}),
             "taken_s": snapshot.taken_s,
             "version": snapshot.version,
             "mem_counts": snapshot.mem_counts,
@@ -40,6 +41,7 @@ def unpack_snapshot(data: bytes) -> Snapshot:
         taken_s=plain["taken_s"],
         version=plain["version"],
         mem_counts=plain["mem_counts"],
+        kill_wait_s=plain.get("kill_wait_s", Snapshot.kill_wait_s),
         jobs=_rows(LiveJob, plain["jobs"]),
         nodes=_rows(LiveNode, plain["nodes"]),
         partitions=_rows(Partition, plain["partitions"]),
@@ -49,13 +51,16 @@ def unpack_snapshot(data: bytes) -> Snapshot:
 
 def pack_decision(decision: Decision) -> bytes:
     """Pack a decision."""
-    return _pack({"taken_s": decision.taken_s, "work": decision.work, "waiting": _columns(decision.waiting)})
+    turns = [asdict(one) for one in decision.displacements]
+    plain = {"taken_s": decision.taken_s, "work": decision.work, "waiting": _columns(decision.waiting)}
+    return _pack(plain | ({"displacements": turns} if turns else {}))
 
 
 def unpack_decision(data: bytes) -> Decision:
     """Return the packed decision."""
     plain = _unpack(data)
-    return Decision(plain["taken_s"], _rows(Waiting, plain["waiting"]), plain["work"])
+    turns = tuple(Displacement.of_plain(one) for one in plain.get("displacements", ()))
+    return Decision(plain["taken_s"], _rows(Waiting, plain["waiting"]), plain["work"], turns)
 
 
 def pack_holdings(holdings: Holdings) -> bytes:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from rltune.errors import InputError
 from rltune.jobs import Jobs
+from rltune.live.decide.decision import Displacement, OpenTurn
 from rltune.live.journal.ended import COLUMNS, Ended, table
 from rltune.live.see.backend import Change, ChangeKind
+from rltune.live.see.earlier_spells import Spell
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 
 SCHEMA = 1
@@ -23,6 +26,26 @@ _BUSY_S = 10.0
 # A table that journals of earlier versions lack.
 _POLICY_SOURCE = (
     "CREATE TABLE IF NOT EXISTS policy_source (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID"
+)
+_TURNS = (  # and so do these
+    (
+        "CREATE TABLE IF NOT EXISTS turn (id INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, at_s REAL NOT NULL, "
+        "claimant INTEGER NOT NULL, plain TEXT NOT NULL) STRICT"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS turn_end (turn INTEGER PRIMARY KEY REFERENCES turn (id), at_s REAL NOT NULL, "
+        "outcome TEXT NOT NULL, freed_s REAL) STRICT"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS spell (job INTEGER NOT NULL, submit_s REAL NOT NULL, start_s REAL NOT NULL, "
+        "end_s REAL NOT NULL, restarts INTEGER NOT NULL, displaced INTEGER NOT NULL, PRIMARY KEY (job, start_s)) "
+        "STRICT, WITHOUT ROWID"
+    ),
+)
+# For how long a job had run in spells before the one that it ended in.
+_SERVED = (
+    "coalesce((SELECT sum(s.end_s - s.start_s) FROM spell AS s WHERE s.job = e.job AND s.start_s < e.start_s "
+    "AND s.start_s > e.start_s - 5184000), 0.0)"  # 60 days: after a Slurm was set up anew, ids come again
 )
 _DROP_UNUSED_SOURCES = (
     "DELETE FROM policy_source WHERE sha256 NOT IN (SELECT policy FROM run WHERE id = (SELECT max(id) FROM run) "
@@ -88,7 +111,8 @@ class Journal:
                 db.executescript("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;")
                 script = (resources.files("rltune.live.journal") / "schema.sql").read_text(encoding="utf-8")
                 db.executescript(f"BEGIN; {script} PRAGMA user_version={SCHEMA}; COMMIT;")
-            db.execute(_POLICY_SOURCE)
+            for statement in (_POLICY_SOURCE, *_TURNS):
+                db.execute(statement)
             db.execute("PRAGMA synchronous=FULL")
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: cannot be the journal: {error}") from None
@@ -215,6 +239,35 @@ class Journal:
         )
         return {number: _intent(*row) for number, *row in rows}
 
+    def add_turn(self, cycle: int, turn: Displacement, at_s: float) -> OpenTurn:
+        """Keep that jobs are about to give way; the time is the cluster's."""
+        into = "INSERT INTO turn (cycle, at_s, claimant, plain) VALUES (?, ?, ?, ?)"
+        number = self._insert(into, (cycle, at_s, turn.claimant, json.dumps(asdict(turn))))
+        return OpenTurn(turn, at_s, number)
+
+    def end_turn(self, number: int, outcome: str, freed_s: float, at_s: float) -> None:
+        """Keep what a turn came to."""
+        into = "INSERT OR IGNORE INTO turn_end (turn, at_s, outcome, freed_s) VALUES (?, ?, ?, ?)"
+        self._db.execute(into, (number, at_s, outcome, None if math.isnan(freed_s) else freed_s))
+
+    def open_turns(self) -> list[OpenTurn]:
+        """Return the turns of which nothing more is known than that they were begun."""
+        rows = self.rows("SELECT id, at_s, plain FROM turn WHERE id NOT IN (SELECT turn FROM turn_end) ORDER BY id")
+        return [OpenTurn(Displacement.of_plain(json.loads(plain)), at_s, number) for number, at_s, plain in rows]
+
+    def add_spells(self, spells: Iterable[Spell]) -> None:
+        """Keep spells that ended before their jobs did."""
+        rows = ((s.job, s.submit_s, s.start_s, s.end_s, s.restarts, int(s.displaced)) for s in spells)
+        self._db.executemany("INSERT OR IGNORE INTO spell VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def spells(self, since_s: float) -> list[Spell]:
+        """Return the spells that ended since then."""
+        rows = self.rows("SELECT * FROM spell WHERE end_s >= ? ORDER BY start_s", since_s)
+        return [
+            Spell(job, submit_s, start_s, end_s, restarts, bool(ours))
+            for job, submit_s, start_s, end_s, restarts, ours in rows
+        ]
+
     def last_ended(self) -> int:
         """Return the number of the last ended job that was kept."""
         return int(self._db.execute("SELECT coalesce(max(id), 0) FROM ended").fetchone()[0])
@@ -228,11 +281,14 @@ class Journal:
     def history(self, most: int, until: int | None = None) -> Jobs:
         """Return the newest ended jobs as a table, up to a row."""
         names = ", ".join(COLUMNS)
+        told = self.rows("SELECT 1 FROM sqlite_master WHERE name = 'spell'")  # earlier versions kept none
+        served = _SERVED if told else "0.0"
         rows = self._db.execute(
-            f"SELECT {names} FROM (SELECT * FROM ended WHERE id <= ? ORDER BY id DESC LIMIT ?) ORDER BY id",  # noqa: S608
+            f"SELECT {names}, {served} FROM (SELECT * FROM ended WHERE id <= ? ORDER BY id DESC LIMIT ?) AS e "  # noqa: S608
+            "ORDER BY id",
             (until if until is not None else 1 << 62, most),
         ).fetchall()
-        return table(rows)
+        return table([row[:-1] for row in rows], [row[-1] for row in rows])
 
     def cycle(self, number: int) -> CycleRecord:
         """Return one cycle; 0 or less counts from the last."""
@@ -304,6 +360,7 @@ class Journal:
     def prune_ended(self, most: int) -> None:
         """Keep only the newest ended jobs."""
         self._db.execute("DELETE FROM ended WHERE id <= (SELECT max(id) FROM ended) - ?", (most,))
+        self._db.execute("DELETE FROM spell WHERE end_s < (SELECT min(start_s) FROM ended)")
 
     def _doomed(self, before_s: float, max_bytes: int) -> int:
         """Count the cycles to delete: those too old, and if the file is too large a tenth of the rest."""

@@ -29,13 +29,15 @@ class UnreachableError(BackendError):
 
 
 class ChangeKind(StrEnum):
-    """What can be changed of a waiting job."""
+    """What can be changed of a job; all but REQUEUE of one that waits."""
 
     SITE_FACTOR = "site-factor"  # value: the number; 0 clears it
     PRIORITY = "priority"  # value: the number, at least 1
     RELEASE = "release"  # give the priority back to the scheduler's own rule
     EXCLUDE_NODES = "exclude-nodes"  # nodes: the whole list; none = clear
     REQUIRE_NODES = "require-nodes"  # nodes: the whole list; none = clear
+    REQUEUE = "requeue"  # stop a running job, which waits again; one that has ended is left alone
+    BEGIN_NOW = "begin-now"  # let a job that was requeued compete at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
+DONE_AND_OVER = frozenset({ChangeKind.REQUEUE, ChangeKind.BEGIN_NOW})  # nothing is left to give back
 STEERING = frozenset({ChangeKind.EXCLUDE_NODES, ChangeKind.REQUIRE_NODES})
 Value = int | tuple[str, ...]
 
@@ -75,6 +76,8 @@ class Holdings:
 
     def take(self, intent: Intent) -> None:
         """Note a change that was made, or may have been."""
+        if intent.change.kind in DONE_AND_OVER:
+            return
         job, kind = intent.change.job, held_kind(intent.change.kind)
         if intent.undo:
             self.by_job.get(job, {}).pop(kind, None)
@@ -96,6 +99,18 @@ class Holdings:
         self.by_job.get(job, {}).pop(kind, None)
         if not self.by_job.get(job):
             self.by_job.pop(job, None)
+
+    def follow_requeues(self, snapshot: Snapshot) -> None:
+        """Go on holding what a requeued job keeps: Slurm gives it a new submit time, and all that was set stays."""
+        for job_id, holds in self.by_job.items():
+            job = snapshot.job_by_id.get(job_id)
+            if job is not None and job.restarts and not job.ended:
+                for kind, hold in holds.items():
+                    holds[kind] = replace(hold, submit_s=max(hold.submit_s, job.submit_s))
+        for job_id, submit_s in self.given_up.items():
+            job = snapshot.job_by_id.get(job_id)
+            if job is not None and job.restarts:
+                self.given_up[job_id] = max(submit_s, job.submit_s)
 
     def forget_ended(self, snapshot: Snapshot) -> list[tuple[int, float]]:
         """Forget jobs that will never wait again, and name them; one that runs may be requeued and is kept."""

@@ -5,6 +5,7 @@ Times are seconds since the epoch by the cluster's own clock; NaN means that the
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -82,6 +83,24 @@ class LiveJob:
     reservation: str = ""
     begin_s: float = NAN  # not to be started before; NaN = at once
     restarts: int = 0
+    requeue: bool = False  # Slurm may put it back into the queue: its default, so no consent to give way
+    comment: str = ""  # its user's
+
+    # What the scheduler forgets when it puts a job back into the queue, and the controller remembers.
+    first_submit_s: float = NAN  # NaN = submit_s
+    served_s: float = 0.0  # for which it ran in earlier spells
+    displaced: int = 0  # how often the controller made it give way
+    displaced_today: int = 0  # in the last 24 hours
+
+    @property
+    def came_s(self) -> float:
+        """Return when it was submitted first."""
+        return self.submit_s if math.isnan(self.first_submit_s) else self.first_submit_s
+
+    @property
+    def spell(self) -> tuple[float, int]:
+        """Return what tells one spell of a job from the next."""
+        return self.start_s, self.restarts
 
     @property
     def pending(self) -> bool:
@@ -190,6 +209,7 @@ class Snapshot:
     partitions: tuple[Partition, ...] = field(default=(), repr=False)
     reservations: tuple[Reservation, ...] = field(default=(), repr=False)
     mem_counts: bool = True  # memory is a resource that jobs use up
+    kill_wait_s: float = 30.0  # from the polite end of a job to the certain one
 
     @cached_property
     def job_by_id(self) -> dict[int, LiveJob]:

@@ -66,6 +66,7 @@ class Slurm:
             partitions=partitions,
             reservations=reservations,
             mem_counts="MEMORY" in show.config(told, "SelectTypeParameters").upper(),
+            kill_wait_s=show.seconds(show.config(told, "KillWait"), usual=30.0),
         )
 
     def priorities(self) -> dict[int, PriorityParts]:

@@ -129,6 +129,8 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, Priorit
         reservation=record["resv_name"],
         begin_s=eligible_s if pending and reason == "BeginTime" else NAN,
         restarts=_whole(number(record["restart_cnt"])),
+        requeue=bool(record.get("requeue")),
+        comment=_comment(record.get("comment")),
     )
 
 
@@ -249,6 +251,11 @@ def _tasks_of(piece: str) -> range:
 def _without_step(piece: str) -> str:
     """Spell `3-9:2` as `3,5,7,9`: Slurm prints steps, and takes none in the name of a job."""
     return ",".join(map(str, _tasks_of(piece))) if ":" in piece else piece
+
+
+def _comment(told: object) -> str:
+    """Read the user's own comment; some versions of Slurm tell it beside others'."""
+    return str((told.get("job") if isinstance(told, Mapping) else told) or "")
 
 
 def _features(told: str | Iterable[str]) -> tuple[str, ...]:

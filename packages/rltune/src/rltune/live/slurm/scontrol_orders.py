@@ -20,6 +20,8 @@ _FINE = re.compile(r": No error$")
 def lines_of(change: Change) -> tuple[str, ...]:
     """Spell a change as scontrol wants it."""
     job = change.ref or str(change.job)
+    if change.kind is ChangeKind.REQUEUE:
+        return (f"requeue incomplete {job}",)  # a plain requeue would run a job again that has just completed
     if change.kind is ChangeKind.RELEASE:
         nice = (f"update JobId={job} Nice={change.value}",) if change.value else ()
         return (f"release {job}", *nice)
@@ -52,6 +54,8 @@ def _setting(change: Change) -> str:
             return f"ExcNodeList={nodes}"
         case ChangeKind.REQUIRE_NODES:
             return f"ReqNodeList={nodes}"
+        case ChangeKind.BEGIN_NOW:
+            return "StartTime=now"
         case _:
             raise ValueError(change.kind)
 

@@ -64,6 +64,12 @@ def config(text: str, key: str) -> str:
     return match[1].strip() if match else ""
 
 
+def seconds(text: str, usual: float) -> float:
+    """Read `30 sec`; the usual if it is not told."""
+    match = re.match(r"(\d+) sec", text)
+    return float(match[1]) if match else usual
+
+
 def _time_limit(text: str) -> float:
     return NAN if not text or text in _UNLIMITED else parse_duration(text)
 

@@ -104,7 +104,7 @@ class Engine:
     def form(self, entry: ParameterEntry, casts_to: torch.dtype | None) -> int:
         """Return the unit that an operation needs of a parameter: the whole, or the half if it is to be cast."""
         if casts_to is None:
-            self._note_whole(entry)
+            self.note_whole(entry)
             return entry.unit
         # A cast that autocast may keep is used without being asked for: it must be where its bytes are.
         if entry.half is None or entry.cast is not None:
@@ -123,7 +123,7 @@ class Engine:
 
     def use_whole(self, entry: ParameterEntry) -> None:
         """Bring all of a parameter for the running operation, which does something else than cast it."""
-        self._note_whole(entry)
+        self.note_whole(entry)
         self.bring_whole(entry)
 
     def bring_whole(self, entry: ParameterEntry) -> None:
@@ -135,7 +135,8 @@ class Engine:
             self._widen(entry.unit)
         self.device_copies.bind(entry)
 
-    def _note_whole(self, entry: ParameterEntry) -> None:
+    def note_whole(self, entry: ParameterEntry) -> None:
+        """Take in that an operation uses a parameter as it is, not cast."""
         self.cycle.whole.add(entry.unit)
         if torch.is_grad_enabled() and entry.parameter.requires_grad:
             entry.used_whole = True
@@ -149,17 +150,22 @@ class Engine:
 
     def end_op(self) -> None:
         """End the running operation: its units may be evicted, and rows may be due."""
-        if not self._running:
+        running = self._running
+        if not running:
             return
         # A view made by this operation may live on, in user code or in the graph: it is asked again until it is gone.
-        self._suspects.update(self.device_copies.held(self._running))
+        slots = self.device_copies.slots
+        for unit in running:
+            slot = slots.get(unit)
+            if slot is not None and slot.in_use():
+                self._suspects.add(unit)
         self._running = ()
         follower = self.cycle.follower
         if follower is not None:
             follower.done += 1
-        if follower is not None and follower.plan.eager:
-            # A view may live until just before the next operation: then its place is taken there, not here.
-            self._issue_due(follower, last_chance=False)
+            if follower.plan.eager and (follower.done >= follower.next_trigger or self._masters.any_filed):
+                # A view may live until just before the next operation: then its place is taken there, not here.
+                self._issue_due(follower, last_chance=False)
 
     def begin_backward(self, unit: int) -> None:
         """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
@@ -181,11 +187,14 @@ class Engine:
         # It lands in, or is added to, what an update of this parameter may still be reading.
         self._masters.pending.wait(entry.unit)
         # Waiting for room on the way down is no compute: counted as such, the replay would think the step slower.
-        self.cycle.recorder.pause()
+        recorder = self.cycle.recorder
+        if recorder.timed:
+            recorder.pause()
         size_bytes = self.gradients.send(entry, gradient)
-        self.cycle.recorder.grad(entry.unit, size_bytes)
         self.counters.down_floor_bytes += size_bytes
-        self.cycle.recorder.resume()
+        if recorder.timed:
+            recorder.grad(entry.unit, size_bytes)
+            recorder.resume()
 
     def forward_begins(self, *, evaluating: bool) -> None:
         """Begin a forward; one without gradients is a cycle of its own."""
@@ -241,10 +250,21 @@ class Engine:
 
     def _begin(self, units: Sequence[int], phase: Phase, *, exactly: bool) -> None:
         self.end_op()
-        held = self._held(units)
+        held = self._held(units) if self._suspects else []
         self.cycle.recorder.op(units, held, phase)
-        self.device_copies.count(units)
         follower = self.cycle.follower
+        # Nearly always everything is where it should be, and nothing is due.
+        if (
+            follower is not None
+            and follower.done < follower.next_trigger
+            and not self._masters.any_filed
+            and follower.expects(units, exactly=exactly)
+            and self.device_copies.touch_ready(units)
+        ):
+            self.cycle.recorder.resume()
+            self._running = tuple(units)
+            return
+        self.device_copies.count(units)
         if follower is not None:
             if follower.expects(units, exactly=exactly):
                 self._issue_due(follower, last_chance=True)
@@ -273,8 +293,6 @@ class Engine:
         self.cycle.recorder.resume()
 
     def _held(self, units: Sequence[int]) -> list[int]:
-        if not self._suspects:
-            return []
         self._suspects = set(self.device_copies.held(self._suspects))
         return [unit for unit in self._suspects if unit not in units]
 
@@ -326,6 +344,11 @@ class Engine:
             self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
 
+    def assigned(self, unit: int) -> None:
+        """Take in that a parameter was given other data, which torch does not count as a change."""
+        self._note_change()
+        self.exposed.add(unit)
+
     def _enter_backward(self) -> None:
         """Take in what was written between forward and backward: a block that is recomputed must see it."""
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
@@ -342,9 +365,12 @@ class Engine:
 
     def refuse_writes(self, entries: Sequence[ParameterEntry]) -> None:
         """Refuse an operation that has written to its parameters' device copies."""
-        if any(entry.leaf._version != self._leaf_versions[entry.index] for entry in entries):  # noqa: SLF001
-            self.refuse_written_leaves()
-        self._refuse_written_casts(entries)
+        versions = self._leaf_versions
+        for entry in entries:
+            if entry.leaf._version != versions[entry.index]:  # noqa: SLF001
+                self.refuse_written_leaves()
+            if entry.cast is not None:
+                self._refuse_written_casts((entry,))
 
     def refuse_written_leaves(self) -> None:
         """Refuse a write to a device copy through a view that a forward made: it would be lost."""

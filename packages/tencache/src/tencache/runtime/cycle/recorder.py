@@ -35,8 +35,9 @@ class Recorder:
     def op(self, touched: Sequence[int], held: Sequence[int], phase: Phase) -> None:
         """Begin an operation; the compute since the last one was ready counts for that one."""
         # Time up to here belongs to the operation before: kernels that touch no parameter are not seen.
-        self.pause()
-        self._builder.op(tuple(touched), tuple(unit for unit in held if unit not in touched), phase)
+        if self._resumed is not None:
+            self.pause()
+        self._builder.op(tuple(touched), tuple([unit for unit in held if unit not in touched]) if held else (), phase)
 
     def also_touches(self, unit: int) -> None:
         """Add a unit to those that the running operation touches."""
@@ -59,9 +60,7 @@ class Recorder:
 
     def grad(self, unit: int, size_bytes: int) -> None:
         """Record a gradient that left the device."""
-        # Of an untimed cycle only the order is wanted.
-        if self.timed:
-            self._builder.grad(unit, size_bytes)
+        self._builder.grad(unit, size_bytes)
 
     def finish(self, updates: Iterable[Update]) -> StepTrace:
         """Return the trace."""

@@ -1,10 +1,10 @@
 """What happens to an operation on a wrapped parameter, and around the model's forward."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import torch
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.cast_watch import CastWatch, autocast_hides, casts_to
+from tencache.runtime.hooks.part_hooks import PartHooks
 from tencache.runtime.hooks.refusals import (
     FastPaths,
     describe_hook,
@@ -23,7 +24,7 @@ from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, describe_write
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
 
@@ -50,6 +51,7 @@ class OperationRouter:
         self._guard = guard
         self._guarded = False
         self._context: saved_tensors_hooks | None = None
+        self.parts = PartHooks()
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RefusedError("a wrapped model cannot be copied: copy its state_dict(), or unwrap() it first")
@@ -68,6 +70,31 @@ class OperationRouter:
         if getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ == "data":  # type: ignore[attr-defined]
             func = torch.Tensor.detach
         narrow = casts_to(func, self._device.type)
+        if narrow is not None or self._guard is not None or torch.is_inference_mode_enabled():
+            return self._run_watched(func, narrow, entries, args, kwargs)
+        # The way of nearly all operations, so it is short: nothing is cast, nothing is checked, no mode is left.
+        engine = self._engine
+        if not self.computing():
+            self._take_in_changes()
+        for entry in entries:
+            engine.note_whole(entry)
+        engine.begin_op(_units(entries))
+        try:
+            bind = engine.device_copies.bind
+            leaves = {id(entry.parameter): bind(entry) for entry in entries}
+            return self._run_on(leaves, func, entries, args, kwargs)
+        finally:
+            engine.end_op()
+
+    def _run_watched(
+        self,
+        func: Callable[..., Any],
+        narrow: torch.dtype | None,
+        entries: list[ParameterEntry],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """Run an operation that autocast may cast for, in inference mode, or with its bytes checked."""
         with Bookkeeping():
             # Inside a forward or a backward this was done when it began.
             if not self.computing():
@@ -138,20 +165,21 @@ class OperationRouter:
                 f"{entry.name} is given other memory while a view of it is alive, which would keep the old values: "
                 "delete the view, or use .copy_()"
             )
-        # Copied, not rebound: the parameter must stay in the buffer that uploads read. The copy raises its version, and
-        # so the next forward sends it again.
+        # Copied, not rebound: the parameter must stay in the buffer that uploads read. torch does not count this as a
+        # change, so it is noted for the next forward, which sends it again.
         with Bookkeeping(), torch.no_grad():
             self._masters.open(entry.unit)
             self._engine.kept.before_assignment(entry)
             version = entry.parameter._version  # noqa: SLF001
             entry.parameter.copy_(value)
-            self._engine.kept.after_assignment(entry, version)
+            bump_version(entry.parameter, version - entry.parameter._version)  # noqa: SLF001
+            self._engine.assigned(entry.unit)
 
     def refuse_hook(self, entry: ParameterEntry) -> None:
         """Refuse a gradient hook on a wrapped parameter."""
         raise RefusedError(describe_hook(entry.name))
 
-    def before_forward(self, *_: Any) -> None:
+    def before_forward(self, module: nn.Module, *_: Any) -> None:
         """Begin a forward: take in what changed since the last, and save handles instead of bytes for backward."""
         refuse_if_compiling()
         # A model may call itself; only the outermost forward is the step's.
@@ -173,6 +201,7 @@ class OperationRouter:
         if self._guard is not None and not (evaluating and autocast_hides(self._device.type)):
             self._guard.__enter__()  # type: ignore[no-untyped-call]
             self._guarded = True
+        self.parts.take_off(module)
 
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
@@ -182,6 +211,7 @@ class OperationRouter:
         self._depth -= 1
         if self._depth:
             return
+        self.parts.put_on()
         if self._context is not None:
             if self._guard is not None and self._guarded:
                 self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
@@ -191,11 +221,11 @@ class OperationRouter:
         with Unrouted(), Bookkeeping():
             self._engine.forward_ends()
 
-    def before_part(self, *_: Any) -> None:
+    def before_part(self, module: nn.Module, *_: Any) -> None:
         """Begin the forward of a part of the model, which may be called by itself."""
         # A block that is recomputed belongs to the backward that asked for it.
         if torch._C._current_graph_task_id() == -1:  # noqa: SLF001
-            self.before_forward()
+            self.before_forward(module)
 
     def after_part(self, *_: Any) -> None:
         """End the forward of a part of the model."""
@@ -245,15 +275,29 @@ class OperationRouter:
         args: Any,
         kwargs: Any,
     ) -> Any:
+        swapped, named = swap(args, leaves), swap(kwargs, leaves) if kwargs else kwargs
         # Outside the model's forward, and where others' hooks are inside it, handles are made for this operation alone.
-        with self._saved.entered() if torch.is_grad_enabled() and not self._saved.on_top() else nullcontext():
-            result = func(*swap(args, leaves), **swap(kwargs, leaves))
+        if torch.is_grad_enabled() and not self._saved.on_top():
+            with self._saved.entered():
+                result = func(*swapped, **named)
+        else:
+            result = func(*swapped, **named)
         # A write to the leaf would be lost with its place. It cannot be prevented here, only found and refused.
         self._engine.refuse_writes(entries)
         # `weight.to(x.dtype)` returns its argument. The leaf must not leave: it points elsewhere when its unit moves.
-        return swap_back(
-            result, {id(leaf): entry.parameter for entry, leaf in zip(entries, leaves.values(), strict=True)}
-        )
+        if type(result) is torch.Tensor:
+            for entry in entries:
+                if result is entry.leaf:
+                    return entry.parameter
+            return result
+        return swap_back(result, {id(entry.leaf): entry.parameter for entry in entries})
+
+
+def _units(entries: list[ParameterEntry]) -> tuple[int, ...]:
+    """Return the units of parameters, each once, in order."""
+    if len(entries) == 1:
+        return (entries[0].unit,)
+    return tuple(dict.fromkeys([entry.unit for entry in entries]))
 
 
 def _writes(func: Callable[..., Any]) -> bool:

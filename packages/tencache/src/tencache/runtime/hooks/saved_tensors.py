@@ -112,7 +112,7 @@ class SavedTensors:
         """Return the context in which handles are made; hooks already around it see everything else."""
         # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
         # checkpointing by others go on working.
-        return saved_tensors_hooks(_Pack(self, top_hooks()), self._unpack)
+        return saved_tensors_hooks(_Pack(self, top_hooks(), self._base, self._end), self._unpack)
 
     def on_top(self) -> bool:
         """Return whether these hooks are the innermost."""
@@ -159,17 +159,25 @@ class SavedTensors:
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
-                offset = address - self._base
-                # A view may be used on another stream than the one that it was made on.
-                self._engine.link.note_stream()
-                slot = self._engine.device_copies.at(offset)
-                # A copy is kept as a copy where the parameter may be written to without a trace before backward.
-                if stored and self._copies and self._engine.aliased(slot.unit):
-                    return None
-                return self._view(slot.unit, offset - slot.offset, tensor, stored=stored)
+                return self.in_slot(tensor, address - self._base, stored=stored)
             if tensor.dtype in _HALVES and (entry := self._cast_of(tensor)) is not None:
                 return None if self._engine.aliased(entry.unit) else self._cast(entry, tensor)
         return None
+
+    @property
+    def any_blank(self) -> bool:
+        """Return whether some leaf may have no bytes of its own."""
+        return self._engine.device_copies.any_blank
+
+    def in_slot(self, tensor: Tensor, offset: int, *, stored: bool) -> UnitView | None:
+        """Return a handle for a tensor that lies at an offset in the arena; None if it must be kept as it is."""
+        # A view may be used on another stream than the one that it was made on.
+        self._engine.link.note_stream()
+        slot = self._engine.device_copies.at(offset)
+        # A copy is kept as a copy where the parameter may be written to without a trace before backward.
+        if stored and self._copies and self._engine.aliased(slot.unit):
+            return None
+        return self._view(slot.unit, offset - slot.offset, tensor, stored=stored)
 
     def _cast(self, entry: ParameterEntry, tensor: Tensor) -> CastView:
         offset, version = int(tensor.storage_offset()), entry.parameter._version  # noqa: SLF001
@@ -180,7 +188,9 @@ class SavedTensors:
 
     def _view(self, unit: int, offset: int, tensor: Tensor, *, stored: bool) -> UnitView:
         entries = self._by_unit[unit]
-        entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
+        entry = entries[0]
+        if len(entries) > 1:
+            entry = entries[bisect_right(entries, offset, key=lambda one: one.offset) - 1]
         # A parameter that is in the file has one element, stretched: the strides are those that it will have.
         stride = entry.stride if tensor is entry.parameter else tensor.stride()
         version = entry.parameter._version  # noqa: SLF001
@@ -194,17 +204,18 @@ class SavedTensors:
         return handle
 
     def _unpack(self, packed: UnitView | CastView | Foreign | Tensor) -> Tensor:
-        if isinstance(packed, Tensor):
+        if type(packed) is Tensor or isinstance(packed, Tensor):
             return packed
         if isinstance(packed, Foreign):
             return packed.unpack(packed.packed)
         # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             raise RefusedError("backward(create_graph=True) would keep views of parameters: unwrap the model for it")
-        self._check_version(packed)
-        if packed.kept is not None:
-            return packed.kept
+        # All of it unrouted: even to ask a parameter for its version would be an operation on it.
         with Unrouted(), Bookkeeping():
+            self._check_version(packed)
+            if packed.kept is not None:
+                return packed.kept
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
 
     def _check_version(self, handle: UnitView | CastView) -> None:
@@ -266,11 +277,22 @@ class SavedTensors:
 class _Pack:
     """The pack hook, with the hooks that were around it when it was entered."""
 
-    def __init__(self, owner: SavedTensors, outer: Hooks | None) -> None:
+    __slots__ = ("_base", "_end", "_outer", "owner")
+
+    def __init__(self, owner: SavedTensors, outer: Hooks | None, start: int, end: int) -> None:
         self.owner = owner
         self._outer = outer
+        self._base, self._end = start, end
 
     def __call__(self, tensor: Tensor) -> Any:
+        # Most of what is saved are activations, which have nothing to do with parameters, or device copies as they are.
+        if self._outer is None and type(tensor) is Tensor and tensor.layout is torch.strided:
+            if self._base <= (address := tensor.data_ptr()) < self._end:
+                if not self.owner.any_blank:
+                    return self.owner.in_slot(tensor, address - self._base, stored=False)
+            # Halves may be casts of a parameter.
+            elif tensor.dtype not in _HALVES:
+                return tensor
         return self.owner.pack(tensor, self._outer)
 
 

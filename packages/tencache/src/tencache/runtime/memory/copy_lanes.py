@@ -26,6 +26,7 @@ class Copy:
         "_arrival",
         "_bytes",
         "asked_s",
+        "at_once",
         "done",
         "error",
         "fence",
@@ -52,6 +53,8 @@ class Copy:
         self.fence: Any = None
         self.ready: Any = None
         self.done = False
+        # Whether its bytes need not be waited for, so that whoever asks for it may carry it out.
+        self.at_once = False
         self._bytes = _NOTHING
         # A bare lock, held until the copy is over: an Event costs ten times as much, and there is one for every copy.
         self._arrival = threading.Lock()
@@ -142,10 +145,16 @@ class Lane:
 
     Others rely on that order: gradients of one parameter are added up as they were sent, and a place in the arena that
     is given to another unit is overwritten only after the copy that filled it before.
+
+    Copies of at most `at_once_bytes` that need not wait are carried out by whoever puts them, if none is before them:
+    waking the thread, and sharing the interpreter with it, would cost more.
     """
 
-    def __init__(self, name: str, carry: Callable[[Copy], None]) -> None:
+    def __init__(self, name: str, carry: Callable[[Copy], None], *, at_once_bytes: int = 0) -> None:
         self._carry = carry
+        self._at_once_bytes = at_once_bytes
+        # Each is written by one thread only.
+        self._put_count = self._served_count = 0
         self._queue: queue.SimpleQueue[Copy | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self.bytes_moved = 0
@@ -155,6 +164,15 @@ class Lane:
 
     def put(self, copy: Copy) -> None:
         """Queue a copy; on a dead lane it fails at once, and waiting for it raises."""
+        if (
+            copy.at_once
+            and copy.size_bytes <= self._at_once_bytes
+            and self._put_count == self._served_count
+            and self._error is None
+        ):
+            self._serve_here(copy)
+            return
+        self._put_count += 1
         # First put, then look. A lane that dies in between either empties the queue after this put, or has set its
         # error before this look. Looked at first, a copy could stay in a queue that nobody serves.
         self._queue.put(copy)
@@ -171,12 +189,23 @@ class Lane:
             while (copy := self._queue.get()) is not None:
                 try:
                     self._serve(copy)
+                    self._served_count += 1
                 except BaseException as error:  # noqa: BLE001  whoever waits raises it
                     # The error is set before the queue is emptied: whoever puts a copy in after that sees it.
                     self._error = error
                     copy.finish(error)
                     self._refuse_queued()
                     return
+
+    def _serve_here(self, copy: Copy) -> None:
+        try:
+            with Unrouted():
+                self._serve(copy)
+        except BaseException as error:  # noqa: BLE001  whoever waits raises it
+            # As if it had failed on the thread, which ends.
+            self._error = error
+            copy.finish(error)
+            self._queue.put(None)
 
     def _serve(self, copy: Copy) -> None:
         self._carry(copy)

@@ -19,6 +19,7 @@ from tencache.runtime.memory.accelerator import Accelerator
 from tencache.runtime.memory.copy_lanes import Copy, IssuingLane, Lane
 
 _PR_SET_TIMERSLACK = 29
+AT_ONCE_BYTES = 2**20
 
 
 Note = Callable[[float], None]
@@ -87,8 +88,10 @@ class SimLink(Link):
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
         # A wire for each way, as PCIe has them: gradients going down do not slow parameters going up.
-        self.up = Lane("up", _Throttle(bytes_per_s))
-        self.down = Lane("down", _Throttle(bytes_per_s))
+        # Without a limit the wire is a copy in memory, and small ones are not worth a thread.
+        at_once_bytes = AT_ONCE_BYTES if bytes_per_s is None else 0
+        self.up = Lane("up", _carrier(bytes_per_s), at_once_bytes=at_once_bytes)
+        self.down = Lane("down", _carrier(bytes_per_s), at_once_bytes=at_once_bytes)
 
     def fence(self) -> None:
         """Return nothing: the simulated device computes while it is told to."""
@@ -132,6 +135,16 @@ class SimLink(Link):
         return _best_speed(self, target, source), _best_speed(self, source, target)
 
 
+def _carrier(bytes_per_s: float | None) -> Callable[[Copy], None]:
+    """Return what carries a copy over a wire of this speed."""
+    return _carry_freely if bytes_per_s is None else _Throttle(bytes_per_s)
+
+
+def _carry_freely(copy: Copy) -> None:
+    copy.prepare()
+    copy.move()
+
+
 class _Throttle:
     """Copies, then sleeps until the simulated wire is done with the bytes; the wire is never faster than asked.
 
@@ -139,7 +152,7 @@ class _Throttle:
     is free, however late this thread was woken.
     """
 
-    def __init__(self, bytes_per_s: float | None) -> None:
+    def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0
         self._precise = False
@@ -149,9 +162,8 @@ class _Throttle:
         copy.prepare()
         begun_s = max(copy.asked_s, self._free_at) + time.perf_counter() - woken_s
         copy.move()
-        if self._bytes_per_s is not None:
-            self._free_at = max(begun_s + copy.size_bytes / self._bytes_per_s, time.perf_counter())
-            self._sleep_until(self._free_at)
+        self._free_at = max(begun_s + copy.size_bytes / self._bytes_per_s, time.perf_counter())
+        self._sleep_until(self._free_at)
 
     def _sleep_until(self, when: float) -> None:
         if not self._precise:

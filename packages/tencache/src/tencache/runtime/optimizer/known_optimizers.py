@@ -27,6 +27,8 @@ PER_PARAMETER = frozenset(
 )
 # Those that compute element by element: the same on any thread, however many others there are.
 ELEMENTWISE = PER_PARAMETER - {torch.optim.Adafactor}
+# The mean size of a parameter from which its update takes longer than the interpreter's part of it.
+WORTH_BYTES = 256 * 1024
 
 
 def may_be_sliced(optimizer: Optimizer) -> bool:
@@ -37,6 +39,15 @@ def may_be_sliced(optimizer: Optimizer) -> bool:
 def may_be_late(optimizer: Optimizer) -> bool:
     """Return whether an optimizer's updates may be computed after its step has returned."""
     return may_be_sliced(optimizer) and type(optimizer) in ELEMENTWISE
+
+
+def worth_a_thread(optimizer: Optimizer) -> bool:
+    """Return whether updates on a thread of their own are worth it.
+
+    Those of small parameters are work of the interpreter, which two threads cannot do at once: sharing it costs more.
+    """
+    sizes = [parameter.nbytes for group in optimizer.param_groups for parameter in group["params"]]
+    return bool(sum(sizes) >= WORTH_BYTES * len(sizes))
 
 
 def own_step(optimizer: Optimizer) -> Any:

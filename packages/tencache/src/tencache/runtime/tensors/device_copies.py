@@ -88,6 +88,26 @@ class DeviceCopies:
             self._await(slots[unit])
         return missing
 
+    def touch_ready(self, units: Sequence[int]) -> bool:
+        """Count touches of units that have all arrived; return False, and do nothing, if one has not."""
+        if self._verify:
+            return False
+        slots, arrived = self.slots, self._link.arrived
+        for unit in units:
+            slot = slots.get(unit)
+            if slot is None or not arrived(slot.copy):
+                return False
+        self._link.note_stream()
+        touches = len(units)
+        counters = self._counters
+        counters.touches += touches
+        counters.hits += touches
+        counters.ready += touches
+        self._ticks += 1
+        for unit in units:
+            slots[unit].touched = self._ticks
+        return True
+
     def count(self, units: Sequence[int]) -> None:
         """Count touches: a hit was on the device or on its way before it was asked for, and ready if it had arrived."""
         counters = self._counters
@@ -152,6 +172,11 @@ class DeviceCopies:
     def blank_leaf(self, tensor: Tensor) -> ParameterEntry | None:
         """Return the parameter whose leaf a tensor is, if the leaf has no bytes now."""
         return self._blanks.get(tensor.untyped_storage()._cdata)  # noqa: SLF001
+
+    @property
+    def any_blank(self) -> bool:
+        """Return whether some leaf may have no bytes."""
+        return bool(self._blanks)
 
     def _blank(self, entry: ParameterEntry) -> Tensor:
         """Return what a leaf without bytes points at: its shape and strides over memory that is not read."""
@@ -267,6 +292,7 @@ class DeviceCopies:
         copy = slot.copy = Copy(slot.target, source, self.units[unit].bytes, release)
         if self._verify:
             copy.source = _Summed(slot, source)
+        copy.at_once = self._masters.is_ready(unit)
         # Everything that computes with what lay there has been issued by now: the copy goes after it.
         copy.fence = self._link.fence()
         self._add(slot)

@@ -70,6 +70,7 @@ class Gradients:
         # Gradients hold device memory until they have left: without a limit, a slow link would let them fill it.
         self._make_room(copy.size_bytes)
         copy.fence = self._link.fence()
+        copy.at_once = True
         self._flying.append(copy)
         self._flying_bytes += copy.size_bytes
         peak = max(self._counters.gradients_in_flight_peak_bytes, self._flying_bytes)
@@ -143,6 +144,8 @@ class Gradients:
 
     def _narrowest(self, entry: ParameterEntry, gradient: Tensor) -> Tensor:
         """Return a gradient in the precision it has: if it is that of one cast and nothing else, the cast's own."""
+        if not entry.cast_gradients:
+            return gradient
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
         halves = [half for made_by, half in entry.cast_gradients if made_by == backward_id]
         entry.cast_gradients.clear()

@@ -20,6 +20,9 @@ class KeptBytes:
     def before_change(self, entries: Iterable[ParameterEntry]) -> None:
         """Keep the casts of parameters that are about to change."""
         for entry in entries:
+            # Nearly always so, and asked of every parameter in every step.
+            if entry.cast is None and not len(entry.handles):
+                continue
             cast = self._device_copies.forget_cast(entry)
             if cast is not None and autocast_is_open():
                 with torch.no_grad():
@@ -32,12 +35,6 @@ class KeptBytes:
         self.before_change([entry])
         for handle in list(entry.handles):
             handle.keep_at_assignment(self._data(entry).to(entry.leaf.device))
-
-    def after_assignment(self, entry: ParameterEntry, version: int) -> None:
-        """Let what was saved before an assignment be valid: torch does not count one as a change."""
-        for handle in entry.handles:
-            if handle.version == version:
-                handle.version = entry.parameter._version  # noqa: SLF001
 
     def _data(self, entry: ParameterEntry) -> Tensor:
         self._masters.open(entry.unit)

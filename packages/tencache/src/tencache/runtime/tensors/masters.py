@@ -139,6 +139,11 @@ class Masters:
 
         return source, lambda: self._release(filed)
 
+    def is_ready(self, unit: int) -> bool:
+        """Return whether a unit's bytes are in memory, and no update of them is to come."""
+        unit = self._halved[unit].unit if unit in self._halved else unit
+        return unit in self._buffers and not self.pending.has(unit)
+
     def _want(self, filed: _Filed, unit: int) -> None:
         """Take a lease for an upload, now or, if an update is to come, with that."""
         with self._lock:

@@ -53,7 +53,8 @@ class PendingUpdates:
         over = self._over.get(unit)
         if over is not None:
             over.wait()
-        self._raise()
+        if self._error is not None:
+            self._raise()
 
     def wait_all(self) -> None:
         """Wait until every unit is up to date."""

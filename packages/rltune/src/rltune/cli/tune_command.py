@@ -1,0 +1,149 @@
+"""`rltune tune`: which pipeline to run, from one's own history."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli import options
+from rltune.cli.compile_notice import compile_core
+from rltune.cli.console import require_free, say, show_line, show_table, write_text
+from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs, cluster_line
+from rltune.cli.parsing import split
+from rltune.cli.terminal_progress import bar, spinner
+from rltune.cli.trace_argument import Workload, load_workload
+
+if TYPE_CHECKING:
+    from rltune.tune import Tuning
+
+EXAMPLES = examples(
+    "rltune tune history.txt -c my.toml",
+    "rltune tune history.txt -c my.toml --now 'multifactor + easy' --out ours.toml --report out/tune.html",
+    "rltune tune history.txt -c my.toml --minutes 60 --workers 8",
+    "rltune compare later.txt -c my.toml --pipeline 'multifactor + easy' --pipeline ours.toml",
+)
+Now = Annotated[
+    str | None,
+    typer.Option(
+        "--now",
+        help="What the site runs today, as tables name it.",
+        metavar="PIPELINE",
+        show_default="multifactor + easy; fcfs + easy where no users are recorded",
+    ),
+]
+NowEstimator = Annotated[
+    str | None,
+    typer.Option(
+        "--now-estimator",
+        help="What is known of run times today: user (the limits asked) or history.",
+        metavar="NAME",
+        show_default="user, if limits are recorded",
+    ),
+]
+Minutes = Annotated[
+    float,
+    typer.Option(help="How much may be tried: minutes of one slow core, counted out beforehand.", metavar="N"),
+]
+Models = Annotated[
+    str | None,
+    typer.Option(
+        "--models",
+        help="Models to try, a list with commas: files or learned:NAME; none for no model.",
+        metavar="LIST",
+        show_default="those that ship and were not taught by these jobs",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Write what is recommended as settings for simulate, compare and control.",
+        metavar="FILE.toml",
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option("--runs", help="Keep finished runs in this file; a call with the same file goes on.", metavar="FILE"),
+]
+TunedMetric = Annotated[str, typer.Option("--metric", help="What is to be short: wait, jct or slowdown.")]
+
+
+def tune(
+    trace: options.Trace,
+    cluster: options.Cluster,
+    now: Now = None,
+    minutes: Minutes = 10.0,
+    out: Out = None,
+    metric: TunedMetric = "wait",
+    models: Models = None,
+    now_estimator: NowEstimator = None,
+    keep: Keep = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = 1,
+    json: options.JsonOrFile = None,
+    report: options.ReportFile = None,
+    force: options.Force = False,
+    allow_rejected: options.AllowRejected = False,
+    ray: options.Ray = None,
+    format: options.Format = None,  # noqa: A002
+) -> None:
+    """Say which pipeline to run, from your own history.
+
+    Rules, models, backfilling, placement, guard and estimates are tried on the middle part of the history, what you
+    have now among them; the best is tested once on the last part. "Stay with what you have" is an answer.
+    """
+    outputs = Outputs(json, report=report)
+    outputs.require_free(force=force)
+    require_free([out], force=force)
+    from rltune import Cluster
+    from rltune.engine.parse_pipeline import parse_pipeline
+    from rltune.parallel import spread_over
+    from rltune.tune import tune as run
+
+    chosen = None if models is None else [] if models == "none" else split(models)
+    on = Cluster.load(cluster)
+    work = load_workload(trace, format, on, allow_rejected=allow_rejected)
+    compile_core([parse_pipeline("saf", "easy"), parse_pipeline("learned", "easy")])
+    with spread_over(workers, ray) as spread, bar("tuning") as tell:
+        made = run(
+            work.jobs,
+            on,
+            now,
+            now_estimator=now_estimator,
+            metric=metric,
+            minutes=minutes,
+            models=chosen,
+            seed=seed,
+            kept=keep,
+            spread=spread,
+            progress=tell,
+        )
+    _write(made, outputs, out, work, cluster_line(on, cluster))
+
+
+def _write(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, cluster: str) -> None:
+    from rltune.tune.tuning_text import finalists_table, sentences, settings_file, shares_table
+
+    where = f"{work.name} on {cluster}"
+    outputs.write_json({"trace": work.name, "cluster": cluster, **made.to_dict()})
+    if outputs.report is not None:
+        from rltune.tune.tuning_page import write_tuning
+
+        with spinner(f"writing {outputs.report}"):
+            write_tuning(made, outputs.report, where)
+    if out is not None:
+        write_text(settings_file(made), out)
+    if outputs.only_json:
+        return
+    show_line(where)
+    for told in (*sentences(made), *work.notes):
+        show_line(told)
+    if made.finalists:
+        show_table(finalists_table(made))
+    if made.chosen.label != made.now.label:
+        show_table(shares_table(made))
+    if out is not None:
+        say(f"settings: {out}")
+    outputs.name_files()

@@ -1,0 +1,89 @@
+"""The result of a comparison in a few sentences: the same on the terminal, on the page and in a notebook."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rltune.metrics.formats import percent
+from rltune.trials.measures import Metric, metric_of
+
+if TYPE_CHECKING:
+    from rltune.evaluation.comparison import Comparison, Standing
+    from rltune.trials.intervals import Interval
+
+REJECTED_SHARE = 0.01  # of the jobs: from here on it belongs to the result
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return who is best, if that has been shown, and what the reader must know with it."""
+    if not comparison.standings:
+        return "It was stopped before the baseline had run once, so there is nothing to compare."
+    return " ".join([*_rejected(comparison), *_result(comparison), *_from_what(comparison)])
+
+
+def _result(comparison: Comparison) -> list[str]:
+    metric = metric_of(comparison.metric)
+    ranked = _ranked(comparison, metric)
+    best = ranked[0]
+    gap = f"Its mean JCT is {percent(best.gap)} above a bound that no schedule can beat."
+    if len(ranked) == 1:
+        return [f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}.", gap]
+    return [_winner(comparison, ranked, metric), _beside_baseline(comparison, ranked, metric), gap]
+
+
+def _ranked(comparison: Comparison, metric: Metric) -> list[Standing]:
+    sign = -1.0 if metric.higher_is_better else 1.0
+    return sorted(comparison.standings, key=lambda s: sign * s.value if math.isfinite(s.value) else math.inf)
+
+
+def _winner(comparison: Comparison, ranked: list[Standing], metric: Metric) -> str:
+    """Name a winner if it is shown to be better than the runner-up, and else those that cannot be told apart."""
+    best, second = ranked[:2]
+    found = comparison.between(best.label, second.label)
+    apart = _written(found, metric)
+    value = metric.write(best.value)
+    if found.estimate == 0 and found.low == found.high == 0:
+        return f"No difference: {best.label} and {second.label} have the same {metric.title}, {value}."
+    if found.excludes_zero:
+        beaten = f"the runner-up, {second.label} ({apart})"
+        return f"Best {metric.title}: {best.label}, {value}, shown to be better than {beaten}."
+    equal = f"{best.label}, {value}, and {second.label}, {metric.write(second.value)}"
+    return f"No difference shown between the first two by {metric.title}: {equal} ({apart})."
+
+
+def _beside_baseline(comparison: Comparison, ranked: list[Standing], metric: Metric) -> str:
+    base = comparison.contenders[comparison.baseline].label
+    best = next(s for s in ranked if s.label != base)
+    if not math.isfinite(best.difference.low):
+        return "There are too few windows or jobs for an interval."
+    apart = f"{_written(best.difference, metric)} against {base}"
+    worse = best.difference.estimate > 0 if not metric.higher_is_better else best.difference.estimate < 0
+    if worse:
+        return f"Nothing is better than {base}."
+    if best.difference.excludes_zero:
+        return f"{best.label} is shown to be better than the baseline ({apart})."
+    return f"Nothing is shown to be better than the baseline ({best.label}: {apart})."
+
+
+def _written(found: Interval, metric: Metric) -> str:
+    from rltune.evaluation.comparison_tables import interval
+
+    return interval(found, metric.write_difference, sign=True)
+
+
+def _rejected(comparison: Comparison) -> list[str]:
+    """Say first how many jobs are in no mean, where they are more than a few."""
+    summaries = [run.summary for run in comparison.of(comparison.baseline).values()]
+    jobs, rejected = sum(s.jobs for s in summaries), sum(s.rejected for s in summaries)
+    if not jobs or rejected <= REJECTED_SHARE * jobs:
+        return []
+    return [f"{rejected:,} of {jobs:,} jobs ({percent(rejected / jobs)}) never ran and are in no mean."]
+
+
+def _from_what(comparison: Comparison) -> list[str]:
+    """Say that the queue at the beginning is a simulated one, where it is."""
+    first = comparison.windows[0]
+    if first.interval_s is None or first.resumes:
+        return []
+    return ["The queue at the beginning was filled by a simulated warm-up."]

@@ -1,0 +1,75 @@
+"""Finished runs in a file, one a line, so that an interrupted call goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rltune.errors import InputError
+from rltune.kernel.jit import SOURCE_HASH
+from rltune.labels import Labels
+from rltune.tune.stretches import BlockSums
+from rltune.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rltune.tune.stretches import HistoryStretch, StretchRunner
+    from rltune.tune.tried_pipelines import Candidate
+
+
+class KeptRuns:
+    """Runs by all that they depend on: jobs, cluster, metric, seed, kernels, candidate and stretch."""
+
+    def __init__(self, path: Path | None, runner: StretchRunner) -> None:
+        self._path = path
+        self._ground = _ground(runner) if path else ""
+        self._found = _read(path) if path else {}
+
+    def find(self, task: tuple[Candidate, HistoryStretch]) -> BlockSums | None:
+        """Return a run that is kept."""
+        return self._found.get(self._key(task))
+
+    def add(self, task: tuple[Candidate, HistoryStretch], outcome: BlockSums) -> None:
+        """Keep a run."""
+        if self._path is None:
+            return
+        key = self._key(task)
+        self._found[key] = outcome
+        lines = (json.dumps({"run": name, **vars(found)}) for name, found in self._found.items())
+        try:
+            write_whole(self._path, "".join(f"{line}\n" for line in lines))
+        except OSError as error:
+            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+    def _key(self, task: tuple[Candidate, HistoryStretch]) -> str:
+        candidate, stretch = task
+        return f"{self._ground} {candidate.label} {stretch.first} {stretch.end}"
+
+
+def _read(path: Path) -> dict[str, BlockSums]:
+    """Read what is there; a line that was cut off by a crash is left out."""
+    found: dict[str, BlockSums] = {}
+    if not path.exists():
+        return found
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+            found[row["run"]] = BlockSums(tuple(row["sums"]), tuple(row["counts"]), int(row["rejected"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _ground(runner: StretchRunner) -> str:
+    digest = hashlib.sha256(f"{SOURCE_HASH} {runner.metric} {runner.seed} {vars(runner.cluster)}".encode())
+    for column in vars(runner.jobs).values():
+        values = column.codes if isinstance(column, Labels) else column
+        digest.update(repr(column.names).encode() if isinstance(column, Labels) else b"")
+        digest.update(
+            repr(values.tolist()).encode() if values.dtype == object else np.ascontiguousarray(values).tobytes()
+        )
+    return digest.hexdigest()[:16]

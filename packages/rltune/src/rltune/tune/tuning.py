@@ -1,0 +1,338 @@
+"""Tune: choose a pipeline on the middle part of a history, and report once on the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltune.engine.parse_pipeline import parse_pipeline
+from rltune.errors import InputError
+from rltune.inputs import require_inputs
+from rltune.opt_in import opted_in
+from rltune.parallel import Here, Spread
+from rltune.policy.by_name import get_policy, shipped_models
+from rltune.trials.intervals import Interval, difference, over_blocks, ratio
+from rltune.trials.leak import Exam, leaks
+from rltune.tune.halving import FINALISTS, JOBS_A_MINUTE, VARIED, Rounds, Scoreboard, best, halve, measure
+from rltune.tune.kept_runs import KeptRuns
+from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
+from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
+from rltune.tune.who_pays import Share, shares_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rltune.cluster import Cluster
+    from rltune.jobs import Jobs
+
+    Progress = Callable[[int, int, str], None]  # runs done, runs known of, what is done
+
+FEWEST_JOBS = 2_000
+LEARN, CHOOSE = 0.3, 0.45  # shares of the jobs; the rest tests
+METRICS = ("wait", "jct", "slowdown")  # of which every job has a value
+WORTH = 0.01  # a gain below this is none, and of candidates within it the plainest is taken
+LIKELY_GAIN = 0.05  # on both parts: enough to try, though chance may explain it
+SOLVER_SHARE = 0.3  # of the budget
+CONFIDENCE = 0.95
+
+
+class Advice(Enum):
+    """What an operator is told."""
+
+    CHANGE = "change"
+    LIKELY = "probably change"
+    STAY = "stay"
+    TOO_LITTLE = "too little history"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was chosen, on what, and how it did on the part of the history that chose nothing."""
+
+    answer: Advice
+    now: Candidate
+    chosen: Candidate  # best on the middle part; what there is now if nothing is better
+    metric: str
+    jobs: int
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]  # learn, choose, test
+    finalists: tuple[tuple[Candidate, float], ...]  # with the metric on the middle part, best first
+    tried: int
+    choosing: Interval  # chosen / now on the middle part
+    testing: Interval  # the same on the last part
+    together: Interval  # the same on both
+    apart: Interval  # chosen - now on the last part
+    values: tuple[float, float]  # now, chosen: the metric on the last part
+    decided: tuple[tuple[str, float], ...]  # part of the pipeline, how much worse without it; on the middle part
+    shares: tuple[Share, ...]  # who wins and loses on the last part
+    needed_jobs: int  # of history, to tell
+    rejected: int  # jobs of the last part that never ran
+    resumed: bool  # began with what was recorded to run and wait
+    minutes: float
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def recommended(self) -> Candidate:
+        """Return what to run."""
+        return self.chosen if self.answer in {Advice.CHANGE, Advice.LIKELY} else self.now
+
+    @property
+    def borne_out(self) -> bool:
+        """Return whether the last part agrees with the middle one in direction."""
+        return bool(self.testing.estimate < 1)
+
+    def __repr__(self) -> str:
+        from rltune.tune.tuning_text import sentences
+
+        return "\n".join(["Tuning:", *(f"  {told}" for told in sentences(self))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain values."""
+        from rltune.tune.tuning_text import as_values
+
+        return as_values(self)
+
+
+def tune(
+    jobs: Jobs,
+    cluster: Cluster,
+    now: str | None = None,
+    *,
+    now_estimator: str | None = None,
+    metric: str = "wait",
+    minutes: float = 10.0,
+    models: Sequence[str] | None = None,
+    seed: int = 0,
+    kept: Path | None = None,
+    spread: Spread | None = None,
+    progress: Progress | None = None,
+) -> Tuning:
+    """Say which pipeline to run, from one's own history.
+
+    Args:
+        jobs: The history, from `rltune.read_trace(path)`.
+        cluster: The machine, from `rltune.Cluster.load(name_or_path)`.
+        now: What the site runs today, as tables name it: "multifactor + easy".
+        now_estimator: What is known of run times today: "user" (limits) or "history".
+        metric: What is to be short: "wait", "jct" or "slowdown".
+        minutes: How much may be tried, counted out at a fixed speed of one slow core.
+        models: Model files or shipped models to try; None = those that ship and were not taught by these jobs.
+        seed: For everything that is drawn.
+        kept: A file that keeps finished runs, so that an interrupted call goes on.
+        spread: Where the work is done; no result depends on it.
+        progress: Called with the runs done, the runs known of and what is done.
+
+    Returns the answer: it prints itself; `.to_dict()` has everything.
+    """
+    require_inputs(jobs, cluster)
+    if metric not in METRICS:
+        raise InputError(f"metric {metric!r} cannot be tuned for; there are: {', '.join(METRICS)}")
+    if not 0 < minutes < np.inf:
+        raise InputError(f"a budget of {minutes:g} minutes cannot be; give some, such as 10")
+    ordered = opted_in(jobs, cluster).sorted()
+    today = _today(ordered, now, now_estimator)
+    parts = _parts(len(ordered))
+    runner = StretchRunner(ordered, cluster, metric, seed)
+    if len(ordered) < FEWEST_JOBS:
+        return _too_little(today, metric, ordered, parts, minutes, seed)
+    policies, notes = _models(models, ordered, parts)
+    search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
+    first = opening(today, policies, usual_estimators(ordered))
+    rounds = Rounds.of(parts[1], first, minutes)
+    score = Scoreboard()
+    order = halve(first, rounds, today, score, search.run)
+    order = _vary(order, rounds, score, search, minutes)
+    chosen = _pick(order, score, rounds.final)
+    chosen = today if _mean(score, chosen, rounds.final) > (1 - WORTH) * _mean(score, today, rounds.final) else chosen
+    return _report(search, score, rounds.final, today, chosen, order, parts, (minutes, seed, notes))
+
+
+@dataclass
+class _Search:
+    """Runs tasks: those that are kept are not run again."""
+
+    runner: StretchRunner
+    spread: Spread
+    kept: KeptRuns
+    progress: Progress | None
+    done: int = 0
+
+    def run(self, tasks: Sequence[tuple[Candidate, HistoryStretch]]) -> list[BlockSums]:
+        """Return the outcomes in the order of the tasks."""
+        found = [self.kept.find(task) for task in tasks]
+        missing = [task for task, outcome in zip(tasks, found, strict=True) if outcome is None]
+        known = self.done + len(missing)
+        made: dict[int, BlockSums] = {}
+        for index, outcome in self.spread.each(self.runner, missing):
+            made[index] = outcome
+            self.kept.add(missing[index], outcome)
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, known, missing[index][0].label)
+        fresh = iter([made[i] for i in range(len(missing))])
+        return [next(fresh) if outcome is None else outcome for outcome in found]
+
+
+def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
+    from rltune.engine.parse_pipeline import read_pipeline
+
+    usual = usual_now(jobs)
+    pipeline = usual.pipeline if now is None else read_pipeline(now)
+    return Candidate(pipeline, estimator or usual.estimator)
+
+
+def _parts(jobs: int) -> tuple[HistoryStretch, HistoryStretch, HistoryStretch]:
+    cuts = (0, int(LEARN * jobs), int((LEARN + CHOOSE) * jobs), jobs)
+    learn, choose, test = (HistoryStretch(a, b) for a, b in pairwise(cuts))
+    return learn, choose, test
+
+
+def _models(
+    given: Sequence[str] | None, jobs: Jobs, parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the models that may be tried: none that these jobs have taught."""
+    exam = Exam(jobs.window(parts[1].first, len(jobs) - parts[1].first))
+    names = [f"learned:{name}" for name in shipped_models()] if given is None else list(given)
+    seen = [name for name in names if leaks([get_policy(name)], [exam])]
+    told = f"Left out, because these jobs taught them or may have: {', '.join(seen)}."
+    return [name for name in names if name not in seen], ((told,) if seen else ())
+
+
+def _vary(
+    order: list[Candidate], rounds: Rounds, score: Scoreboard, search: _Search, minutes: float
+) -> list[Candidate]:
+    """Change parts of the best, and put all in order again."""
+    dearest = Candidate(parse_pipeline("saf", "easy", SOLVER), "history").cost * VARIED * len(rounds.final)
+    solver = dearest <= SOLVER_SHARE * minutes * JOBS_A_MINUTE
+    room = minutes * JOBS_A_MINUTE / max(len(rounds.final), 1)
+    new = [
+        c
+        for c in variations(order[:VARIED], solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
+        if c.cost * FINALISTS <= room
+    ]
+    measure(new, [rounds.final], score, search.run)
+    every = {c.label: c for c in (*order, *new)}
+    return best(list(every.values()), [rounds.final], score, len(every))
+
+
+def _mean(score: Scoreboard, candidate: Candidate, stretch: HistoryStretch) -> float:
+    return score.mean(candidate, [stretch])
+
+
+def _pick(order: Sequence[Candidate], score: Scoreboard, final: HistoryStretch) -> Candidate:
+    """Return the plainest of those that are as good as the best."""
+    limit = (1 + WORTH) * _mean(score, order[0], final)
+    return min((c for c in order if _mean(score, c, final) <= limit), key=lambda c: c.plainness)
+
+
+def _report(
+    search: _Search,
+    score: Scoreboard,
+    final: HistoryStretch,
+    today: Candidate,
+    chosen: Candidate,
+    order: Sequence[Candidate],
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch],
+    about: tuple[float, int, tuple[str, ...]],
+) -> Tuning:
+    """Run what there is now and what was chosen on the last part, once."""
+    runner, test = search.runner, parts[2]
+    made = {c.label: runner.schedule(c, test) for c in (today, chosen)}
+    outcomes = {label: runner.outcome(schedule, test) for label, schedule in made.items()}
+    blocks = blocks_of([outcomes[chosen.label]], [outcomes[today.label]])
+    choosing = score.ratio(chosen, today, final, CONFIDENCE)
+    tested = over_blocks(blocks, ratio, confidence=CONFIDENCE)
+    both = [[score.outcomes[c.label, final], outcomes[c.label]] for c in (chosen, today)]
+    together = over_blocks(blocks_of(*both), ratio, confidence=CONFIDENCE)
+    minutes, seed, notes = about
+    return Tuning(
+        answer=_answer(today, chosen, (choosing, tested, together)),
+        now=today,
+        chosen=chosen,
+        metric=runner.metric,
+        jobs=len(runner.jobs),
+        parts=parts,
+        finalists=tuple((c, _mean(score, c, final)) for c in order),
+        tried=len({label for label, _ in score.outcomes}),
+        choosing=choosing,
+        testing=tested,
+        together=together,
+        apart=over_blocks(blocks, difference, confidence=CONFIDENCE),
+        values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
+        decided=_decided(chosen, today, score, final, search),
+        shares=shares_of(made[today.label], made[chosen.label], runner, test),
+        needed_jobs=_needed(together, len(runner.jobs)),
+        rejected=outcomes[today.label].rejected,
+        resumed=runner.window(test).resumes,
+        minutes=minutes,
+        seed=seed,
+        notes=notes,
+    )
+
+
+def _answer(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Advice:
+    """Decide by the middle part, the last part and both together; the last must not speak against a change."""
+    choosing, testing, together = found
+    if chosen.label == today.label or testing.estimate >= 1:
+        return Advice.STAY
+    if choosing.high < 1 or testing.high < 1 or together.high < 1:
+        return Advice.CHANGE
+    return Advice.LIKELY if max(choosing.estimate, testing.estimate) <= 1 - LIKELY_GAIN else Advice.TOO_LITTLE
+
+
+def _needed(found: Interval, jobs: int) -> int:
+    """Return how long a history would show a gain like this one: intervals shrink with the root of the jobs."""
+    gain = -np.log(found.estimate) if found.estimate > 0 else 0.0
+    if not gain > 0 or not np.isfinite(found.high) or found.high < 1:
+        return 0
+    return int(np.ceil(jobs * (np.log(found.high / found.estimate) / gain) ** 2))
+
+
+def _decided(
+    chosen: Candidate, today: Candidate, score: Scoreboard, final: HistoryStretch, search: _Search
+) -> tuple[tuple[str, float], ...]:
+    """Return how much worse the choice would be with one part as it is now, the most important first."""
+    changed = chosen.changes_from(today)
+    measure(list(changed.values()), [final], score, search.run)
+    base = _mean(score, chosen, final)
+    worse = [(what, _mean(score, without, final) / base - 1 if base else 0.0) for what, without in changed.items()]
+    return tuple(sorted(worse, key=lambda pair: -pair[1]))
+
+
+def _too_little(
+    today: Candidate,
+    metric: str,
+    jobs: Jobs,
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch],
+    minutes: float,
+    seed: int,
+) -> Tuning:
+    nothing = Interval(np.nan, np.nan, np.nan)
+    return Tuning(
+        answer=Advice.TOO_LITTLE,
+        now=today,
+        chosen=today,
+        metric=metric,
+        jobs=len(jobs),
+        parts=parts,
+        finalists=(),
+        tried=0,
+        choosing=nothing,
+        testing=nothing,
+        together=nothing,
+        apart=nothing,
+        values=(np.nan, np.nan),
+        decided=(),
+        shares=(),
+        needed_jobs=FEWEST_JOBS,
+        rejected=0,
+        resumed=False,
+        minutes=minutes,
+        seed=seed,
+        notes=(),
+    )

@@ -1,0 +1,61 @@
+"""One HTML file that shows a tuning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltune.metrics.formats import seconds
+from rltune.report.comparison_page import page_of, write_page
+from rltune.report.page_tables import Row, Table
+from rltune.trials.measures import metric_of
+from rltune.tune.tuning_text import sentences, settings_file
+
+if TYPE_CHECKING:
+    from rltune.tune.tuning import Tuning
+
+MOST = 20  # groups of a kind, finalists
+
+
+def write_tuning(made: Tuning, path: str | Path, trace: str = "") -> Path:
+    """Write the page; `trace` names the history and the cluster."""
+    return write_page(render_tuning(made, trace), Path(path))
+
+
+def render_tuning(made: Tuning, trace: str = "") -> str:
+    """Return the page as text."""
+    lead, *notes = sentences(made)
+    return page_of(
+        "tuning.html.j2",
+        (),
+        made.to_dict(),
+        title="Which pipeline to run",
+        trace=trace,
+        lead=lead,
+        notes=notes,
+        extent=f"{made.tried} candidates were tried on parts of {len(made.parts[1]):,} jobs, these on the longest.",
+        finalists=_finalists(made),
+        shares=_shares(made),
+        settings=settings_file(made),
+    )
+
+
+def _finalists(made: Tuning) -> Table:
+    metric = metric_of(made.metric)
+    rows = [
+        Row(c.label, i, 0, (metric.write(value), "now" if c.label == made.now.label else ""), c.label == made.now.label)
+        for i, (c, value) in enumerate(made.finalists)
+        if i < MOST or c.label == made.now.label
+    ]
+    return Table((metric.title, ""), tuple(rows))
+
+
+def _shares(made: Tuning) -> list[tuple[str, Table]]:
+    tables = []
+    for kind in dict.fromkeys(share.kind for share in made.shares):
+        rows = [
+            Row(s.name, i, 0, (f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s)))
+            for i, s in enumerate([s for s in made.shares if s.kind == kind][:MOST])
+        ]
+        tables.append((kind, Table(("jobs", "now", "then"), tuple(rows))))
+    return tables

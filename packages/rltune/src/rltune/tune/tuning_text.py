@@ -1,0 +1,177 @@
+"""A tuning in words, tables and settings: the same sentences on the terminal, on the page and in JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from rltune.evaluation.comparison_tables import interval, write_ratio
+from rltune.metrics.formats import percent, plain, seconds
+from rltune.trials.measures import metric_of
+from rltune.tune.tuning import FEWEST_JOBS, Advice
+
+if TYPE_CHECKING:
+    from rltune.tune.tried_pipelines import Candidate
+    from rltune.tune.tuning import Tuning
+    from rltune.tune.who_pays import Share
+
+SHOWN = 8  # finalists, and groups of a kind
+REJECTED_SHARE = 0.01
+NOTICEABLE = 0.05  # a change of a group's wait below this is not told
+
+
+def sentences(made: Tuning) -> list[str]:
+    """Return the answer first, then why, who pays, and how sure it is."""
+    if not made.finalists:
+        return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
+    return [headline(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
+
+
+def headline(made: Tuning) -> str:
+    """Return the answer in a sentence."""
+    metric = metric_of(made.metric)
+    if made.answer is Advice.CHANGE:
+        both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
+        return f"Change to {made.chosen.label}: best on the middle part, borne out on the last; on both {both}."
+    if made.answer is Advice.LIKELY:
+        both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
+        doubt = f"chance may explain it, about {_rounded(made.needed_jobs):,} jobs would tell; let it watch first"
+        return (
+            f"Probably change to {made.chosen.label}: better on the middle part and on the last ({both}), but {doubt}."
+        )
+    if made.answer is Advice.STAY and made.chosen.label != made.now.label:
+        back = f"{made.chosen.label} was best on the middle part but not better on the last"
+        return f"Stay with what you have, {made.now.label}: {back}."
+    if made.answer is Advice.STAY:
+        return (
+            f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
+        )
+    more = f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
+    best = f"{made.chosen.label} looked best ({interval(made.together, write_ratio)} of the {metric.title})"
+    return f"Too little history to tell: {more}. {best}; until then stay with what you have, {made.now.label}."
+
+
+def _rounded(jobs: int) -> int:
+    """Return two digits: more would pretend to know."""
+    return round(jobs, 2 - len(str(jobs)))
+
+
+def _tested(made: Tuning) -> list[str]:
+    metric = metric_of(made.metric)
+    now, then = (metric.write(value) for value in made.values)
+    if made.chosen.label == made.now.label:
+        return [f"Last part, {len(made.parts[2]):,} jobs: {metric.title} {now}."]
+    gain = f"{then} instead of {now}, {interval(made.apart, metric.write_difference, sign=True)}"
+    shown = "shown" if not made.testing.low <= 1 <= made.testing.high else "not shown beyond chance"
+    share = f"{interval(made.testing, write_ratio)} of it"
+    return [f"Last part, {len(made.parts[2]):,} jobs that chose nothing: {metric.title} {gain} ({share}; {shown})."]
+
+
+def _decided(made: Tuning) -> list[str]:
+    if not made.decided:
+        return []
+    each = ", ".join(f"{what} ({'+' if worse >= 0 else ''}{percent(worse)})" for what, worse in made.decided)
+    return [f"What decided it, as the {metric_of(made.metric).title} if that part stayed as it is now: {each}."]
+
+
+def _who(made: Tuning) -> list[str]:
+    """Name who waits longer, and who shorter, by kind of group."""
+    said = []
+    for kind in dict.fromkeys(share.kind for share in made.shares):
+        shares = [s for s in made.shares if s.kind == kind]
+        lose = [s for s in shares if s.then_s > (1 + NOTICEABLE) * s.now_s + 1]
+        win = [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]
+        if lose or win:
+            said.append(f"By {kind}: {len(win)} of {len(shares)} groups wait less, {len(lose)} longer{_named(lose)}.")
+    return said
+
+
+def _named(lose: list[Share]) -> str:
+    worst = sorted(lose, key=lambda s: (s.now_s - s.then_s) * s.jobs)[:3]
+    told = ", ".join(f"{s.name}: {seconds(s.now_s)} -> {seconds(s.then_s)}" for s in worst)
+    return f" ({told})" if worst else ""
+
+
+def _sure(made: Tuning) -> list[str]:
+    said = []
+    test = len(made.parts[2])
+    if made.rejected > REJECTED_SHARE * test:
+        said.append(f"{made.rejected:,} of {test:,} jobs of the last part never ran and are in no mean.")
+    if not made.resumed:
+        said.append("Every part begins after a simulated warm-up: no usable starts are recorded.")
+    return [*said, *made.notes]
+
+
+def finalists_table(made: Tuning) -> Table:
+    """Lay out the best of the middle part, what there is now among them."""
+    metric = metric_of(made.metric)
+    table = Table(title=Text(f"middle part, {len(made.parts[1]):,} jobs: {made.tried} tried"), title_justify="left")
+    table.add_column("pipeline (estimates)", no_wrap=True)
+    table.add_column(metric.title, justify="right")
+    table.add_column("", justify="left")
+    for rank, (candidate, value) in enumerate(made.finalists):
+        if rank < SHOWN or candidate.label in {made.now.label, made.chosen.label}:
+            table.add_row(Text(candidate.label), metric.write(value), _mark(made, candidate))
+    return table
+
+
+def shares_table(made: Tuning) -> Table:
+    """Lay out who waits how long now and then."""
+    table = Table(title=Text("last part: who wins and who loses (mean wait)"), title_justify="left")
+    for column in ("", "jobs", "now", "then"):
+        table.add_column(column, justify="right" if column else "left")
+    for kind in dict.fromkeys(share.kind for share in made.shares):
+        for s in [s for s in made.shares if s.kind == kind][:SHOWN]:
+            table.add_row(Text(f"{kind} {s.name}"), f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s))
+    return table
+
+
+def _mark(made: Tuning, candidate: Candidate) -> str:
+    marks = [word for word, one in (("now", made.now), ("chosen", made.chosen)) if candidate.label == one.label]
+    return ", ".join(marks)
+
+
+def settings_file(made: Tuning) -> str:
+    """Return what is recommended as TOML that simulate, compare (--pipeline) and control (--config) take."""
+    best = made.recommended
+    lines = [*(f"# {told}" for told in sentences(made)), "", "[pipeline]"]
+    values = {
+        "policy": best.pipeline.policy_name,
+        "backfill": best.pipeline.backfill,
+        "placement": str(best.pipeline.placement),
+        "estimator": best.estimator,
+    }
+    return "\n".join([*lines, *(f'{key} = "{value}"' for key, value in values.items())]) + "\n"
+
+
+def as_values(made: Tuning) -> dict[str, Any]:
+    """Return everything as plain values; what cannot be told is None."""
+    labels = {
+        "now": made.now.label,
+        "chosen": made.chosen.label,
+        "answer": made.answer.value,
+        "recommended": made.recommended.label,
+    }
+    kept = ("metric", "jobs", "tried", "needed_jobs", "rejected", "resumed", "minutes", "seed")
+    values: dict[str, Any] = plain(
+        {
+            "sentences": sentences(made),
+            **labels,
+            **{name: getattr(made, name) for name in kept},
+            "parts": {n: [s.first, s.end] for n, s in zip(("learn", "choose", "test"), made.parts, strict=True)},
+            "choosing": asdict(made.choosing),
+            "testing": asdict(made.testing),
+            "together": asdict(made.together),
+            "difference": asdict(made.apart),
+            "now_value": made.values[0],
+            "chosen_value": made.values[1],
+            "decided": dict(made.decided),
+            "finalists": [{"label": c.label, "value": v} for c, v in made.finalists if math.isfinite(v)],
+            "groups": [asdict(share) for share in made.shares],
+        }
+    )
+    return values

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from rltune import Cluster, Jobs, compare
+from rltune.evaluation.verdict import verdict
+from rltune.report import write_report
+
+CLUSTER = Cluster.uniform(1, 8)
+
+
+def jobs(n=2000, gpus=None, seed=0):
+    rng = np.random.default_rng(seed)
+    submit = np.sort(rng.uniform(0, 300.0 * n, n))
+    asked = rng.choice([1, 2, 4, 8], n) if gpus is None else gpus
+    return Jobs.from_arrays(submit, rng.exponential(550, n) + 1, asked)
+
+
+@pytest.fixture(scope="module")
+def clear():
+    return compare(jobs(8000), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle")
+
+
+def test_a_winner_is_named_against_the_runner_up(clear):
+    told = verdict(clear)
+    assert told.startswith("Best mean wait: saf, ")
+    assert "shown to be better than the runner-up, fcfs" in told
+
+
+def test_what_is_alike_is_not_told_apart():
+    """Best fit and first fit on one node are the same; a rule that hardly differs has no winner."""
+    same = compare(jobs(400), CLUSTER, ["saf"], ["none"], ["best-fit", "first-fit"], estimator="oracle")
+    assert verdict(same).startswith("No difference: saf and saf, first-fit")
+    near = compare(jobs(400), CLUSTER, ["sjf", "saf", "fcfs"], ["easy"], estimator="oracle", baseline="fcfs")
+    assert verdict(near).startswith("No difference shown between the first two by mean wait")
+
+
+def test_jobs_that_never_ran_come_first():
+    asked = np.where(np.arange(400) % 20 == 0, 9, 1)
+    told = verdict(compare(jobs(400, asked), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle", windows="whole"))
+    assert told.startswith("20 of 400 jobs (5.0 %) never ran and are in no mean.")
+
+
+def test_a_simulated_warm_up_is_said(clear):
+    assert verdict(clear).endswith("filled by a simulated warm-up.")
+    assert "warm-up" not in verdict(compare(jobs(400), CLUSTER, ["fcfs"], windows="whole"))
+
+
+def test_the_page_says_the_same(clear, tmp_path):
+    page = write_report(clear, tmp_path / "a.html").read_text()
+    assert "shown to be better than the runner-up, fcfs" in page

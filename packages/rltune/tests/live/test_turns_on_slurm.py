@@ -1,0 +1,139 @@
+"""Taking turns on a real Slurm: who agreed gives way, its work goes on, nobody is lost and nobody runs twice."""
+
+import sys
+import time
+
+import pytest
+from live_cases import settings
+
+from rltune.lab.experiment import checkpointing_job
+from rltune.live.clock import SystemClock
+from rltune.live.controller import Controller
+from rltune.live.decide.rehearse import rehearse
+from rltune.live.journal.store import Journal
+from rltune.live.journal.story import story
+from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.replay_cycle import replay
+from rltune.live.see.backend import Change, ChangeKind
+
+M40 = ("--gpus-per-node=m40:1", "--nodes=1", "--output=/dev/null", "--chdir=/")
+TURNS = {"order": "srsf", "comment": "yields", "min_run": 0, "checkpoint": 1, "restart": 0}
+WORK_S = 6.0
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that jobs write their checkpoints to."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    return folder
+
+
+def controller(bed, path):
+    acting = settings(preempt=TURNS, cycle_s=1, steer="off")
+    rehearse(acting, pin_pipeline(acting))  # before any job runs: compiled code may take minutes to come
+    return Controller(bed.backend(), Journal.create(path), acting, SystemClock())
+
+
+def worker(bed, shared, *options, work_s=WORK_S):
+    """Start a long job that writes checkpoints, and wait until it has written one."""
+    command = f"{sys.executable} {checkpointing_job.__file__} {shared} {work_s} 1 0.5"
+    number = int(bed.run("sbatch", "--parsable", "--time=600", *M40, *options, f"--wrap=exec {command}"))
+    bed.wait_for("a checkpoint", (shared / f"{number}.json").exists)
+    return number
+
+
+def lines(shared, number):
+    told = (shared / f"{number}.log").read_text().split("\n")[:-1]
+    return [(what, float(done)) for what, done in map(str.split, told)]
+
+
+def state(bed, number):
+    return bed.job(number)["job_state"]
+
+
+def until(bed, acting, done, timeout_s=60):
+    """Let the controller go on, a cycle a second, until something is so."""
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline, acting.journal.rows("SELECT kind, text FROM event")
+        acting.cycle()
+        time.sleep(0.5)
+
+
+def assert_conserved(told):
+    """Each start goes on from the last checkpoint, and the job ends once."""
+    saved = 0.0
+    for what, done in told:
+        if what == "start":
+            assert done == saved
+        elif what == "checkpoint":
+            assert done >= saved
+            saved = done
+    assert [what for what, _ in told].count("end") == 1
+    assert told[-1] == ("end", WORK_S)
+
+
+def test_a_job_that_agreed_gives_way_and_ends_once_with_its_work(testbed, tmp_path, shared):
+    """The claimant overtakes a job that waits as well; the victim goes on from its checkpoint, at once."""
+    acting = controller(testbed, tmp_path / "j.db")
+    victim = worker(testbed, shared, "--comment=yields")
+    waiting = testbed.submit(0.5, gpus=1, gpu_type="m40", limit_min=500)
+    claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
+    until(testbed, acting, lambda: acting.brain.turns.open)
+    until(testbed, acting, lambda: state(testbed, claimant) == "COMPLETED")
+    until(testbed, acting, lambda: all(state(testbed, job) == "COMPLETED" for job in (victim, waiting)))
+    assert testbed.job(claimant)["start_time"] < testbed.job(waiting)["start_time"]
+    told = lines(shared, victim)
+    assert_conserved(told)
+    assert [what for what, _ in told].count("start") == 2
+    assert testbed.job(victim)["restart_cnt"] == 1
+    ((outcome, freed_s),) = acting.journal.rows("SELECT outcome, freed_s FROM turn_end")
+    assert outcome == "started"
+    assert 0 <= freed_s < 30  # it does not wait for KillWait
+    assert acting.journal.rows("SELECT displaced FROM spell WHERE job = ?", victim) == [(1,)]
+    texts = [line.text for line in story(acting.journal, victim)]
+    assert any("should give way" in text and "by srsf" in text for text in texts)
+    assert any(text.startswith("requeue") and text.endswith("done") for text in texts)
+    assert all(replay(acting.journal, number).same for number in range(1, acting.journal.last_cycle() + 1))
+
+
+def test_a_job_that_did_not_agree_is_never_touched(testbed, tmp_path, shared):
+    """Slurm would requeue it, for that is its default; so would --requeue."""
+    acting = controller(testbed, tmp_path / "j.db")
+    others = worker(testbed, shared, "--requeue", "--comment=yields-not")
+    claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
+    until(testbed, acting, lambda: state(testbed, others) == "COMPLETED")
+    assert testbed.job(others)["restart_cnt"] == 0
+    assert [what for what, _ in lines(shared, others)].count("start") == 1
+    assert acting.journal.rows("SELECT * FROM turn") == []
+    testbed.wait_for("the other", lambda: state(testbed, claimant) == "COMPLETED")
+
+
+def test_a_job_that_completed_just_now_is_not_run_again(testbed, shared):
+    """What was decided on it comes too late; Slurm answers that all is well."""
+    done = worker(testbed, shared, "--comment=yields", work_s=1.0)
+    testbed.wait_for("its end", lambda: state(testbed, done) == "COMPLETED")
+    (outcome,) = testbed.backend().apply([Change(done, ChangeKind.REQUEUE)])
+    assert outcome.done
+    time.sleep(1)
+    assert state(testbed, done) == "COMPLETED"
+    assert [what for what, _ in lines(shared, done)].count("start") == 1
+
+
+def test_killed_and_doubled_controllers_lose_nobody_and_run_nobody_twice(testbed, tmp_path, shared):
+    """One is killed with the turn begun; another, that knows nothing of it, decides as well; a third goes on."""
+    first, other = controller(testbed, tmp_path / "j.db"), controller(testbed, tmp_path / "other.db")
+    victim = worker(testbed, shared, "--comment=yields")
+    claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
+    until(testbed, first, lambda: first.brain.turns.open)
+    other.cycle()
+    first.journal.close()  # as if killed: nothing is given back
+    again = controller(testbed, tmp_path / "j.db")
+    assert [turn.turn.claimant for turn in again.brain.turns.open] == [claimant]
+    until(testbed, again, lambda: state(testbed, victim) == "COMPLETED")
+    assert state(testbed, claimant) == "COMPLETED"
+    assert_conserved(lines(shared, victim))
+    assert testbed.job(victim)["restart_cnt"] == 1
+    assert again.journal.rows("SELECT displaced FROM spell") == [(1,)]
+    assert other.journal.rows("SELECT * FROM turn") == []

@@ -1,4 +1,4 @@
-"""What late updates are worth on the clock, without noise: python benchmarks/tencache/late_step.py.
+"""What late and early updates are worth on the clock, without noise: python benchmarks/tencache/late_step.py.
 
 The GPT of 46M parameters in 4 bytes, budget 35 %, with the durations of a quiet machine, and compute twice as slow.
 """
@@ -15,6 +15,7 @@ LINKS = (0.5e9, 1e9, 2e9)
 # Seconds of forward and backward, and of fused AdamW on one core, as measured with 64 tokens.
 DEVICE_S = (0.37, 0.74)
 UPDATE_S = 0.065
+PIECE_BYTES = 2 * 2**20
 
 
 def timed_trace(device_s: float) -> StepTrace:
@@ -30,7 +31,7 @@ def cost(trace: StepTrace, link: float, policy: str, updates: str) -> StepCost:
     """A steady step."""
     budget = int(BUDGET * trace.parameter_bytes)
     window = budget // 8 + max(unit.bytes for unit in trace.units)
-    speeds = Bandwidths(link, link, gradient_window_bytes=window, updates=updates)
+    speeds = Bandwidths(link, link, gradient_window_bytes=window, updates=updates, piece_bytes=PIECE_BYTES)
     return cost_of(policy, trace, budget, speeds)
 
 

@@ -40,6 +40,11 @@ def wrapped(model, optimizer):
     return DistributedDataParallel(model), None
 
 
+def sharded(model, optimizer):
+    tencache.wrap(model, optimizer, budget="35%", shard=True)
+    return model, None
+
+
 def fsdp(model, _):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
@@ -63,7 +68,13 @@ def zero3(model, optimizer):
     return engine, engine
 
 
-WAYS = {"DDP": ddp, "tencache in DDP": wrapped, "FSDP2, CPU offload": fsdp, "DeepSpeed ZeRO-3, CPU offload": zero3}
+WAYS = {
+    "DDP": ddp,
+    "tencache in DDP": wrapped,
+    "tencache, shard=True": sharded,
+    "FSDP2, CPU offload": fsdp,
+    "DeepSpeed ZeRO-3, CPU offload": zero3,
+}
 
 
 def train(name: str, rank: int, folder: Path) -> None:

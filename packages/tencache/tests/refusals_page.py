@@ -14,6 +14,7 @@ MODULES = (
     "runtime/test_right_or_refused.py",
     "runtime/test_working_copies.py",
     "runtime/test_ddp.py",
+    "runtime/test_sharding.py",
 )
 sys.path[:0] = [str(TESTS), str(TESTS / "fuzz"), str(TESTS / "runtime")]
 

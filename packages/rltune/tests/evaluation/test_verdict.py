@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rltune import Cluster, Jobs, compare
 from rltune.evaluation.verdict import verdict
 from rltune.report import write_report
+from rltune.trials.intervals import Interval
 
 CLUSTER = Cluster.uniform(1, 8)
 
@@ -32,6 +35,16 @@ def test_what_is_alike_is_not_told_apart():
     assert verdict(same).startswith("No difference: saf and saf, first-fit")
     near = compare(jobs(400), CLUSTER, ["sjf", "saf", "fcfs"], ["easy"], estimator="oracle", baseline="fcfs")
     assert verdict(near).startswith("No difference shown between the first two by mean wait")
+
+
+def test_who_is_shown_to_be_better_is_named_though_another_looks_best(clear):
+    """The best may vary too much; that nothing is better would be wrong then."""
+    saf, fcfs = clear.standings[1], clear.standings[0]
+    lucky = replace(saf, label="lucky", value=saf.value / 2, difference=Interval(-1.0, -9.0, 9.0))
+    third = replace(clear.contenders[1], label="lucky")
+    runs = (*clear.runs, *(replace(run, contender=2) for run in clear.runs if run.contender == 1))
+    three = replace(clear, contenders=(*clear.contenders, third), standings=(fcfs, saf, lucky), runs=runs)
+    assert "saf is shown to be better than the baseline" in verdict(three)
 
 
 def test_jobs_that_never_ran_come_first():

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tencache.errors import CopyError, CorruptedError, Notice, RefusedError, UpdateError
+from tencache.errors import CopyError, CorruptedError, Notice, PeerError, RefusedError, UpdateError
 
 if TYPE_CHECKING:
     from tencache.plan.step_plan import StepPlan as Plan
@@ -16,6 +16,7 @@ __all__ = [
     "CopyError",
     "CorruptedError",
     "Notice",
+    "PeerError",
     "Plan",
     "RefusedError",
     "Stats",

@@ -94,7 +94,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tflops", type=float, default=default.flops_per_s / 1e12, help="what the device computes")
     parser.add_argument("--host-bandwidth", default="100GB/s", help="memory bandwidth of the host's optimizer")
     parser.add_argument("--no-recompute", action="store_true", help="keep activations instead of recomputing blocks")
-    times = "after everything else, late as wrap() does, or within backward, which no runtime does yet"
+    times = "after everything else, late, or within backward too where that pays, as wrap() does"
     parser.add_argument("--updates", choices=UPDATE_TIMES, default="late", help=f"when updates are computed: {times}")
     parser.add_argument("--state-in-file", type=float, default=0.0, help="share of the optimizer state in the file")
 

@@ -17,5 +17,9 @@ class UpdateError(RuntimeError):
     """An update of the optimizer failed after `step()` had returned; raised at every later access."""
 
 
+class PeerError(RuntimeError):
+    """Another process that holds a share of the model has ended or left; raised where it is waited for."""
+
+
 class Notice(UserWarning):
     """Something works, but not as well as asked for."""

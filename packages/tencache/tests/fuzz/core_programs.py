@@ -1,6 +1,7 @@
 """Programs that are never refused: each was once wrong without a word, or is what most users do."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -83,6 +84,11 @@ def _late(turn: Turn, **options: Any) -> Program:
     return Program(FOUR, (Turn(), turn, turn, Turn()), late=True, **options)
 
 
+def _early(**turn: Any) -> Program:
+    """Return a loop whose updates are computed early, where one turn is another one, and all are plain after it."""
+    return Program(FOUR, (Turn(), Turn(), Turn(**turn), Turn(**turn), Turn()), late=False)
+
+
 LATE = {
     **{f"late_{name}": _late(Turn(between=name)) for name in BETWEEN},
     **{f"late_{name}_filed": _late(Turn(between=name), file=True) for name in BETWEEN if "held" not in name},
@@ -118,6 +124,23 @@ LATE = {
     "late_autocast_over_steps": _late(Turn(), precision="autocast_all"),
     "late_without_state": _late(Turn(), optimizer="SGD"),
 }
+# What user code does between backward and step(), in a loop whose updates are computed early.
+EARLY = (
+    {f"early_{name}": _early(hold=name) for name in BETWEEN}
+    | {f"early_written_{name}": _early(write_before_step=name) for name in WRITES}
+    | {
+        "early_clipping": _early(clip=True),
+        "early_twice": _early(twice=True),
+        "early_accumulated": _early(batches=2),
+        "early_skipped": _early(skip=True),
+        "early_closure": _early(closure=True),
+        "early_overflow": replace(_early(overflow=True), scaler=True, optimizer="fused"),
+        "early_rate_in_place": replace(_early(hold="rate_in_place"), rate="tensor"),
+        "early_autocast": replace(_early(), precision="autocast"),
+        "early_verified": replace(_early(), verify=True),
+        "early_unwrapped": replace(_early(), leave_after=2),
+    }
+)
 RAISES = {
     "backward_after_step": Program(FOUR, (Turn(step_twice=True),)),
     "backward_after_step_recomputed": Program((Layer(recompute="nonreentrant"), Layer()), (Turn(step_twice=True),)),
@@ -138,7 +161,7 @@ REFUSED = {
 def main() -> None:
     """Print what becomes of each."""
     torch.set_num_threads(1)
-    for name, program in {**CORE, **LATE, **RAISES, **LATE_RAISES, **REFUSED}.items():
+    for name, program in {**CORE, **LATE, **EARLY, **RAISES, **LATE_RAISES, **REFUSED}.items():
         sys.stdout.write(f"{name:<40} {judge(program).splitlines()[0][:90]}\n")
 
 

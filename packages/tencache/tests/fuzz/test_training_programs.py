@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from core_programs import CORE, LATE, LATE_RAISES, RAISES, REFUSED
+from core_programs import CORE, EARLY, LATE, LATE_RAISES, RAISES, REFUSED
 from hypothesis import HealthCheck, given, note, settings
 from training_programs import Program, brief, judge, programs
 
@@ -18,6 +18,11 @@ def test_a_core_program_is_the_same(name):
 @pytest.mark.parametrize("name", LATE)
 def test_nobody_can_tell_that_an_update_comes_late(name):
     assert judge(LATE[name]) == "same"
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_nobody_can_tell_that_an_update_was_computed_early(name):
+    assert judge(EARLY[name]) == "same"
 
 
 def test_backward_after_a_late_step_raises():
@@ -39,12 +44,12 @@ def test_random_programs_are_the_same_or_refused_and_few_are_refused():
 
     @settings(suppress_health_check=list(HealthCheck))
     @given(programs())
-    def one(program: Program) -> None:
+    def try_one(program: Program) -> None:
         verdict = judge(program)
         note(brief(program))
         verdicts[verdict.split(":")[0]] += 1
         assert not verdict.startswith("wrong"), verdict
 
-    one()
+    try_one()
     assert verdicts["refused"] <= MOST_REFUSED * verdicts.total(), verdicts
     assert verdicts["same"] > verdicts.total() / 2, verdicts

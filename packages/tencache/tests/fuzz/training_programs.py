@@ -29,11 +29,17 @@ from torch.utils.checkpoint import checkpoint
 
 import tencache
 from tencache import RefusedError
+from tencache.plan.planner import plan_ahead, with_early
+from tencache.plan.step_plan import StepPlan
+from tencache.plan.step_trace import StepTrace
+from tencache.plan.virtual_clock import Bandwidths, best_plan
 from tencache.runtime import attach
+from tencache.runtime.cycle import engine
 from tencache.runtime.memory import link
 from tencache.runtime.optimizer import known_optimizers
+from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.stand_in import StandIn
-from tencache.runtime.tensors import gradients
+from tencache.runtime.tensors import gradients, parameter_entry
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -127,6 +133,7 @@ class Turn:
     backward_inside: bool = False
     look: bool = False
     hold: str = "nothing"
+    write_before_step: str = "nothing"
     between: str = "nothing"
     overflow: bool = False
     zero_by_model: bool = False
@@ -153,6 +160,8 @@ class Program:
     scaler: bool = False
     leave_after: int = -1
     late: bool = True
+    # Whether every update that could be computed within backward is, whatever the clock says of that.
+    early: bool = True
     threads: bool = True
 
 
@@ -493,6 +502,7 @@ class Run:
             self.seen.append(loss.detach().clone())
         with torch.no_grad():
             BETWEEN[turn.hold](self, number)
+            WRITES[turn.write_before_step](self.weight(number))
         if turn.overflow and (gradient := self.weight(number).grad) is not None:
             gradient[0, 0] = float("inf")
         if turn.clip:
@@ -615,7 +625,8 @@ def turns() -> st.SearchStrategy[Turn]:
         apart=_mostly(False, True),
         backward_inside=_mostly(False, True),
         look=_mostly(False, True),
-        hold=_mostly("nothing", "hold_state", "hold_gradient", "hold_state_dict"),
+        hold=_mostly("nothing", *BETWEEN),
+        write_before_step=_rarely("nothing", *WRITES),
         between=st.sampled_from(["nothing"] * len(BETWEEN) + list(BETWEEN) + ["write_held", "rate_in_place"] * 3),
         overflow=_rarely(False, True),
         zero_by_model=_mostly(False, True),
@@ -627,7 +638,16 @@ def programs() -> st.SearchStrategy[Program]:
     return st.builds(
         Program,
         layers=st.lists(layers(), min_size=2, max_size=5).map(tuple),
-        turns=st.lists(turns(), min_size=2, max_size=4).map(tuple),
+        turns=st.one_of(
+            st.lists(turns(), min_size=2, max_size=4).map(tuple),
+            # A loop that goes on as it began; what comes between backward and step() comes again, or only once.
+            st.builds(lambda same: (same,) * 4, turns()),
+            st.builds(
+                lambda same, other: (same, same, replace(same, hold=other.hold, clip=other.clip), same),
+                turns(),
+                turns(),
+            ),
+        ),
         optimizer=st.sampled_from(OPTIMIZERS),
         precision=st.one_of(st.just("float"), st.just("autocast"), st.sampled_from(["bf16", "double", *CASTING])),
         hook=_mostly("no", "forward", "pre", "backward", "offloading", "rounding"),
@@ -643,6 +663,7 @@ def programs() -> st.SearchStrategy[Program]:
         scaler=_mostly(False, True),
         leave_after=_mostly(-1, 0, 1, 2),
         late=_mostly(True, False),
+        early=_mostly(True, False),
         threads=st.booleans(),
     ).flatmap(_with_refused)
 
@@ -685,18 +706,52 @@ def _slowly(step: Callable[..., None]) -> Callable[..., None]:
     return slow
 
 
+def _all_early(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
+    """Return a plan with every update within backward that may be there."""
+    if speeds.updates != "within":
+        return best_plan(trace, budget_bytes, speeds)
+    return with_early(plan_ahead(trace, budget_bytes), 1.0, speeds.second_bytes)
+
+
+def _done_at_once(arrived: Callable[..., None]) -> Callable[..., None]:
+    """Return what takes in a gradient, and lets an update that this begins be over before the loop goes on."""
+
+    def patient(self: EarlyUpdates, *arguments: Any) -> None:
+        arrived(self, *arguments)
+        self._masters.pending.wait_quietly()
+
+    return patient
+
+
+def _want_early(self: engine.Engine, **_: bool) -> None:
+    self._early_wanted = True
+
+
+@contextlib.contextmanager
+def _always_early() -> Iterator[None]:
+    """Compute early what may be, however often it is thrown away and however little there is to gain."""
+    with (
+        patch.object(engine, "best_plan", _all_early),
+        patch.object(engine.Engine, "compute_early", _want_early),
+        patch.object(EarlyUpdates, "arrived", _done_at_once(EarlyUpdates.arrived)),
+    ):
+        yield
+
+
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
     program = run.program
-    # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients.
-    small = patch.multiple(attach, SLICE_BYTES=2048), patch.multiple(gradients, SMALL_BYTES=512)
+    # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients, in pieces.
+    small = patch.multiple(attach, SLICE_BYTES=1024), patch.multiple(gradients, SMALL_BYTES=512)
+    pieces = patch.multiple(parameter_entry, PIECE_BYTES=256)
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
+    early = _always_early() if program.early else contextlib.nullcontext()
     # Large parameters are updated, and large copies carried out, on threads of their own.
     at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
     large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], slow, large[0], large[1]:
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, large[0], large[1]:
         options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)

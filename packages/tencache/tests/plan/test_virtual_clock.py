@@ -1,11 +1,13 @@
 """The virtual clock, against times worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from plan_traces import KIB, cases, layered
 
 from tencache.errors import RefusedError
-from tencache.plan.planner import plan_ahead, plan_early
+from tencache.plan.planner import plan_ahead, with_early
 from tencache.plan.rival_policies import plan_buckets, plan_lru
 from tencache.plan.step_trace import Grad, Op, StepTrace, Unit, Update
 from tencache.plan.virtual_clock import UPDATE_TIMES, Bandwidths, best_plan, replay_plan, step_s
@@ -60,32 +62,61 @@ def test_late_updates_run_beside_the_operations():
 def test_an_update_within_backward_is_on_the_device_when_the_next_step_begins():
     """b's gradient comes first; its update and its upload are done before the step is."""
     grads = (Grad(1, 2, MB), Grad(0, 3, MB))
-    ops = (Op((0,), (), 1.0), Op((1,), (), 1.0), Op((1,), (), 1.0), Op((0,), (), 9.0))
-    trace = StepTrace((Unit("a", MB), Unit("b", MB)), ops, grads, (Update((0,), 1.0), Update((1,), 1.0)))
-    plan = plan_early(trace, 3 * MB, 0.4)
-    assert [row.unit for row in plan.closing] == [1]
-    late, within = (Bandwidths(MB, MB, latency_s=0, updates=updates) for updates in ("late", "within"))
-    # After the last operation: a's gradient, update and upload, then the operations; b's are hidden.
-    assert replay_plan(plan, within).step_s == pytest.approx(3 + 12)
-    assert replay_plan(plan_ahead(trace, 3 * MB), late).step_s == pytest.approx(3 + 12 + 0)
-    assert plan.up_bytes == plan_ahead(trace, 3 * MB).up_bytes
+    ops = (Op((1,), (), 1.0), Op((0,), (), 1.0), Op((1,), (), 1.0), Op((0,), (), 9.0))
+    trace = StepTrace((Unit("a", MB), Unit("b", MB)), ops, grads, (Update((1,), 2.0), Update((0,), 1.0)))
+    late = plan_ahead(trace, 3 * MB)
+    plan = with_early(late, 0.0, 2**62)
+    assert [(row.unit, row.trigger) for row in plan.closing] == [(1, 3), (0, 4)]
+    speeds = {updates: Bandwidths(MB, MB, latency_s=0, updates=updates) for updates in ("late", "within")}
+    # The first operation finds b there; late, it waits for b's update and upload.
+    assert replay_plan(plan, speeds["within"]).step_s == pytest.approx(1 + 2 + 9 + 2)
+    assert replay_plan(late, speeds["late"]).step_s == pytest.approx(2 + 1 + 12)
+    assert plan.up_bytes == late.up_bytes
+
+
+def test_second_copies_are_as_many_as_the_host_has_room_for():
+    trace = layered(8)
+    trace = replace(trace, updates=tuple(replace(update, second_bytes=100) for update in trace.updates))
+    plan = plan_ahead(trace, 4 * 64 * KIB)
+    assert with_early(plan, 1.0, 350).second_bytes == 300
+    assert with_early(plan, 1.0, 99).early == frozenset()
+    # Of the first gradients: those of the last layers.
+    assert with_early(plan, 0.25, 2**62, reopen=False).early == {7, 6}
+
+
+def test_a_large_parameter_is_updated_and_sent_up_while_its_gradient_lands():
+    """One unit whose gradient, update and upload take 4 s each: in four pieces they take 4 + 1 + 1 s."""
+    trace = StepTrace((Unit("a", 4 * MB),), (Op((0,), (), 1.0),), (Grad(0, 0, 4 * MB),), (Update((0,), 4.0),))
+    plan = with_early(plan_ahead(trace, 4 * MB), 0.0, 2**62)
+    whole, pieces = (Bandwidths(MB, MB, latency_s=0, updates="within", piece_bytes=size) for size in (4 * MB, MB))
+    assert replay_plan(plan, whole).step_s == pytest.approx(1 + 12)
+    assert replay_plan(plan, pieces).step_s == pytest.approx(1 + 6)
 
 
 @given(cases())
-def test_closing_rows_lie_where_nothing_else_is_loaded(case):
+def test_a_closing_row_takes_a_place_that_this_cycle_needs_no_more(case):
     trace, budget = case
     try:
-        plan = plan_early(trace, budget, 0.85)
+        plan = with_early(plan_ahead(trace, budget), 1.0, 2**62)
     except RefusedError:
         return
-    if plan is None:
-        return
-    closing = {row.unit: row for row in plan.closing}
-    assert dict(plan.carried) == {unit: row.offset for unit, row in closing.items()}
-    for row in plan.loads:
-        assert row.unit not in closing
-        for kept in closing.values():
-            assert row.offset + row.bytes <= kept.offset or kept.offset + kept.bytes <= row.offset
+    for row in plan.closing:
+        assert row.offset == next(load.offset for load in plan.opening if load.unit == row.unit)
+        where, rows = dict(plan.carried), list(plan.loads)
+        for index, op in enumerate(trace.ops):
+            while rows and rows[0].trigger <= index:
+                load = rows.pop(0)
+                assert index < row.trigger or not _overlap(trace, row, load.unit, load.offset)
+                for unit in load.evicts:
+                    where.pop(unit, None)
+                where[load.unit] = load.offset
+            if index >= row.trigger:
+                assert row.unit not in op.needed
+                assert not any(_overlap(trace, row, unit, where[unit]) for unit in op.needed)
+
+
+def _overlap(trace, row, unit, offset):
+    return offset < row.offset + row.bytes and row.offset < offset + trace.units[unit].bytes
 
 
 @pytest.mark.parametrize("updates", UPDATE_TIMES)

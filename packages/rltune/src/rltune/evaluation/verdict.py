@@ -26,7 +26,7 @@ def _result(comparison: Comparison) -> list[str]:
     metric = metric_of(comparison.metric)
     ranked = _ranked(comparison, metric)
     best = ranked[0]
-    gap = f"Its mean JCT is {percent(best.gap)} above a bound that no schedule can beat."
+    gap = f"The mean JCT of {best.label} is {percent(best.gap)} above a bound that no schedule can beat."
     if len(ranked) == 1:
         return [f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}.", gap]
     return [_winner(comparison, ranked, metric), _beside_baseline(comparison, ranked, metric), gap]
@@ -54,7 +54,8 @@ def _winner(comparison: Comparison, ranked: list[Standing], metric: Metric) -> s
 
 def _beside_baseline(comparison: Comparison, ranked: list[Standing], metric: Metric) -> str:
     base = comparison.contenders[comparison.baseline].label
-    best = next(s for s in ranked if s.label != base)
+    others = [s for s in ranked if s.label != base]
+    best = next((s for s in others if _is_shown_better(s, metric)), others[0])
     if not math.isfinite(best.difference.low):
         return "There are too few windows or jobs for an interval."
     apart = f"{_written(best.difference, metric)} against {base}"
@@ -64,6 +65,11 @@ def _beside_baseline(comparison: Comparison, ranked: list[Standing], metric: Met
     if best.difference.excludes_zero:
         return f"{best.label} is shown to be better than the baseline ({apart})."
     return f"Nothing is shown to be better than the baseline ({best.label}: {apart})."
+
+
+def _is_shown_better(standing: Standing, metric: Metric) -> bool:
+    better = standing.difference.low > 0 if metric.higher_is_better else standing.difference.high < 0
+    return better and standing.difference.excludes_zero
 
 
 def _written(found: Interval, metric: Metric) -> str:

@@ -16,7 +16,7 @@ from tencache.bench.other_processes import others_busy_s
 from tencache.plan.policy_costs import plan_of
 from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_plan import StepPlan
-from tencache.plan.virtual_clock import best_plan, replay_plan, step_s
+from tencache.plan.virtual_clock import step_s
 from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth
 from tencache.runtime.attach import Cached, wrap
@@ -24,6 +24,7 @@ from tencache.runtime.memory.copy_lanes import Copy, Lane
 from tencache.runtime.memory.link import SimLink
 
 WARM_TURNS = 2
+STEPS_IN_A_ROW = 3
 MOST_TRIES = 4
 QUIET_SHARE = 0.05
 COLUMNS = (
@@ -91,18 +92,21 @@ class TimedTraining:
     chosen: list[int] = field(default_factory=list)
 
     def turn(self, tokens: Tensor, beside: AbstractContextManager[object] | None = None) -> None:
-        """Train two steps and time the second, which starts with copies of the first still on their way, as in a loop.
+        """Train a few steps in a row, and note what one of them takes on average.
 
-        Timed alone, a step would have what it sends ahead carried while the other runners take their turns.
+        Nothing is on its way when they begin, nor when they are over, so all that they move is moved in their time. A
+        single step could leave its copies to whoever comes after it, and look faster than the link allows.
         """
-        self._train(tokens)
         with beside or nullcontext():
             began, cpu_began = time.perf_counter(), time.thread_time()
-            self.device_seconds.append(self._train(tokens))
-            self.seconds.append(time.perf_counter() - began)
-            self.cpu_seconds.append(time.thread_time() - cpu_began)
-        if self.cached is not None:
-            self.cached.engine.device_copies.settle()
+            device_s = sum(self._train(tokens) for _ in range(STEPS_IN_A_ROW))
+            cpu_s = time.thread_time() - cpu_began
+            if self.cached is not None:
+                self.cached.masters.pending.wait_all()
+                self.cached.link.drain()
+            self.seconds.append((time.perf_counter() - began) / STEPS_IN_A_ROW)
+        self.device_seconds.append(device_s / STEPS_IN_A_ROW)
+        self.cpu_seconds.append(cpu_s / STEPS_IN_A_ROW)
 
     def _train(self, tokens: Tensor) -> float:
         """Train a step, and return the CPU time of forward and backward."""
@@ -158,7 +162,8 @@ class BenchRow:
     """One policy over one link.
 
     `device_s` and `update_s` are the CPU times of the unwrapped forward and backward, and of its optimizer, in the same
-    rounds. The bound takes them to overlap, and is taken round by round: a crowded round is crowded for both.
+    rounds. The bound is taken round by round: a crowded round is crowded for both. Nothing exceeds it: compute is the
+    less of what the unwrapped step and this one used in that round, and all bytes of a step move within its time.
     `cpu_s` is the CPU time of the computing thread, `stall_s` what it waited for bytes, and `clock_s` the step on the
     virtual clock if compute took the unwrapped step's times and bookkeeping none: what a policy can reach.
     """
@@ -266,8 +271,6 @@ def _compare_over(bench: BenchSetting, link: str, names: Sequence[str]) -> list[
         runners.append(TimedTraining(name, model, optimizer, cached, bench.autocast))
     interleave(bench, [resident, *runners], link)
     rows = [_row(link, bytes_per_s, runner, runners[0], resident) for runner in runners]
-    if tuple(names) == tuple(CONTENDERS):
-        rows.append(_within(rows[0], runners[0], resident))
     for runner in runners:
         if runner.cached is not None:
             runner.cached.unwrap()
@@ -282,14 +285,13 @@ def _row(
     assert plan is not None
     stats = runner.cached.stats()
     moved_s = max(plan.up_floor_bytes, plan.trace.grad_bytes) / bytes_per_s
-    bounds = {index: max(_busiest_s(resident, index), moved_s) for index in runner.chosen}
     return BenchRow(
         link=link,
         policy=runner.name,
         step_s=runner.median_s,
         device_s=resident.median_device_s,
         update_s=resident.median_update_s,
-        of_bound=RoundSpread.of([bounds[index] / runner.seconds[index] for index in runner.chosen]),
+        of_bound=RoundSpread.of(shares_of_bound(runner, resident, moved_s)),
         speed_up=RoundSpread.of([runner.seconds[index] / planned.seconds[index] for index in runner.chosen]),
         up_bytes=plan.up_bytes,
         up_floor_bytes=plan.up_floor_bytes,
@@ -314,29 +316,11 @@ def _on_the_clock(runner: TimedTraining, planned: TimedTraining, resident: Timed
     return step_s(plan_of(engine.policy, trace, runner.cached.budget_bytes, engine.speeds), engine.speeds)
 
 
-def _busiest_s(resident: TimedTraining, index: int) -> float:
-    """Return the seconds of the unwrapped step if its optimizer ran beside the rest."""
-    return max(resident.device_seconds[index], resident.cpu_seconds[index] - resident.device_seconds[index])
-
-
-def _within(row: BenchRow, planned: TimedTraining, resident: TimedTraining) -> BenchRow:
-    """Return the planned step with updates within backward, which only the clock knows."""
-    assert planned.cached is not None
-    assert planned.cached.plan is not None
-    speeds = replace(planned.cached.engine.speeds, updates="within")
-    plan = best_plan(_timed(planned.cached.plan, resident).trace, planned.cached.budget_bytes, speeds)
-    cost = replay_plan(plan, speeds)
-    return replace(
-        row,
-        policy="ahead, within backward (clock)",
-        step_s=cost.step_s,
-        of_bound=RoundSpread.of([cost.of_bound]),
-        speed_up=RoundSpread.of([cost.step_s / row.clock_s]),
-        up_bytes=plan.up_bytes,
-        cpu_s=0.0,
-        stall_s=cost.stall_s,
-        clock_s=cost.step_s,
-    )
+def shares_of_bound(runner: TimedTraining, resident: TimedTraining, moved_s: float) -> list[float]:
+    """Return the bound of each chosen round as a share of its step: what moving takes, or computing if that is more."""
+    pairs = zip(runner.device_seconds, resident.device_seconds, strict=True)
+    computed_s = [min(pair) for pair in pairs]
+    return [max(computed_s[index], moved_s) / runner.seconds[index] for index in runner.chosen]
 
 
 def _timed(plan: StepPlan, resident: TimedTraining) -> StepPlan:

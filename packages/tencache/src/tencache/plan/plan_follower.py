@@ -14,6 +14,7 @@ class PlanFollower:
         self.done = 0
         self._opening = list(plan.opening)
         self._next_row = len(self._opening)
+        self.closing = {row.unit: row for row in plan.closing}
         # No row is due before so many operations are done.
         self.next_trigger: float = 0
         self._look_ahead()

@@ -4,7 +4,8 @@ Pure: no torch, no clock, no chance. The same trace and budget give the same tab
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from tencache.errors import RefusedError
@@ -15,8 +16,8 @@ from tencache.plan.step_trace import StepTrace
 from tencache.plan.use_times import UseTimes
 
 Strategy = Literal["farthest", "fewest"]
-# Of the budget, for units whose next values are sent up within backward.
-EARLY_SHARES = (0.4, 0.6, 0.85)
+# Of all second copies, for updates within backward beside those that open the next cycle.
+EARLY_SHARES = (0.0, 0.1, 0.2, 0.4, 1.0)
 STRATEGIES: tuple[Strategy, ...] = ("farthest", "fewest")
 
 
@@ -36,42 +37,77 @@ def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthe
     return StepPlan("ahead", budget_bytes, trace, loads, tuple(sorted(kept.items())))
 
 
-def plan_early(trace: StepTrace, budget_bytes: int, share: float) -> StepPlan | None:
-    """Return a plan that keeps a place for the units whose gradients come first, and fills it again within backward.
+def plans_early(plan: StepPlan, second_bytes: int) -> list[StepPlan]:
+    """Return the plan with some of its updates within backward, in all the ways that are worth a try."""
+    ways = [(share, True) for share in EARLY_SHARES] + [(1.0, False)]
+    plans = {(found := with_early(plan, share, second_bytes, reopen=reopen)).early: found for share, reopen in ways}
+    return [found for early, found in plans.items() if early]
 
-    By the time of step() their next values are on the device, if the updates were computed on speculation. They take up
-    to `share` of the budget. Without room for any beside the largest operation there is no such plan.
+
+def with_early(plan: StepPlan, share: float, second_bytes: int, *, reopen: bool = True) -> StepPlan:
+    """Return the plan with updates that are computed within backward, on speculation that step() will ask for them.
+
+    With `reopen` these are the ones that open the next cycle, whose units can then go up before it, and of the others
+    those whose gradients are final first, up to a share of all second copies. Together they take up to `second_bytes`
+    of the host.
     """
-    check_fits(trace, budget_bytes)
-    largest = max(sum(aligned(trace.units[unit].bytes) for unit in op.needed) for op in trace.ops)
-    kept = _first_done(trace, min(round(share * budget_bytes), budget_bytes - largest))
-    if not kept:
-        return None
-    try:
-        loads, _ = _sweep(trace, budget_bytes, kept, "farthest", pinned=tuple(kept))
-    except RefusedError:
-        return None
-    closing = tuple(
-        Load(unit, offset, trace.units[unit].bytes, trace.uses[unit][-1] + 1, trace.uses[unit][0], (unit,))
-        for unit, offset in kept.items()
-    )
-    return StepPlan("ahead", budget_bytes, trace, loads, tuple(sorted(kept.items())), closing=closing)
+    trace = plan.trace
+    reopened = _reopened(trace, plan.loads)
+    by_gradient = _by_gradient(trace)
+    opening = [index for index in by_gradient if reopen and all(unit in reopened for unit in used_units(trace, index))]
+    first = _as_fit(trace, by_gradient, round(share * sum(update.second_bytes for update in trace.updates)))
+    early = _as_fit(trace, [*opening, *(index for index in first if index not in opening)], second_bytes)
+    closing = tuple(reopened[unit] for index in opening if index in early for unit in used_units(trace, index))
+    return replace(plan, early=frozenset(early), closing=closing)
 
 
-def _first_done(trace: StepTrace, room: int) -> dict[int, int]:
-    """Choose whole updates in the order in which their gradients are final, and give each unit a place."""
+def used_units(trace: StepTrace, update: int) -> tuple[int, ...]:
+    """Return the units of an update that an operation needs: of a parameter and its half, one."""
+    return tuple(unit for unit in trace.updates[update].units if unit in trace.uses)
+
+
+def _by_gradient(trace: StepTrace) -> list[int]:
+    """Return the updates of units that have gradients, in the order in which these are final."""
     final = {grad.unit: grad.op for grad in trace.grads}
-    ready = [update for update in trace.updates if update.units and all(unit in final for unit in update.units)]
-    kept: dict[int, int] = {}
-    end = 0
-    for update in sorted(ready, key=lambda update: max(final[unit] for unit in update.units)):
-        size_bytes = sum(aligned(trace.units[unit].bytes) for unit in update.units)
-        # A unit that nothing touches needs no place.
-        if end + size_bytes <= room and all(unit in trace.uses for unit in update.units):
-            for unit in update.units:
-                kept[unit] = end
-                end += aligned(trace.units[unit].bytes)
-    return kept
+    last = [max((final.get(unit, -1) for unit in update.units), default=-1) for update in trace.updates]
+    return sorted((index for index, op in enumerate(last) if op >= 0), key=last.__getitem__)
+
+
+def _as_fit(trace: StepTrace, updates: Iterable[int], room_bytes: int) -> list[int]:
+    """Return the first of these updates, as many as a memory holds second copies of."""
+    fitting, used_bytes = [], 0
+    for index in updates:
+        used_bytes += trace.updates[index].second_bytes
+        if used_bytes > room_bytes:
+            break
+        fitting.append(index)
+    return fitting
+
+
+def _reopened(trace: StepTrace, loads: Sequence[Load]) -> dict[int, Load]:
+    """Return the opening rows of units that are written, by unit: issued before their cycle, once their place is free.
+
+    Free since the last use of what lies there when a cycle ends, and of the unit itself.
+    """
+    rows = {}
+    for row in loads:
+        if row.trigger == 0 and row.unit in trace.written:
+            end = row.offset + aligned(row.bytes)
+            there = [rank for rank, one in enumerate(loads) if _meets(one, row.offset, end)]
+            free = max(_free_at(trace, loads, rank) for rank in there)
+            rows[row.unit] = replace(row, trigger=max(free, trace.uses[row.unit][-1] + 1), evicts=())
+    return rows
+
+
+def _meets(row: Load, start: int, end: int) -> bool:
+    return row.offset < end and start < row.offset + aligned(row.bytes)
+
+
+def _free_at(trace: StepTrace, loads: Sequence[Load], rank: int) -> int:
+    """Return how many operations are over when what a row brings is gone from its place, or used no more."""
+    unit = loads[rank].unit
+    gone = next((row.trigger for row in loads[rank + 1 :] if unit in row.evicts), None)
+    return trace.uses[unit][-1] + 1 if gone is None else gone
 
 
 def _static_share(trace: StepTrace, budget_bytes: int) -> dict[int, int]:

@@ -31,8 +31,8 @@ class StepPlan:
 
     The opening rows, whose trigger is 0, come first and share no address: each is issued when its unit is updated, or,
     if the plan is not `eager`, when the first operation begins. The others are issued in order, as triggers pass. The
-    closing rows bring the next step's values to where the last ones lay, as soon as they are computed, for the next
-    cycle: what they bring is among `carried`.
+    updates numbered in `early` are computed within backward. Of those a closing row does what an opening row of the
+    next cycle would do, as soon as the next value is computed and `trigger` operations are done.
     """
 
     policy: str
@@ -42,11 +42,17 @@ class StepPlan:
     carried: tuple[tuple[int, int], ...] = ()
     eager: bool = True
     closing: tuple[Load, ...] = ()
+    early: frozenset[int] = frozenset()
 
     @property
     def up_bytes(self) -> int:
         """Return the bytes sent to the device in one cycle."""
-        return sum(load.bytes for load in (*self.loads, *self.closing))
+        return sum(load.bytes for load in self.loads)
+
+    @property
+    def second_bytes(self) -> int:
+        """Return the host's memory for second copies of what is updated within backward."""
+        return sum(self.trace.updates[index].second_bytes for index in self.early)
 
     @cached_property
     def up_floor_bytes(self) -> int:

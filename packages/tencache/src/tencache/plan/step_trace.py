@@ -46,11 +46,15 @@ class Grad:
 
 @dataclass(frozen=True)
 class Update:
-    """One slice of the optimizer's step: the units it writes, and the state it reads from and writes to the file."""
+    """One slice of the optimizer's step: the units it writes, and the state it reads from and writes to the file.
+
+    `second_bytes` is the host's memory that a second copy of the units, and of their state in memory, takes.
+    """
 
     units: tuple[int, ...]
     compute_s: float = 0.0
     file_bytes: int = 0
+    second_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ class StepTrace:
             ops=tuple(_read_op(op) for op in data["ops"]),
             grads=tuple(Grad(**grad) for grad in data["grads"]),
             updates=tuple(
-                Update(tuple(item["units"]), item["compute_s"], item["file_bytes"]) for item in data["updates"]
+                Update(tuple(item["units"]), item["compute_s"], item["file_bytes"], item.get("second_bytes", 0))
+                for item in data["updates"]
             ),
         )
 

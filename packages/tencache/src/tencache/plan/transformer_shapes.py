@@ -194,7 +194,9 @@ class _Builder:
             debt += state_bytes * setting.state_in_file
             filed = state_bytes if debt >= state_bytes / 2 else 0
             debt -= filed
-            updates.append(Update((matrix.unit,), matrix.elements * per_element / setting.host_bytes_per_s, filed))
+            seconds = matrix.elements * per_element / setting.host_bytes_per_s
+            second_bytes = self.units[matrix.unit].bytes + state_bytes - filed
+            updates.append(Update((matrix.unit,), seconds, filed, second_bytes))
         return tuple(updates)
 
 

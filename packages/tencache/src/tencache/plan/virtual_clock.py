@@ -4,13 +4,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tencache.plan.planner import EARLY_SHARES, STRATEGIES, plan_ahead, plan_early
+from tencache.plan.planner import STRATEGIES, plan_ahead, plans_early, used_units
 from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import StepTrace, Update
 from tencache.plan.update_order import order_updates
 
 # When the optimizer's updates are computed: while everything else waits; on the host after step() has returned, each
-# ahead of its upload; or that, and those of `StepPlan.closing` or with filed state on speculation, within backward.
+# ahead of its upload; or that, and those of `StepPlan.early` on speculation, within backward.
 UpdateTime = Literal["after", "late", "within"]
 UPDATE_TIMES: tuple[UpdateTime, ...] = get_args(UpdateTime)
 WARM_CYCLES = 2
@@ -28,6 +28,10 @@ class Bandwidths:
     latency_s: float = 2e-5
     gradient_window_bytes: int = 2**62
     staging_bytes: int = 2**62
+    # The host's memory for second copies of what is updated on speculation.
+    second_bytes: int = 2**62
+    # Early updates of large parameters follow their gradients, and are followed by their uploads, in such pieces.
+    piece_bytes: int = 2**62
     updates: UpdateTime = "after"
 
 
@@ -75,6 +79,11 @@ class StepCost:
     def ready_rate(self) -> float:
         """Return the share of touches that did not wait."""
         return self.ready / self.touches if self.touches else 1.0
+
+
+def without_early(updates: UpdateTime) -> UpdateTime:
+    """Return when updates are computed if none may be within backward."""
+    return "late" if updates == "within" else updates
 
 
 def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
@@ -128,15 +137,19 @@ def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
 
 
 def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
-    """Return the fastest plan, by its replay, of those that the eviction strategies give."""
+    """Return the fastest plan, by its replay, of those that the eviction strategies give, with early updates or not."""
     plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
     if plans[0].up_bytes > NEAR_FLOOR * plans[0].up_floor_bytes:
         plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
-    if speeds.updates == "within":
-        plans += [plan for share in EARLY_SHARES if (plan := plan_early(trace, budget_bytes, share)) is not None]
+    best = _fastest(plans, speeds)
+    return best if speeds.updates != "within" else _fastest([best, *plans_early(best, speeds.second_bytes)], speeds)
+
+
+def _fastest(plans: list[StepPlan], speeds: Bandwidths) -> StepPlan:
+    """Return the fastest of some plans; of equal ones that which moves, or copies, least."""
     if len(plans) == 1:
         return plans[0]
-    return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes))
+    return min(plans, key=lambda plan: (round(step_s(plan, speeds), 4), plan.up_bytes, plan.second_bytes))
 
 
 class _Clock:
@@ -148,10 +161,14 @@ class _Clock:
         self.now = 0.0
         self._up_free = self._down_free = self._read_free = self._write_free = self._host_free = 0.0
         self._owed_until = 0.0
-        self._updated: dict[int, float] = {}
+        self._done_at: list[float] = []
+        # When a unit's first piece is updated, and when all of it is; the same of gradients that have landed.
+        self._updated: dict[int, tuple[float, float]] = {}
+        self._first_landed: dict[int, float] = {}
         self._early: set[int] = set()
         self._closing: list[tuple[float, Load]] = []
         self._closing_rows = {row.unit: row for row in plan.closing}
+        self._closed: set[int] = set()
         self._update_of = {unit: index for index, update in enumerate(plan.trace.updates) for unit in update.units}
         self._last_grad = {grad.unit: index for index, grad in enumerate(plan.trace.grads)}
         self._landed: dict[int, float] = {}
@@ -173,19 +190,22 @@ class _Clock:
 
     def cycle(self) -> None:
         trace = self.plan.trace
+        self._close(None)
         self._next_row = len(self.plan.opening)
         self._done_at = [self.now]
-        self._unopened = list(self.plan.opening)
+        self._unopened = [row for row in self.plan.opening if row.unit not in self._closed]
+        self._closed.clear()
         if self.plan.eager:
             self._open(tuple(row.unit for row in self._unopened if row.unit not in trace.written))
         pending = [index for index in range(len(trace.updates)) if index not in self._early]
         self._early.clear()
+        if self.speeds.updates == "within":
+            self._wait_until(self._host_free)
         if self.speeds.updates == "after":
             while pending:
                 self._update(trace.updates[self._choose(pending)])
         else:
             self._promise([trace.updates[index] for index in pending])
-        self._close(None)
         self._open(None)
         for index in range(len(trace.ops)):
             self._op(index)
@@ -215,7 +235,7 @@ class _Clock:
         landed_s = [self._landed_at(update) for update in updates]
         seconds = [max(update.compute_s, self._opening_bytes(update) / self.speeds.up) for update in updates]
         for index in order_updates(landed_s, seconds, max(self.now, self._host_free)):
-            self._on_host(updates[index])
+            self._on_host(updates[index], self._landed_at(updates[index]))
             if self.plan.eager:
                 self._open(updates[index].units)
         self._wait_until(max(landed_s, default=0.0))
@@ -224,15 +244,23 @@ class _Clock:
     def _opening_bytes(self, update: Update) -> int:
         return sum(row.bytes for row in self._unopened if row.unit in update.units) if self.plan.eager else 0
 
-    def _on_host(self, update: Update) -> float:
-        """Return when an update that the host is given now is done."""
+    def _on_host(self, update: Update, ready: float) -> None:
+        """Let the host carry out an update as soon as it can, once this much of its gradients is there."""
         read = self._stage(update.file_bytes) if update.file_bytes else 0.0
-        start = max(self._host_free, self.now, self._landed_at(update), read)
-        self._host_free = start + update.compute_s
+        start = max(self._host_free, self.now, ready, read)
+        landed = self._landed_at(update)
+        pieces = self._pieces(sum(self.plan.trace.units[unit].bytes for unit in update.units)) if ready < landed else 1
+        piece_s = update.compute_s / pieces
+        self._host_free = max(start + update.compute_s, landed + piece_s)
         self.spans.append(TimelineBar("host", "optimizer", start, self._host_free))
-        self._updated.update(dict.fromkeys(update.units, self._host_free))
+        self._updated.update(dict.fromkeys(update.units, (start + piece_s, self._host_free)))
         self._write_behind(update, self._host_free)
-        return self._host_free
+
+    def _pieces(self, size_bytes: int) -> int:
+        return max(-(-size_bytes // self.speeds.piece_bytes), 1)
+
+    def _first_landed_at(self, update: Update) -> float:
+        return max((self._first_landed.get(unit, 0.0) for unit in update.units), default=0.0)
 
     def _write_behind(self, update: Update, at: float) -> None:
         if update.file_bytes:
@@ -241,28 +269,27 @@ class _Clock:
             self.file_bytes += update.file_bytes
 
     def _speculate(self, grad: int) -> None:
-        """Begin a unit's update within backward, if its gradient is final and the plan, or the file, has room for it.
-
-        A second copy of what it writes is needed until step() has said that it was right: in memory for the rows that
-        close the plan, in the file for filed state.
-        """
+        """Begin an update within backward, if the plan has it there and this was the last gradient that it needs."""
         unit = self.plan.trace.grads[grad].unit
         index = self._update_of.get(unit)
-        if index is None or self._last_grad[unit] != grad:
+        if index not in self.plan.early or self._last_grad[unit] != grad:
             return
         update = self.plan.trace.updates[index]
-        rows = [self._closing_rows[one] for one in update.units if one in self._closing_rows]
-        final = all(self._last_grad.get(one, grad) <= grad for one in update.units)
-        if final and (len(rows) == len(update.units) or update.file_bytes):
-            done = self._on_host(update)
+        if all(self._last_grad.get(one, grad) <= grad for one in update.units):
+            # Pieces are those of one parameter.
+            alone = len(used_units(self.plan.trace, index)) == 1
+            self._on_host(update, self._first_landed_at(update) if alone else self._landed_at(update))
             self._early.add(index)
-            self._closing += [(done, row) for row in rows]
+            rows = [self._closing_rows[one] for one in update.units if one in self._closing_rows]
+            self._closing += [(self._updated[row.unit][0], row) for row in rows]
 
     def _close(self, now: float | None) -> None:
         """Start the closing rows whose update is done by now, or all that are left."""
-        due = [(at, row) for at, row in self._closing if now is None or at <= now]
+        done = len(self._done_at) - 1
+        due = [(at, row) for at, row in self._closing if now is None or (at <= now and row.trigger <= done)]
         self._closing = [pair for pair in self._closing if pair not in due]
         for at, row in due:
+            self._closed.add(row.unit)
             self._carry(row, at=at)
 
     def _op(self, index: int) -> None:
@@ -311,10 +338,13 @@ class _Clock:
 
     def _carry(self, row: Load, at: float) -> None:
         unit = self.plan.trace.units[row.unit]
-        start = max(self._up_free, at, self._updated.get(row.unit, 0.0))
+        first, last = self._updated.get(row.unit, (0.0, 0.0))
+        start = max(self._up_free, at, first)
         if unit.tier == "file":
             start = max(start, self._stage(row.bytes))
-        self._up_free = start + self.speeds.latency_s + row.bytes / self.speeds.up
+        pieces = self._pieces(row.bytes) if last > start else 1
+        moved = start + pieces * self.speeds.latency_s + row.bytes / self.speeds.up
+        self._up_free = max(moved, last + self.speeds.latency_s + row.bytes / pieces / self.speeds.up)
         if unit.tier == "file":
             self._staged.append((self._up_free, row.bytes))
         self._arrived[row.unit] = self._up_free
@@ -338,6 +368,8 @@ class _Clock:
         start = max(self._down_free, self.now)
         self._down_free = start + self.speeds.latency_s + grad.bytes / self.speeds.down
         self._landed[grad.unit] = self._down_free
+        behind = 1 - 1 / self._pieces(grad.bytes)
+        self._first_landed[grad.unit] = self._down_free - behind * grad.bytes / self.speeds.down
         self._in_flight.append((self._down_free, grad.bytes))
         self.spans.append(TimelineBar("down", self.plan.trace.units[grad.unit].name, start, self._down_free))
         if self.speeds.updates == "within":

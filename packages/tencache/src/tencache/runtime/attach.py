@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from tencache.errors import Notice, RefusedError, UpdateError
+from tencache.errors import Notice, PeerError, RefusedError, UpdateError
 from tencache.plan.address_map import aligned
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace, Unit
@@ -25,6 +25,7 @@ from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
 from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
 from tencache.runtime.hooks.saved_tensors import SavedTensors
+from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.memory.accelerator import Accelerator, find_accelerator, find_device
 from tencache.runtime.memory.device_arena import POISON, Arena
@@ -41,13 +42,14 @@ from tencache.runtime.optimizer.known_optimizers import (
     worth_a_thread,
 )
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
+from tencache.runtime.sharding import Sharding, check_sharding, divide
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import PIECE_BYTES, ParameterEntry
 from tencache.runtime.tensors.pending_updates import describe_failure
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
@@ -67,6 +69,7 @@ def wrap(
     verify: bool = False,
     policy: str = "ahead",
     overlap: bool = True,
+    shard: Any = None,
 ) -> "Cached":
     """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
 
@@ -74,12 +77,17 @@ def wrap(
     memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
     what is beyond it. The first step is the profile, and it counts. If the budget holds gradients and optimizer state
     too, everything stays on the device after that step, and nothing moves any more. With `overlap`, `step()` returns
-    before the parameters are updated, and whoever looks at one first waits for it.
+    before the parameters are updated, and whoever looks at one first waits for it. With `shard`, a process group or
+    True for the default one, each process holds a share of the parameters, gradients and optimizer state.
     """
     if nvme is not None and host is None:
         raise ValueError(
             "nvme= without host= would never be used: say with host= how much memory to use before the file"
         )
+    if shard is not None:
+        if host is not None or isinstance(model, DistributedDataParallel):
+            raise RefusedError("shard= divides the model and averages gradients by itself: leave out host=, nvme=, DDP")
+        check_sharding(shard, optimizer)
     # What is around the model only says with whom to reduce gradients, and says it at each forward.
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     check_model(inner)
@@ -95,7 +103,8 @@ def wrap(
         nvme=nvme,
         verify=verify,
         policy=policy,
-        overlap=overlap and optimizer is not None and worth_a_thread(optimizer),
+        overlap=overlap and shard is None and optimizer is not None and worth_a_thread(optimizer),
+        shard=shard,
     )
 
 
@@ -115,6 +124,7 @@ class Cached:
         verify: bool,
         policy: str,
         overlap: bool,
+        shard: Any = None,
     ) -> None:
         named = list(model.named_parameters())
         total_bytes = sum(parameter.nbytes for _, parameter in named)
@@ -130,7 +140,9 @@ class Cached:
         self._unwrapped = False
         # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
         known = optimizer is not None and may_be_sliced(optimizer)
-        self._may_stay = known and nvme is None and not verify and policy == "ahead"
+        self._may_stay = known and nvme is None and not verify and policy == "ahead" and shard is None
+        self._shard = shard
+        self._sharding: Sharding | None = None
         self._split = split_tiers(groups, host, has_file=nvme is not None)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
         with ExitStack() as undo:
@@ -164,13 +176,16 @@ class Cached:
         for entry in self.entries:
             entry.half = working.half_of.get(entry.unit)
         self.units = working.units
-        self._reserve(units)
+        shards = None if self._shard is None else divide(self._shard, self.model, self.entries, units)
+        if shards is not None:
+            undo.callback(shards.give_up)
+        self._reserve([unit for index, unit in enumerate(units) if shards is None or shards.is_mine(index)])
         # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
         stage_casts = verify or accelerator is not None
         self.link: Link = SimLink(bytes_per_s) if accelerator is None else StreamLink(accelerator)
         undo.callback(self.link.close)
         self.masters = Masters(
-            self.units, self.entries, self.pool, self._file, split.staging_bytes, stage_casts=stage_casts
+            self.units, self.entries, self.pool, shards or self._file, split.staging_bytes, stage_casts=stage_casts
         )
         self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
@@ -184,7 +199,10 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
-            updates="late" if late else "after",
+            second_bytes=self._room_for_second_copies(split),
+            piece_bytes=PIECE_BYTES,
+            # State in the file has no second copy there.
+            updates="after" if not late else "late" if self._file is not None else "within",
         )
         with Unrouted():
             self.engine = Engine(
@@ -203,9 +221,12 @@ class Cached:
         self._reduction = GradientReduction(self.entries, gradients)
         saved = SavedTensors(self.engine, self.arena)
         guard = ByteGuard(device_copies) if verify else None
+        reads = None if shards is None else SharedReads(shards, self.masters)
         self._router = OperationRouter(
-            self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard
+            self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard, reads
         )
+        if shards is not None and reads is not None and self.optimizer is not None:
+            self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
         self._stepper = self._make_stepper(split, overlap=overlap)
 
     def stats(self) -> Stats:
@@ -253,6 +274,7 @@ class Cached:
             # Gradients that are still on their way land in pinned buffers: they must be there before those are copied.
             self._wait_for_copies()
             self._restore_parameters()
+        lost = self._bring_shards()
         self._return_buffers()
         self.link.close()
         if self._file is not None:
@@ -260,7 +282,29 @@ class Cached:
         self._let_go()
         if failure is not None:
             raise UpdateError(describe_failure(failure)) from failure
+        if lost is not None:
+            raise lost
         return self.model
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+        """Clip gradients by their norm over all parameters, and return it: for a model divided over processes.
+
+        Every process calls it, between `backward()` and `step()`. Not divided, it is `nn.utils.clip_grad_norm_`.
+        """
+        if self._sharding is not None:
+            return self._sharding.clip_grad_norm_(max_norm, norm_type)
+        return nn.utils.clip_grad_norm_(self.model.parameters(), max_norm, norm_type)
+
+    def _bring_shards(self) -> PeerError | None:
+        """Bring the optimizer state that other processes hold, and let them go; return what was lost of it."""
+        if self._sharding is None:
+            return None
+        try:
+            self._sharding.bring_all()
+        except PeerError as error:
+            return error
+        self._sharding.shards.leave()
+        return None
 
     def _stay_if_all_fits(self, optimizer: Optimizer) -> None:
         """Move everything to the device for good if it fits; called after a step, when the state's size is known."""
@@ -310,6 +354,14 @@ class Cached:
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 
+    def _room_for_second_copies(self, split: HostSplit) -> int:
+        """Return the host's memory that parameters, gradients and optimizer state leave."""
+        if split.state_bytes is None or self.optimizer is None or not may_be_late(self.optimizer):
+            return split.staging_bytes
+        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        state_bytes: int = state_tensors(self.optimizer) * sum(parameter.nbytes for parameter in trained)
+        return max(split.state_bytes - state_bytes, 0)
+
     def _make_stepper(self, split: HostSplit, *, overlap: bool) -> Stepper | None:
         if self.optimizer is None:
             return None
@@ -349,6 +401,8 @@ class Cached:
             # Through the parameters' own `.grad` it would wait for updates that it does not touch.
             if "zero_grad" not in self.model.__dict__:
                 self.model.__dict__["zero_grad"] = self._zeroing(self.model.zero_grad)
+        if self._sharding is not None:
+            self._sharding.begin()
 
     def _attach_forwards(self) -> None:
         for module in self.model.modules():
@@ -390,6 +444,10 @@ class Cached:
             if self.resident:
                 self.counters.steps += 1
                 return stepper.step_on_device(closure)
+            if self._sharding is not None:
+                if closure is not None:
+                    raise RefusedError("step(closure) while divided over processes: call backward() before step()")
+                self._sharding.before_step()
             loss = stepper.step(None if closure is None else self._reduced(closure))
             self._stay_if_all_fits(optimizer)
             return loss
@@ -399,7 +457,12 @@ class Cached:
         optimizer.step = MethodType(around, optimizer)  # type: ignore[method-assign]
         optimizer.zero_grad = self._zeroing(optimizer.zero_grad)  # type: ignore[method-assign]
         if stepper.sliced:
-            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.drain()))
+            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.look()))
+        if self._sharding is not None:
+            self._handles += [
+                optimizer.register_state_dict_post_hook(self._sharding.whole_state),
+                optimizer.register_load_state_dict_post_hook(self._sharding.keep_own_state),
+            ]
         if stepper.store is not None:
             self._handles += [
                 optimizer.register_state_dict_post_hook(_plain_state),
@@ -420,8 +483,11 @@ class Cached:
         """Return what does the same, once the gradients that it drops or writes to are not on their way any more."""
 
         def zero(set_to_none: bool = True) -> None:
+            if self._sharding is not None:
+                self._sharding.refuse_early_zero()
             # A gradient that landed after it was zeroed would be counted in the next step.
             self.engine.gradients.wait_all(self.entries)
+            self.masters.looks.at_all()
             # Dropped ones are kept by the updates that need them.
             if not set_to_none:
                 self.masters.pending.wait_all()
@@ -500,6 +566,8 @@ def _sender(
                 engine.cycle.recorder.pause()
                 reduction.arrived(entry)
                 engine.cycle.recorder.resume()
+            elif stepper is not None:
+                stepper.arrived(entry)
             if stepper is not None:
                 stepper.read_ahead()
 

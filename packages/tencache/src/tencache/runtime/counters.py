@@ -24,6 +24,8 @@ class Counters:
     device_peak_bytes: int = 0
     optimizer_s: float = 0.0
     late_updates: int = 0
+    early_updates: int = 0
+    discarded_updates: int = 0
 
     @property
     def stall_s(self) -> float:

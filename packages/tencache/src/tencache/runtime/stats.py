@@ -42,6 +42,8 @@ class Stats:
     file_stall_s: float
     optimizer_s: float
     late_updates: int
+    early_updates: int
+    discarded_updates: int
     up_bytes: int
     up_floor_bytes: int
     down_bytes: int
@@ -115,6 +117,8 @@ def gather(
         file_stall_s=counters.file_stall_s,
         optimizer_s=counters.optimizer_s,
         late_updates=counters.late_updates,
+        early_updates=counters.early_updates,
+        discarded_updates=counters.discarded_updates,
         up_bytes=link.up.bytes_moved,
         up_floor_bytes=counters.up_floor_bytes,
         down_bytes=link.down.bytes_moved,

@@ -30,10 +30,10 @@ def slow(monkeypatch):
 
 
 def trained_once(**options):
-    """A wrapped model after its first step, which makes the state and is never late, and gradients for the second."""
+    """A wrapped model after steps that made its state and its plans, and gradients for the next."""
     model, optimizer = make(Case())
     cached = wrap(model, optimizer, **options)
-    train(Case(), model, optimizer, 2)
+    train(Case(), model, optimizer, 4)
     tokens = torch.randint(0, 96, (2, 12))
     model(tokens).backward()
     return model, optimizer, cached
@@ -50,7 +50,21 @@ def test_step_returns_before_its_updates(slow, monkeypatch):
     assert len(calls) > 3
     assert returned_s < len(calls) * UPDATE_S / 2
     assert time.perf_counter() - began >= len(calls) * UPDATE_S
-    assert cached.stats().late_updates >= len(list(model.parameters()))
+    stats = cached.stats()
+    assert stats.late_updates + stats.early_updates >= len(list(model.parameters()))
+
+
+def test_second_copies_are_within_the_memory_of_the_host():
+    """Parameters, gradients and two moments take four times the parameters: nothing is left for second copies."""
+    total = sum(parameter.nbytes for parameter in make(Case())[0].parameters())
+    rooms = []
+    for host in (4.0, 4.5):
+        model, optimizer = make(Case())
+        cached = wrap(model, optimizer, host=int(host * total * 1.02))
+        rooms.append(cached.engine.speeds.second_bytes)
+        cached.unwrap()
+    assert rooms[0] < 0.2 * total
+    assert 0.4 * total < rooms[1] < 0.7 * total
 
 
 def test_without_overlap_every_update_is_done_when_step_returns():
@@ -69,7 +83,8 @@ def test_clipping_and_accumulation_are_late_too(options, tmp_path):
     model, optimizer = make(case)
     cached = wrap(model, optimizer, **options)
     assert train(case, model, optimizer, 5) == losses
-    assert cached.stats().late_updates >= 3 * len(list(model.parameters()))
+    stats = cached.stats()
+    assert stats.late_updates + stats.early_updates >= 3 * len(list(model.parameters()))
     assert same_tensors(model.state_dict(), plain.state_dict())
     assert same_state(optimizer, plain_optimizer)
 

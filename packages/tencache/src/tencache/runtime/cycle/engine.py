@@ -1,10 +1,11 @@
 """Follows a model through its steps: cycles, plans, and what to do when the order changes."""
 
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Literal, NoReturn
 
 import torch
@@ -15,7 +16,7 @@ from tencache.plan.plan_follower import PlanFollower
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import Phase, StepTrace, Update
-from tencache.plan.virtual_clock import Bandwidths, best_plan
+from tencache.plan.virtual_clock import Bandwidths, best_plan, without_early
 from tencache.plan.working_units import WorkingUnits
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.recorder import Recorder
@@ -94,6 +95,10 @@ class Engine:
         self._interrupted: RunningCycle | None = None
         self._settled: set[CycleKind] = set()
         self._halved: dict[CycleKind, frozenset[int]] = {}
+        # Units whose next values are computed, with those, in the order in which the optimizer's thread was done; of
+        # large ones those of which a piece is, with an event for each piece.
+        self.computed_early: deque[tuple[int, Tensor, Sequence[Event]]] = deque()
+        self._early_wanted: bool | None = None
         self.cycle = RunningCycle("train", Recorder(self.units, link), None)
 
     def order(self) -> list[int]:
@@ -166,6 +171,28 @@ class Engine:
             if follower.plan.eager and (follower.done >= follower.next_trigger or self._masters.any_filed):
                 # A view may live until just before the next operation: then its place is taken there, not here.
                 self._issue_due(follower, last_chance=False)
+            # What this cycle needs goes before what the next one needs.
+            if self.computed_early:
+                self._close(follower)
+
+    def _close(self, follower: PlanFollower) -> None:
+        """Send next values up to where the next cycle has them, if their turn has come and their place is free."""
+        for _ in range(len(self.computed_early)):
+            base, second, pieces = self.computed_early.popleft()
+            closing = follower.closing
+            row = next((closing[unit] for unit in self.working.forms([base]) if unit in closing), None)
+            if row is not None and row.trigger > follower.done:
+                self.computed_early.append((base, second, pieces))
+            elif row is not None:
+                # In use, it goes up when step() asks for it.
+                with suppress(InUseError):
+                    self.device_copies.load_ahead(row, second, pieces)
+
+    def close_due(self) -> None:
+        """Send next values up whose turn has come, before step() waits for the others."""
+        self.end_op()
+        if self.cycle.follower is not None:
+            self._close(self.cycle.follower)
 
     def begin_backward(self, unit: int) -> None:
         """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
@@ -216,8 +243,11 @@ class Engine:
             self._restore()
         self.refuse_written_leaves()
 
-    def step_begins(self, updates: Iterable[Update]) -> None:
-        """End the cycle, and start the next one, which begins with the optimizer's updates."""
+    def step_begins(self, updates: Iterable[Update], commit: Callable[[], None] = lambda: None) -> None:
+        """End the cycle, and start the next one, which begins with the optimizer's updates; `commit` makes early ones.
+
+        What it makes them of was computed within backward. It is called when nothing needs the old values any more.
+        """
         self.end_op()
         self.refuse_written_leaves()
         self.kept.before_change(self.entries)
@@ -225,16 +255,42 @@ class Engine:
         self.device_copies.settle()
         self.link.resolve(wait=False)
         self.counters.steps += 1
+        commit()
+        self.computed_early.clear()
+        self.device_copies.drop_ahead()
         self._finish(updates)
         self._start("train")
 
+    def replaced(self, units: Sequence[int]) -> None:
+        """Take in that early updates of these units stand: next values that have gone up are the values now."""
+        forms = self.working.forms(units)
+        self.device_copies.drop(forms)
+        self.device_copies.confirm(forms)
+
+    def compute_early(self, *, allowed: bool, at_once: bool) -> None:
+        """Let plans have updates within backward, or not, from the next plan on or with a new plan at once."""
+        if self._early_wanted is None:
+            self._early_wanted = allowed
+        elif at_once and allowed != self._early_wanted:
+            self._early_wanted = allowed
+            # Every plan is made anew, from the next cycle that is timed.
+            for key in [key for key in self._known if key[0] == "train"]:
+                del self._known[key]
+            self._settled.discard("train")
+
     def updated(self, units: Sequence[int]) -> None:
         """Drop the stale copies, and send the new bytes to the device if their place is free."""
+        self._masters.note_updated(units)
         # Dropped first, since a row may put the new bytes where the stale ones lie.
         forms = self.working.forms(units)
         self.device_copies.drop(forms)
+        self.open_rows(units)
+
+    def open_rows(self, units: Sequence[int]) -> None:
+        """Send units that are up to date to the device, if the plan has them there now and they are not."""
         if self.cycle.follower is not None:
-            self._issue(self.cycle.follower.opened_by(forms))
+            rows = self.cycle.follower.opened_by(self.working.forms(units))
+            self._issue([row for row in rows if not self.device_copies.has(row.unit, row.offset)])
 
     def sending_s(self, units: Sequence[int]) -> float:
         """Return how long the uploads take that wait for the update of these units."""
@@ -436,6 +492,9 @@ class Engine:
             self.traces[cycle.kind] = trace
         again = self._last.get(cycle.kind) == trace.order
         self._last[cycle.kind] = trace.order
+        # Without durations there is nothing to plan a new order by.
+        if not cycle.recorder.timed and (cycle.kind, trace.order) not in self._known:
+            return
         if again or cycle.kind not in self.plans:
             self._adopt(cycle.kind, trace)
 
@@ -466,7 +525,8 @@ class Engine:
         began = time.perf_counter()
         budget_bytes = self.device_copies.arena.size_bytes
         ahead = self.policy == "ahead"
-        plan = best_plan(trace, budget_bytes, self.speeds) if ahead else make_plan(trace, budget_bytes, self.policy)
+        speeds = self.speeds if self._early_wanted else replace(self.speeds, updates=without_early(self.speeds.updates))
+        plan = best_plan(trace, budget_bytes, speeds) if ahead else make_plan(trace, budget_bytes, self.policy)
         self.counters.plans += 1
         self.counters.planning_s += time.perf_counter() - began
         return plan

@@ -20,6 +20,7 @@ from tencache.runtime.hooks.refusals import (
     refuse_if_compiling,
 )
 from tencache.runtime.hooks.saved_tensors import SavedTensors
+from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
@@ -40,6 +41,7 @@ class OperationRouter:
         fast_paths: FastPaths,
         reduction: GradientReduction,
         guard: "ByteGuard | None" = None,
+        reads: SharedReads | None = None,
     ) -> None:
         self._engine = engine
         self._masters = masters
@@ -52,6 +54,7 @@ class OperationRouter:
         self._guarded = False
         self._context: saved_tensors_hooks | None = None
         self.parts = PartHooks()
+        self._reads = reads
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RefusedError("a wrapped model cannot be copied: copy its state_dict(), or unwrap() it first")
@@ -117,9 +120,14 @@ class OperationRouter:
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameters' own data, brought from the file if need be."""
+        if self._reads is not None and _writes(func):
+            self._reads.refuse_write(entries[0].name)
         with Bookkeeping():
             for entry in entries:
+                self._masters.looks.at(entry.unit)
                 self._masters.open(entry.unit)
+            if self._reads is not None:
+                return self._reads.run(func, entries, args, kwargs)
             if _writes(func):
                 self._engine.kept.before_change(entries)
         result = func(*args, **kwargs)
@@ -140,6 +148,9 @@ class OperationRouter:
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
         """Read an attribute; a gradient is complete when it is read, and no update to come uses it."""
         if name == "grad":
+            if self._reads is not None:
+                self._reads.refuse_gradient(entry.name)
+            self._masters.looks.at(entry.unit)
             self._engine.gradients.wait(entry)
             self._masters.pending.wait(entry.unit)
         # Where operations run, not where the bytes are: user code makes inputs and masks on `parameter.device`.
@@ -151,8 +162,12 @@ class OperationRouter:
 
     def set(self, entry: ParameterEntry, name: str, func: Callable[..., Any], value: Any) -> None:
         """Write an attribute; new data goes into the parameter's own memory."""
+        if name in {"grad", "data"}:
+            self._masters.looks.at(entry.unit)
         if name == "grad":
             self._engine.gradients.wait(entry)
+        if self._reads is not None and name in {"grad", "data"} and not self._reads.may_drop(value):
+            self._reads.refuse_write(f"{entry.name}.{name}")
         if name != "data":
             func(entry.parameter, value)
             return
@@ -190,6 +205,8 @@ class OperationRouter:
             self._fast_paths.refuse()
         else:
             self._reduction.forward_begins(DistributedDataParallel._active_ddp_module)  # noqa: SLF001
+        if self._reads is not None:
+            self._reads.check()
         self._depth = 1
         evaluating = not torch.is_grad_enabled()
         with Unrouted(), Bookkeeping():

@@ -1,18 +1,21 @@
 """Copies, and the threads that carry them out one after another."""
 
+import atexit
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tencache.errors import CopyError, UpdateError
+from tencache.errors import CopyError, PeerError, UpdateError
 from tencache.runtime.unrouted import Unrouted
 
 _NOTHING = torch.empty(0)
+EXIT_PATIENCE_S = 2.0
 
 
 def _nothing() -> Tensor:
@@ -91,8 +94,8 @@ class Copy:
         """Wait until the copy is over, and raise what went wrong."""
         self.wait_over()
         # What could not be sent because it was never computed: the thread is not to blame.
-        if isinstance(self.error, UpdateError):
-            raise UpdateError(str(self.error)) from self.error
+        if isinstance(self.error, (UpdateError, PeerError)):
+            raise type(self.error)(str(self.error)) from self.error
         if self.error is not None:
             raise CopyError(
                 f"the copy thread died: {type(self.error).__name__}: {self.error}; unwrap the model and wrap it again"
@@ -161,6 +164,7 @@ class Lane:
         # A daemon: a program that ends without unwrap() must not hang on a thread that waits for work.
         self._thread = threading.Thread(target=self._run, name=f"tencache-{name}", daemon=True)
         self._thread.start()
+        _everyone.add(self)
 
     def put(self, copy: Copy) -> None:
         """Queue a copy; on a dead lane it fails at once, and waiting for it raises."""
@@ -178,6 +182,11 @@ class Lane:
         self._queue.put(copy)
         if self._error is not None:
             self._refuse_queued()
+
+    @property
+    def idle(self) -> bool:
+        """Return whether everything that was put is over."""
+        return self._put_count == self._served_count or self._error is not None
 
     def close(self) -> None:
         """Finish what is queued, and stop the thread."""
@@ -229,6 +238,20 @@ class Lane:
                 return
             if copy is not None:
                 copy.finish(self._error)
+
+
+_everyone: "weakref.WeakSet[Lane]" = weakref.WeakSet()
+
+
+def _settle_at_exit() -> None:
+    # The interpreter ends daemon threads wherever they are, and one that is inside torch then aborts the process. One
+    # that waits for what will never come may go on waiting.
+    deadline_s = time.perf_counter() + EXIT_PATIENCE_S
+    while time.perf_counter() < deadline_s and not all(lane.idle for lane in list(_everyone)):
+        time.sleep(0.01)
+
+
+atexit.register(_settle_at_exit)
 
 
 class IssuingLane(Lane):

@@ -62,6 +62,11 @@ class FileTier:
         self.size_bytes += extent.bytes
         return extent
 
+    def place(self, unit: int, size_bytes: int) -> Extent:
+        """Return blocks for a unit."""
+        del unit
+        return self.allocate(size_bytes)
+
     def _extend(self, extent: Extent) -> None:
         try:
             os.posix_fallocate(self._fd, extent.offset, extent.bytes)

@@ -3,19 +3,20 @@
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from tencache.plan.step_trace import Update
 from tencache.plan.update_order import order_updates
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, raw_step
+from tencache.runtime.optimizer.slices import Slice, cut_slices
 from tencache.runtime.optimizer.stand_in import StandIn, same_elsewhere, settings_can_be_frozen
 from tencache.runtime.optimizer.update_thread import UpdateThread
 from tencache.runtime.optimizer.watched_state import WatchedState
@@ -24,21 +25,6 @@ from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_versio
 from tencache.runtime.unrouted import Routed, Unrouted
 
 SLICE_BYTES = 8 * 2**20
-
-
-@dataclass(eq=False)
-class Slice:
-    """Units that are updated by one call, with the parameters of each parameter group."""
-
-    entries: list[ParameterEntry]
-    units: tuple[int, ...]
-    members: list[list[nn.Parameter]]
-    seconds: float = 0.0
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the bytes of the parameters."""
-        return sum(entry.size_bytes for entry in self.entries)
 
 
 class Stepper:
@@ -74,6 +60,7 @@ class Stepper:
         # By how much an update raises each parameter's version; known once it has been updated at once.
         self._raises: dict[int, int] = {}
         self._promised: deque[Slice] = deque()
+        self._early = EarlyUpdates(optimizer, self._raw, engine, masters, self._thread)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter; those that the next forward needs first come first."""
@@ -88,17 +75,28 @@ class Stepper:
             self.drain()
             self._prepare()
             began = time.perf_counter()
+            standing = self._early.take(self._slices, allowed=self._may_come_later())
             # The next cycle is planned before the first update, because each update starts uploads of that plan.
-            self._engine.step_begins([self._update(part) for part in self._slices])
-            self._step_slices()
+            updates = [self._update(part) for part in self._slices]
+            self._engine.step_begins(updates, lambda: self._early.commit(standing))
+            for update in standing:
+                self._engine.open_rows(update.part.units)
+            self._step_slices([update.part for update in standing])
             self._engine.step_ends()
+            self._early.begin(self._engine.plans.get("train"), self._slices, self._raises)
             self._engine.counters.optimizer_s += time.perf_counter() - began
         return loss
 
-    def _step_slices(self) -> None:
+    def arrived(self, entry: ParameterEntry) -> None:
+        """Take in that a gradient is on its way to the host."""
+        if self._overlap:
+            self._early.arrived(entry, self._state)
+
+    def _step_slices(self, standing: Sequence[Slice]) -> None:
         now = StandIn(self.optimizer, self._raw, frozen=False)
         later = StandIn(self.optimizer, self._raw, frozen=True) if self._may_come_later() else None
-        pending = list(self._slices) if later is None else self._to_promise()
+        parts = [part for part in self._slices if part not in standing]
+        pending = parts if later is None else self._to_promise(parts)
         while pending:
             part = pending.pop(0) if later is not None else self._choose(pending)
             for entry in part.entries:
@@ -116,9 +114,15 @@ class Stepper:
         """Wait until every promised update is done, and raise if one failed."""
         self._masters.pending.wait_all()
 
+    def look(self) -> None:
+        """Let user code see, and change, everything: what was computed early does not count."""
+        self._masters.looks.at_all()
+        self.drain()
+
     def close(self) -> None:
         """Keep every promise, and give the optimizer its own container of state again."""
         self._thread.close()
+        self._early.drop()
         if isinstance(self.optimizer.state, WatchedState):
             self.optimizer.state = self.optimizer.state.plain()
 
@@ -181,7 +185,7 @@ class Stepper:
         """Return the optimizer's state, watched; loading a state dict puts a plain container in its place."""
         state = self.optimizer.state
         if not isinstance(state, WatchedState):
-            state = self.optimizer.state = WatchedState(self._masters.pending, state)
+            state = self.optimizer.state = WatchedState(self._masters.pending, self._masters.looks, state)
         return state
 
     def _prepare(self) -> None:
@@ -190,62 +194,31 @@ class Stepper:
         members = [[id(parameter) for parameter in group["params"]] for group in self.optimizer.param_groups]
         if (order, members) != (self._order, self._members):
             self._order, self._members = order, members
-            self._slices = self._cut(order, {one for group in members for one in group})
+            self._slices = cut_slices(self.optimizer, self._engine.entries, order, self._slice_bytes)
 
     @property
     def _parameter_bytes(self) -> int:
         return sum(part.size_bytes for part in self._slices)
 
-    def _cut(self, order: list[int], known: set[int]) -> list[Slice]:
-        by_unit: dict[int, list[ParameterEntry]] = {}
-        for entry in self._engine.entries:
-            if id(entry.parameter) in known:
-                by_unit.setdefault(entry.unit, []).append(entry)
-        cuts: list[list[int]] = []
-        size_bytes = self._slice_bytes
-        for unit in order:
-            if unit not in by_unit:
-                continue
-            if size_bytes >= self._slice_bytes:
-                cuts.append([])
-                size_bytes = 0
-            cuts[-1].append(unit)
-            size_bytes += sum(entry.size_bytes for entry in by_unit[unit])
-        slices = [self._slice([entry for unit in units for entry in by_unit[unit]], tuple(units)) for units in cuts]
-        return slices + self._others(known)
-
-    def _others(self, known: set[int]) -> list[Slice]:
-        """Return a slice of the parameters that came to the optimizer after wrapping: nobody moves them."""
-        others = known - {id(entry.parameter) for entry in self._engine.entries}
-        groups = self.optimizer.param_groups
-        members = [[one for one in group["params"] if id(one) in others] for group in groups]
-        return [Slice([], (), members)] if others else []
-
-    def _slice(self, entries: list[ParameterEntry], units: tuple[int, ...]) -> Slice:
-        wanted = {id(entry.parameter) for entry in entries}
-        groups = self.optimizer.param_groups
-        return Slice(entries, units, [[one for one in group["params"] if id(one) in wanted] for group in groups])
-
     def _update(self, part: Slice) -> Update:
         states = [self._state.peek(entry.parameter) for entry in part.entries]
         filed = sum(state.record.extent.bytes for state in states if isinstance(state, FiledState))
-        return Update(part.units, part.seconds, filed)
+        kept = sum(_memory_bytes(state) for state in states if not isinstance(state, FiledState))
+        return Update(part.units, part.seconds, filed, part.size_bytes + kept)
 
-    def _to_promise(self) -> list[Slice]:
+    def _to_promise(self, parts: list[Slice]) -> list[Slice]:
         """Return the slices in the order in which they are promised, and so updated and sent up."""
         # Promised in the order in which state is read ahead: out of turn, it would need staging memory of its own.
         if self.store is not None:
-            return list(self._slices)
-        landed_s, flying_bytes = [0.0] * len(self._slices), 0
+            return parts
+        landed_s, flying_bytes = [0.0] * len(parts), 0
         # Gradients come in the opposite order of need, and those on their way land in the order in which they came.
-        for index in reversed(range(len(self._slices))):
-            if not self._landed(self._slices[index]):
-                flying_bytes += self._slices[index].size_bytes
+        for index in reversed(range(len(parts))):
+            if not self._landed(parts[index]):
+                flying_bytes += parts[index].size_bytes
                 landed_s[index] = flying_bytes / self._engine.speeds.down
-        order = order_updates(
-            landed_s, [max(part.seconds, self._engine.sending_s(part.units)) for part in self._slices]
-        )
-        return [self._slices[index] for index in order]
+        order = order_updates(landed_s, [max(part.seconds, self._engine.sending_s(part.units)) for part in parts])
+        return [parts[index] for index in order]
 
     def _choose(self, pending: list[Slice]) -> Slice:
         """Take the slice that is needed first or, while its gradients are on their way, the ready one needed last."""
@@ -271,7 +244,7 @@ class Stepper:
         """Update a slice at once."""
         began = time.perf_counter()
         for unit in part.units:
-            self._masters.open(unit)
+            self._masters.open_to_update(unit)
         self._bring(part)
         self._engine.counters.file_stall_s += time.perf_counter() - began
         before = [entry.parameter._version for entry in part.entries]  # noqa: SLF001
@@ -369,6 +342,12 @@ class Stepper:
             elif state and id(entry) not in self._settled:
                 self._settled.add(id(entry))
                 states.put(entry.parameter, self.store.settle(entry, state, self._parameter_bytes))
+
+
+def _memory_bytes(state: Any) -> int:
+    """Return the bytes of a parameter's state."""
+    values = () if state is None else dict.values(state)
+    return sum(value.nbytes for value in values if isinstance(value, Tensor))
 
 
 class _Brought(dict[str, Any]):

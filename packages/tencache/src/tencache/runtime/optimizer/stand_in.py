@@ -10,6 +10,8 @@ from torch.optim import Optimizer
 
 # Those that are set on the instance while it is wrapped, and those that each slice has its own of.
 _LEFT_OUT = frozenset({"step", "zero_grad", "state", "param_groups"})
+# What schedulers note on an optimizer, for their own warnings.
+_NO_SETTINGS = frozenset({"_opt_called", "_step_count"})
 
 
 class StandIn:
@@ -26,6 +28,12 @@ class StandIn:
         self._groups = [
             {key: keep(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups
         ]
+
+    def still_holds(self, optimizer: Optimizer) -> bool:
+        """Return whether an optimizer's settings are what they were when this was made of it."""
+        now = StandIn(optimizer, self._raw_step, frozen=False)
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in now._groups]
+        return _same(self._groups, groups) and _same(_settings(self._optimizer), _settings(optimizer))
 
     def step(self, members: Sequence[Sequence[Tensor]], state: defaultdict[Tensor, Any]) -> None:
         """Step these parameters, given group by group."""
@@ -48,6 +56,31 @@ def _frozen(value: Any) -> Any:
     if type(value) in {tuple, list}:
         return type(value)(_frozen(item) for item in value)
     return value
+
+
+def _settings(optimizer: Any) -> dict[str, Any]:
+    """Return what an optimizer has beside its groups that a step may depend on, as what GradScaler puts there."""
+    values = optimizer.__dict__.items()
+    return {key: value for key, value in values if key not in _LEFT_OUT | _NO_SETTINGS and _is_setting(value)}
+
+
+def _is_setting(value: Any) -> bool:
+    return isinstance(value, (Tensor, bool, int, float, str))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two settings are the same to the last bit."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        alike = (one.dtype, one.shape, one.device) == (other.dtype, other.shape, other.device)
+        return alike and one.flatten().tolist().__repr__() == other.flatten().tolist().__repr__()
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    # Numbers by their text: it tells -0.0 from 0.0, and is the same for what is not a number.
+    return repr(one) == repr(other)
 
 
 def settings_can_be_frozen(optimizer: Optimizer) -> bool:

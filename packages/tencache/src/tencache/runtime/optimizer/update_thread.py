@@ -16,6 +16,8 @@ class Promise:
     units: Sequence[int]
     over: threading.Event
     update: Callable[[], None]
+    # Nobody waits for what is only tried: if it fails, nothing is lost.
+    aside: bool = False
 
 
 class UpdateThread:
@@ -28,7 +30,15 @@ class UpdateThread:
 
     def put(self, units: Sequence[int], update: Callable[[], None]) -> None:
         """Promise an update. From here on whoever reads or writes these units waits for it."""
-        self._queue.put(Promise(units, self._pending.promise(units), update))
+        self._put(Promise(units, self._pending.promise(units), update))
+
+    def put_aside(self, over: threading.Event, update: Callable[[], None]) -> None:
+        """Try an update that was not asked for; `over` is set when that is over, well or badly."""
+        self._pending.aside.add(over)
+        self._put(Promise((), over, update, aside=True))
+
+    def _put(self, promise: Promise) -> None:
+        self._queue.put(promise)
         if self._thread is None:
             # A daemon: a program that ends without unwrap() must not hang on a thread that waits for work.
             self._thread = threading.Thread(target=self._run, name="tencache-optimizer", daemon=True)
@@ -49,8 +59,10 @@ class UpdateThread:
                     if not failed:
                         promise.update()
                 except BaseException as error:  # noqa: BLE001  whoever waits raises it
-                    failed = True
-                    self._pending.fail(error)
+                    if not promise.aside:
+                        failed = True
+                        self._pending.fail(error)
+                self._pending.aside.discard(promise.over)
                 # Also what was promised after the failure: nobody is to wait for a thread that does nothing more.
                 self._pending.fulfil(promise.units, promise.over)
                 # Not kept until the next one: it holds the gradients.

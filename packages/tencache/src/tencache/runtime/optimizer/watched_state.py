@@ -7,15 +7,17 @@ from typing import Any
 
 from torch import Tensor
 
+from tencache.runtime.tensors.looks import Looks
 from tencache.runtime.tensors.pending_updates import PendingUpdates
 
 
 class WatchedState(defaultdict[Tensor, Any]):
     """Stands in for `optimizer.state` while wrapped. `peek` and `put` are for the step itself, and do not wait."""
 
-    def __init__(self, pending: PendingUpdates, values: Mapping[Tensor, Any]) -> None:
+    def __init__(self, pending: PendingUpdates, looks: Looks, values: Mapping[Tensor, Any]) -> None:
         super().__init__(dict)
         self._pending = pending
+        self._looks = looks
         for key, value in values.items():
             self.put(key, value)
 
@@ -31,6 +33,10 @@ class WatchedState(defaultdict[Tensor, Any]):
         """Return the same state in the container that torch made for it."""
         return defaultdict(dict, self.items())
 
+    def _look(self) -> None:
+        self._looks.at_all()
+        self._pending.wait_all()
+
     def __reduce__(self) -> Any:
         return (defaultdict, (dict, dict(self.items())))
 
@@ -41,59 +47,59 @@ class WatchedState(defaultdict[Tensor, Any]):
         return deepcopy(self.plain(), memo)
 
     def __getitem__(self, key: Tensor) -> Any:
-        self._pending.wait_all()
+        self._look()
         return super().__getitem__(key)
 
     def __setitem__(self, key: Tensor, value: Any) -> None:
-        self._pending.wait_all()
+        self._look()
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Tensor) -> None:
-        self._pending.wait_all()
+        self._look()
         super().__delitem__(key)
 
     def __iter__(self) -> Iterator[Tensor]:
-        self._pending.wait_all()
+        self._look()
         return super().__iter__()
 
     def get(self, key: Tensor, default: Any = None) -> Any:
         """Return a parameter's state, or the default."""
-        self._pending.wait_all()
+        self._look()
         return super().get(key, default)
 
     def items(self) -> Any:
         """Return parameters and their states."""
-        self._pending.wait_all()
+        self._look()
         return super().items()
 
     def values(self) -> Any:
         """Return the states."""
-        self._pending.wait_all()
+        self._look()
         return super().values()
 
     def pop(self, *arguments: Any) -> Any:
         """Remove a parameter's state, and return it."""
-        self._pending.wait_all()
+        self._look()
         return super().pop(*arguments)
 
     def popitem(self) -> Any:
         """Remove and return one."""
-        self._pending.wait_all()
+        self._look()
         return super().popitem()
 
     def setdefault(self, *arguments: Any) -> Any:
         """Return a parameter's state, set first if there is none."""
-        self._pending.wait_all()
+        self._look()
         return super().setdefault(*arguments)
 
     def update(self, *arguments: Any, **named: Any) -> None:
         """Set several."""
-        self._pending.wait_all()
+        self._look()
         super().update(*arguments, **named)
 
     def clear(self) -> None:
         """Remove all."""
-        self._pending.wait_all()
+        self._look()
         super().clear()
 
     def copy(self) -> Any:

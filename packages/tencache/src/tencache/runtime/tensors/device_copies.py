@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from threading import Event
 
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import POISON, Arena, user_counter
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, cut_pieces
 from tencache.runtime.tensors.slot import Slot
 
 KNOWN_PLACES = 4096
@@ -42,6 +43,8 @@ class DeviceCopies:
         self.units = units
         self.arena = arena
         self.slots: dict[int, Slot] = {}
+        # Next values that are here, or on their way, before step() has asked for them: nothing computes with these.
+        self._ahead: dict[int, Slot] = {}
         self._starts: list[int] = []
         self._by_start: list[Slot] = []
         self._places: dict[tuple[int, int], Slot] = {}
@@ -59,17 +62,51 @@ class DeviceCopies:
 
     def load(self, row: Load) -> None:
         """Carry out a row: evict what lies at its addresses, unless it is in use, and start the copy."""
+        self._make_room(row)
+        self._submit(row.unit, row.offset)
+
+    def load_ahead(self, row: Load, second: Tensor, pieces: Sequence[Event] = ()) -> None:
+        """Carry out a row with a unit's next value, of which pieces may still be computed.
+
+        Until `confirm` the unit counts as absent.
+        """
+        self._make_room(row)
+        slot = self._place(row.unit, row.offset)
+        # Checksums are of whole units.
+        views = self._masters.piece_views(row.unit, slot.target, second) if pieces and not self._verify else None
+        if views is None:
+            source, release = self._masters.lease(row.unit, second)
+            copies = [Copy(slot.target, _after(pieces, source), self.units[row.unit].bytes, release)]
+        else:
+            copies = [_piece_copy(*views, cut, done) for cut, done in zip(_cuts(views[1]), pieces, strict=True)]
+        for copy in copies[:-1]:
+            copy.fence = self._link.fence()
+            self._link.up.put(copy)
+        self._put_up(slot, copies[-1], self._ahead)
+        slot.in_pieces = len(copies) > 1
+
+    def confirm(self, units: Iterable[int]) -> None:
+        """Let next values be the values: step() has asked for them."""
+        for unit in units:
+            if (slot := self._ahead.pop(unit, None)) is not None:
+                self.slots[unit] = slot
+
+    def drop_ahead(self) -> None:
+        """Drop the next values that nobody asked for."""
+        for slot in list(self._ahead.values()):
+            self._remove(slot)
+
+    def _make_room(self, row: Load) -> None:
         gone = self._overlapped(row.offset, row.offset + aligned(row.bytes))
-        old = self.slots.get(row.unit)
-        if old is not None and old not in gone:
-            gone.append(old)
+        for old in (self.slots.get(row.unit), self._ahead.get(row.unit)):
+            if old is not None and old not in gone:
+                gone.append(old)
         # All are asked before any is removed: a row that cannot be carried out must leave everything in place.
         for slot in gone:
             if slot.in_use():
                 raise InUseError
         for slot in gone:
             self._remove(slot)
-        self._submit(row.unit, row.offset)
 
     def has(self, unit: int, offset: int) -> bool:
         """Return whether a unit lies at an offset."""
@@ -136,6 +173,7 @@ class DeviceCopies:
     def clear(self) -> None:
         """Forget everything."""
         self.slots.clear()
+        self._ahead.clear()
         self._starts.clear()
         self._by_start.clear()
         self._places.clear()
@@ -254,6 +292,7 @@ class DeviceCopies:
         """Wait until no copy reads the host's memory any more."""
         # The optimizer writes to that memory next. Copies into slots that are gone were queued earlier in the same
         # lane; should one still be running, the bytes that it spoils lie in a place that nobody reads.
+        # What goes ahead is read from second copies, which nobody writes to.
         for slot in self.slots.values():
             self._link.await_on_host(slot.copy)
 
@@ -289,13 +328,17 @@ class DeviceCopies:
     def _submit(self, unit: int, offset: int) -> None:
         slot = self._place(unit, offset)
         source, release = self._masters.lease(unit)
-        copy = slot.copy = Copy(slot.target, source, self.units[unit].bytes, release)
+        self._put_up(slot, Copy(slot.target, source, self.units[unit].bytes, release), self.slots)
+
+    def _put_up(self, slot: Slot, copy: Copy, where: dict[int, Slot]) -> None:
+        slot.copy = copy
         if self._verify:
-            copy.source = _Summed(slot, source)
-        copy.at_once = self._masters.is_ready(unit)
+            copy.source = _Summed(slot, copy.source)
+        # What goes ahead may still be computed.
+        copy.at_once = where is self.slots and self._masters.is_ready(slot.unit)
         # Everything that computes with what lay there has been issued by now: the copy goes after it.
         copy.fence = self._link.fence()
-        self._add(slot)
+        self._add(slot, where)
         self._link.up.put(copy)
 
     def _place(self, unit: int, offset: int) -> Slot:
@@ -312,17 +355,18 @@ class DeviceCopies:
             self._places[unit, offset] = slot
         return slot
 
-    def _add(self, slot: Slot) -> None:
+    def _add(self, slot: Slot, where: dict[int, Slot]) -> None:
         index = bisect_left(self._starts, slot.offset)
         self._starts.insert(index, slot.offset)
         self._by_start.insert(index, slot)
-        self.slots[slot.unit] = slot
+        where[slot.unit] = slot
         self._used_bytes += slot.end - slot.offset
         self._counters.device_peak_bytes = max(self._counters.device_peak_bytes, self._used_bytes)
 
     def _remove(self, slot: Slot) -> None:
         index = bisect_left(self._starts, slot.offset)
-        del self._starts[index], self._by_start[index], self.slots[slot.unit]
+        del self._starts[index], self._by_start[index]
+        del (self._ahead if self._ahead.get(slot.unit) is slot else self.slots)[slot.unit]
         self._used_bytes -= slot.end - slot.offset
         if self._verify:
             # A copy that is still on its way into it would undo this. One that failed has been reported.
@@ -368,6 +412,27 @@ class DeviceCopies:
             f"views of {names} are still alive where their place on the device is needed: keep no view of a parameter "
             "beyond the forward that made it (use .clone()), or raise the budget"
         )
+
+
+def _cuts(data: Tensor) -> list[tuple[int, int]]:
+    return cut_pieces(data.numel(), data.element_size())
+
+
+def _piece_copy(target: Tensor, data: Tensor, cut: tuple[int, int], computed: Event) -> Copy:
+    """Return the copy of a piece, which waits until it is computed."""
+    part, source = target[cut[0] : cut[1]], data[cut[0] : cut[1]]
+    return Copy(part, _after((computed,), lambda: source), part.nbytes)
+
+
+def _after(computed: Iterable[Event], source: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Return a source that waits until its bytes are computed."""
+
+    def waiting() -> Tensor:
+        for event in computed:
+            event.wait()
+        return source()
+
+    return waiting
 
 
 class _Summed:

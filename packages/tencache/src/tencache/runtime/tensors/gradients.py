@@ -12,7 +12,7 @@ from tencache.runtime.memory.copy_lanes import Copy, CopyBatch
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, cut_pieces, flat
 from tencache.runtime.tensors.units import SMALL_BYTES
 
 
@@ -31,6 +31,8 @@ class Gradients:
         self._batch = CopyBatch()
         # As for parameters: whether a half lands in a buffer of its own type, or is widened by the copy.
         self._stage_casts = stage_casts
+        # Where gradients go that are divided over processes: what is called when one has landed.
+        self.contribute: Callable[[ParameterEntry, Tensor, Callable[[], None]], None] | None = None
 
     def send(self, entry: ParameterEntry, gradient: Tensor) -> int:
         """Start a gradient's copy to the parameter's `.grad`, small ones collected into one; return its bytes."""
@@ -43,7 +45,10 @@ class Gradients:
         # Asked in this order: a gradient that lands in between is seen.
         pending = entry.gradient is not None and not entry.gradient.done
         first = not pending and entry.parameter.grad is None
-        target, landed = self._replace(entry) if first else self._add(entry)
+        if self.contribute is not None:
+            target, landed = self._give(entry, self.contribute)
+        else:
+            target, landed = self._replace(entry) if first else self._add(entry)
         # A parameter's gradients are all small or all large, so they all take the same way and stay in order.
         if entry.size_bytes < SMALL_BYTES:
             entry.gradient = self._batch
@@ -53,12 +58,24 @@ class Gradients:
             return size_bytes
         # Small ones leave with the next large one at the latest, so none of them holds the optimizer up.
         self.flush()
+        entry.gradient_pieces = []
         if self._stage_casts and gradient.dtype != entry.dtype:
             target, landed = self._staged(entry, gradient, target, landed)
-        entry.gradient = Copy(target, _once(gradient), size_bytes, landed)
+        elif first and gradient.stride() == target.stride() and entry.is_dense():
+            gradient, target = self._put_pieces(entry, flat(gradient), flat(target))
+        entry.gradient = Copy(target, _once(gradient), gradient.nbytes, landed)
         del gradient
         self._put(entry.gradient)
         return size_bytes
+
+    def _put_pieces(self, entry: ParameterEntry, gradient: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Send all but the last piece of a large gradient, and return that: its update can follow piece by piece."""
+        *pieces, (begin, end) = cut_pieces(target.numel(), target.element_size())
+        for first, last in pieces:
+            copy = Copy(target[first:last], _once(gradient[first:last]), gradient[first:last].nbytes)
+            entry.gradient_pieces.append(copy)
+            self._put(copy)
+        return gradient[begin:end], target[begin:end]
 
     def flush(self) -> None:
         """Send the small gradients that wait."""
@@ -102,6 +119,14 @@ class Gradients:
         for entry in entries:
             if entry.gradient is not None:
                 self.wait(entry)
+
+    def _give(
+        self, entry: ParameterEntry, contribute: Callable[[ParameterEntry, Tensor, Callable[[], None]], None]
+    ) -> tuple[Tensor, Callable[[], None]]:
+        """Return a target that is this process's share of a gradient, and what gives it away when it has landed."""
+        buffer = self._pool.take(entry.size_bytes)
+        target = entry.like(buffer)
+        return target, lambda: contribute(entry, target, lambda: self._pool.give(buffer))
 
     def _replace(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
         """Return a copy's target, the buffer that becomes `.grad`, and what to do when it has landed."""

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tencache.errors import RefusedError
+from tencache.errors import PeerError, RefusedError
 from tencache.plan.step_trace import Unit
 from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
+from tencache.runtime.tensors.looks import Looks
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.pending_updates import PendingUpdates
+from tencache.runtime.tensors.shards import Shards
+
+Lease = tuple[Callable[[], Tensor], Callable[[], None] | None]
 
 
 @dataclass(eq=False)
@@ -44,7 +48,7 @@ class Masters:
         units: Sequence[Unit],
         entries: Sequence[ParameterEntry],
         pool: HostPool,
-        file: FileTier | None,
+        file: FileTier | Shards | None,
         staging_bytes: int,
         *,
         stage_casts: bool = False,
@@ -61,8 +65,10 @@ class Masters:
         self._stage_casts = stage_casts
         self._pool = pool
         self._file = file
+        self._shards = file if isinstance(file, Shards) else None
         self._staging_bytes = staging_bytes
         self.pending = PendingUpdates()
+        self.looks = Looks()
         self._lock = threading.RLock()
         self._buffers: dict[int, Tensor] = {}
         self._filed: dict[int, _Filed] = {}
@@ -71,8 +77,8 @@ class Masters:
 
     @property
     def any_filed(self) -> bool:
-        """Return whether some units live in the file."""
-        return bool(self._filed)
+        """Return whether some units live in the file, and so are to be read ahead."""
+        return bool(self._filed) and self._shards is None
 
     @property
     def staged_bytes(self) -> int:
@@ -98,7 +104,13 @@ class Masters:
         """Copy every parameter into memory of its own again."""
         for unit in self._adopted:
             entries = self._entries[unit]
-            self.open(unit)
+            try:
+                self.open(unit)
+            except PeerError:
+                # Lost with the process that held it. What is not a number cannot be taken for a parameter.
+                for entry in entries:
+                    entry.parameter.data = torch.full(entry.shape, torch.nan, dtype=entry.dtype)
+                continue
             # Where user code holds a view of a parameter, the parameter stays where that view is.
             if self.aliased(unit):
                 continue
@@ -111,11 +123,14 @@ class Masters:
         self._buffers.clear()
         self._filed.clear()
 
-    def lease(self, unit: int) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
-        """Return a source of the unit's bytes, and what to call once they are copied."""
+    def lease(self, unit: int, second: Tensor | None = None) -> Lease:
+        """Return a source of the bytes of a unit or of its second copy, and what to call once they are copied."""
         if unit in self._halved:
-            return self._lease_half(self._halved[unit], self._units[unit].bytes)
+            entry = self._halved[unit]
+            return self._lease_half(entry, self._units[unit].bytes, self.lease(entry.unit, second))
         size_bytes = self._units[unit].bytes
+        if second is not None:
+            return lambda: second[:size_bytes], None
         if unit in self._buffers:
             buffer = self._buffers[unit]
 
@@ -164,20 +179,18 @@ class Masters:
         assert entry.half_dtype is not None
         return entry.flat(data, entry.half_dtype)
 
-    def _lease_half(
-        self, entry: ParameterEntry, half_bytes: int
-    ) -> tuple[Callable[[], Tensor], Callable[[], None] | None]:
+    def _lease_half(self, entry: ParameterEntry, half_bytes: int, whole: Lease) -> Lease:
         """Return a source of a working copy: the parameter itself, to be cast by the copy, or cast in a buffer."""
-        source, release = self.lease(entry.unit)
+        source, release = whole
         if not self._stage_casts:
-            return lambda: _apart(source(), entry), release
+            return lambda: apart(source(), entry), release
         # Taken when the copy's turn comes: rows that wait in the lane hold no buffer.
         staged: list[Tensor] = []
 
         def cast() -> Tensor:
             assert entry.half_dtype is not None
             staged.append(self._pool.take(half_bytes))
-            entry.flat(staged[0], entry.half_dtype).copy_(_apart(source(), entry))
+            entry.flat(staged[0], entry.half_dtype).copy_(apart(source(), entry))
             return staged[0]
 
         def over() -> None:
@@ -198,6 +211,20 @@ class Masters:
             if self.staged_bytes + self._units[unit].bytes > self._staging_bytes:
                 return
             self._acquire(unit).staged = True
+
+    def open_to_update(self, unit: int) -> None:
+        """Bring a unit into memory that is to be updated here."""
+        if self._shards is None or self._shards.is_mine(unit):
+            self.open(unit)
+
+    def note_updated(self, units: Iterable[int]) -> None:
+        """Take in that units have been updated, here or by who holds them."""
+        if self._shards is not None:
+            self._shards.updated(units)
+
+    def held_bytes(self, unit: int) -> Tensor:
+        """Return the bytes of a unit that is in memory for good."""
+        return self._buffers[unit]
 
     def open(self, unit: int) -> None:
         """Bring a unit up to date and, if it is filed, into memory, and let its parameters' data be there."""
@@ -250,6 +277,33 @@ class Masters:
             self._write(filed)
             self._release(filed)
 
+    def second_copy(self, unit: int) -> Tensor:
+        """Return a copy of a unit's bytes in memory of its own, from any thread."""
+        buffer = self._buffers[unit]
+        second = self._pool.take(buffer.numel())
+        # Apart from the buffer's own storage: for a moment the copy would look like a view that user code holds.
+        second.copy_(_memory(buffer, buffer.numel(), torch.uint8))
+        return second
+
+    def piece_views(self, unit: int, target: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return a parameter's elements in a row, where copies write to and read from, if it can be sent in pieces."""
+        half = self._halved.get(unit)
+        if half is not None:
+            return None if self._stage_casts else (target, apart(second, half))
+        (entry, *others) = self._entries[unit]
+        return None if others else (entry.flat(target, entry.dtype), apart(second, entry))
+
+    def give_second(self, second: Tensor) -> None:
+        """Take a second copy back."""
+        self._pool.give(second)
+
+    def replace(self, unit: int, second: Tensor) -> None:
+        """Let a second copy be the unit, and its memory be free for the next one."""
+        old, self._buffers[unit] = self._buffers[unit], second
+        for entry in self._entries[unit]:
+            entry.parameter.data = entry.view(second)
+        self._pool.give(old)
+
     def close_all(self, changed: Callable[[int], bool]) -> None:
         """Close every unit that user code has opened."""
         for unit, filed in self._filed.items():
@@ -289,8 +343,9 @@ class Masters:
 
     def _reserve_file(self) -> None:
         for unit in self._entries:
-            if self._units[unit].tier == "file" and self._file is not None:
-                self._filed[unit] = _Filed(self._file.allocate(self._size(unit)))
+            elsewhere = self._units[unit].tier == "file" if self._shards is None else not self._shards.is_mine(unit)
+            if elsewhere and self._file is not None:
+                self._filed[unit] = _Filed(self._file.place(unit, self._size(unit)))
 
     def _file_away(self, filed: _Filed, unit: int, buffer: Tensor) -> None:
         filed.buffer, filed.leases, filed.opened = buffer, 1, True
@@ -335,8 +390,13 @@ class Masters:
         return filed.buffer
 
 
-def _apart(data: Tensor, entry: ParameterEntry) -> Tensor:
+def apart(data: Tensor, entry: ParameterEntry) -> Tensor:
     """Return a parameter's elements in a row, as a tensor whose storage is its own; whoever uses it holds `data`."""
     # A view, made on the lane's thread, would for a moment look like one that user code holds.
-    memory = (ctypes.c_char * entry.size_bytes).from_address(data.data_ptr())
-    return torch.frombuffer(memory, dtype=entry.dtype)
+    return _memory(data, entry.size_bytes, entry.dtype)
+
+
+def _memory(data: Tensor, size_bytes: int, dtype: torch.dtype) -> Tensor:
+    """Return the bytes of a tensor as one whose storage is its own."""
+    memory = (ctypes.c_char * size_bytes).from_address(data.data_ptr())
+    return torch.frombuffer(memory, dtype=dtype)

@@ -41,6 +41,8 @@ class ParameterEntry:
     index: int = 0
     slot: Slot | None = None
     gradient: Copy | None = None
+    # Of a large gradient, the copies of all pieces but the last, which is `gradient`.
+    gradient_pieces: list[Copy] = field(default_factory=list)
     gradient_buffer: Tensor | None = None
     # The unit that is this parameter as a half, and the type that autocast casts it to; None before it ever did.
     half: int | None = None
@@ -63,6 +65,12 @@ class ParameterEntry:
         self.slot = self.gradient = self.gradient_buffer = None
         self.cast = self.cast_slot = self.blank = None
         self.cast_gradients.clear()
+        self.gradient_pieces.clear()
+
+    def is_dense(self) -> bool:
+        """Return whether the parameter's elements lie in a row, in whatever order."""
+        span = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))
+        return span == self.shape.numel()
 
     def view(self, data: Tensor) -> Tensor:
         """Return this parameter's part of its unit's bytes, in its own type and shape."""
@@ -82,6 +90,20 @@ class ParameterEntry:
         """Return a flat buffer that holds this parameter alone, in its own type and shape."""
         part = data[: self.size_bytes].view(self.dtype)
         return part.as_strided(self.shape, self.stride, part.storage_offset())
+
+
+PIECE_BYTES = 2 * 2**20
+
+
+def cut_pieces(elements: int, element_bytes: int) -> list[tuple[int, int]]:
+    """Return where each piece of so many elements begins and ends: a large parameter moves, and is updated, in them."""
+    each = max(PIECE_BYTES // element_bytes, 1)
+    return [(begin, min(begin + each, elements)) for begin in range(0, elements, each)] or [(0, 0)]
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """Return a dense tensor's elements in a row, as they lie in memory."""
+    return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
 def describe_write(name: str) -> str:

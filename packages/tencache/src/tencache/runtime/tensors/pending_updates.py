@@ -1,5 +1,6 @@
 """Units whose update by the optimizer is still to come, and how to wait for it."""
 
+import atexit
 import os
 import threading
 import weakref
@@ -16,6 +17,8 @@ class PendingUpdates:
     def __init__(self) -> None:
         self._over: dict[int, threading.Event] = {}
         self._error: BaseException | None = None
+        # What is tried without being asked for. Nobody waits for that, but it must be over before memory goes.
+        self.aside: set[threading.Event] = set()
         _everyone.add(self)
 
     def promise(self, units: Iterable[int]) -> threading.Event:
@@ -58,12 +61,13 @@ class PendingUpdates:
 
     def wait_all(self) -> None:
         """Wait until every unit is up to date."""
-        self.wait_quietly()
+        for over in list(self._over.values()):
+            over.wait()
         self._raise()
 
     def wait_quietly(self) -> None:
-        """Wait until nothing is pending, well or badly."""
-        for over in list(self._over.values()):
+        """Wait until nothing is pending or tried, well or badly."""
+        for over in (*list(self._over.values()), *list(self.aside)):
             over.wait()
 
     def _raise(self) -> None:
@@ -86,3 +90,5 @@ def _settle_before_fork() -> None:
 
 
 os.register_at_fork(before=_settle_before_fork)
+# The interpreter ends daemon threads wherever they are, and one that is inside torch then aborts the process.
+atexit.register(_settle_before_fork)

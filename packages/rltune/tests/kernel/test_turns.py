@@ -16,7 +16,9 @@ from rltune.engine.guard import Guard
 from rltune.engine.pipeline import TURN_BACKFILLS
 from rltune.engine.turns import Turns
 from rltune.errors import InputError
+from rltune.estimate import History
 from rltune.jobs import Jobs
+from rltune.labels import Labels
 
 
 def by_core(case: Case, taken: Turns, guard: Guard | None = None, **settings):
@@ -44,7 +46,10 @@ def listed(spells) -> list[tuple]:
 
 def assert_equal(case: Case, taken: Turns, guard: Guard | None = None, **settings) -> None:
     """Compare every spell, and what it cost, exactly."""
-    core, plain = (run(case, taken, guard, **settings) for run in (by_core, by_reference))
+    assert_same(*(run(case, taken, guard, **settings) for run in (by_core, by_reference)))
+
+
+def assert_same(core: rltune.Schedule, plain: reference.Result) -> None:
     assert np.asarray(core.rejected).tolist() == plain.rejected
     spells = [(job, start, end, tuple(sorted(where))) for job, start, end, where in plain.spells]
     assert listed(core.spells) == spells
@@ -89,6 +94,39 @@ def test_guards(data) -> None:
     """Owed and SLA jobs come first among running jobs, too."""
     case = data.draw(cases(always=("willing", "qos")))
     assert_equal(case, data.draw(turns()), data.draw(guards()), **data.draw(settings()))
+
+
+def assert_history_equal(jobs: Jobs, cluster: Cluster, taken: Turns, data, **how) -> None:
+    """Compare where estimates and remainders are history's."""
+    trust = data.draw(st.sampled_from((0.25, 2.0, 16.0)))
+    core = rltune.simulate(jobs, cluster, estimator=History(trust=trust), preempt=taken, **how)
+    told = Case(jobs, cluster, core.estimate_s)
+    assert_same(core, by_reference(told, taken, remaining="history", trust=trust, **how))
+
+
+@pytest.mark.parametrize("order", ["srsf", "policy"])
+@given(data=st.data())
+def test_what_history_tells(order: str, data) -> None:
+    """Orders, estimates of what is left, costs and reservations rest on how long those lasted that have ended."""
+    case = data.draw(cases(always=("willing",), max_jobs=16))
+    n = len(case.jobs)
+    limits = data.draw(st.lists(st.sampled_from((np.nan, 5.0, 20.0, 90.0)), min_size=n, max_size=n))
+    names = data.draw(st.lists(st.sampled_from((None, "a", "b")), min_size=n, max_size=n))
+    jobs = case.jobs.with_columns(limit_s=np.array(limits), name=Labels.of(names, n))
+    assert_history_equal(jobs, case.cluster, data.draw(turns((order,))), data, **data.draw(settings()))
+
+
+@given(data=st.data())
+def test_gittins(data) -> None:
+    """Most jobs are short and some are long, so that the best rate is not that of going on to the end."""
+    n = 12
+    rows = st.tuples(st.sampled_from((0.0, 1.0, 2.0)), st.sampled_from((1.0, 1.5, 2.0, 40.0, 60.0)), st.integers(1, 2))
+    gaps, lasts, gpus = zip(*data.draw(st.lists(rows, min_size=n, max_size=n)), strict=True)
+    columns = {"preemptible": True, "checkpoint_s": data.draw(st.sampled_from((0.0, 2.0))), "limit_s": [90.0] * n}
+    jobs = Jobs.from_arrays(np.cumsum(gaps), lasts, gpus, **columns)
+    taken = Turns("gittins", 0.0, turn_s=5.0, margin=data.draw(st.sampled_from((1.0, 2.0))), cost_each=0.0)
+    backfill = data.draw(st.sampled_from(TURN_BACKFILLS))
+    assert_history_equal(jobs, Cluster.uniform(nodes=1, gpus=2), taken, data, policy="saf", backfill=backfill)
 
 
 @pytest.mark.parametrize("order", ["las", "gittins", "srsf", "policy"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
-from reference.remaining import believed_end
+from reference.remaining import believed_end, worked
 from reference.scores import score
 from reference.turns import Turns, turn_score
 from rltune.cluster import Slowdown
@@ -144,14 +144,11 @@ class Machine:
         by_policy = score(self.settings.policy, job, self.now)
         if self.settings.turns is None or self.settings.turns.order == "policy":
             return by_policy
-        return (turn_score(self.settings.turns.order, job, self.gpu_times()), by_policy)
+        return (turn_score(self, job), by_policy)
 
     def gpu_times(self) -> list[float]:
         """List the GPU time of every job that has ended: what it held less restarts and work done again."""
-        return [
-            max(1, run.job.gpus) * ((run.end - run.start) * run.speed + (run.job.saved - run.job.restart))
-            for run in self.ended.values()
-        ]
+        return [max(1, run.job.gpus) * worked(run) for run in self.ended.values()]
 
     def is_sla(self, job: Job) -> bool:
         guard = self.settings.guard

@@ -6,7 +6,8 @@ from itertools import compress, product
 
 from reference.ask import Job
 from reference.machine import Machine, Run
-from reference.turns import left, turn_score
+from reference.remaining import work_left
+from reference.turns import turn_score
 
 EXACT = 8
 
@@ -50,7 +51,7 @@ def stop(m: Machine, run: Run) -> Job:
     return replace(
         job,
         duration=job.restart_s + (job.work - saved),
-        estimate=job.restart_s + left(job.whole, saved),
+        estimate=job.restart_s + work_left(m, job, saved),
         restart=job.restart_s,
         saved=saved,
         service=job.service + work,
@@ -74,20 +75,20 @@ def may_be_displaced(m: Machine) -> list[Run]:
 
 
 def _gpus_left(m: Machine, run: Run) -> float:
-    return max(1, run.job.gpus) * left(run.job.whole, run.job.saved + done_in(m, run))
+    return max(1, run.job.gpus) * work_left(m, run.job, run.job.saved + done_in(m, run))
 
 
 def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:
     """Say whether the running job would come after the claimant by the margin, if it waited with what it has left."""
     order, work = m.settings.turns.order, done_in(m, run)
     done = run.job.saved + work
-    as_waiting = replace(run.job, estimate=left(run.job.whole, done), saved=done, service=run.job.service + work)
+    as_waiting = replace(run.job, estimate=work_left(m, run.job, done), saved=done, service=run.job.service + work)
     mine, theirs = m.rank_now(claimant), m.rank_now(as_waiting)
     if mine[0] != 2 or theirs[0] != 2:
         return mine[0] < theirs[0]
     if order == "policy":
         return theirs[1] > mine[1]
-    first, second = (turn_score(order, job, m.gpu_times()) for job in (claimant, as_waiting))
+    first, second = (turn_score(m, job) for job in (claimant, as_waiting))
     if not m.settings.turns.by_work:
         return second > first
     return second - m.weight * loss(m, run) > (m.settings.turns.margin * first if first > 0 else first)

@@ -20,25 +20,65 @@ def believed_end(m, run) -> float:
 
 
 def _end_of_turn(m, run) -> float:
-    """By its estimate; past it a job goes on for half as long again as it has worked, in all its spells."""
+    """By its estimate, and past it by what is left of its work in all its spells; by history always by what is left."""
+    held = (m.now - run.start) * run.speed
+    done = run.job.saved + max(0.0, held - run.job.restart)
+    if m.settings.remaining == "history" and run.start < m.now:
+        return m.now + (max(0.0, run.job.restart - held) + work_left(m, run.job, done)) / run.speed
     if run.planned_end > m.now or run.start == m.now:
         return run.planned_end
-    done = run.job.saved + max(0.0, (m.now - run.start) * run.speed - run.job.restart)
-    return m.now + (run.job.whole - done if run.job.whole > done else done / 2) / run.speed
+    return m.now + work_left(m, run.job, done) / run.speed
+
+
+def work_left(m, job: Job, done: float) -> float:
+    """What is believed to be left of a job after so much work."""
+    return max(1.0, _left(m, job, done)) if m.settings.remaining == "history" else _by_estimate(job.whole, done)
+
+
+def worked(run) -> float:
+    """The work of a job that has ended: what it held in its last spell less the restart, and what it had kept."""
+    return (run.end - run.start) * run.speed + (run.job.saved - run.job.restart)
+
+
+def _by_estimate(estimate: float, done: float) -> float:
+    return estimate - done if estimate > done else done / 2
+
+
+def _prior(job: Job) -> float:
+    return 3600.0 if math.isnan(job.limit) else job.limit
+
+
+def _alike(m, job: Job) -> list[list[float]]:
+    """How long those lasted that have ended, from all through those of its size to those of its user and name."""
+    ended = sorted(m.ended.values(), key=lambda r: (r.end, r.job.submit, r.job.index))
+    told = [level for level in range(6) if _likeness(job, level) is not None]
+    levels = [[worked(r) for r in ended if _likeness(r.job, level) == _likeness(job, level)] for level in told]
+    return [lasted for lasted in levels if lasted]
 
 
 def _left(m, job: Job, work: float) -> float:
-    """Blend what is left from the prior through all, those of its size, and so on to those of its user and name."""
+    """Blend what is left, from the prior through each likeness."""
     trust = m.settings.trust
-    prior = 3600.0 if math.isnan(job.limit) else job.limit
-    left = prior - work if prior > work else work / 2
-    ended = sorted(m.ended.values(), key=lambda r: (r.end, r.job.submit, r.job.index))
-    for level in range(6):
-        mine = _likeness(job, level)
-        lasted = [(r.end - r.start) * r.speed for r in ended if _likeness(r.job, level) == mine]
-        if mine is not None and lasted:
-            left = (_straight(_rest, lasted, work) + trust * left) / (_straight(_longer, lasted, work) + trust)
+    left = _by_estimate(_prior(job), work)
+    for lasted in _alike(m, job):
+        left = (_straight(_rest, lasted, work) + trust * left) / (_straight(_longer, lasted, work) + trust)
     return left
+
+
+def best_rate(m, job: Job, work: float) -> float:
+    """Gittins' index: of the edges ahead, and of going on to the end, the best rate of ends by work."""
+    trust = m.settings.trust
+    left = _by_estimate(_prior(job), work)
+    ahead = [edge for edge in EDGES if edge > work]
+    beyond = [max(work + left - edge, 0.0) for edge in ahead]
+    still = [float(rest > 0) for rest in beyond]
+    for lasted in _alike(m, job):
+        per_job = 1.0 / (_straight(_longer, lasted, work) + trust)
+        left = (_straight(_rest, lasted, work) + trust * left) * per_job
+        still = [(_longer(lasted, edge) + trust * s) * per_job for edge, s in zip(ahead, still, strict=True)]
+        beyond = [(_rest(lasted, edge) + trust * b) * per_job for edge, b in zip(ahead, beyond, strict=True)]
+    rates = [(1.0 - s) / (left - b) for s, b in zip(still, beyond, strict=True) if left > b]
+    return max([1.0 / max(left, 1.0), *rates])
 
 
 def _likeness(job: Job, level: int):

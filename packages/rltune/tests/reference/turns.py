@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from reference.ask import Job
-from reference.remaining import EDGES
+from reference.remaining import EDGES, best_rate, work_left
 
 LEVELS = (3600.0, 36000.0)  # GPU-seconds, while few jobs are known
 FEW = 16
@@ -26,20 +26,12 @@ class Turns:
         return self.order in {"srsf", "gittins"}
 
 
-def left(estimate: float, done: float) -> float:
-    """What is believed to be left after so much work."""
-    return estimate - done if estimate > done else done / 2
-
-
-def turn_score(order: str, job: Job, gpu_times: list[float]) -> float:
-    """Score a job as it waits; a running one is asked about as if it were stopped without loss.
-
-    `gpu_times`: of the jobs that have ended.
-    """
-    n = max(1, job.gpus)
+def turn_score(m, job: Job) -> float:
+    """Score a job as it waits; a running one is asked about as if it were stopped without loss."""
+    order, n = m.settings.turns.order, max(1, job.gpus)
     if order == "las":
-        return float(sum(n * job.service >= level for level in _levels(gpu_times)))
-    return n * left(job.whole, job.saved)
+        return float(sum(n * job.service >= level for level in _levels(m.gpu_times())))
+    return n / best_rate(m, job, job.saved) if order == "gittins" else n * work_left(m, job, job.saved)
 
 
 def _levels(gpu_times: list[float]) -> tuple[float, ...]:

@@ -25,7 +25,7 @@ from rltune.kernel.backfill.profile import (
 )
 from rltune.kernel.fit.allocate import picked_speed
 from rltune.kernel.fit.racks import pick_in_racks
-from rltune.kernel.fit.running import settle_running, start_job
+from rltune.kernel.fit.running import settle_expected, start_job
 from rltune.kernel.jit import allocating_kernel, kernel
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
@@ -215,7 +215,7 @@ def _place(w: World, s: State, o: Options, p: FreeProfile, job: int, not_before:
 @kernel
 def plan_stands(w: World, s: State) -> bool:
     """Return whether the reservations of the last pass are still right: all has gone as expected since."""
-    settle_running(s)
+    settle_expected(w, s)
     on_time = s.n[RUNNING_N] == 0 or s.run[0].expected > s.now[0]
     missed = s.n[DUE_AT] < s.n[DUE_N] and s.life[s.due[s.n[DUE_AT]]].planned < s.now[0]
     same = s.n[PLAN_MARK] == s.n[DISTURBED] + 1 and not w.has_limits and not w.has_slowdown
@@ -307,7 +307,7 @@ def _note_plan(s: State, o: Options, order: I8) -> None:
 @allocating_kernel
 def _profile_of_running(w: World, s: State) -> FreeProfile:
     """Lay out what is free as running jobs end."""
-    settle_running(s)
+    settle_expected(w, s)
     p = empty_profile(s, s.n[RUNNING_N] + _FEW)
     ends_of_running(w, s, p)
     return p

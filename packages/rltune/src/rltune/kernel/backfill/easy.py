@@ -7,7 +7,7 @@ a large chunk can take a small one, so counting nodes is exact.
 from __future__ import annotations
 
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
-from rltune.kernel.fit.running import settle_running
+from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import DISTURBED, RUNNING_N, State, World
 
@@ -111,7 +111,7 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
     """Find the earliest time at which the head fits by estimates; inf if no end of a running job brings it about."""
     shape = w.job[head].asks
     now = s.now[0]
-    settle_running(s)
+    settle_expected(w, s)
     _copy_nodes(w, s, shape)
     _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
     i = 0
@@ -187,7 +187,7 @@ def shadow_time(w: World, s: State, head: int, pool: int) -> float:
     for node in range(len(s.node)):
         if s.node[node].up and s.pool[s.node[node].group].pool == pool:
             free += s.node[node].gpu
-    settle_running(s)
+    settle_expected(w, s)
     time = s.now[0]
     for i in range(s.n[RUNNING_N]):
         if free >= w.job[head].gpus:

@@ -6,7 +6,7 @@ import numpy as np
 
 from rltune.kernel.backfill.easy import reserve
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
-from rltune.kernel.fit.running import settle_running
+from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.jit import allocating_kernel, kernel
 from rltune.kernel.state.arrays import B1, DISTURBED, F8, I8, RUNNING_N, State, World
 
@@ -39,7 +39,7 @@ def _add_time(times: F8, n: int, time: float) -> int:
 @allocating_kernel
 def slots(w: World, s: State, jobs: I8, pool: int, group_in: B1, most: int, fitting: int) -> F8:
     """Choose the moments: now, then when each job that does not start now would fit alone, then the next releases."""
-    settle_running(s)
+    settle_expected(w, s)
     s.n[DISTURBED] += 1  # what follows overwrites the notes of the head's own reservation
     times = np.full(most, INF)
     times[0] = s.now[0]

@@ -10,8 +10,10 @@ from rltune.kernel.fit.allocate import find, lend_nodes, picked_speed
 from rltune.kernel.fit.running import drop_end, start_job, stop_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.rules import running_score, static_score
+from rltune.kernel.score.taking_turns import las_cuts
 from rltune.kernel.state.arrays import (
     BY_GITTINS,
+    BY_LAS,
     BY_SRSF,
     DISPLACED_N,
     HELD,
@@ -66,13 +68,12 @@ def _orders_by_work(o: Options) -> bool:
 
 
 @kernel
-def _score_as_victim(w: World, s: State, o: Options, job: int, cost: float) -> float:
-    """Return a running job's score, less the cost where both are work; -inf if it is not worth displacing at all."""
-    score = running_score(w, s, o, job)
+def _pays(w: World, s: State, o: Options, job: int, cost: float) -> bool:
+    """Return whether a running job is worth displacing at all; where scores are work, the cost is taken off its own."""
     if _orders_by_work(o):
-        return score - cost
-    left = w.job[job].rank_n * mean_left(w, s, job, work_done(w, s, job))
-    return score if left > cost else -INF
+        s.turn[job].score -= cost
+        return True
+    return w.job[job].rank_n * mean_left(w, s, job, work_done(w, s, job)) > cost
 
 
 @kernel
@@ -82,16 +83,15 @@ def rank_movable(w: World, s: State, o: Options) -> float:
     Who starts in this pass is not listed, so nobody starts and stops in one.
     """
     worst = -INF
-    weight = o.cost_once + o.cost_each * (s.n[Q_TAIL] - s.n[Q_HEAD])
+    cuts = las_cuts(s) if o.turns == BY_LAS else (0.0, 0.0)
     n = 0
     for i in range(s.n[RUN_END]):
         job = s.run[i].job
         if job >= 0 and _may_be_displaced(w, s, o, job):
-            s.turn[job].loss = stop_loss(w, s, job)
-            s.turn[job].score = _score_as_victim(w, s, o, job, weight * s.turn[job].loss)
+            s.turn[job].score = running_score(w, s, o, job, cuts)
             worst = max(worst, s.turn[job].score)
             s.movable[n] = job
-            n += s.turn[job].score > -INF
+            n += 1
     s.n[MOVABLE_N] = n
     return worst
 
@@ -102,8 +102,23 @@ def _cheaper(s: State, a: int, b: int) -> bool:
 
 
 @kernel
-def sort_movable(s: State) -> None:
-    """Put those who may be displaced in order of (GPU-seconds lost, job), by Shell's method."""
+def weigh_movable(w: World, s: State, o: Options) -> None:
+    """Keep those whom it pays to displace, in order of (GPU-seconds lost, job); asked only if somebody comes first."""
+    weight = o.cost_once + o.cost_each * (s.n[Q_TAIL] - s.n[Q_HEAD])
+    n = 0
+    for i in range(s.n[MOVABLE_N]):
+        job = s.movable[i]
+        s.turn[job].loss = stop_loss(w, s, job)
+        if _pays(w, s, o, job, weight * s.turn[job].loss):
+            s.movable[n] = job
+            n += 1
+    s.n[MOVABLE_N] = n
+    _sort_movable(s)
+
+
+@kernel
+def _sort_movable(s: State) -> None:
+    """Sort by Shell's method: short, and quick enough for a few hundred."""
     n = s.n[MOVABLE_N]
     gap = n // 2
     while gap > 0:

@@ -12,7 +12,7 @@ from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, 
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay
-from rltune.kernel.backfill.preempt import claim, let_displaced_wait, rank_movable, sort_movable
+from rltune.kernel.backfill.preempt import claim, let_displaced_wait, rank_movable, weigh_movable
 from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
@@ -222,7 +222,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
         score_queue(w, s, o, end, not o.explain)
     claims = worst > -INF and _best_score(s, end) < worst
     if claims:
-        sort_movable(s)
+        weigh_movable(w, s, o)
     elif open_shapes == 0 and not o.explain:
         return False
     all_rows = o.explain or w.has_limits or w.has_pauses or claims

@@ -7,6 +7,7 @@ from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import (
     DISTURBED,
     EPOCH,
+    EXPECTED_BEFORE,
     HEAP_N,
     RUN_END,
     RUN_SORTED,
@@ -178,13 +179,26 @@ def settle_running(s: State) -> None:
 
 
 @kernel
-def expect_anew(w: World, s: State) -> None:
-    """Let every running job be expected to end when it is believed to, as of now: no reservation made before holds."""
+def expect_anew(s: State) -> None:
+    """Note that running jobs are to be expected anew, as of now: no reservation made before holds."""
+    s.n[EXPECTED_BEFORE] = 1
+    s.n[DISTURBED] += 1
+
+
+@kernel
+def settle_expected(w: World, s: State) -> None:
+    """Put the running jobs in order as `settle_running` does, by ends that are believed as of now if that is asked for.
+
+    In most passes nobody asks when somebody ends, and looking it up for all who run is what remainders cost.
+    """
     settle_running(s)
+    if s.n[EXPECTED_BEFORE] == 0:
+        return
+    s.n[EXPECTED_BEFORE] = 0
     for i in range(s.n[RUNNING_N]):
         s.run[i].expected = believed_end(w, s, s.run[i].job)
     s.n[RUN_SORTED] = 0
-    s.n[DISTURBED] += 1
+    settle_running(s)
 
 
 @kernel

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from rltune.kernel.fit.running import push_end, settle_running
+from rltune.kernel.fit.running import push_end, settle_expected
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
     ARRIVED,
+    EXPECTED_BEFORE,
     HEAP_N,
     HELD_N,
     NODE_EVENT,
@@ -68,7 +69,7 @@ def room_needed(w: World, s: State) -> tuple[int, int]:
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
         job = s.queue[row].job
         chunks += w.job[job].chunk_end - w.job[job].chunk_at + 1
-    settle_running(s)
+    settle_expected(w, s)
     for i in range(s.n[RUNNING_N]):
         job = s.run[i].job
         chunks += w.job[job].chunk_end - w.job[job].chunk_at + 1
@@ -91,8 +92,8 @@ def draw_sketch(w: World, s: State, small: World, drawn: State) -> None:
         number += 1
     drawn.n[Q_HEAD] = 0
     drawn.n[Q_TAIL] = number
-    settle_running(s)
-    drawn.n[HEAP_N] = 0
+    settle_expected(w, s)
+    drawn.n[HEAP_N] = drawn.n[EXPECTED_BEFORE] = 0
     for i in range(s.n[RUNNING_N]):
         at = _draw_job(w, s, small, drawn, s.run[i].job, number, at)
         _draw_run(w, s, drawn, i, number)

@@ -14,7 +14,6 @@ from rltune.kernel.state.arrays import (
     ARRIVED,
     DISTURBED,
     DONE,
-    EASY,
     ENDED,
     FUTURE,
     HEAP_N,
@@ -181,8 +180,8 @@ def advance(w: World, s: State, o: Options) -> bool:
     if w.has_limits:
         _release_held(w, s, o)
     settle_queue(s)
-    if w.left_by != ENDS_NOW and s.n[Q_HEAD] < s.n[Q_TAIL] and (o.backfill >= EASY or o.guarded):
-        expect_anew(w, s)
+    if w.left_by != ENDS_NOW and s.n[Q_HEAD] < s.n[Q_TAIL]:
+        expect_anew(s)
     return True
 
 

@@ -11,7 +11,7 @@ import math
 from rltune.kernel.fit.allocate import find
 from rltune.kernel.fit.chunk_need import asked_cpu, chunk_mem
 from rltune.kernel.fit.pools import join_pools
-from rltune.kernel.fit.running import settle_running
+from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.fit.ways import fill_ways
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import ACTIVE_N, F8, Q_HEAD, Q_TAIL, RUN_END, Options, State, World
@@ -155,7 +155,7 @@ def look_around(w: World, s: State, o: Options, end: int) -> None:
         s.wanted[w.shape[s.queue[i].asks].mask] += w.job[job].gpus
         if w.job[job].user >= 0:
             s.crowd[w.job[job].user] += 1
-    settle_running(s)
+    settle_expected(w, s)
     for i in range(s.n[ACTIVE_N]):
         _look_at_shape(w, s, o, s.active[i])
     if w.net_plan[USES_SPARES]:

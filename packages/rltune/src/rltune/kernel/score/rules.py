@@ -269,12 +269,12 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
 
 
 @kernel
-def running_score(w: World, s: State, o: Options, job: int) -> float:
+def running_score(w: World, s: State, o: Options, job: int, cuts: tuple[float, float]) -> float:
     """Score a running job as if it waited with the work that it has left."""
     if o.turns == BY_POLICY:
         score = base_score(w, s, job, o.policy, rank_left(w, s, o, job, work_done(w, s, job)))
     else:
-        score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), las_cuts(s))
+        score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
     return guarded_score(w, s, o, job, score) if o.guarded else score
 
 

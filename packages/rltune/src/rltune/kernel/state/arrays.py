@@ -79,6 +79,7 @@ SCOPES = 5
     PLAN_ENTERED,
     DUE_AT,
     DUE_N,
+    EXPECTED_BEFORE,
     WILLING_N,
     MOVABLE_N,
     VICTIMS_N,
@@ -86,7 +87,7 @@ SCOPES = 5
     SPELLS_N,
     SPELL_CHUNKS_N,
     N_COUNTERS,
-) = range(36)
+) = range(37)
 
 # By which order jobs take turns; NO_TURNS: who has started runs to its end.
 NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)

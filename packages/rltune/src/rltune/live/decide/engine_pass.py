@@ -16,7 +16,7 @@ from rltune.engine.view import scores_of
 from rltune.estimate.estimators import Given
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.easy import reservation
-from rltune.kernel.backfill.preempt import claim, rank_movable, sort_movable
+from rltune.kernel.backfill.preempt import claim, rank_movable, weigh_movable
 from rltune.kernel.build.prepare import Factors, Likeness, Net
 from rltune.kernel.fit.node_index import index_remove
 from rltune.kernel.fit.running import start_job
@@ -238,7 +238,7 @@ class CorePass:
         claimants = s.queue.job[rows].tolist()
         s.n[core.PASSES] += 1
         rank_movable(m.w, m.s, options)
-        sort_movable(m.s)
+        weigh_movable(m.w, m.s, options)
         job_of, found = dict(self._problem.tasks), []
         touched: set[str] = set()
         for row in claimants:

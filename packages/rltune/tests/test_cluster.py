@@ -2,8 +2,9 @@
 
 import pytest
 
-from rltune import Cluster, InputError
+from rltune import Cluster, InputError, Jobs, simulate
 from rltune.cluster import NodeGroup
+from rltune.policy.multifactor import Multifactor
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,25 @@ def test_a_cluster_prints_its_groups():
 def test_many_groups_are_cut():
     cluster = Cluster(tuple(NodeGroup(count=1, gpus=n) for n in range(1, 20)))
     assert repr(cluster).splitlines()[-1] == "  ... and 7 more groups"
+
+
+def test_a_scheduler_of_the_file_gives_multifactor_its_weights(tmp_path):
+    """A policy that was given other weights in Python keeps them."""
+    path = tmp_path / "site.toml"
+    path.write_text("[[group]]\ncount = 1\ngpus = 1\n[scheduler]\nage = 5\nqos_priority = { high = 1.0 }\n")
+    site = Cluster.from_toml(path)
+    assert site.scheduler.weights == {"age": 5.0, "qos_priority": {"high": 1.0}}
+    assert Multifactor().on(site) == Multifactor(age=5.0, qos_priority={"high": 1.0})
+    assert Multifactor(age=7.0).on(site) == Multifactor(age=7.0)
+    jobs = Jobs.from_arrays([0, 1, 2], 10.0, 1, qos=[None, None, "high"])
+    assert simulate(jobs, site, "multifactor", estimator="oracle").start_s.tolist() == [0, 20, 10]
+
+
+def test_a_weight_below_nothing_is_refused(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text("[[group]]\ncount = 1\ngpus = 1\n[scheduler]\nage = -5\n")
+    with pytest.raises(InputError, match=r"scheduler\.age"):
+        Cluster.from_toml(path)
 
 
 def test_names_of_types_and_partitions_are_one_however_they_are_spelled():

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,6 +23,7 @@ Positive = Annotated[int, Field(gt=0, le=MOST_NODES, strict=True)]
 NotNegative = Annotated[int, Field(ge=0, le=MOST_GPUS, strict=True)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False, strict=True)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Time = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
@@ -118,6 +119,30 @@ class Slowdown(BaseModel):
     mem_contention: Factor = 1.0
 
 
+class Scheduler(BaseModel):
+    """What orders the site's queue now; weights are those of policy multifactor on this cluster."""
+
+    model_config = _STRICT
+
+    policy: str = "multifactor"
+    backfill: str = "easy"
+    age: Weight = 1000.0
+    fairshare: Weight = 1000.0
+    job_size: Weight = 1000.0
+    partition: Weight = 1000.0
+    qos: Weight = 1000.0
+    max_age_s: Amount = 7 * 86_400.0
+    half_life_s: Amount = 7 * 86_400.0
+    favor_small: bool = False
+    partition_priority: dict[str, Weight] = {}
+    qos_priority: dict[str, Weight] = {}
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """Return what the file says of multifactor, by the names that the policy has for it."""
+        return {name: getattr(self, name) for name in self.model_fields_set - {"policy", "backfill"}}
+
+
 class _File(BaseModel):
     """The TOML of a cluster."""
 
@@ -132,6 +157,7 @@ class _File(BaseModel):
     outage: tuple[Outage, ...] = ()
     slowdown: Slowdown = Slowdown()
     preemption: tuple[PreemptionRule, ...] = ()
+    scheduler: Scheduler | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +172,7 @@ class Cluster:
     maintenance: tuple[Maintenance, ...] = ()
     outages: tuple[Outage, ...] = ()
     slowdown: Slowdown = field(default_factory=Slowdown)
+    scheduler: Scheduler | None = None  # what orders the queue now, if the file says so
     preemption: tuple[PreemptionRule, ...] = ()  # who may be displaced; the first that fits a job counts
 
     def __post_init__(self) -> None:
@@ -213,6 +240,13 @@ class Cluster:
         raise unknown("cluster", name_or_path, cls.presets(), more=", or your own as the path of a TOML file")
 
     @classmethod
+    def text_of(cls, name_or_path: str) -> str:
+        """Return the TOML of a preset or a file that `load` takes."""
+        if name_or_path in cls.presets():
+            return (resources.files("rltune") / "presets" / f"{name_or_path}.toml").read_text(encoding="utf-8")
+        return Path(name_or_path).read_text(encoding="utf-8")
+
+    @classmethod
     def _from_text(cls, text: str, source: str) -> Cluster:
         try:
             file = _File.model_validate(tomllib.loads(text))
@@ -230,6 +264,7 @@ class Cluster:
                 maintenance=file.maintenance,
                 outages=file.outage,
                 slowdown=file.slowdown,
+                scheduler=file.scheduler,
                 preemption=file.preemption,
             )
         except InputError as error:
@@ -256,6 +291,7 @@ class Cluster:
         counts = {"limits": self.limits, "maintenance windows": self.maintenance, "outages": self.outages}
         told = [("speed", speeds)] if speeds else []
         told += [(name, f"{len(values):,}") for name, values in counts.items() if values]
+        told += [("scheduler", f"{self.scheduler.policy} + {self.scheduler.backfill}")] if self.scheduler else []
         told += [("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else []
         return [*told, *(("preemption", str(rule)) for rule in self.preemption)]
 

@@ -21,7 +21,7 @@ from rltune.evaluation.evaluation_tables import cross_table, evaluation_notes, t
 from rltune.parallel import Processes
 from rltune.policy.learned import Learned
 from rltune.trace import synthesise
-from rltune.trials.measures import MEASURED
+from rltune.trials.measures import COMPARED, MEASURED
 from rltune.trials.pipelines import line_up
 
 HOW = {"holdout": 0.25, "size": 60, "every": 15, "contended_s": 500.0}
@@ -130,7 +130,7 @@ def test_pairs_set_the_learned_side_against_the_static_side(selected):
     for pair in selected.pairs:
         ours, theirs = selected.test.index(pair.learned), selected.test.index(pair.static)
         assert pair.ratios["wait"] == selected.test.ratio(ours, theirs)
-        assert set(pair.ratios) == set(MEASURED)
+        assert set(pair.ratios) == set(COMPARED)
 
 
 def test_utilisation_is_chosen_by_its_greatest(trace, cluster):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from rltune.cli import calibrate_command as calibrate
 from rltune.cli import cluster_command as cluster
 from rltune.cli import compare_command as compare
 from rltune.cli import control_command as control
@@ -19,6 +20,7 @@ from rltune.cli import trace_command as trace
 from rltune.cli import train_command as train
 from rltune.cli import transfer_command as transfer
 from rltune.cli import tune_command as tune
+from rltune.cli import turns_command as turns
 from rltune.cli.command import Command
 from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered, whole_output
 from rltune.cli.options import examples
@@ -47,11 +49,13 @@ app = typer.Typer(
 )
 app.add_typer(trace.app, name="trace", rich_help_panel=HISTORY)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=HISTORY)
+app.command(cls=Command, epilog=calibrate.EXAMPLES, rich_help_panel=HISTORY)(calibrate.calibrate)
 app.command(cls=Command, epilog=tune.EXAMPLES, rich_help_panel=JUDGE)(tune.tune)
 app.command(cls=Command, epilog=simulate.EXAMPLES, rich_help_panel=JUDGE)(simulate.simulate)
 app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare.compare)
 app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)
 app.command(cls=Command, epilog=transfer.EXAMPLES, rich_help_panel=JUDGE)(transfer.transfer)
+app.command(cls=Command, epilog=turns.EXAMPLES, rich_help_panel=JUDGE)(turns.turns)
 app.command(cls=Command, epilog=policies.EXAMPLES, rich_help_panel=JUDGE)(policies.policies)
 app.command(cls=Command, epilog=reproduce.EXAMPLES, rich_help_panel=JUDGE)(reproduce.reproduce)
 app.command(cls=Command, epilog=train.EXAMPLES, rich_help_panel=LEARN)(train.train)

@@ -174,6 +174,9 @@ def _more(cluster: "Cluster") -> Iterator[str]:
     yield f"in all: {_totals(cluster)}"
     for gpu_type, factor in cluster.speed.items():
         yield f"speed of {gpu_type}: {factor:g}"
+    if (ours := cluster.scheduler) is not None:
+        weights = ", ".join(f"{name} {value}" for name, value in sorted(ours.weights.items()))
+        yield f"scheduler: {ours.policy} + {ours.backfill}" + (f" ({weights})" if weights else "")
     for limit in cluster.limits:
         yield f"limit of {_who(limit)}: {_allowance(limit)}"
     for window in cluster.maintenance:

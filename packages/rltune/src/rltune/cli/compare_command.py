@@ -46,7 +46,7 @@ def compare(
     guard: options.Guard = "off",
     preempt: options.Preempt = "off",
     baseline: options.Baseline = None,
-    metric: options.Metric = "wait",
+    metric: options.Metric = None,
     seed: options.Seed = 0,
     workers: options.Workers = 1,
     details: options.Details = False,
@@ -138,13 +138,14 @@ def _write(
         raise typer.Exit(INTERRUPTED)
 
 
-def _require_known(pipelines: "tuple[Pipeline, ...]", estimator: str, baseline: str | None, metric: str) -> None:
+def _require_known(pipelines: "tuple[Pipeline, ...]", estimator: str, baseline: str | None, metric: str | None) -> None:
     """Refuse, before anything is read or compiled, what does not exist."""
     from rltune.estimate import get_estimator
     from rltune.trials.measures import metric_of
     from rltune.trials.pipelines import find_pipeline
 
-    metric_of(metric)
+    if metric is not None:
+        metric_of(metric)
     get_estimator(estimator)
     find_pipeline(pipelines, baseline)
 

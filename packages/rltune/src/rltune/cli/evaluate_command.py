@@ -65,7 +65,7 @@ def evaluate(
     preempt: options.Preempt = "off",
     select: Select = False,
     baseline: options.Baseline = None,
-    metric: options.HeldOutMetric = "wait",
+    metric: options.HeldOutMetric = None,
     seed: options.Seed = 0,
     workers: options.Workers = 1,
     details: BreakDown = False,
@@ -128,12 +128,13 @@ def held_out(windows: str | None) -> dict[str, Any]:
     return {"size": cut.size, "every": cut.every, "contended_s": cut.min_wait_s}
 
 
-def require_known(estimators: list[str], metric: str) -> None:
+def require_known(estimators: list[str], metric: str | None) -> None:
     """Refuse, before anything is read or compiled, what does not exist."""
     from rltune.estimate import get_estimator
     from rltune.evaluation.evaluate import require_measured
 
-    require_measured(metric)
+    if metric is not None:
+        require_measured(metric)
     for name in estimators:
         get_estimator(name)
 

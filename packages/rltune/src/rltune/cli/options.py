@@ -313,19 +313,21 @@ Baseline = Annotated[
     ),
 ]
 Metric = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Compared by what: wait, jct, slowdown, wait-p99, wait-max, large-wait, utilisation, makespan, "
-        "fragmentation, fairness, or your own as path.py:name.",
+        help="Compared by what: wait (usual), delay (usual with --preempt), jct, slowdown, wait-p99, delay-p99, "
+        "wait-max, large-wait, utilisation, goodput, makespan, preemptions, lost, fragmentation, fairness, or your "
+        "own as path.py:name.",
         metavar="NAME",
         autocompletion=complete.metrics,
     ),
 ]
 HeldOutMetric = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--metric",
-        help="Chosen and compared by what: wait, jct, slowdown, wait-p99, utilisation.",
+        help="Chosen and compared by what: wait (usual), delay (usual with --preempt), jct, slowdown, wait-p99, "
+        "delay-p99, utilisation.",
         metavar="NAME",
         autocompletion=complete.metrics,
     ),

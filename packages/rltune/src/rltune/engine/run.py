@@ -29,6 +29,7 @@ from rltune.labels import Labels
 from rltune.opt_in import opted_in
 from rltune.placement.placers import Placer
 from rltune.policy.base import Networked, QueueView, Scored
+from rltune.policy.multifactor import Multifactor
 from rltune.schedule import Placements, Schedule, Settings, Spells, TurnsTaken
 
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
@@ -77,7 +78,7 @@ class Machine:
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
         jobs = opted_in(jobs, cluster)
-        policy = pipeline.policy
+        policy = pipeline.policy.on(cluster) if isinstance(pipeline.policy, Multifactor) else pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)
         estimates = estimated(estimator, jobs, pipeline.seed)

@@ -26,7 +26,7 @@ from rltune.parallel import spread_over
 from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s
 from rltune.trials.leak import Exam, leaks
-from rltune.trials.measures import metric_of
+from rltune.trials.measures import metric_of, usual_metric
 from rltune.trials.pipelines import contenders_of, line_up
 from rltune.trials.trial import Trial, in_order
 from rltune.trials.windows import SlidingSpec, Spec, Steady, Window, WindowSpec, choose_windows, parse_windows
@@ -43,7 +43,7 @@ def compare(
     windows: Spec | str = "steady",
     estimator: Any = "history",
     baseline: str | None = None,
-    metric: str = "wait",
+    metric: str | None = None,
     *,
     pipelines: Sequence[str | Pipeline] = (),
     guard: str | Guard | None = None,
@@ -75,7 +75,8 @@ def compare(
             the whole trace from an idle cluster. Or an object of `rltune.evaluation`.
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
         baseline: The contender that the others are compared with: its label or its policy; the first if not told.
-        metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`.
+        metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`; if not told the
+            wait, or the delay if jobs take turns.
         pipelines: Further pipelines one by one, as objects or as tables name them: "saf + easy, milp:8".
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
@@ -102,7 +103,8 @@ def compare(
     """
     require_inputs(jobs, cluster)
     jobs = opted_in(jobs, cluster)
-    metric_of(metric)
+    if metric is not None:
+        metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
@@ -118,7 +120,7 @@ def compare(
         windows=chosen,
         contenders=contenders_of([p.settings(get_estimator(guess).name) for p in lined_up]),
         baseline=baseline,
-        metric=metric,
+        metric=metric or usual_metric(lined_up),
         confidence=confidence,
         seed=seed,
         about=_about(windows, chosen),

@@ -50,6 +50,10 @@ class Standing:
     jct_s: Distribution
     bounded_slowdown: Distribution
     large_wait_s: Distribution
+    delay_s: Distribution
+    preemptions: Distribution  # of a job
+    lost_share: float  # of GPU time, to restarts and work that was done again
+    goodput: float
     utilisation: float
     makespan_s: float
     fragmentation: float  # while jobs wait
@@ -109,6 +113,11 @@ class Comparison:
         windows = (Window(0, len(schedules[0].jobs)),)
         contenders = contenders_of([s.settings for s in schedules])
         return cls.build(runs, windows, contenders, baseline, metric, about="whole trace, from an idle cluster")
+
+    @property
+    def takes_turns(self) -> bool:
+        """Return whether some job was displaced under some pipeline."""
+        return any(run.summary.turns.taken for run in self.runs)
 
     @property
     def planned(self) -> int:
@@ -255,6 +264,10 @@ def _facts(runs: list[Run]) -> dict[str, Any]:
         "jct_s": Distribution.of(pooled(runs, lambda s: s.jct_s)),
         "bounded_slowdown": Distribution.of(pooled(runs, lambda s: s.bounded_slowdown)),
         "large_wait_s": _pooled_large(runs),
+        "delay_s": Distribution.of(pooled(runs, lambda s: s.delay_s)),
+        "preemptions": Distribution.of(pooled(runs, lambda s: s.preemptions.astype(np.float64))),
+        "lost_share": _mean([s.turns.lost_share for s in all_of]),
+        "goodput": _mean([s.goodput for s in all_of]),
         "utilisation": _mean([s.utilisation.share for s in all_of]),
         "makespan_s": _mean([s.makespan_s for s in all_of]),
         "fragmentation": _mean([s.fragmentation.while_waiting.mean for s in all_of]),
@@ -264,7 +277,7 @@ def _facts(runs: list[Run]) -> dict[str, Any]:
         "worst_vc": worst.worst,
         "worst_vc_mean_wait_s": worst.worst_mean_wait_s,
         "bound_jct_s": bound,
-        "gap": jct / bound - 1 if bound > 0 else np.nan,
+        "gap": jct / bound - 1 if bound > 0 and not any(s.turns.taken for s in all_of) else np.nan,
         "rejected": sum(s.rejected for s in all_of),
         "requeued": sum(s.requeued for s in all_of),
     }

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rltune.evaluation.recorded_waits import recorded_notes
 from rltune.evaluation.verdict import verdict
+from rltune.evaluation.who_pays_for_turns import payers_of
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
 from rltune.text import columns, counted, cut
 from rltune.trials.intervals import FEWEST
@@ -31,10 +32,11 @@ def headline(comparison: Comparison) -> Table:
         title=Text(title(comparison)), title_justify="left", caption=_caption(comparison), caption_justify="left"
     )
     table.add_column("pipeline", no_wrap=True)
-    for column in (metric.title, "p99 wait", "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
+    late = "p99 delay" if comparison.takes_turns else "p99 wait"  # a first start says little if it is then stopped
+    for column in (metric.title, late, "slowdown", "util.", f"vs {base}", "ratio", "better in", "gap to bound"):
         table.add_column(Text(column), justify="right")
     for standing in comparison.standings:
-        cells = _row(standing, metric, is_base=standing.label == base)
+        cells = _row(standing, metric, turns=comparison.takes_turns, is_base=standing.label == base)
         table.add_row(*map(Text, cells), style=_style(standing, base))
     return table
 
@@ -74,10 +76,12 @@ def details(comparison: Comparison) -> Table:
     table.add_column("")
     for column in ("mean", "p50", "p90", "p99", "max"):
         table.add_column(column, justify="right")
+    turns = comparison.takes_turns
     for s in comparison.standings:
         rows: list[tuple[str, object, Callable[[float], str]]] = [
             ("wait", s.wait_s, seconds),
             ("wait, large jobs", s.large_wait_s, seconds),
+            *([("delay", s.delay_s, seconds), ("times displaced", s.preemptions, number)] if turns else []),
             ("JCT", s.jct_s, seconds),
             ("slowdown", s.bounded_slowdown, number),
         ]
@@ -116,10 +120,25 @@ def comparison_notes(comparison: Comparison) -> list[str]:
             "The bound is of the measured jobs alone, as if no earlier job were in their way, so the gap is wide."
         )
     said += _drift(comparison)
+    said += _turns(comparison)
     apart = _windows_with_other_jobs(comparison)
     if apart:
         said.append(f"In {apart} window(s) the pipelines ran different jobs, so their means are not of the same jobs.")
     return [*said, *_about_intervals(comparison)]
+
+
+def _turns(comparison: Comparison) -> list[str]:
+    """Return what taking turns cost, and who paid for it, where anybody was displaced."""
+    if not comparison.takes_turns:
+        return []
+    said = [
+        f"{s.label}: {number(s.preemptions.mean)} displacements a job (most {s.preemptions.max:.0f}), "
+        f"{percent(s.lost_share)} of GPU time lost to restarts and work done again, goodput {percent(s.goodput)}."
+        for s in comparison.standings
+        if s.preemptions.max > 0
+    ]
+    first = "Wait is until the first start; delay counts what being stopped cost, too."
+    return [first, *said, *map(str, payers_of(comparison))]
 
 
 def _drift(comparison: Comparison) -> list[str]:
@@ -193,7 +212,7 @@ def _caption(comparison: Comparison) -> Text:
     return Text("\n".join(comparison_notes(comparison)))
 
 
-def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
+def _row(s: Standing, metric: Metric, *, turns: bool, is_base: bool) -> list[str]:
     pair = ["baseline", "", ""]
     if not is_base:
         pair = [
@@ -201,7 +220,7 @@ def _row(s: Standing, metric: Metric, *, is_base: bool) -> list[str]:
             interval(s.ratio, write_ratio),
             f"{s.better_in}/{s.windows}" if s.windows > 1 else "-",
         ]
-    facts = [seconds(s.wait_s.p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
+    facts = [seconds((s.delay_s if turns else s.wait_s).p99), number(s.bounded_slowdown.mean), percent(s.utilisation)]
     return [s.label, metric.write(s.value), *facts, *pair, percent(s.gap)]
 
 

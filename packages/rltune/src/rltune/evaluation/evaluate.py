@@ -20,7 +20,7 @@ from rltune.parallel import Here, Spread
 from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
 from rltune.trials.leak import Exam, leaks
-from rltune.trials.measures import MEASURED
+from rltune.trials.measures import COMPARED, usual_metric
 from rltune.trials.outcome import Outcome
 from rltune.trials.parts import Part, split, usual_size
 from rltune.trials.pipelines import find_pipeline, line_up, unique
@@ -58,7 +58,7 @@ def evaluate(
     contended_s: float | None = None,
     select: bool = False,
     baseline: str | None = None,
-    metric: str = "wait",
+    metric: str | None = None,
     head: str = "pool",
     view: int = 0,
     cycle_s: float = 0.0,
@@ -96,7 +96,8 @@ def evaluate(
         select: Whether to choose the best pipelines first, on the part before of equal length, and to run only those
             on the test part.
         baseline: The reference: a label or a policy; FCFS if not told, with `select` the best rule.
-        metric: What to choose and compare by: "wait", "jct", "slowdown", "wait-p99" or "utilisation".
+        metric: What to choose and compare by: "wait", "delay", "jct", "slowdown", "wait-p99", "delay-p99" or
+            "utilisation"; if not told the wait, or the delay if jobs take turns.
         head: What a job that does not fit blocks: its "pool", or all others ("global").
         view: How many of the oldest waiting jobs a policy sees; 0 = all.
         cycle_s: How often a policy is asked; 0 = in every pass.
@@ -111,7 +112,8 @@ def evaluate(
     """
     require_inputs(jobs, cluster)
     jobs = opted_in(jobs, cluster)
-    require_measured(metric)
+    if metric is not None:
+        require_measured(metric)
     if windows is not None:
         sliding = parse_sliding(windows, min_wait_s=CONTENDED_S if contended_s is None else contended_s)
         size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
@@ -119,6 +121,7 @@ def evaluate(
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
+    metric = metric or usual_metric(contenders)
     parts = split(len(ordered), holdout)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
     work = spread or Here()
@@ -210,5 +213,5 @@ def run_part(trial: HeldOutTrial, part: Part, every: int, spread: Spread, progre
 
 def require_measured(metric: str) -> None:
     """Refuse a metric that is not kept by window."""
-    if metric not in MEASURED:
-        raise unknown("metric", metric, MEASURED, "to evaluate by")
+    if metric not in COMPARED:
+        raise unknown("metric", metric, COMPARED, "to evaluate by")

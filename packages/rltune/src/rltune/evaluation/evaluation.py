@@ -12,7 +12,7 @@ from rltune.evaluation.results import Results
 from rltune.metrics.formats import DRIFT
 from rltune.text import html_of
 from rltune.trials.groups import Groups
-from rltune.trials.measures import MEASURED, metric_of
+from rltune.trials.measures import COMPARED, MEASURED, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ class Evaluation:
             of = {c.side: c.pipeline.label for c in self.choices if c.kind == kind}
             if len(of) == 2:
                 ours, theirs = self.test.index(of["learned"]), self.test.index(of["static"])
-                ratios = {metric: self.test.ratio(ours, theirs, metric) for metric in MEASURED}
+                ratios = {metric: self.test.ratio(ours, theirs, metric) for metric in COMPARED}
                 better = self.test.better_in(ours, theirs, self.metric)
                 yield Pair(kind, of["learned"], of["static"], ratios, better)
 
@@ -114,10 +114,10 @@ class Evaluation:
             "pipeline": self.labels[i],
             "learned": self.test.pipelines[i].learned,
             "against": self.labels[self.reference],
-            "ratio": {metric: asdict(self.test.ratio(i, self.reference, metric)) for metric in MEASURED},
+            "ratio": {metric: asdict(self.test.ratio(i, self.reference, metric)) for metric in COMPARED},
             "difference": asdict(self.test.difference(i, self.reference, self.metric)),
             "better_in": self.test.better_in(i, self.reference, self.metric),
-            "ratio_to_fcfs": {metric: asdict(self.test.ratio(i, self.fcfs, metric)) for metric in MEASURED},
+            "ratio_to_fcfs": {metric: asdict(self.test.ratio(i, self.fcfs, metric)) for metric in COMPARED},
             "by_size": self._groups_of(i, BY_SIZE),
             "by_vc": self._groups_of(i, BY_VC),
         }

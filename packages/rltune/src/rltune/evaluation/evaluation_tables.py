@@ -13,7 +13,7 @@ from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import drift_of, number, percent, seconds
 from rltune.text import columns, cut
 from rltune.trials.intervals import FEWEST
-from rltune.trials.measures import MEASURED, metric_of
+from rltune.trials.measures import COMPARED, MEASURED, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from rltune.evaluation.evaluation import Evaluation
     from rltune.evaluation.results import Results
 
-SHORT = {"wait": "wait", "jct": "JCT", "slowdown": "slowdown", "wait-p99": "p99 wait", "utilisation": "util."}
+SHORT = {
+    "wait": "wait",
+    "jct": "JCT",
+    "slowdown": "slowdown",
+    "delay": "delay",
+    "delay-p99": "p99 delay",
+    "preemptions": "displaced",
+    "lost": "lost",
+    "wait-p99": "p99 wait",
+    "utilisation": "util.",
+}
 MOST_VCS = 8
 
 
@@ -74,7 +84,7 @@ def ratio_table(evaluation: Evaluation) -> Table:
     """Lay out each pipeline's means on the test part over the reference's, and the wait over FCFS's."""
     test, base = evaluation.test, evaluation.labels[evaluation.reference]
     metric = metric_of(evaluation.metric)
-    others = [name for name in MEASURED if name != evaluation.metric]
+    others = [name for name in evaluation.test.shown(COMPARED) if name != evaluation.metric]
     heads = [metric.title, f"ratio to {base}", "better in", *(f"{SHORT[name]} ratio" for name in others), "vs fcfs"]
     table = _table(f"test part: {extent(test)}; estimates: {evaluation.estimator}", ["pipeline", *heads])
     table.caption = Text("\n".join(evaluation_notes(evaluation)))
@@ -86,10 +96,11 @@ def ratio_table(evaluation: Evaluation) -> Table:
 
 def pair_table(evaluation: Evaluation) -> Table:
     """Lay out the learned side's choices over the static side's."""
-    heads = ["", "learned / static", *(SHORT[name] for name in MEASURED), "better in"]
+    shown = evaluation.test.shown(COMPARED)
+    heads = ["", "learned / static", *(SHORT[name] for name in shown), "better in"]
     table = _table("chosen on the validation part, then frozen: ratios on the test part", heads)
     for pair in evaluation.pairs:
-        cells = [interval(pair.ratios[name], write_ratio) for name in MEASURED]
+        cells = [interval(pair.ratios[name], write_ratio) for name in shown]
         wins = f"{pair.better_in}/{len(evaluation.test.starts)}"
         table.add_row(pair.kind, Text(f"{pair.learned} / {pair.static}"), *cells, wins)
     return table
@@ -111,9 +122,10 @@ def cross_table(evaluations: Sequence[Evaluation]) -> Table:
 
 def value_table(evaluation: Evaluation) -> Table:
     """Lay out the means of every metric on the test part."""
-    table = _table("means over the windows of the test part", ["pipeline", *(SHORT[name] for name in MEASURED)])
+    shown = evaluation.test.shown(MEASURED)
+    table = _table("means over the windows of the test part", ["pipeline", *(SHORT[name] for name in shown)])
     for i, label in enumerate(evaluation.labels):
-        table.add_row(Text(label), *(metric_of(name).write(evaluation.test.mean(i, name)) for name in MEASURED))
+        table.add_row(Text(label), *(metric_of(name).write(evaluation.test.mean(i, name)) for name in shown))
     return table
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.trials.intervals import Course, Interval, difference, of_sums, over_time, ratio
-from rltune.trials.measures import MEASURED, metric_of
+from rltune.trials.measures import MEASURED, OF_TURNS, metric_of
 from rltune.trials.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class Results:
         step = (np.array(self.starts) - self.part.first) // self.every
         steps = len(self.part.starts(self.size, self.every))
         return Course(step, steps, max(self.size // self.every, 1), self.disjoint)
+
+    def shown(self, metrics: Sequence[str]) -> list[str]:
+        """Return those of some metrics that tell something here: without turns a delay is a wait."""
+        turns = any(pipeline.turns for pipeline in self.pipelines)
+        return [name for name in metrics if turns or name not in OF_TURNS]
 
     def index(self, label: str) -> int:
         """Find a pipeline by its label."""

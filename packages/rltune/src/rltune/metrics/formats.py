@@ -43,6 +43,9 @@ def as_table(summary: Summary) -> Table:
     for name, waits in _recorded_rows(summary):
         table.add_row(name, *_cells(waits, seconds))
     table.add_row("wait, large jobs", *_cells(summary.large_wait_s, seconds))
+    if summary.turns.taken:  # else the delay is the wait
+        table.add_row("delay", *_cells(summary.turns.delay_s, seconds))
+        table.add_row("times displaced", *_cells(summary.turns.preemptions, number))
     table.add_row("JCT", *_cells(summary.jct_s, seconds))
     table.add_row("bounded slowdown", *_cells(summary.bounded_slowdown, number))
     table.add_row("mean wait of users", *_cells(summary.fairness.users.mean_wait_s, seconds))
@@ -79,6 +82,7 @@ def _caption(summary: Summary) -> str:
             *summary.recorded.warnings(),
             *model_lines(summary.work),
             *_placer_lines(summary),
+            *_turns_lines(summary),
             *_cluster_lines(summary),
             *_fairness_lines(summary),
         ]
@@ -118,6 +122,19 @@ def _placer_lines(summary: Summary) -> list[str]:
     return [f"{solved}; {gained}; {took}"]
 
 
+def _turns_lines(summary: Summary) -> list[str]:
+    """Return what taking turns cost, where anybody was displaced."""
+    turns = summary.turns
+    if not turns.taken:
+        return []
+    who = f"{turns.preempted:,} of {summary.ran:,} jobs were displaced, {number(turns.preemptions.mean)} times a job"
+    lost = f"{number(turns.lost_gpu_h)} GPU-hours ({percent(turns.lost_share)}) went into restarts and work done again"
+    return [f"turns: {who}; {lost}; goodput {percent(summary.goodput)}", _WHAT_WAIT_IS]
+
+
+_WHAT_WAIT_IS = "wait is until the first start; delay counts all that a job lost by being stopped, so compare by delay"
+
+
 def _jobs_line(summary: Summary) -> str:
     rejected = f"{summary.rejected:,} rejected{_why(summary)}"
     return f"{summary.ran:,} jobs ran, {rejected}, {summary.requeued:,} requeued; {summary.passes:,} passes"
@@ -128,11 +145,13 @@ def _cluster_lines(summary: Summary) -> list[str]:
     what = "measured interval" if summary.interval_s else "first submit to last end"
     length = f"{seconds(use.span_s[1] - use.span_s[0])} ({what})"
     bound, idle = summary.bound.mean_jct_s, summary.fragmentation.idle_while_waiting
-    return [
+    lines = [
         f"utilisation {percent(use.share)} of {use.gpus:,} GPUs over {length}; makespan {seconds(summary.makespan_s)}",
         f"GPU-seconds idle while a job waits {percent(idle)}",
-        f"lower bound of the mean JCT {seconds(bound)}; this schedule is {percent(summary.gap)} above it",
     ]
+    if summary.turns.taken:  # the bound is of jobs that run in one piece
+        return lines
+    return [*lines, f"lower bound of the mean JCT {seconds(bound)}; this schedule is {percent(summary.gap)} above it"]
 
 
 def most_common(reasons: dict[str, int], most: int = 3) -> str:

@@ -13,6 +13,7 @@ from rltune.metrics.fairness import Fairness, group_fairness
 from rltune.metrics.fragmentation import Fragmentation, fragmentation
 from rltune.metrics.recorded import RecordedWait, recorded_wait
 from rltune.metrics.timeline import timeline
+from rltune.metrics.turns_cost import TurnsCost, turns_cost
 from rltune.metrics.utilisation import Span, Utilisation, span_of, utilisation
 from rltune.text import html_of, text_of
 
@@ -49,20 +50,30 @@ class Summary:
     fragmentation: Fragmentation
     fairness: Fairness
     bound: Bound
+    turns: TurnsCost  # delay, and what stopping jobs cost
     interval_s: Span | None  # if told: only jobs submitted in [begin, end), and the cluster between the two
     work: Mapping[str, Any] = field(default_factory=dict)  # counters of the engine and the placer
 
     @property
+    def goodput(self) -> float:
+        """Return the share of the GPUs that did useful work: utilisation less restarts and work that was done again."""
+        return self.utilisation.share * (1 - self.turns.lost_share)
+
+    @property
     def gap(self) -> float:
-        """Return by which share the mean JCT exceeds the lower bound."""
-        return self.bound.gap(self.jct_s.mean)
+        """Return by which share the mean JCT exceeds the lower bound; NaN if jobs were displaced.
+
+        One part of the bound takes jobs to run in one piece, so it bounds nobody who was stopped and went on.
+        """
+        return np.nan if self.turns.taken else self.bound.gap(self.jct_s.mean)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; what cannot be told is None."""
         from rltune.metrics.formats import plain
 
         counted = {name: value for name, value in self.work.items() if "_ms" not in name}  # the same on every machine
-        values: dict[str, Any] = plain({**asdict(self), "work": counted, "gap_to_bound": self.gap})
+        derived = {"work": counted, "gap_to_bound": self.gap, "goodput": self.goodput}
+        values: dict[str, Any] = plain({**asdict(self), **derived})
         return values
 
     def __str__(self) -> str:
@@ -113,6 +124,7 @@ def summarise(schedule: Timetable, interval_s: Span | None = None, bound: Bound 
         fragmentation=fragmentation(line, held, gpus),
         fairness=_fairness(schedule, kept),
         bound=bound or lower_bound(schedule.jobs, schedule.cluster, kept),
+        turns=turns_cost(schedule, kept),
         interval_s=interval_s,
         work=schedule.work,
     )

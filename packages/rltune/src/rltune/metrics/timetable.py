@@ -127,6 +127,21 @@ class Timetable(Protocol):
         ...
 
     @property
+    def delay_s(self) -> Floats:
+        """Return each job's completion time beyond its run time; NaN if rejected."""
+        ...
+
+    @property
+    def preemptions(self) -> NDArray[np.int64]:
+        """Return how often each job was displaced by another."""
+        ...
+
+    @property
+    def lost_s(self) -> Floats:
+        """Return each job's restarts and the work that it did again; NaN if rejected."""
+        ...
+
+    @property
     def requeues(self) -> Ints:
         """Return how often an outage put each job back."""
         ...

@@ -6,11 +6,12 @@ Formulas: SchedMD, 'Multifactor Priority Plugin' and 'Classic Fairshare Algorith
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.job_shapes import distinct_rows
@@ -58,6 +59,11 @@ class Multifactor:
             for name, share in getattr(self, table).items():
                 if not 0 < share < np.inf:
                     raise InputError(f"multifactor: {table} of {name!r} should be above 0, not {share}")
+
+    def on(self, cluster: Cluster) -> Multifactor:
+        """Return the policy with the weights of the cluster's file, unless it was given others than the usual ones."""
+        weights = cluster.scheduler.weights if cluster.scheduler else {}
+        return replace(self, **weights) if weights and self == Multifactor() else self
 
     def factors(self, jobs: Jobs) -> Factors:
         """Return weights, and per job the factors that do not change while it waits."""

@@ -15,7 +15,7 @@ from rltune.metrics.formats import seconds
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table, forest_scale
 from rltune.report.typed_arrays import pack_floats
-from rltune.trials.measures import MEASURED, metric_of
+from rltune.trials.measures import COMPARED, MEASURED, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,19 +114,21 @@ def _to_fcfs(evaluation: Evaluation, i: int) -> str:
 
 def _pairs(evaluation: Evaluation) -> Table | None:
     looks = {look[0]: look for look in _looks(evaluation.test.pipelines)}
+    shown = evaluation.test.shown(COMPARED)
     rows = [
-        Row(*looks[p.learned], (p.kind, p.static, *(interval(p.ratios[name], write_ratio) for name in MEASURED)))
+        Row(*looks[p.learned], (p.kind, p.static, *(interval(p.ratios[name], write_ratio) for name in shown)))
         for p in evaluation.pairs
     ]
-    return Table(("kind", "against", *(SHORT[name] for name in MEASURED)), tuple(rows)) if rows else None
+    return Table(("kind", "against", *(SHORT[name] for name in shown)), tuple(rows)) if rows else None
 
 
 def _values(results: Results) -> Table:
+    shown = results.shown(MEASURED)
     rows = [
-        Row(*look, tuple(metric_of(name).write(results.mean(i, name)) for name in MEASURED))
+        Row(*look, tuple(metric_of(name).write(results.mean(i, name)) for name in shown))
         for i, look in enumerate(_looks(results.pipelines))
     ]
-    return Table(tuple(metric_of(name).title for name in MEASURED), tuple(rows))
+    return Table(tuple(metric_of(name).title for name in shown), tuple(rows))
 
 
 def _by_group(evaluation: Evaluation, grouping: int) -> Table:

@@ -1,4 +1,4 @@
-"""Jobs by the GPUs they ask for, and by VC: a mean over all hides who pays for it."""
+"""Jobs by the GPUs they ask for, by VC and by user: a mean over all hides who pays for it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class Groups:
     def by_vc(cls, jobs: Jobs) -> Groups:
         """Group by VC."""
         return cls(jobs.vc.names, jobs.vc.codes.astype(np.int64))
+
+    @classmethod
+    def by_user(cls, jobs: Jobs) -> Groups:
+        """Group by user."""
+        return cls(tuple(f"user {name}" for name in jobs.user.names), jobs.user.codes.astype(np.int64))
 
     def sums(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return per group the number of these jobs and the sum of their values."""

@@ -11,14 +11,16 @@ import numpy as np
 from rltune import plugins
 from rltune.errors import InputError, told, unknown
 from rltune.metrics.formats import number, percent, seconds
+from rltune.metrics.turns_cost import lost_share
 from rltune.metrics.utilisation import share_in_use
 from rltune.plugins import short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
+    from rltune.engine.pipeline import Pipeline
     from rltune.jobs import Floats
     from rltune.metrics.summary import Summary
     from rltune.schedule import Schedule
@@ -84,6 +86,29 @@ METRICS = {
         lambda s: s.bounded_slowdown,
         quick=_mean_of(lambda s: s.bounded_slowdown),
     ),
+    "delay": Metric(
+        "mean delay", lambda s: s.turns.delay_s.mean, seconds, lambda s: s.delay_s, quick=_mean_of(lambda s: s.delay_s)
+    ),
+    "delay-p99": Metric(
+        "99th percentile of delay",
+        lambda s: s.turns.delay_s.p99,
+        seconds,
+        quick=lambda s: float(np.percentile(s.delay_s[s.ran], 99)),
+    ),
+    "preemptions": Metric(
+        "times displaced, a job",
+        lambda s: s.turns.preemptions.mean,
+        number,
+        lambda s: s.preemptions.astype(np.float64),
+        quick=_mean_of(lambda s: s.preemptions.astype(np.float64)),
+    ),
+    "lost": Metric(
+        "GPU time lost to stopping jobs",
+        lambda s: s.turns.lost_share,
+        percent,
+        quick=lambda s: lost_share(s, s.ran),
+    ),
+    "goodput": Metric("goodput", lambda s: s.goodput, percent, higher_is_better=True),
     "wait-p99": Metric(
         "99th percentile of wait",
         lambda s: s.wait_s.p99,
@@ -102,6 +127,16 @@ METRICS = {
 
 
 MEASURED = tuple(name for name, metric in METRICS.items() if metric.quick)
+OF_TURNS = ("delay", "delay-p99", "preemptions", "lost")  # shown where some pipeline lets jobs take turns
+COMPARED = tuple(name for name in MEASURED if name not in {"preemptions", "lost"})  # 0 without turns: no ratio
+
+
+def usual_metric(pipelines: Iterable[Pipeline]) -> str:
+    """Return what to compare by if nobody says: the wait, or the delay if some pipeline lets jobs take turns.
+
+    A job that starts at once and is then stopped has no wait, so that waits would flatter taking turns.
+    """
+    return "delay" if any(pipeline.turns for pipeline in pipelines) else "wait"
 
 
 def measures_of(schedule: Schedule) -> Floats:

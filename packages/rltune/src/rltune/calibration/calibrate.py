@@ -1,0 +1,166 @@
+"""Replay a history under the site's own policy, and say how far that is from what happened, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.calibration.causes import find_causes
+from rltune.calibration.closeness import Nearness, distance
+from rltune.calibration.cluster_file import taken_over
+from rltune.calibration.finding import SiteFact
+from rltune.calibration.history import Happened
+from rltune.calibration.node_use import find_nodes
+from rltune.calibration.seen_limits import find_limits
+from rltune.calibration.weights import find_weights
+from rltune.cluster import Cluster
+from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.run import run_pipeline
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.jobs import Floats, Jobs
+from rltune.schedule import Schedule
+from rltune.trials.groups import Groups
+
+UNTOLD = ("fcfs + easy", "multifactor + easy")  # what is tried if nothing says what the site has
+MOST_ROWS = 12
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """The waits of one group of jobs."""
+
+    name: str
+    jobs: int
+    recorded_s: float
+    simulated_s: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A replay beside what happened, what was found, and the replay with all of it taken over."""
+
+    history: Happened
+    cluster: Cluster
+    pipeline: str
+    chosen: str  # how the pipeline was chosen, in words
+    estimator: str
+    start_s: Floats  # of the jobs of the history in the replay
+    close: Nearness
+    findings: tuple[SiteFact, ...]
+    after_pipeline: str
+    after: Nearness | None  # with all that was found; None if nothing can be taken over
+    groups: dict[str, tuple[GroupRow, ...]]
+
+
+def calibrate(
+    jobs: Jobs,
+    cluster: Cluster,
+    pipeline: str | None = None,
+    estimator: str | None = None,
+    seed: int = 0,
+    progress: Told | None = None,
+) -> Calibration:
+    """Replay a history and compare it with what it records.
+
+    Args:
+        jobs: The history; starts must be recorded.
+        cluster: The machine; its file may name the scheduler.
+        pipeline: What ran, as "multifactor + easy"; by the cluster's file, or else the nearest of some, if not told.
+        estimator: What is known of run times; the limits asked, if most jobs have one, else "history".
+        seed: For what is drawn.
+        progress: Called with what is being done.
+
+    Returns the calibration: what the replay is good for, by which evidence, and what was found.
+    """
+    tell = progress or (lambda _: None)
+    rows = np.flatnonzero(jobs.recorded_start_s >= jobs.submit_s)
+    if not len(rows):
+        raise InputError("no starts are recorded in this history, so there is nothing to calibrate by")
+    ready = _from_when_ready(jobs, rows)
+    history = Happened.of(ready)
+    guess = get_estimator(estimator or ("user" if float(np.mean(~np.isnan(jobs.limit_s))) > 0.5 else "history"))
+
+    def replay(on: Cluster, how: Pipeline) -> tuple[Schedule, Nearness]:
+        tell(f"replaying under {how.label}")
+        made = run_pipeline(ready, on, how, guess)
+        return made, Nearness.of(history, made.start_s[rows], float(made.rejected.mean()))
+
+    candidates, chosen = _candidates(cluster, pipeline)
+    made = [(how, *replay(cluster, how)) for how in candidates]
+    how, schedule, close = min(made, key=lambda one: distance(one[2]))
+    tell("looking for causes")
+    limits, held = find_limits(history, cluster.gpu_count)
+    found = [
+        *find_causes(history, jobs.take(rows), cluster, schedule, seed),
+        *find_nodes(history, cluster, held),
+        *limits,
+    ]
+    tell("fitting weights")
+    found += find_weights(history, held, seed, known=cluster.scheduler is not None)
+    after_pipeline, after = how.label, None
+    if any(one.toml for one in found):
+        better = taken_over(cluster, found)
+        then = _site(better) or how
+        after_pipeline, after = then.label, replay(better, then)[1]
+    start = schedule.start_s[rows]
+    return Calibration(
+        history, cluster, how.label, chosen, guess.name, start, close, tuple(found), after_pipeline, after,
+        _groups(history, start),
+    )  # fmt: skip
+
+
+def _from_when_ready(jobs: Jobs, rows: NDArray[np.intp]) -> Jobs:
+    """Let jobs that were held be submitted when they could first have started."""
+    ready = jobs.submit_s.copy()
+    ready[rows] = Happened(jobs.take(rows)).ready_s
+    return jobs.with_columns(submit_s=ready)
+
+
+def _candidates(cluster: Cluster, pipeline: str | None) -> tuple[list[Pipeline], str]:
+    if pipeline is not None:
+        return [read_pipeline(pipeline)], "as told"
+    site = _site(cluster)
+    if site is not None:
+        return [site], "by the cluster's file"
+    return [read_pipeline(text) for text in UNTOLD], f"not told: the nearest of {', '.join(UNTOLD)}"
+
+
+def _site(cluster: Cluster) -> Pipeline | None:
+    named = cluster.scheduler
+    return None if named is None else parse_pipeline(named.policy, named.backfill)
+
+
+def _groups(history: Happened, start_s: Floats) -> dict[str, tuple[GroupRow, ...]]:
+    jobs = history.jobs
+    hour = (jobs.submit_s // 3600).astype(np.int64) % 24
+    sizes = Groups.by_size(jobs)
+    waits = (history.start_s - history.ready_s, start_s - history.ready_s)
+    by_label = {
+        "partition": (jobs.vc.names, jobs.vc.codes),
+        "user": (jobs.user.names, jobs.user.codes),
+    }
+    return {
+        "size": _rows(sizes.names, sizes.of_job, waits, by_wait=False),
+        **{name: _rows(*parts, waits, by_wait=True) for name, parts in by_label.items()},
+        "hour": _rows(tuple(f"{h:02d}" for h in range(24)), hour, waits, by_wait=False),
+    }
+
+
+def _rows(
+    names: Sequence[str], codes: NDArray[np.integer], waits: tuple[Floats, Floats], *, by_wait: bool
+) -> tuple[GroupRow, ...]:
+    """Return the mean waits of each group; of many, those who waited longest in all."""
+    known = (codes >= 0) & ~np.isnan(waits[1])
+    count = np.bincount(codes[known], minlength=len(names))
+    sums = [np.bincount(codes[known], wait[known], minlength=len(names)) for wait in waits]
+    present = np.flatnonzero(count)
+    order = present[np.argsort(-sums[0][present], kind="stable")][:MOST_ROWS] if by_wait else present
+    return tuple(
+        GroupRow(names[i], int(count[i]), *(float(total[i] / count[i]) for total in sums)) for i in order.tolist()
+    )

@@ -1,0 +1,169 @@
+"""Why a replay differs from what happened: causes that the history itself shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from rltune.calibration.finding import SiteFact
+from rltune.calibration.history import Happened, Steps
+from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
+from rltune.cluster import Cluster
+from rltune.jobs import Floats, Jobs
+from rltune.metrics.recorded import recorded_held_s
+from rltune.schedule import Schedule
+from rltune.text import counted, percent, seconds
+
+SHORTEST_STOP_S = 2 * 3600.0  # of the whole machine
+NEARLY_IDLE = 0.05  # of the GPUs that were ever in use
+FEWEST_WAITING = 5
+WAITED_S = 600.0
+_SAMPLE = 2000
+_PARTS = 10  # of the span, in which the machine may have been smaller
+
+
+def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[SiteFact]:
+    """List what can be found without knowing where jobs ran; the jobs given have their own submit times."""
+    return [
+        *_rejected(replay),
+        *_held(given),
+        *_arrays(history, cluster),
+        *_before_the_export(history),
+        *_capacity(history, cluster),
+        *_stops(history),
+        *_with_room(history, cluster, seed),
+    ]
+
+
+def _rejected(replay: Schedule) -> Iterator[SiteFact]:
+    """Tell of jobs that the cluster could never run: GPU types, partitions or sizes that its file does not have."""
+    if replay.rejected.any():
+        labels = replay.reject_reason
+        code = int(np.bincount(labels.codes[replay.rejected & (labels.codes >= 0)]).argmax())
+        n = int(replay.rejected.sum())
+        told = f"{n:,} of {len(replay.jobs):,} jobs that ran do not fit the cluster, mostly: {labels.names[code]}"
+        yield SiteFact("jobs that do not fit", told)
+
+
+def _held(jobs: Jobs) -> Iterator[SiteFact]:
+    held = recorded_held_s(jobs)
+    late = int((held > 0).sum())
+    if late > 0.01 * len(jobs):
+        mean = seconds(float(held[held > 0].mean()))
+        told = f"{counted(late, 'job')} could not start when submitted, for {mean} on average"
+        yield SiteFact("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
+    elif np.isnan(jobs.recorded_eligible_s).all() and not len(jobs.after):
+        told = "the history does not say when jobs could first start, so waits may hold dependencies and begin times"
+        yield SiteFact("dependencies not recorded", told)
+
+
+def _arrays(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
+    """Count the arrays whose tasks were held at a number although there was room."""
+    jobs, throttled = history.jobs, 0
+    open_rows = np.flatnonzero((jobs.array >= 0) & (jobs.array_limit == 0))
+    if not len(open_rows):
+        return
+    room = min(cluster.gpu_count, max(history.peak, 1)) - history.use.before(history.ready_s)
+    order = open_rows[np.argsort(jobs.array[open_rows], kind="stable")]
+    for rows in np.split(order, np.flatnonzero(np.diff(jobs.array[order])) + 1):
+        if len(rows) < FEWEST_WAITING:
+            continue
+        most, _, _ = seen_limit(history, rows, "max_running", room)
+        late = history.start_s[rows] - history.ready_s[rows] > WAITED_S
+        roomy = room[rows] >= history.size[rows]
+        throttled += most < len(rows) and int((late & roomy).sum()) >= min(FEWEST_HOURS, len(rows) - most)
+    if throttled:
+        told = f"{counted(throttled, 'array')} ran no more than a few tasks at once although there was room"
+        yield SiteFact("arrays throttled", f"{told}; give them as array_limit of the jobs")
+
+
+def _before_the_export(history: Happened) -> Iterator[SiteFact]:
+    """See whether the machine fills up in the beginning, as it does if jobs from before were left out."""
+    begin, end = history.span_s
+    first = min(86_400.0, 0.1 * (end - begin))
+    edges = np.linspace(begin, end, max(int((end - begin) / max(first, 1.0)), 2) + 1)
+    means = history.use.averaged(edges)
+    usual = float(np.median(means))
+    if means[0] < 0.5 * usual:
+        told = (
+            f"{means[0]:,.0f} GPUs in use in the first {seconds(first)}, {usual:,.0f} usually: earlier jobs are missing"
+        )
+        yield SiteFact("jobs from before the export", f"{told}; leave the beginning out of comparisons")
+
+
+def _capacity(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
+    """Compare the most GPUs ever in use with those of the cluster, over all time and by parts of it."""
+    gpus, peak = cluster.gpu_count, history.peak
+    if peak > gpus:
+        told = f"{peak:,} GPUs were in use at once, the cluster has {gpus:,}: its file is of a smaller machine"
+        yield SiteFact("cluster too small", told)
+        return
+    if history.jobs.recorded_nodes.names:
+        return  # known by node
+    edges = np.linspace(*history.span_s, _PARTS + 1)
+    lines: list[str] = []
+    small = []
+    for low, high in pairwise(edges.tolist()):
+        inside = (history.use.time_s >= low) & (history.use.time_s < high)
+        most = int(history.use.value[inside].max(initial=0))
+        waited = np.minimum(history.start_s, high) - np.maximum(history.ready_s, low)
+        would_fit = (waited >= WAITED_S) & (history.size <= gpus - most) & (history.start_s < high)
+        if most < 0.95 * gpus and int(would_fit.sum()) >= 4 * FEWEST_WAITING:
+            small.append(most)
+            lines += _down(cluster, gpus - most, low, high)
+    if small:
+        seen = f"at most {min(small):,} to {max(small):,} of {gpus:,} GPUs were in use though smaller jobs waited"
+        told = f"in {len(small)} of {_PARTS} parts of the history {seen}"
+        yield SiteFact("nodes down or not there yet", told, tuple(lines))
+
+
+def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
+    """Take so many GPUs' worth of nodes away for a time, where all nodes are alike."""
+    if len(cluster.groups) != 1 or not cluster.groups[0].gpus:
+        return []
+    group = cluster.groups[0]
+    nodes = range(group.count - gpus // group.gpus, group.count)
+    return [x for n in nodes for x in ("[[outage]]", f"node = {n}", f"down_s = {low:.1f}", f"up_s = {high:.1f}")]
+
+
+def _stops(history: Happened) -> Iterator[SiteFact]:
+    """Find stretches in which the whole machine was idle while jobs waited: a reservation or maintenance."""
+    use = history.use
+    idle = use.value <= NEARLY_IDLE * history.peak
+    first = np.flatnonzero(idle & ~np.concatenate([[False], idle[:-1]]))
+    last = np.flatnonzero(idle & ~np.concatenate([idle[1:], [False]]))
+    ends = np.append(use.time_s, use.time_s[-1:])
+    lines, spans = [], []
+    for low, high in zip(use.time_s[first], ends[last + 1], strict=True):
+        waiting = (history.ready_s <= low + WAITED_S) & (history.start_s >= high - 60)
+        if high - low >= SHORTEST_STOP_S and waiting.sum() >= FEWEST_WAITING:
+            spans.append(high - low)
+            lines += ["[[maintenance]]", f"start_s = {low:.1f}", f"end_s = {high:.1f}"]
+    if spans:
+        told = (
+            f"the machine stood still {counted(len(spans), 'time')} for {seconds(sum(spans))} in all while jobs waited"
+        )
+        yield SiteFact("reservations or maintenance", told, tuple(lines))
+
+
+def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[SiteFact]:
+    """Measure which share of all waiting happened while as many GPUs as the job wanted were free."""
+    wait = history.start_s - history.ready_s
+    if not (wait > 0).any():
+        return
+    rows = np.flatnonzero(wait > 0)
+    rng = np.random.default_rng(seed)
+    drawn = rows[rng.choice(len(rows), min(_SAMPLE, 4 * len(rows)), p=wait[rows] / wait[rows].sum())]
+    moment = history.ready_s[drawn] + rng.random(len(drawn)) * wait[drawn]
+    free = min(cluster.gpu_count, max(history.peak, 1)) - history.use.at(moment)
+    share = float(np.mean(free >= history.size[drawn]))
+    if share > 0.3:
+        told = f"in {percent(share)} of all time waited as many GPUs were free as the job wanted"
+        yield SiteFact("waiting with room", f"{told}: something other than GPUs held jobs back")
+
+
+def queue_of(ready_s: Floats, start_s: Floats) -> Steps:
+    """Return how many jobs wait over time."""
+    return Steps.of(ready_s, start_s, np.ones(len(ready_s), dtype=np.int64))

@@ -1,0 +1,33 @@
+"""Lines of TOML taken over into a cluster, as a value and as a file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rltune.calibration.finding import SiteFact
+from rltune.cluster import Cluster, Limit, Maintenance, Outage, Scheduler
+
+
+def taken_over(cluster: Cluster, findings: Sequence[SiteFact]) -> Cluster:
+    """Return the cluster with all that was found."""
+    new = tomllib.loads(lines_of(findings))
+    return replace(
+        cluster,
+        limits=(*cluster.limits, *(Limit(**one) for one in new.get("limit", ()))),
+        maintenance=(*cluster.maintenance, *(Maintenance(**one) for one in new.get("maintenance", ()))),
+        outages=(*cluster.outages, *(Outage(**one) for one in new.get("outage", ()))),
+        scheduler=Scheduler(**new["scheduler"]) if "scheduler" in new else cluster.scheduler,
+    )
+
+
+def lines_of(findings: Sequence[SiteFact]) -> str:
+    """Write the lines of all findings, each under what it was found by."""
+    parts = [f"# {one.cause}: {one.evidence}\n" + "\n".join(one.toml) + "\n" for one in findings if one.toml]
+    return "\n".join(parts)
+
+
+def file_with(text: str, findings: Sequence[SiteFact]) -> str:
+    """Put the lines behind those of a cluster's file."""
+    return f"{text.rstrip()}\n\n# Inferred by rltune calibrate.\n\n{lines_of(findings)}"

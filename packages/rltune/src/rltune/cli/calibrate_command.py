@@ -1,0 +1,126 @@
+"""`rltune calibrate`: how far a replay of a history is from what happened, why, and what can be done about it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli import options
+from rltune.cli.compile_notice import compile_core
+from rltune.cli.console import require_free, show, show_line, write_text
+from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs, cluster_line
+from rltune.cli.terminal_progress import spinner
+from rltune.cli.trace_argument import load_workload
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune.calibration import Calibration
+
+EXAMPLES = examples(
+    "rltune calibrate history.txt -c my.toml",
+    "rltune calibrate history.txt -c my.toml --report out/calibration.html",
+    "rltune calibrate history.txt -c my.toml --pipeline 'multifactor + easy' --write calibrated.toml",
+)
+MOST_TOML = 40  # lines shown
+
+
+def calibrate(
+    trace: options.TraceFile,
+    cluster: options.Cluster,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="What the site has, as 'multifactor + easy'; the cluster's [scheduler], or the nearest of some.",
+            metavar="PIPELINE",
+        ),
+    ] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            help="What the site's scheduler knows of run times; the limits asked, or else history.", metavar="NAME"
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(help="Write the cluster with all lines that were found taken over.", metavar="FILE.toml"),
+    ] = None,
+    seed: options.Seed = 0,
+    json: options.JsonOrFile = None,
+    report: options.ReportFile = None,
+    force: options.Force = False,
+    format: options.Format = None,  # noqa: A002
+) -> None:
+    """Say how far a replay is from what happened, and why.
+
+    The history is replayed under the site's own policy and compared with the starts it records. What the history tells
+    of the site (nodes down, limits, weights) is offered as lines for the cluster's file.
+    """
+    outputs = Outputs(json, None, report)
+    outputs.require_free(force=force)
+    require_free([write], force=force)
+    from rltune import Cluster
+    from rltune.calibration import calibrate as run
+    from rltune.calibration import calibration_text as text
+    from rltune.engine.parse_pipeline import parse_pipeline
+
+    on = Cluster.load(cluster)
+    work = load_workload(trace, format, on)
+    compile_core([parse_pipeline("multifactor", "easy")])
+    with spinner("replaying and comparing"):
+        made = run(work.jobs, on, pipeline, estimator, seed)
+    if not outputs.only_json:
+        _show(made, f"{work.name} on {cluster_line(on, cluster)}")
+    outputs.write_json({"trace": work.name, "cluster": cluster, **text.as_dict(made)})
+    if write is not None:
+        _write(made, cluster, write)
+    if outputs.report is not None:
+        from rltune.report.calibration_page import write_calibration
+
+        write_calibration(made, outputs.report, work.name, cluster_line(on, cluster))
+    outputs.name_files()
+
+
+def _show(made: "Calibration", about: str) -> None:
+    from rltune.calibration import calibration_text as text
+
+    for line in text.answer(made):
+        show_line(line)
+    show_line(f"\n{about}")
+    show(text.how_replayed(made))
+    show_line("\nEvidence")
+    for line in text.evidence(made):
+        show_line(f"  {line}")
+    show_line("\nWhat was found")
+    for line in text.causes(made):
+        show(f"- {line}".replace("[", "\\["))
+    show_line("")
+    for table in text.tables(made):
+        show(table)
+        show_line("")
+    _show_toml(made)
+
+
+def _show_toml(made: "Calibration") -> None:
+    from rltune.calibration.cluster_file import lines_of
+
+    lines = lines_of(made.findings).splitlines()
+    if not lines:
+        show_line("Nothing was found that a cluster's file could say.")
+        return
+    show_line("Lines for the cluster's file (nothing is taken over unless you do, or give --write):\n")
+    for line in lines[:MOST_TOML]:
+        show_line(line)
+    if len(lines) > MOST_TOML:
+        show_line(f"# ... and {len(lines) - MOST_TOML:,} lines more; --write has all")
+
+
+def _write(made: "Calibration", cluster: str, path: Path) -> None:
+    from rltune.calibration.cluster_file import file_with
+    from rltune.cluster import Cluster
+
+    if not any(one.toml for one in made.findings):
+        raise InputError(f"{path}: not written, as nothing was found that a cluster's file could say")
+    write_text(file_with(Cluster.text_of(cluster), made.findings), path)
+    Cluster.from_toml(path)
+    show_line(f"cluster: {path}")

@@ -1,0 +1,114 @@
+"""What was hidden in a made-up site is found in its history, and offered as lines that simulations use."""
+
+import tomllib
+
+import numpy as np
+import pytest
+from made_history import as_sacct, broken, cluster, happened, limited, workload
+
+from rltune.calibration import calibrate
+from rltune.calibration import calibration_text as text
+from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
+from rltune.calibration.cluster_file import lines_of
+from rltune.errors import InputError
+from rltune.policy.multifactor import Multifactor
+from rltune.report.calibration_page import render_calibration
+from rltune.trace import load
+
+
+def found(made):
+    return tomllib.loads(lines_of(made.findings))
+
+
+def test_a_site_that_is_as_described_is_replayed_exactly():
+    made = calibrate(happened(workload(), cluster()), cluster())
+    assert made.pipeline == "fcfs + easy"
+    assert made.close.verdict == SIZES
+    assert (made.close.waits.ratio, made.close.rank_of_waits, made.close.queue) == pytest.approx((1, 1, 1))
+    assert found(made) == {"scheduler": {"policy": "fcfs", "backfill": "easy"}}  # no limit and no node that was down
+
+
+def test_a_hidden_limit_of_users_is_found_in_an_export_of_sacct(tmp_path):
+    """Without it the replay is good for nothing, with it for sizes of gains."""
+    path = tmp_path / "sacct.txt"
+    path.write_text(as_sacct(happened(workload(load=0.6, users=4), limited(8))))
+    made = calibrate(load(path).jobs, cluster())
+    assert made.close.verdict == NEITHER
+    assert found(made) == {"limit": [{"scope": "user", "max_gpus": 8}]}
+    assert made.after.verdict == SIZES
+    assert made.after.waits.ratio == pytest.approx(1, abs=0.1)
+    assert any(one.cause == "waiting with room" for one in made.findings)
+
+
+def test_a_busy_site_without_limits_has_none():
+    for seed in (1, 2, 3):
+        made = calibrate(happened(workload(load=0.95, users=3, seed=seed), cluster()), cluster())
+        assert "limit" not in found(made)
+        assert "outage" not in found(made)
+
+
+def test_nodes_that_were_down_are_found():
+    jobs = workload()
+    end = float(jobs.submit_s.max())
+    down = [(2, 0.2 * end, 0.5 * end), (5, 0.6 * end, 0.7 * end)]
+    made = calibrate(happened(jobs, broken(*down)), cluster())
+    seen = found(made)["outage"]
+    for node, low, high in down:
+        covered = [min(o["up_s"], high) - max(o["down_s"], low) for o in seen if o["node"] == node]
+        assert max(covered) > 0.95 * (high - low)
+    wrong = sum(o["up_s"] - o["down_s"] for o in seen if o["node"] not in {2, 5})
+    assert wrong < 0.15 * sum(o["up_s"] - o["down_s"] for o in seen)
+    assert made.close.verdict == RANKING
+    assert made.after.verdict == SIZES
+
+
+def test_nodes_that_never_existed_are_found():
+    made = calibrate(happened(workload(load=1.1), cluster(nodes=8)), cluster(nodes=10))
+    assert [o["node"] for o in found(made)["outage"]] == [8, 9]
+    assert made.after.waits.ratio == pytest.approx(1, abs=0.05)
+
+
+def test_weights_are_found_by_who_starts_first():
+    truth = Multifactor(age=1000, fairshare=0, job_size=0, partition=0, qos=20, qos_priority={"high": 1.0})
+    made = calibrate(happened(workload(n=4000, load=0.95), cluster(), truth), cluster())
+    ours = found(made)["scheduler"]
+    assert ours["age"] == 1000
+    assert ours["qos"] == pytest.approx(20, rel=0.3)
+    assert ours["fairshare"] < 5
+    assert ours["qos_priority"] == {"normal": 0.0, "high": 1.0}
+    assert made.after.rank_of_waits > made.close.rank_of_waits
+
+
+def test_fair_share_is_told_from_age():
+    truth = Multifactor(age=200, fairshare=1000, job_size=0, partition=0, qos=0)
+    ours = found(calibrate(happened(workload(n=3000), cluster(), truth), cluster()))["scheduler"]
+    assert ours["fairshare"] == 1000
+    assert ours["age"] == pytest.approx(200, rel=0.5)
+
+
+def test_what_was_held_counts_from_when_it_could_start():
+    jobs = happened(workload(n=300), cluster())
+    held = jobs.with_columns(submit_s=np.maximum(jobs.submit_s - 50_000, 0), recorded_eligible_s=jobs.submit_s)
+    made = calibrate(held, cluster())
+    assert made.close.waits.ratio == pytest.approx(1)
+    assert any("could not start when submitted" in one.evidence for one in made.findings)
+
+
+def test_a_history_without_starts_is_refused():
+    with pytest.raises(InputError, match="no starts are recorded"):
+        calibrate(workload(n=10), cluster())
+
+
+def test_ranks_of_equals_are_shared():
+    assert ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [3.5, 1.0, 3.5, 2.0]
+
+
+def test_the_first_lines_answer_and_the_page_says_the_same():
+    made = calibrate(happened(workload(load=0.6, users=4), limited(8)), cluster())
+    lines = text.answer(made)
+    assert lines[0] == "Usable neither for ranking policies nor for sizes of gains."
+    assert lines[-1].endswith("usable for ranking policies and for sizes of gains.")
+    assert all(len(line) <= 80 for line in lines[:4])
+    page = render_calibration(made, "history", "cluster")
+    assert lines[0] in page
+    assert "max_gpus = 8" in page

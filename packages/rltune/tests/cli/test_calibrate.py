@@ -1,0 +1,39 @@
+"""`rltune calibrate`: the answer, and a cluster's file that simulations use."""
+
+import json
+
+from made_history import as_sacct, happened, limited, workload
+
+
+def write(tmp_path):
+    (tmp_path / "sacct.txt").write_text(as_sacct(happened(workload(load=0.6, users=4), limited(8))))
+    (tmp_path / "site.toml").write_text("# ours\n[[group]]\ncount = 8\ngpus = 4\n")
+    return tmp_path / "sacct.txt", tmp_path / "site.toml"
+
+
+def test_what_was_found_is_written_only_if_asked_and_then_used(rltune, tmp_path):
+    history, site = write(tmp_path)
+    made = rltune("calibrate", history, "-c", site, "--write", tmp_path / "new.toml", "--json", tmp_path / "c.json")
+    assert made.out.startswith("Usable neither")
+    assert "max_gpus = 8" in made.out
+    assert site.read_text().count("limit") == 0
+    assert (tmp_path / "new.toml").read_text().startswith("# ours\n[[group]]")
+    assert json.loads((tmp_path / "c.json").read_text())["good_for"] == "neither"
+    words = ("simulate", history, "-p", "fcfs", "-b", "easy", "--estimator", "user", "--json")
+    before, after = (json.loads(rltune(*words, "-c", file).out) for file in (site, tmp_path / "new.toml"))
+    recorded = after["recorded"]["recorded_s"]["mean"]
+    assert before["wait_s"]["mean"] < 0.2 * recorded
+    assert 0.9 < after["wait_s"]["mean"] / recorded < 1.1
+
+
+def test_a_page_is_written(rltune, tmp_path):
+    history, site = write(tmp_path)
+    rltune("calibrate", history, "-c", site, "--report", tmp_path / "c.html")
+    assert "Lines for the cluster" in (tmp_path / "c.html").read_text()
+
+
+def test_a_history_without_starts_is_one_sentence(rltune, tmp_path):
+    (tmp_path / "t.csv").write_text("submit_s,duration_s,gpus\n0,5,1\n")
+    made = rltune("calibrate", tmp_path / "t.csv", "-c", "philly-slice")
+    assert made.code == 2
+    assert "no starts are recorded" in made.err

@@ -1,6 +1,7 @@
 """When a running job is believed to end: the remainders of semantics.md, from everything that has ended so far."""
 
 import math
+from itertools import pairwise
 
 from reference.ask import Job
 
@@ -69,10 +70,12 @@ def best_rate(m, job: Job, work: float) -> float:
     """Gittins' index: of the edges ahead, and of going on to the end, the best rate of ends by work."""
     trust = m.settings.trust
     left = _by_estimate(_prior(job), work)
-    ahead = [edge for edge in EDGES if edge > work]
+    alike = _alike(m, job)
+    longest = max([work + left, *(t for lasted in alike for t in lasted)])  # edges beyond it are all the end
+    ahead = [edge for before, edge in pairwise(EDGES) if edge > work and before < longest]
     beyond = [max(work + left - edge, 0.0) for edge in ahead]
     still = [float(rest > 0) for rest in beyond]
-    for lasted in _alike(m, job):
+    for lasted in alike:
         per_job = 1.0 / (_straight(_longer, lasted, work) + trust)
         left = (_straight(_rest, lasted, work) + trust * left) * per_job
         still = [(_longer(lasted, edge) + trust * s) * per_job for edge, s in zip(ahead, still, strict=True)]

@@ -124,7 +124,7 @@ def test_a_scheduler_of_the_file_gives_multifactor_its_weights(tmp_path):
 def test_a_weight_below_nothing_is_refused(tmp_path):
     path = tmp_path / "site.toml"
     path.write_text("[[group]]\ncount = 1\ngpus = 1\n[scheduler]\nage = -5\n")
-    with pytest.raises(InputError, match=r"scheduler\.age"):
+    with pytest.raises(InputError, match=r"age in \[scheduler\] should be 0\.0 or more, not -5"):
         Cluster.from_toml(path)
 
 

@@ -74,13 +74,13 @@ def test_a_training_with_the_solver_is_one_training_on_any_threads_and_after_a_b
 def test_a_checkpoint_from_before_placements_goes_on_under_best_fit_alone(tmp_path):
     """It names none, and was made under best fit."""
     path = tmp_path / "checkpoint"
-    trained(epochs=1).save(path)
+    trained(epochs=1, holdout=0.1).save(path)
     state = read_checkpoint(path)
     del state["identity"]["placement"], state["identity"]["commit"]
     save_checkpoint(path, state)
-    trainer().resume(path)
+    trainer(holdout=0.1).resume(path)
     with pytest.raises(InputError, match="placement = 'best-fit', not 'spread'"):
-        trainer(placement="spread").resume(path)
+        trainer(placement="spread", holdout=0.1).resume(path)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -172,11 +172,12 @@ def test_the_test_part_is_never_looked_at():
     assert made[0] == made[1]
 
 
-def test_held_out_windows_are_from_the_tenth_before_the_last():
-    """And training windows from before those."""
-    made = trainer()
-    assert all(w.first >= 480 and w.first + len(w.jobs) <= 540 for w in made.held)
-    assert all(w.first + len(w.jobs) <= 480 for w in made._batch(0))
+@pytest.mark.parametrize(("holdout", "first", "end"), [(0.1, 480, 540), (0.0, 300, 450)])
+def test_held_out_windows_are_from_the_part_before_the_last(holdout, first, end):
+    """A tenth if told, of so short a history a quarter if not; and training windows from before those."""
+    made = trainer(holdout=holdout)
+    assert all(w.first >= first and w.first + len(w.jobs) <= end for w in made.held)
+    assert all(w.first + len(w.jobs) <= first for w in made._batch(0))
 
 
 def test_windows_come_again_after_the_pool_is_used_up():
@@ -295,10 +296,10 @@ def test_a_model_that_was_trained_further_was_taught_by_both_histories(small):
     elsewhere = Lessons.of([("far away", far.window(0, 300))], [("far away", far.window(300, 50))])
     begun = replace(small.best_model(), card=Card(lessons=elsewhere, unknown=""))
     told = trained(init=begun, epochs=1).best_model().card
-    assert [span.jobs for span in told.lessons.spans] == [300, 50, 480, 60]
+    assert [span.jobs for span in told.lessons.spans] == [300, 50, 300, 150]
     assert shared(told.lessons.taught, far).jobs == 300
-    assert shared(told.lessons.taught, jobs()).jobs == 480
-    assert shared(told.lessons.chose, jobs()).jobs == 60
+    assert shared(told.lessons.taught, jobs()).jobs == 300
+    assert shared(told.lessons.chose, jobs()).jobs == 150
     assert told.unknown == ""
     silent = trained(init=replace(begun, card=Card()), epochs=1).best_model().card
     assert "began with a model, and its file does not say" in silent.unknown
@@ -401,6 +402,6 @@ def test_the_card_says_where_a_model_comes_from(small):
     assert card.estimators == ("history",)
     assert card.settings["seed"] == 0
     assert card.held_out.cost_over_base == small.progress.best.score
-    assert card.lessons == Lessons.of([("", jobs().window(0, 480))], [("", jobs().window(480, 60))])
-    assert [(span.role, span.jobs) for span in card.lessons.spans] == [("taught", 480), ("chose", 60)]
+    assert card.lessons == Lessons.of([("", jobs().window(0, 300))], [("", jobs().window(300, 150))])
+    assert [(span.role, span.jobs) for span in card.lessons.spans] == [("taught", 300), ("chose", 150)]
     assert card.unknown == ""

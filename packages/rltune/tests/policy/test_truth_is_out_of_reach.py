@@ -179,16 +179,25 @@ def _reads(tree: ast.AST, attribute: str) -> list[str]:
     ]
 
 
+def _readers(name: str) -> dict[str, list[str]]:
+    """Name the functions of the core that read a column, by file."""
+    found = {f.name: _reads(ast.parse(f.read_text()), name) for f in sorted(KERNEL.rglob("*.py"))}
+    return {file: functions for file, functions in found.items() if functions}
+
+
 def test_one_kernel_reads_the_duration():
-    """Only where a job starts, to know when it will end."""
-    readers = {f.name: _reads(ast.parse(f.read_text()), "duration") for f in sorted(KERNEL.rglob("*.py"))}
-    assert {name: found for name, found in readers.items() if found} == {"running.py": ["start_in_turn"]}
+    """Only where a job starts or a spell of it is cut short, to know when it will end; and what is then left, too."""
+    assert _readers("duration") == {
+        "prepare.py": ["_turns"],
+        "running.py": ["start_in_turn"],
+        "spells.py": ["end_spell"],
+    }
+    assert _readers("length") == {"spells.py": ["begin_spell"]}
 
 
 def test_one_function_takes_it_from_the_table():
     """Only where the core's own table of jobs is made; no policy names it."""
-    readers = {f.name: _reads(ast.parse(f.read_text()), "duration_s") for f in sorted(KERNEL.rglob("*.py"))}
-    assert {name: found for name, found in readers.items() if found} == {"prepare.py": ["_make_world"]}
+    assert _readers("duration_s") == {"prepare.py": ["_make_world"]}
     for file in (KERNEL.parent / "policy").glob("*.py"):
         assert "duration_s" not in file.read_text()
 

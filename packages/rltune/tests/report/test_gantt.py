@@ -43,6 +43,32 @@ def test_no_two_bars_share_a_lane_at_one_time(seed):
         assert all(lane // 4 in [node for node, _ in schedule.placements[int(j)]] for j in on)
 
 
+def test_every_spell_has_bars_of_its_own():
+    """Jobs that took turns: in each spell as many lanes as GPUs, where it ran then, and no two bars at one time."""
+    rng, n = np.random.default_rng(5), 60
+    jobs = Jobs.from_arrays(
+        np.sort(rng.uniform(0, 4e4, n)),
+        rng.lognormal(8, 1.5, n),
+        rng.integers(1, 9, n),
+        preemptible=np.ones(n, dtype=bool),
+        checkpoint_s=np.full(n, 60.0),
+        restart_s=np.full(n, 30.0),
+    )
+    schedule = simulate(jobs, Cluster.uniform(3, 4), backfill="fit-first", estimator="oracle", preempt="las:run=60")
+    assert (schedule.preemptions > 1).any()
+    made, spells = bars(schedule, np.arange(n)), schedule.spells
+    assert np.array_equal(made.start_s, spells.start_s)
+    lanes = np.zeros(len(spells), dtype=int)
+    np.add.at(lanes, made.spell, made.lanes)
+    assert np.array_equal(lanes, jobs.gpus[spells.job])
+    assert np.array_equal(made.job, spells.job[made.spell])
+    for lane in range(12):
+        on = made.spell[(made.lane <= lane) & (lane < made.lane + made.lanes)]
+        on = on[np.argsort(spells.start_s[on], kind="stable")]
+        assert (spells.end_s[on][:-1] <= spells.start_s[on][1:]).all()
+        assert all(lane // 4 in [node for node, _ in spells.placements[int(s)]] for s in on)
+
+
 def test_a_long_trace_shows_everything_of_a_stretch():
     rng, n = np.random.default_rng(1), 900
     jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 9e4, n)), rng.exponential(900, n), rng.integers(1, 5, n))

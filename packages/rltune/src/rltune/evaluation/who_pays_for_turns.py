@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltune.text import number, seconds
+from rltune.text import counted, seconds
 from rltune.trials.groups import Groups
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Payers:
 
     def __str__(self) -> str:
         without, with_turns = _means(self.by_group[""])
-        who = f"{self.label}: the {number(self.displaced)} displaced jobs are delayed by {seconds(with_turns)}"
-        said = f"{who} on average, by {seconds(without)} without turns"
+        who = f"{self.label}: {counted(self.displaced, 'displaced job')} had a mean delay of {seconds(with_turns)}"
+        said = f"{who}, without turns of {seconds(without)}"
         if self.worst is None:
             return f"{said}."
         name, before, after = self.worst

@@ -10,7 +10,7 @@ from rltune.evaluation.comparison import pooled
 from rltune.metrics.timeline import timeline
 from rltune.metrics.utilisation import span_of
 from rltune.report.drawn_jobs import Stretch, stretch
-from rltune.report.gantt_bars import bars
+from rltune.report.gantt_bars import Bars, bars
 from rltune.report.typed_arrays import pack_counts, pack_floats
 
 if TYPE_CHECKING:
@@ -109,6 +109,16 @@ def _gantt_run(run: Run, part: Stretch) -> dict[str, Any]:
         "job": pack_counts(made.job),
         "lane": pack_counts(made.lane),
         "lanes": pack_counts(made.lanes),
+        **(_spells(made, part) if run.schedule.turns is not None else {}),
+    }
+
+
+def _spells(made: Bars, part: Stretch) -> dict[str, Any]:
+    """Return when each bar's spell began and ended; of jobs that run in one piece the job's own times tell."""
+    return {
+        "spell": pack_counts(made.spell),
+        "from": pack_floats(made.start_s - part.begin_s),
+        "to": pack_floats(made.end_s - part.begin_s),
     }
 
 

@@ -49,13 +49,15 @@ def stretch(runs: list[Run], most: int) -> Stretch:
 
 
 def _bars(run: Run) -> NDArray[np.int64]:
-    """Foretell the bars of each job: one, and one more for each break in the numbers of its nodes."""
+    """Foretell the bars of each job: one, and one more for each break in the numbers of its nodes, in every spell."""
     placed = run.schedule.placements
     breaks = np.concatenate([[0], np.cumsum(np.diff(placed.node, prepend=-1) != 1)])
     # The first chunk of a job is no break, whatever stands before it in the list.
     first, last = placed.ptr[:-1], placed.ptr[1:]
     counted: NDArray[np.int64] = breaks[last] - breaks[np.minimum(first + 1, last)]
-    return counted + 1
+    spells = np.bincount(run.schedule.spells.job, minlength=len(counted)) if run.schedule.turns is not None else 1
+    weight: NDArray[np.int64] = (counted + 1) * np.maximum(spells, 1)
+    return weight
 
 
 def _running(runs: list[Run], begin_s: float, end_s: float) -> NDArray[np.bool_]:

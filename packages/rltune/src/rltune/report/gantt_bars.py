@@ -8,59 +8,71 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.errors import InputError
 from rltune.metrics.timeline import node_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rltune.schedule import Schedule
+    from rltune.jobs import Floats
+    from rltune.schedule import Schedule, Spells
 
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Rectangles by start: job (its place in `rows`), first lane over the whole cluster, and how many lanes."""
+    """Rectangles by start: job (its place in `rows`), spell, first lane over the whole cluster, and how many lanes."""
 
     job: Counts
+    spell: Counts  # its place among the spells drawn
     lane: Counts
     lanes: Counts
+    start_s: Floats  # of each spell
+    end_s: Floats
 
 
 def bars(schedule: Schedule, rows: NDArray[np.intp]) -> Bars:
-    """Assign to every chunk of the jobs in `rows` the lowest free lanes of its node; a chunk may need several bars."""
+    """Assign to every chunk of the jobs in `rows` the lowest free lanes of its node; a chunk may need several bars.
+
+    A job that took turns has bars for each of its spells.
+    """
     sizes = node_gpus(schedule.cluster)
     first_lane = np.concatenate([[0], np.cumsum(sizes)])
     free = [(1 << int(size)) - 1 for size in sizes]
-    held: dict[int, list[tuple[int, int]]] = {}  # node and mask by row
-    made: list[tuple[int, int, int]] = []
-    for row, place in _changes(schedule, rows):
-        if row in held:
-            for node, mask in held.pop(row):
+    spells, places = _drawn(schedule, rows)
+    held: dict[int, list[tuple[int, int]]] = {}  # node and mask by spell
+    made: list[tuple[int, int, int, int]] = []
+    for spell in _changes(spells):
+        if spell in held:
+            for node, mask in held.pop(spell):
                 free[node] |= mask
             continue
-        held[row] = []
+        held[spell] = []
         taken: list[tuple[int, int]] = []
-        for node, gpus in schedule.placements[row]:
+        for node, gpus in spells.placements[spell]:
             mask = _lowest(free[node], gpus)
             free[node] &= ~mask
-            held[row].append((node, mask))
+            held[spell].append((node, mask))
             taken += [(int(first_lane[node]) + lane, count) for lane, count in _runs(mask)]
-        made += [(place, lane, count) for lane, count in _joined(taken)]
-    flat = np.array(made, dtype=np.int64).reshape(-1, 3)
-    return Bars(flat[:, 0], flat[:, 1], flat[:, 2])
+        made += [(int(places[spell]), spell, lane, count) for lane, count in _joined(taken)]
+    flat = np.array(made, dtype=np.int64).reshape(-1, 4)
+    return Bars(flat[:, 0], flat[:, 1], flat[:, 2], flat[:, 3], spells.start_s, spells.end_s)
 
 
-def _changes(schedule: Schedule, rows: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Return (row, place) once when a job starts and once when it ends; at one time ends come first."""
-    if schedule.turns is not None:
-        raise InputError("a page does not draw jobs that take turns yet: leave out --report, or preemption")
-    place = np.flatnonzero(schedule.ran[rows] & (schedule.end_s[rows] > schedule.start_s[rows]))
-    ran = rows[place]
-    times = np.concatenate([schedule.end_s[ran], schedule.start_s[ran]])
-    for i in np.argsort(times, kind="stable") % max(len(ran), 1):
-        yield int(ran[i]), int(place[i])
+def _drawn(schedule: Schedule, rows: NDArray[np.intp]) -> tuple[Spells, Counts]:
+    """Return the spells of the jobs in `rows` that lasted, and the place of each one's job in `rows`."""
+    place = np.full(len(schedule.jobs), -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    spells = schedule.spells
+    shown = np.flatnonzero((place[spells.job] >= 0) & (spells.end_s > spells.start_s))
+    kept = spells.take(shown)
+    return kept, place[kept.job]
+
+
+def _changes(spells: Spells) -> Iterator[int]:
+    """Return each spell once when it begins and once when it ends; at one time ends come first."""
+    times = np.concatenate([spells.end_s, spells.start_s])
+    yield from (np.argsort(times, kind="stable") % max(len(spells), 1)).tolist()
 
 
 def _joined(taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

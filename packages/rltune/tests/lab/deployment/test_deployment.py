@@ -55,12 +55,12 @@ def test_gains_are_relative_to_slurm_alone(result):
     assert json.dumps(made.to_dict(), allow_nan=False)
 
 
-def test_an_interval_is_told_from_five_seeds_on(tmp_path, result):
+def test_an_interval_is_told_from_three_seeds_on(tmp_path, result):
     """With fewer it is said that it cannot be told."""
     few = Deployment.of(result)
     assert {(gain.change_low, gain.change_high) for gain in few.gains} == {(None, None)}
-    assert few.notes[0].startswith("2 seed(s) are too few for an interval: it takes 5")
-    plan = replace(result.plan, seeds=(1, 2, 3, 4, 5))
+    assert few.notes[0].startswith("2 seed(s) are too few for an interval: it takes 3")
+    plan = replace(result.plan, seeds=(1, 2, 3))
     fill(tmp_path / "more", plan)
     more = Deployment.of(ExperimentResult.of(plan, tmp_path / "more"))
     wait = more.gain("saf", "wait")

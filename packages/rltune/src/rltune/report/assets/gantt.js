@@ -14,7 +14,12 @@ class Gantt {
     this.gpus = unpack(data.gpus);
     this.user = unpack(data.user.codes);
     this.vc = unpack(data.vc.codes);
-    this.runs = data.runs.map((run) => ({ of: run.of, start: unpack(run.start), end: unpack(run.end), job: unpack(run.job), lane: unpack(run.lane), lanes: unpack(run.lanes) }));
+    this.runs = data.runs.map((run) => {
+      const start = unpack(run.start), end = unpack(run.end), job = unpack(run.job);
+      // A job that took turns has several spells; any other has one, which is the job's own time.
+      const spells = run.spell ? { spell: unpack(run.spell), from: unpack(run.from), to: unpack(run.to) } : { spell: job, from: start, to: end };
+      return { of: run.of, start, end, job, lane: unpack(run.lane), lanes: unpack(run.lanes), ...spells };
+    });
     this.rankVcs();
     this.nodes = [];
     let lane = 0;
@@ -108,17 +113,17 @@ class Gantt {
     const colours = this.colours();
     const piles = colours.map(() => []);
     for (let i = 0; i < run.job.length; i++) {
-      const j = run.job[i];
-      if (run.start[j] > this.t[1] || run.end[j] < this.t[0]) continue;
+      const j = run.job[i], s = run.spell[i];
+      if (run.from[s] > this.t[1] || run.to[s] < this.t[0]) continue;
       if (run.lane[i] > this.l[1] || run.lane[i] + run.lanes[i] < this.l[0]) continue;
       piles[this.key(j)].push(i);
     }
     piles.forEach((pile, k) => {
       pen.fillStyle = colours[k].ink;
       for (const i of pile) {
-        const j = run.job[i];
-        const left = LABELS + (run.start[j] - this.t[0]) * scaleX;
-        const wide = (run.end[j] - run.start[j]) * scaleX;
+        const s = run.spell[i];
+        const left = LABELS + (run.from[s] - this.t[0]) * scaleX;
+        const wide = (run.to[s] - run.from[s]) * scaleX;
         const edge = wide > 3 ? 0.6 : 0;
         pen.fillRect(left, (run.lane[i] - this.l[0]) * scaleY, Math.max(wide - edge, 0.6), Math.max(run.lanes[i] * scaleY - gap, 0.6));
       }
@@ -132,9 +137,10 @@ class Gantt {
     pen.strokeStyle = this.ink("ink");
     for (let i = 0; i < run.job.length; i++) {
       if (run.job[i] !== j) continue;
-      const left = this.x(run.start[j]), top = (run.lane[i] - this.l[0]) * scaleY;
+      const s = run.spell[i];
+      const left = this.x(run.from[s]), top = (run.lane[i] - this.l[0]) * scaleY;
       pen.lineWidth = 1.5;
-      pen.strokeRect(left, top, Math.max(this.x(run.end[j]) - left, 1), Math.max(run.lanes[i] * scaleY, 1));
+      pen.strokeRect(left, top, Math.max(this.x(run.to[s]) - left, 1), Math.max(run.lanes[i] * scaleY, 1));
       pen.lineWidth = 1;
       pen.setLineDash([3, 3]);
       pen.beginPath();
@@ -239,8 +245,8 @@ class Gantt {
     const lane = this.l[0] + (py / h) * (this.l[1] - this.l[0]), near = (2 * (this.t[1] - this.t[0])) / w;
     let found = -1;
     for (let i = 0; i < run.job.length && px > LABELS; i++) {
-      const j = run.job[i];
-      if (lane >= run.lane[i] && lane < run.lane[i] + run.lanes[i] && t >= run.start[j] - near && t <= run.end[j] + near) found = j;
+      const j = run.job[i], s = run.spell[i];
+      if (lane >= run.lane[i] && lane < run.lane[i] + run.lanes[i] && t >= run.from[s] - near && t <= run.to[s] + near) found = j;
     }
     if (found !== this.hover) { this.hover = found; this.draw(); }
     this.tip.hidden = found < 0;
@@ -250,13 +256,23 @@ class Gantt {
     place(this.tip, px, py, box.width);
   }
 
+  /** Return the spells of a job, by their numbers. */
+  spellsOf(j) {
+    const found = new Set();
+    this.run.job.forEach((job, i) => { if (job === j) found.add(this.run.spell[i]); });
+    return [...found];
+  }
+
   describe(j, node) {
-    const run = this.run, wait = run.start[j] - this.submit[j], length = run.end[j] - run.start[j];
-    const slowdown = Math.max(1, (wait + length) / Math.max(length, 10));
+    const run = this.run, wait = run.start[j] - this.submit[j], spells = this.spellsOf(j);
+    const length = spells.reduce((sum, s) => sum + run.to[s] - run.from[s], 0);
+    const took = run.end[j] - this.submit[j];
+    const turns = spells.length > 1; // then what it ran includes restarts and lost work, which no slowdown counts
     const facts = [
       ["job", this.ids[j]], ["GPUs", this.gpus[j]], ["here", `node ${node} ${this.nodes[node].group}`],
       ["user", this.data.user.names[this.user[j]]], ["VC", this.data.vc.names[this.vc[j]]],
-      ["submitted at", seconds(this.submit[j])], ["waited", seconds(wait)], ["ran", seconds(length)], ["slowdown", short(slowdown)],
+      ["submitted at", seconds(this.submit[j])], ["waited", seconds(wait)], ["ran", seconds(length)],
+      turns ? ["in turns", `${spells.length} spells, ended after ${seconds(took)}`] : ["slowdown", short(Math.max(1, took / Math.max(length, 10)))],
     ];
     const table = element("table");
     for (const [name, value] of facts) {

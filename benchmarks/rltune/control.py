@@ -15,8 +15,9 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from rltune.live.controller import Controller
 from rltune.live.decide.rehearse import rehearse
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.see.snapshot import RecordJob, Snapshot
 from rltune.live.slurm.client import Slurm
 
 RECORDED = Path(__file__).parents[2] / "packages/rltune/tests/live/slurm/data/22.05"
@@ -40,7 +42,7 @@ while IFS= read -r line; do
     ping) echo "Slurmctld(primary) at here is UP" ;;
     "show hostnames "*) echo "${line#show hostnames }" ;;
     "show partition"*) cat "$FOLDER/partitions" ;;
-    "show config"*) echo "SelectTypeParameters    = CR_CORE" ;;
+    "show config"*) printf '%s\\n' "SLURM_VERSION = 22.05.8" "SelectTypeParameters = CR_CORE" ;;
     update*) echo "$line" >>"$FOLDER/written" ;;
   esac
 done
@@ -212,6 +214,30 @@ def apply_written(folder: Path) -> None:
     write_factors(folder, [r for r in answer["jobs"] if r["job_state"] == "PENDING"], site)
 
 
+class SlurmWithRecords(Slurm):
+    """The programs here submit no jobs: what the controller keeps of its own in Slurm is remembered in this process."""
+
+    _kept: ClassVar[dict[int, RecordJob]] = {}
+
+    def observe(self) -> Snapshot:
+        return replace(super().observe(), records=tuple(self._kept.values()))
+
+    def user(self) -> str:
+        return "rltune"
+
+    def open_record(self, text: str, partition: str) -> int:  # noqa: ARG002
+        number = 10_000_000 + len(self._kept)
+        self._kept[number] = RecordJob(number, self.user(), text)
+        return number
+
+    def write_records(self, texts: dict[int, str]) -> None:
+        self._kept.update({job: replace(self._kept[job], text=text) for job, text in texts.items()})
+
+    def close_records(self, jobs: list[int]) -> None:
+        for job in jobs:
+            self._kept.pop(job, None)
+
+
 def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | None) -> dict:
     """Run cycles: three on one queue (all is written, nothing is, nothing is), or one a minute of a cluster at work."""
     with tempfile.TemporaryDirectory() as name:
@@ -219,7 +245,7 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
         make_cluster(folder, jobs, nodes, seed=1)
         cluster = Cluster(folder, nodes, np.random.default_rng(2))
         environment = {"PATH": f"{folder}:{os.environ['PATH']}", "FOLDER": str(folder)}
-        slurm = Slurm(environment=environment, now_s=cluster.now_s)
+        slurm = SlurmWithRecords(environment=environment, now_s=cluster.now_s)
         wanted = {
             "mode": "act",
             "scope": {"partitions": ["gpu"]},

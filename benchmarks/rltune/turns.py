@@ -2,15 +2,20 @@
 
 python benchmarks/rltune/turns.py --traces DIR
 
-Disjoint contended windows of 1,024 jobs of the last tenth, estimates from history, restarts of 120 s, checkpoints every
-600 s. The pipeline without turns is the best in hindsight: of all rules and the shipped model, under three ways of
-backfilling, the one with the least mean delay on these very windows. Ratios are to it, paired by window, with 95 %
-intervals.
+Disjoint contended windows of 1,024 jobs, estimates from history, restarts of 120 s, checkpoints every 600 s. Pipelines
+with turns are chosen on the tenth before the last, with everybody willing and with three in ten; they are judged on the
+last tenth. Beside them stands the best in hindsight on those very windows. The pipeline without turns is always the
+best in hindsight: of all rules and all shipped models, under three ways of backfilling, and of the three best of them
+with the look-ahead solver. Ratios are to it, paired by window, with 95 % intervals.
+
+--quick takes the pipeline without turns that was the best of rules and the shipped default in an earlier run, and for
+the chosen one with turns the best of that run; it shows all pipelines with turns of that run.
 """
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +23,12 @@ import numpy as np
 import rltune
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.opt_in import opted_in
-from rltune.policy.by_name import LEARNED, policy_table
+from rltune.policy.by_name import LEARNED, MODELS, policy_table
 from rltune.preemption_rules import PreemptionRule
 from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s, is_contended
 from rltune.trials.intervals import over_windows, ratio
-from rltune.trials.parts import split
+from rltune.trials.parts import Part, split
 from rltune.trials.trial import Trial, in_order
 
 TRACES = {
@@ -31,20 +36,42 @@ TRACES = {
     "Helios (Venus)": ("venus_gpu_jobs.csv.gz", "helios-slice"),
     "PAI": ("pai_tasks_sample.csv.gz", "pai-slice"),
 }
-SIZE, CONTENDED_S = 1024, 600.0
-WITHOUT = [
-    (policy, backfill)
-    for policy in (*(rule.name for rule in policy_table()), LEARNED)
-    for backfill in ("none", "fit-first", "easy")
-]
-WITH = [
-    (f"{policy}+preempt:{order}", backfill)
+SIZE, CONTENDED_S, RESTART_S, CHECKPOINT_S = 1024, 600.0, 120.0, 600.0
+SHIPPED = sorted(file.name.removesuffix(".rltune") for file in MODELS.iterdir() if file.name.endswith(".rltune"))
+ORDERED = (*(rule.name for rule in policy_table()), *(f"{LEARNED}:{name}" for name in SHIPPED))
+WITHOUT = tuple((policy, backfill, "best-fit") for policy in ORDERED for backfill in ("none", "fit-first", "easy"))
+WITH = tuple(
+    (f"{policy}+preempt:{order}{most}", backfill, "best-fit")
     for policy, order in (("fcfs", "las"), ("saf", "las"), ("fcfs", "gittins"), ("saf", "srsf"))
+    for most in ("", ":most=20")
     for backfill in ("fit-first", "easy")
-]
+)
+QUICK_WITHOUT = {
+    "Philly": (LEARNED, "easy", "best-fit"),
+    "Helios (Venus)": ("saf", "fit-first", "best-fit"),
+    "PAI": ("qssf", "easy", "best-fit"),
+}
+QUICK_WITH = tuple(named for named in WITH if "most" not in named[0])
+QUICK_CHOICE = ("fcfs+preempt:gittins", "fit-first", "best-fit")
 SHARES = (1.0, 0.3)
-SHOWN = 3  # of the best without turns
+BOUND = ":late=24h"
+OTHER_CHECKPOINTS_S = (0.0, 1800.0, 3600.0)
+SHOWN = 3  # of the best without turns, and with the solver
 DELAY, P99, LOST, PREEMPTIONS = range(4)
+HEAD = (
+    "trace",
+    "windows",
+    "willing",
+    "checkpoints",
+    "pipeline",
+    "mean delay",
+    "ratio",
+    "p99 of the delay",
+    "turns a job",
+    "lost",
+)
+
+Named = tuple[str, str, str]  # policy, backfilling, placement
 
 
 def measures(schedule: Schedule) -> np.ndarray:
@@ -56,24 +83,59 @@ def measures(schedule: Schedule) -> np.ndarray:
     return np.array([delay.mean(), np.percentile(delay, 99), gpus @ lost / held, schedule.preemptions[ran].mean()])
 
 
-def willing(jobs: rltune.Jobs, cluster: rltune.Cluster, share: float) -> rltune.Jobs:
+def willing(jobs: rltune.Jobs, cluster: rltune.Cluster, share: float, checkpoint_s: float) -> rltune.Jobs:
     """Return the jobs of which such a share, by lot, may be displaced, and nobody else."""
-    rules = (PreemptionRule(share=share, checkpoint=600.0, restart=120.0), PreemptionRule(preemptible=False))
+    rules = (
+        PreemptionRule(share=share, checkpoint=checkpoint_s, restart=RESTART_S),
+        PreemptionRule(preemptible=False),
+    )
     return opted_in(jobs, replace(cluster, preemption=rules))
 
 
-def contended(jobs: rltune.Jobs, cluster: rltune.Cluster, most: int) -> list[int]:
-    """Return where up to so many disjoint contended windows of the last tenth start, evenly spread."""
-    starts = split(len(jobs), 0.1).test.starts(SIZE, SIZE)
-    good = [s for s in starts if is_contended(fcfs_wait_s(jobs.window(s, SIZE), cluster), CONTENDED_S)]
-    return [good[i] for i in np.unique(np.linspace(0, len(good) - 1, min(most, len(good))).round().astype(int))]
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """One trace, and how many windows of it are run at most."""
 
+    name: str
+    jobs: rltune.Jobs
+    cluster: rltune.Cluster
+    most: int
+    quick: bool
 
-def run(trial: Trial, pipelines: list[tuple[str, str]], starts: list[int], guard: str | None) -> np.ndarray:
-    """Return [pipeline, window, measure]."""
-    read = [parse_pipeline(policy, backfill, guard=guard) for policy, backfill in pipelines]
-    by_window = [[measures(trial.run(pipeline, start, SIZE)) for pipeline in read] for start in starts]
-    return np.array(by_window).swapaxes(0, 1)
+    @cache  # noqa: B019  a bench lives as long as its rows
+    def starts(self, part: str) -> list[int]:
+        """Return where disjoint contended windows of a part start, evenly spread."""
+        of: Part = getattr(split(len(self.jobs), 0.1), part)
+        starts = of.starts(SIZE, SIZE)
+        good = [s for s in starts if is_contended(fcfs_wait_s(self.jobs.window(s, SIZE), self.cluster), CONTENDED_S)]
+        return [
+            good[i] for i in np.unique(np.linspace(0, len(good) - 1, min(self.most, len(good))).round().astype(int))
+        ]
+
+    @cache  # noqa: B019  a bench lives as long as its rows
+    def trial(self, share: float, checkpoint_s: float) -> Trial:
+        """Return the trace with such a share willing."""
+        return Trial(willing(self.jobs, self.cluster, share, checkpoint_s), self.cluster, "history")
+
+    @cache  # noqa: B019  a bench lives as long as its rows
+    def run(self, named: Named, part: str, share: float, checkpoint_s: float = CHECKPOINT_S) -> np.ndarray:
+        """Return [window, measure]."""
+        policy, backfill, placement = named
+        pipeline = parse_pipeline(policy, backfill, placement)
+        trial = self.trial(share, checkpoint_s)
+        return np.array([measures(trial.run(pipeline, start, SIZE)) for start in self.starts(part)])
+
+    def ranked(self, among: tuple[Named, ...], part: str, share: float) -> list[Named]:
+        """Return pipelines in order of their mean delay."""
+        return sorted(among, key=lambda named: self.run(named, part, share)[:, DELAY].mean())
+
+    def best_without(self) -> list[Named]:
+        """Return the best pipelines without turns, in hindsight."""
+        if self.quick:
+            return [QUICK_WITHOUT[self.name]]
+        greedy = self.ranked(WITHOUT, "test", 0.0)[:SHOWN]
+        solved = tuple((policy, backfill, "milp") for policy, backfill, _ in greedy)
+        return self.ranked((*greedy, *solved), "test", 0.0)
 
 
 def compared(values: np.ndarray, best: np.ndarray) -> str:
@@ -83,40 +145,54 @@ def compared(values: np.ndarray, best: np.ndarray) -> str:
     return f"{values[:, DELAY].mean():,.0f} s | {' | '.join(told)}"
 
 
-def rows(name: str, jobs: rltune.Jobs, cluster: rltune.Cluster, most: int, guard: str | None) -> Iterator[str]:
-    """Yield the best without turns, then every pipeline with them, by share."""
-    ordered, _ = in_order(jobs, None)
-    starts = contended(ordered, cluster, most)
-    nobody = Trial(willing(ordered, cluster, 0.0), cluster, "history")
-    without = run(nobody, WITHOUT, starts, None)
-    order = without[:, :, DELAY].mean(axis=1).argsort(kind="stable")
-    best = without[order[0]]
-    start = f"| {name} | {len(starts)} |"
-    for at in order[:SHOWN]:
-        yield f"{start} - | {' + '.join(WITHOUT[at])} | {compared(without[at], best)} | | |"
+def bounded(named: Named) -> Named:
+    """Return the pipeline with a bound on what anyone loses."""
+    return (f"{named[0]}{BOUND}", *named[1:])
+
+
+def rows(bench: Bench, *, everything: bool) -> Iterator[str]:
+    """Yield the best without turns, then by share what was chosen, its bound, and the best in hindsight."""
+    start = f"| {bench.name} | {len(bench.starts('test'))} |"
+    without = bench.best_without()
+    best = bench.run(without[0], "test", 0.0)
+    for named in without:
+        yield f"{start} - | - | {' + '.join(named)} | {compared(bench.run(named, 'test', 0.0), best)} | | |"
+
+    def row(named: Named, share: float, note: str, checkpoint_s: float = CHECKPOINT_S) -> str:
+        values = bench.run(named, "test", share, checkpoint_s)
+        cost = f"{values[:, PREEMPTIONS].mean():.2f} | {values[:, LOST].mean():.1%}"
+        label = f"{' + '.join(named[:2])}, {note}"
+        return f"{start} {share:.0%} | {checkpoint_s / 60:g} min | {label} | {compared(values, best)} | {cost} |"
+
     for share in SHARES:
-        trial = Trial(willing(ordered, cluster, share), cluster, "history")
-        for (policy, backfill), values in zip(WITH, run(trial, WITH, starts, guard), strict=True):
-            cost = f"{values[:, PREEMPTIONS].mean():.2f} | {values[:, LOST].mean():.1%}"
-            yield f"{start} {share:.0%} | {policy} + {backfill} | {compared(values, best)} | {cost} |"
+        chosen = QUICK_CHOICE if bench.quick else bench.ranked(WITH, "validation", share)[0]
+        yield row(chosen, share, "chosen before")
+        yield row(bounded(chosen), share, "with the bound")
+        ranked = bench.ranked(QUICK_WITH if bench.quick else WITH, "test", share)
+        shown = ranked if everything or bench.quick else ranked[:1]
+        yield from (row(named, share, "in hindsight") for named in shown)
+        yield from (row(chosen, share, "chosen before", every) for every in OTHER_CHECKPOINTS_S)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, metavar="DIR", help="where the traces lie, at any depth")
-    parser.add_argument("--windows", type=int, default=100, help="the most windows of a trace")
-    parser.add_argument("--guard", help="a bound around the pipelines with turns, such as 24h")
+    parser.add_argument("--windows", type=int, default=100, help="the most windows of a part of a trace")
+    parser.add_argument("--only", choices=tuple(TRACES), help="one trace alone")
+    parser.add_argument("--all", action="store_true", help="show all pipelines with turns, not only the best")
+    parser.add_argument("--quick", action="store_true", help="without the search for the best without turns")
     args = parser.parse_args()
-    print(
-        "| trace | windows | willing | pipeline | mean delay | ratio | p99 of the delay | turns a job | GPU time lost |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(f"| {' | '.join(HEAD)} |")
+    print("| --- " * len(HEAD) + "|")
     for name, (file, preset) in TRACES.items():
+        if args.only not in {None, name}:
+            continue
         found = sorted(args.traces.rglob(file))
         if not found:
             parser.error(f"{file} is not in {args.traces}")
-        jobs, cluster = rltune.read_trace(found[0]), rltune.Cluster.load(preset)
-        for row in rows(name, jobs, cluster, args.windows, args.guard):
+        jobs, _ = in_order(rltune.read_trace(found[0]), None)
+        bench = Bench(name, jobs, rltune.Cluster.load(preset), args.windows, args.quick)
+        for row in rows(bench, everything=args.all):
             print(row, flush=True)
 
 

@@ -8,7 +8,7 @@ NODES = ("p100-1", "p100-2", "k80-1", "k80-2", "m40-1")
 
 def record_of(plan, arm, seed, *, later_s=0.0, states=None):
     """Make the record of a run that went exactly as simulated, but for a delay of every start."""
-    made = simulate(plan.workload(seed), plan.cluster, arm.policy or "fcfs", "conservative", "best-fit", "user")
+    made = simulate(plan.workload(seed), plan.cluster, arm.policy or "fcfs", "whole-nodes", "best-fit", "user")
     cycles = Cycles(10, 1, 0.2, 1.5) if arm.policy else Cycles()
     return RunRecord(arm, seed, as_ran(made, later_s, states or {}), cycles, 60.0, "22.05.8")
 

@@ -10,8 +10,8 @@ from rltune.live.control_settings_file import load_settings
 from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome
-from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, PriorityParts, Reservation, Snapshot
+from rltune.live.see.backend import RECORD_CHARACTERS, BackendError, Change, ChangeKind, ChangeOutcome
+from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, PriorityParts, RecordJob, Reservation, Snapshot
 
 NOW = 1_700_000_000.0
 
@@ -104,6 +104,8 @@ class MemoryCluster:
         self.batches: list[tuple[Change, ...]] = []
         self.refuse: dict[int, str] = {}  # job: why
         self.broken: str = ""
+        self.records: dict[int, RecordJob] = {}
+        self._ids = count(1_000_000)
 
     def _answer(self) -> None:
         if self.broken:
@@ -112,7 +114,7 @@ class MemoryCluster:
     def observe(self) -> Snapshot:
         self.calls.update(("squeue", "sinfo", "scontrol", "sprio"))
         self._answer()
-        return self.now
+        return replace(self.now, records=tuple(self.records.values()))
 
     def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         self.calls["scontrol"] += 1
@@ -124,6 +126,31 @@ class MemoryCluster:
         self.calls["sprio"] += 1
         self._answer()
         return {j.id: parts for j in self.now.pending if (parts := j.priority_parts)}
+
+    def user(self) -> str:
+        return "rltune"
+
+    def open_record(self, text: str, partition: str) -> int:  # noqa: ARG002  as a Backend has it
+        self.calls["sbatch"] += 1
+        self._answer()
+        assert len(text) <= RECORD_CHARACTERS
+        job = next(self._ids)
+        self.records[job] = RecordJob(job, self.user(), text)
+        return job
+
+    def write_records(self, texts) -> None:
+        self.calls["scontrol"] += 1
+        self._answer()
+        for job, text in texts.items():
+            if job not in self.records:
+                raise BackendError("Invalid job id specified")
+            self.records[job] = replace(self.records[job], text=text)
+
+    def close_records(self, jobs: Sequence[int]) -> None:
+        self.calls["scancel"] += 1
+        self._answer()
+        for job in jobs:
+            self.records.pop(job, None)
 
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         return tuple(f"{c.job} {c.kind} {c.value or ','.join(c.nodes)}" for c in changes)
@@ -163,3 +190,5 @@ def _changed(one: LiveJob, change: Change) -> LiveJob:
             return replace(one, state="COMPLETING", restarts=one.restarts + 1)
         case ChangeKind.BEGIN_NOW:
             return replace(one, begin_s=float("nan"))
+        case ChangeKind.ADMIN_COMMENT:
+            return replace(one, admin_comment=change.text)

@@ -8,6 +8,9 @@ import pytest
 
 from rltune.lab.testbed import missing
 
+RELEASES = ["", "24.11", "26.05"]  # "" = the machine's own
+NAMES = ["own", *RELEASES[1:]]
+
 
 def require_slurm(**needs) -> None:
     """Skip, with the reason, where no Slurm can be had; never in CI, and never as root on Debian."""
@@ -15,6 +18,14 @@ def require_slurm(**needs) -> None:
     if reason and (os.environ.get("CI") or (os.geteuid() == 0 and Path("/etc/debian_version").exists())):
         pytest.fail(f"{reason} (or run scripts/setup tests)")
     if reason:
+        pytest.skip(reason)
+
+
+def require_release(release: str) -> None:
+    """Skip, with the command that helps, where a release of Slurm has not been made; "" is the machine's own."""
+    if not release:
+        require_slurm()
+    elif reason := missing(release=release):
         pytest.skip(reason)
 
 

@@ -1,7 +1,7 @@
 """A real Slurm for the tests: one with and one without accounting, started when first asked for."""
 
 import pytest
-from real_slurm import require_slurm, short_folder
+from real_slurm import NAMES, RELEASES, require_release, require_slurm, short_folder
 
 from rltune.lab.testbed import Testbed
 
@@ -18,6 +18,23 @@ def started_testbed_with_database():
     require_slurm(database=True)
     with Testbed.up(short_folder(), database=True) as bed:
         yield bed
+
+
+@pytest.fixture(scope="session", params=RELEASES, ids=NAMES)
+def started_testbed_of_any_release(request):
+    require_release(request.param)
+    if not request.param:
+        yield request.getfixturevalue("started_testbed")
+        return
+    with Testbed.up(short_folder(), release=request.param) as bed:
+        yield bed
+
+
+@pytest.fixture
+def testbed_of_any_release(started_testbed_of_any_release):
+    """Five nodes with 13 GPUs, idle, without accounting, of the machine's own release and of those made beside it."""
+    started_testbed_of_any_release.clear()
+    return started_testbed_of_any_release
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rltune.engine.guard import Guard
 from rltune.engine.turns import Turns
 from rltune.jobs import Jobs
 
-BACKFILLS = ("none", "fit-first", "easy", "conservative", "shadow")
+BACKFILLS = ("none", "fit-first", "easy", "conservative", "whole-nodes", "shadow", "easy:sjf", "easy:saf")
 PLACEMENTS = ("best-fit", "first-fit", "spread", "hierarchical", "exclusive")
 POLICIES = ("fcfs", "sjf", "srf", "saf", "wfp3", "unicep", "f1")
 HEADS = ("pool", "global")

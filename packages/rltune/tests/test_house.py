@@ -88,11 +88,14 @@ def test_a_forbidden_import_breaks_a_contract(where, tmp_path):
 WRITES_ITSELF = {
     "whole_file.py": "the one place",
     "cli/exits.py": "/dev/null, for a stream that was closed",
+    "lab/faults/scene.py": "logs that grow, and a file whose being there is a word to jobs",
+    "lab/faults/fault_table.py": "fills a disk on purpose",
     "live/single_instance.py": "a lock: what matters is who holds it, not what stands in it",
     "live/journal/store.py": "SQLite, which is whole after a crash; here its file is made, empty and private",
     "live/pinned_pipeline.py": "a copy in a folder that is removed a line later",
     "parallel.py": "a message to worker processes, in a folder that is removed with them",
     "lab/experiment/checkpointing_job.py": "runs in jobs, alone: a checkpoint by the same rule, and a log that grows",
+    "lab/testbed/release_folder.py": "a log that grows while a release is made, and a lock",
     "lab/testbed/bed.py": "an empty file with the rights of a secret, before the secret is written whole",
     "lab/testbed/daemon_parent.py": "a log that grows, and a pipe",
 }

@@ -38,7 +38,8 @@ REFUSED = """
 """
 TAIL = """
 **Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
-`autocast` that goes on, which then casts anew.
+`autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
+the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
 
 **Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. Of
 weights that move as halves this is the copy in the budget. Of others it is not, but for `torch.autocast(...,

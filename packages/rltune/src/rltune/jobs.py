@@ -196,6 +196,19 @@ class Jobs:
         """Order the rows by submit time; ties keep their order."""
         return self.take(np.argsort(self.submit_s, kind="stable"))
 
+    def followed_by(self, other: Jobs, *, ids: NDArray[Any] | None = None) -> Jobs:
+        """Return both tables as one; `ids` are those of the whole, numbers if not given."""
+        parts: dict[str, Any] = {"id": np.arange(len(self) + len(other)) if ids is None else ids}
+        for field in fields(self):
+            ours, theirs = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(ours, Labels):
+                parts[field.name] = ours.followed_by(theirs)
+            elif field.name not in {"id", "after", "after_ptr"}:
+                parts[field.name] = np.concatenate([ours, theirs])
+        parts["after"] = np.concatenate([self.after, other.after + len(self)]).astype(np.int32)
+        parts["after_ptr"] = np.concatenate([self.after_ptr, self.after_ptr[-1] + other.after_ptr[1:]])
+        return Jobs(**parts)
+
     def with_columns(self, **columns: Any) -> Jobs:
         """Replace whole columns, and check the result."""
         jobs = replace(self, **columns)

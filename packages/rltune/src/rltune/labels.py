@@ -41,6 +41,20 @@ class Labels:
         """Keep the rows of index; the names stay, so that codes mean the same in every part of a trace."""
         return Labels(self.codes[index], self.names)
 
+    def with_name(self, row: int, name: str | None) -> Labels:
+        """Return the column with another name in one row; codes of the others stay."""
+        names = self.names if not name or name in self.names else (*self.names, name)
+        codes = self.codes.copy()
+        codes[row] = names.index(name) if name else -1
+        return Labels(codes, names)
+
+    def followed_by(self, other: Labels) -> Labels:
+        """Return both columns as one; codes of the first stay."""
+        number = {name: code for code, name in enumerate(self.names)}
+        table = [number.setdefault(name, len(number)) for name in other.names]
+        codes = np.array([*table, -1], dtype=np.int32)[other.codes]
+        return Labels(np.concatenate([self.codes, codes]), tuple(number))
+
     def name_of(self, row: int) -> str:
         """Name one row, "" if it has none."""
         code = self.codes[row]

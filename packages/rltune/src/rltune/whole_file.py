@@ -12,11 +12,12 @@ from pathlib import Path
 from rltune.errors import InputError
 
 
-def write_whole(path: str | Path, content: str | bytes) -> None:
+def write_whole(path: str | Path, content: str | bytes, *, private: bool = False) -> None:
     """Write beside the file, then rename; a full disk, a crash or Ctrl-C leaves what was there, and nothing else.
 
     Raises InputError if the file cannot be written. A link stays a link, and a file that is replaced hands on who may
     read it. What is no file (a device, a pipe) has nothing to lose and cannot be renamed: it is written as it is.
+    A private file is for its owner alone.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -24,7 +25,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
         if target.exists() and not target.is_file():
             target.write_bytes(data)
         else:
-            _write_beside(target, data)
+            _write_beside(target, data, 0o600 if private else 0o666)
     except OSError as error:
         raise cannot_write(path, error) from None
 
@@ -34,10 +35,10 @@ def cannot_write(path: str | Path, error: OSError) -> InputError:
     return InputError(f"{path}: cannot be written: {error.strerror or error}")
 
 
-def _write_beside(target: Path, data: bytes) -> None:
+def _write_beside(target: Path, data: bytes, mode: int) -> None:
     beside = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:  # noqa: PTH123  by its number
             if target.exists():
                 shutil.copymode(target, beside)  # before anything stands in it
             file.write(data)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from real_slurm import require_slurm, short_folder
 from rltune import read_trace
 from rltune.lab.testbed import Testbed
 from rltune.live.journal.store import Journal
+from rltune.live.see.backend import RECORD_NAME
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,8 @@ def control(rltune, bed, tmp_path):
 
 
 def priorities(bed):
-    return [job["priority"] for job in bed.jobs() if job["job_state"] == "PENDING"]
+    """Return those of waiting jobs; what the controller keeps of its own in Slurm is no job of anybody's."""
+    return [j["priority"] for j in bed.jobs() if j["job_state"] == "PENDING" and j["name"] != RECORD_NAME]
 
 
 def test_a_first_look_changes_nothing_and_tells(control, rltune, bed, tmp_path):
@@ -70,7 +73,8 @@ def test_acting_and_releasing(control, bed, rltune, tmp_path):
     said = control("--config", tmp_path / "control.toml", "--once", "--metrics", tmp_path / "m.prom")
     assert "3 changes" in said.err, said.err
     assert sorted(priorities(bed)) == [100, 200, 300]
-    assert 'slurm_calls_total{command="scontrol"} 2.0' in (tmp_path / "m.prom").read_text()
+    calls = re.search(r'slurm_calls_total\{command="scontrol"\} (\d+)', (tmp_path / "m.prom").read_text())
+    assert 2 <= int(calls[1]) <= 6  # a look, the record of what is ours, the numbers: however many jobs there are
     assert control("--release").code == 0
     assert priorities(bed) == [1, 1, 1]
     out = tmp_path / "history.csv"
@@ -161,7 +165,7 @@ def test_acting_for_nobody_is_refused(rltune):
         (("--estimator", "oracle"), "nobody knows the true run times"),
         (("--guard", "often"), "guard 'often' is not understood"),
         (("--config", "nosuch.toml"), "cannot be read"),
-        (("--release", "--journal", "/nosuch/j.db"), "there is no journal"),
+        (("--release", "--journal", "/nosuch/j.db"), "nothing could be given back"),
         (("--testbed", "/nosuch"), "there is no testbed here"),
     ],
 )
@@ -178,7 +182,7 @@ def test_without_slurm_a_look_fails_and_says_so(rltune, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     said = rltune("control", "--once", "--journal", tmp_path / "j.db")
     assert said.code == 1
-    assert "cycle failed" in said.err
+    assert "unreachable: scontrol could not be started" in said.err
 
 
 def test_nothing_has_ended_yet(rltune, tmp_path):

@@ -61,8 +61,26 @@ def test_an_interrupt_leaves_the_best_so_far(find, tmp_path, monkeypatch):
     said = find("--generations", 4)
     assert said.code == 130
     assert said.err.splitlines()[-1].startswith("rltune: interrupted after 2 of 4 generations; ")
-    assert "train --init" in said.err
+    assert "--resume goes on" in said.err
     assert read_model(tmp_path / "made.rltune").card.held_out.generation in {0, 2}
+
+
+def test_what_was_interrupted_goes_on_to_the_same_model(find, rltune, history, two, tmp_path):
+    """Two generations and two more are four; other settings, another file or none are refused."""
+    assert find("--generations", 4).code == 0
+    whole = read_model(tmp_path / "made.rltune")
+    assert find("--generations", 2, "--force").code == 0
+    said = find("--generations", 4, "--resume")
+    assert said.code == 0
+    assert "best of 4 generations" in said.out
+    again = read_model(tmp_path / "made.rltune")
+    assert again.weights.tolist() == whole.weights.tolist()
+    assert again.card.held_out == whole.card.held_out
+    assert "made with base = 'saf', not 'f1'" in find("--base", "f1", "--resume").err
+    (tmp_path / "made.rltune.checkpoint").write_text('{"version": 1, "identity"')
+    assert "no checkpoint of an evolution" in find("--resume").err
+    (tmp_path / "made.rltune.checkpoint").unlink()
+    assert "there is no checkpoint" in find("--resume").err
 
 
 def test_several_traces_each_have_their_cluster(rltune, history, two, tmp_path):

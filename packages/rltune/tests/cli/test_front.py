@@ -101,7 +101,7 @@ def test_help_names_every_choice(rltune):
         (complete.presets, "philly-", "philly-slice"),
         (complete.heads, "g", "global"),
         (complete.estimators, "no", "noisy"),
-        (complete.estimators, "bo", "boost:"),
+        (complete.estimators, "bl", "blend:user+predicted"),
         (complete.metrics, "wait-p", "wait-p99"),
         (complete.formats, "rltune", "rltune-csv"),
         (complete.kinds, "he", "helios"),

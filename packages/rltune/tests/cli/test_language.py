@@ -15,7 +15,8 @@ from rltune.cli.old_spellings import OLD, USUAL_WINDOWS, modern
 from rltune.learn.train_settings import TrainSettings
 
 TRACE_AND_CLUSTER = ("simulate", "compare", "evaluate", "transfer", "train", "evolve")
-OTHERS = {"control", "journal", "slurm"}  # a running cluster has no trace and no windows
+# A running cluster has no trace and no windows; of a moment, a history is one of several sources: --trace.
+OTHERS = {"control", "journal", "slurm", "serve", "explain", "forecast", "whatif"}
 
 
 def leaves(group, path=()):

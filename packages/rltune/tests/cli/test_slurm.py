@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from real_slurm import require_slurm
+from real_slurm import RELEASES, require_release, require_slurm
 
 from rltune.lab.testbed import Testbed
 from rltune.lab.testbed import debian_needs as needs
@@ -35,6 +35,29 @@ def test_a_testbed_goes_up_tells_of_itself_and_goes_down(rltune, folder, tmp_pat
     assert "gpu:t4:3" in gres.stdout
     assert rltune("slurm", "testbed", "down", "--folder", folder).code == 0
     assert not folder.exists()
+
+
+def test_a_release_that_cannot_be_made_is_refused(rltune, folder):
+    """By name, before anything is started."""
+    for words in (("install", "19.05"), ("up", "--folder", folder, "--release", "19.05")):
+        said = rltune("slurm", "testbed", *words)
+        assert said.code == 2
+        assert "no release 19.05 can be made here; 24.11 and 26.05 can" in said.err
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("release", RELEASES[1:])
+def test_another_release_goes_up_and_the_settings_it_prints_work(rltune, folder, release):
+    """Its commands come before the machine's own."""
+    require_release(release)
+    said = rltune("slurm", "testbed", "up", "--folder", folder, "--release", release)
+    assert said.code == 0, said.err
+    assert f"export PATH={folder}/bin:$PATH" in said.out
+    environment = {"SLURM_CONF": f"{folder}/etc/slurm.conf", "PATH": f"{folder}/bin:/usr/bin:/bin"}
+    told = subprocess.run(["sinfo", "--version"], env=environment, capture_output=True, text=True, check=True)
+    assert release in told.stdout
+    assert json.loads(rltune("slurm", "testbed", "status", "--folder", folder, "--json").out)["release"] == release
+    assert rltune("slurm", "testbed", "down", "--folder", folder).code == 0
 
 
 def test_status_tells_which_daemon_is_down(rltune, folder):

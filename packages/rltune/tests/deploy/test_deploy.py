@@ -62,7 +62,9 @@ def test_the_service_is_well_hardened(tmp_path):
     )
     assert judged.returncode == 0, judged.stdout[-2000:] + judged.stderr
     assert "ExecReload=/bin/kill -HUP $MAINPID" in unit.read_text()
-    assert "ExecStopPost=-/opt/rltune/bin/rltune control --release" in unit.read_text()
+    assert "ExecStopPost=/opt/rltune/bin/rltune control --release" in unit.read_text()  # a failure is not ignored
+    assert "Type=notify" in unit.read_text()
+    assert "WatchdogSec=300" in unit.read_text()
 
 
 PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"  # outside any home, as a service needs it

@@ -65,7 +65,10 @@ def test_a_job_whose_node_never_comes_back_is_reported():
     ("settings", "sentence"),
     [
         ({"policy": "best"}, "no policy 'best'; there are: fcfs"),
-        ({"backfill": "eager"}, "no backfill 'eager'; there are: none, fit-first, easy, conservative, shadow"),
+        (
+            {"backfill": "eager"},
+            "no backfill 'eager'; there are: none, fit-first, easy, conservative, whole-nodes, shadow, easy:fcfs",
+        ),
         ({"placement": "anywhere"}, "no placement 'anywhere'; there are: "),
         ({"estimator": "tarot"}, "no estimator 'tarot'; there are: oracle"),
         ({"head": "two"}, "no head 'two'; there are: pool, global"),

@@ -6,9 +6,11 @@ from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.turns import Turns, get_turns
 from rltune.errors import InputError
 
+LATE = {"late_s": 86400.0, "late_times": 1.5, "max_a_day": 2}
+
 
 @pytest.mark.parametrize("order", ["off", "las", "gittins", "srsf", "policy"])
-@pytest.mark.parametrize("numbers", [{}, {"min_run_s": 1800.5}, {"max_preemptions": 0, "turn_s": 60.0}])
+@pytest.mark.parametrize("numbers", [{}, {"min_run_s": 1800.5}, {"max_preemptions": 0, "turn_s": 60.0}, LATE])
 def test_reads_back(order: str, numbers: dict) -> None:
     """What a table shows is what makes the same pipeline again."""
     turns = Turns(order, **numbers) if order != "off" else Turns()
@@ -17,7 +19,10 @@ def test_reads_back(order: str, numbers: dict) -> None:
     assert read_pipeline(pipeline.label) == pipeline
 
 
-@pytest.mark.parametrize("spec", ["fifo", "las:run", "las:run=x", "las:run=1:run=2", "las:often=3", "las:most=-1", ""])
+@pytest.mark.parametrize(
+    "spec",
+    ["fifo", "las:run", "las:run=x", "las:run=1:run=2", "las:often=3", "las:most=-1", "las:day=1.5", "las:late=x", ""],
+)
 def test_what_is_not_understood(spec: str) -> None:
     """One sentence says what may be written."""
     with pytest.raises(InputError, match="write off, las, gittins, srsf, policy"):
@@ -32,6 +37,11 @@ def test_numbers_that_cannot_be(numbers: dict, told: str) -> None:
     """A number out of range is named."""
     with pytest.raises(InputError, match=told):
         get_turns("las", **numbers)
+
+
+def test_times_may_have_units() -> None:
+    """A day is a day however it is written."""
+    assert get_turns("las:late=24h:day=3") == Turns("las", late_s=86400.0, max_a_day=3)
 
 
 def test_numbers_need_an_order() -> None:

@@ -243,7 +243,7 @@ def test_pipelines_that_ran_different_jobs_are_told_apart(jobs, result, monkeypa
 
 
 def test_an_interval_is_written_in_one_unit():
-    assert interval(Interval(-30.0, -7200.0, 60.0), seconds) == "-0.0 [-2.0, 0.0] h"
+    assert interval(Interval(-30.0, -7200.0, 60.0), seconds) == "-30.0 [-7,200.0, 60.0] s"
     assert interval(Interval(300.0, 120.0, 600.0), seconds, sign=True) == "+5.0 [2.0, 10.0] min"
     assert interval(Interval(0.5, np.nan, np.nan), seconds) == "0.5 s"
 

@@ -8,8 +8,9 @@ import pytest
 from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.errors import InputError
+from rltune.evaluation.consent import Consent
 from rltune.evaluation.turns_tables import worth_table
-from rltune.evaluation.turns_worth import Consent, turns_worth
+from rltune.evaluation.turns_worth import turns_worth
 from rltune.evaluation.who_pays_for_turns import DISPLACED, DISPLACED_WITH, JOBS, WITH, WITHOUT, ledger
 from rltune.report.turns_page import render_turns
 from rltune.text import text_of

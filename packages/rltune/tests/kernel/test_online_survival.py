@@ -12,10 +12,18 @@ from rltune.estimate import History, Noisy, Oracle
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.scheduling_pass import make_pass
 from rltune.kernel.rollout.event_loop import advance
-from rltune.kernel.score.taking_turns import las_cuts, turn_score
+from rltune.kernel.score.taking_turns import attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, BY_SRSF
 from rltune.kernel.state.online_means import FOR_ESTIMATE, predicted_run_time
-from rltune.kernel.state.online_survival import EDGES, edge, edge_before, index_by_history, left_by_estimate, mean_left
+from rltune.kernel.state.online_survival import (
+    EDGES,
+    edge,
+    edge_before,
+    index_by_history,
+    left_by_estimate,
+    mean_left,
+    renew_edition,
+)
 
 WIDE = Cluster.uniform(nodes=100, gpus=8)
 START = 2e9
@@ -29,15 +37,17 @@ def ended(lasted, gpus=1) -> Jobs:
     return Jobs.from_arrays(np.arange(len(lasted)), np.asarray(lasted, dtype=float), gpus)
 
 
-def core_of(estimator, gpus=1, limit_s=np.nan, lasts=50.0) -> Machine:
+def core_of(estimator, gpus=1, limit_s=np.nan, lasts=50.0, order="off", willing=True) -> Machine:
     """Return the core as it is before the first of two such jobs comes."""
-    jobs = Jobs.from_arrays([START, START + 1], [lasts, lasts], gpus, limit_s=[limit_s] * 2)
-    return Machine.of(jobs, WIDE, parse_pipeline("fcfs", remaining="history"), estimator)
+    jobs = Jobs.from_arrays([START, START + 1], [lasts, lasts], gpus, limit_s=[limit_s] * 2, preemptible=willing)
+    m = Machine.of(jobs, WIDE, parse_pipeline("fcfs", remaining="history", preempt=order), estimator)
+    renew_edition(m.s, m.options)
+    return m
 
 
-def after(lasted, trust: float = 16.0, gpus=1, of=1, limit_s=np.nan) -> Machine:
+def after(lasted, trust: float = 16.0, gpus=1, of=1, limit_s=np.nan, order="off", willing=True) -> Machine:
     """Return the core for jobs of so many GPUs after a history."""
-    return core_of(History(trust=trust, before=ended(lasted, gpus)), of, limit_s)
+    return core_of(History(trust=trust, before=ended(lasted, gpus)), of, limit_s, order=order, willing=willing)
 
 
 def left(m: Machine, attained: float) -> float:
@@ -161,13 +171,10 @@ def test_a_likeness_that_nobody_shares_takes_no_room():
 @given(LASTED, st.sampled_from((0.0, 0.7, 2.0, 64.0, 3700.0)))
 def test_gittins_is_the_best_rate_of_ends_by_work(lasted, ran):
     """By definition, on the distribution that the likenesses blend to, at the edges ahead and to the end."""
-    m = after(lasted, trust=2.0)
+    m = after(lasted, trust=2.0, order="gittins")
     likenesses = int((m.world.survival_key[0] >= 0).sum())
     k = edge_before(ran)
-
-    def straight(of) -> float:
-        share = (ran - edge(k)) / (edge(k + 1) - edge(k))
-        return of(edge(k)) + share * (of(edge(k + 1)) - of(edge(k)))
+    asked, ran = ran, edge(k)
 
     def longer(x: float) -> float:
         return sum(t > x or x == 0 for t in lasted)
@@ -178,33 +185,43 @@ def test_gittins_is_the_best_rate_of_ends_by_work(lasted, ran):
     end = ran + (HOUR - ran if ran < HOUR else ran / 2)
     mean, rates = end - ran, []
     for _ in range(likenesses):
-        mean = (straight(rest) + 2.0 * mean) / (straight(longer) + 2.0)
+        mean = (rest(ran) + 2.0 * mean) / (longer(ran) + 2.0)
     for e in range(k + 1, EDGES):
         still, beyond = float(edge(e) < end), max(end - edge(e), 0.0)
         for _ in range(likenesses):
-            still = (longer(edge(e)) + 2.0 * still) / (straight(longer) + 2.0)
-            beyond = (rest(edge(e)) + 2.0 * beyond) / (straight(longer) + 2.0)
+            still = (longer(edge(e)) + 2.0 * still) / (longer(ran) + 2.0)
+            beyond = (rest(edge(e)) + 2.0 * beyond) / (longer(ran) + 2.0)
         rates += [(1 - still) / (mean - beyond)] if mean > beyond else []
-    assert index_by_history(m.w, m.s, 0, ran) == pytest.approx(max(1 / max(mean, 1.0), *rates), rel=1e-6)
+    assert index_by_history(m.w, m.s, 0, asked) == pytest.approx(max(1 / max(mean, 1.0), *rates), rel=1e-6)
 
 
 def test_gittins_puts_off_who_has_outlived_the_short_ones():
     """Nine of ten end within 10 s: a new job is worth trying; one that has run for 16 s has all its work before it."""
-    m = after([10.0] * 90 + [10_000.0] * 10, trust=0.01)
+    m = after([10.0] * 90 + [10_000.0] * 10, trust=0.01, order="gittins")
     assert score(m, BY_GITTINS, 0.0) == pytest.approx(10 / 0.9, rel=0.1)
     assert score(m, BY_GITTINS, 16.0) == pytest.approx(9984, rel=0.1)
     assert score(m, BY_GITTINS, 9000.0) < score(m, BY_GITTINS, 16.0)
 
 
+def test_who_may_not_be_displaced_goes_on_to_the_end():
+    """Trying such a job is no option: what counts is the mean of all of it, and for las all of its estimate."""
+    lasted = [10.0] * 90 + [10_000.0] * 10
+    m = after(lasted, trust=0.01, order="gittins", willing=False)
+    assert score(m, BY_GITTINS, 0.0) == pytest.approx(np.mean(lasted), rel=0.01)
+    core = after([1000.0] * 50, of=8, order="las", willing=False)
+    advance(core.w, core.s, core.options)
+    assert attained_for(core.w, core.s, BY_LAS, 0) == core.state.turn.estimate[0] > 0
+
+
 def test_orders_weigh_by_gpus():
-    for order in (BY_GITTINS, BY_SRSF):
-        one, four = (score(after([100.0] * 99, gpus=n, of=n), order, 30.0) for n in (1, 4))
+    for order, name in ((BY_GITTINS, "gittins"), (BY_SRSF, "srsf")):
+        one, four = (score(after([100.0] * 99, gpus=n, of=n, order=name), order, 30.0) for n in (1, 4))
         assert four == pytest.approx(4 * one)
 
 
 def test_levels_of_attained_service_part_at_quantiles_of_gpu_time():
     """Half of the jobs took up to 100 GPU-seconds, nine of ten up to 1,000."""
-    m = after([100.0] * 50 + [250.0] * 40 + [9000.0] * 10, gpus=[1] * 50 + [4] * 50, of=4)
+    m = after([100.0] * 50 + [250.0] * 40 + [9000.0] * 10, gpus=[1] * 50 + [4] * 50, of=4, order="las")
     low, high = las_cuts(m.s)
     assert 96 <= low <= 112
     assert 896 <= high <= 1024
@@ -212,9 +229,9 @@ def test_levels_of_attained_service_part_at_quantiles_of_gpu_time():
 
 
 def test_without_history_the_levels_part_at_one_and_at_ten_gpu_hours():
-    m = after([5.0] * 15, of=2)
+    m = after([5.0] * 15, of=2, order="las")
     assert [score(m, BY_LAS, ran) for ran in (0, 1799, 1800, 17_999, 18_000)] == [0, 0, 1, 1, 2]
-    assert las_cuts(after([5.0] * 16).s) != las_cuts(m.s)
+    assert las_cuts(after([5.0] * 16, order="las").s) != las_cuts(m.s)
 
 
 def test_srsf_with_the_truth_is_the_area_that_is_left():

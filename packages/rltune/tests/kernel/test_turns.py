@@ -7,14 +7,14 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.check_turns import turn_problems
+from reference.check_turns import late_problems, turn_problems
 from strategies import FEATURES, HEADS, PLACEMENTS, POLICIES, SLOW, Case, cases, guards, joined_cases, turns
 
 import rltune
 from rltune.cluster import Cluster, Limit
 from rltune.engine.guard import Guard
 from rltune.engine.pipeline import TURN_BACKFILLS
-from rltune.engine.turns import Turns
+from rltune.engine.turns import Turns, get_turns
 from rltune.errors import InputError
 from rltune.estimate import History
 from rltune.jobs import Jobs
@@ -35,6 +35,9 @@ def by_reference(case: Case, taken: Turns, guard: Guard | None = None, **setting
         taken.margin,
         taken.cost_once,
         taken.cost_each,
+        taken.max_a_day,
+        taken.late_s,
+        taken.late_times,
     )
     return reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, turns=how, **settings)
 
@@ -122,7 +125,12 @@ def test_gittins(data) -> None:
     n = 12
     rows = st.tuples(st.sampled_from((0.0, 1.0, 2.0)), st.sampled_from((1.0, 1.5, 2.0, 40.0, 60.0)), st.integers(1, 2))
     gaps, lasts, gpus = zip(*data.draw(st.lists(rows, min_size=n, max_size=n)), strict=True)
-    columns = {"preemptible": True, "checkpoint_s": data.draw(st.sampled_from((0.0, 2.0))), "limit_s": [90.0] * n}
+    willing = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    columns = {
+        "preemptible": [not x for x in willing],
+        "checkpoint_s": data.draw(st.sampled_from((0.0, 2.0))),
+        "limit_s": [90.0] * n,
+    }
     jobs = Jobs.from_arrays(np.cumsum(gaps), lasts, gpus, **columns)
     taken = Turns("gittins", 0.0, turn_s=5.0, margin=data.draw(st.sampled_from((1.0, 2.0))), cost_each=0.0)
     backfill = data.draw(st.sampled_from(TURN_BACKFILLS))
@@ -137,6 +145,33 @@ def test_promises(order: str, data) -> None:
     taken = data.draw(turns((order,)))
     schedule = by_core(case, taken, **data.draw(settings()))
     assert turn_problems(case.jobs, case.cluster, schedule, taken) == []
+
+
+def bounded(taken: Turns, data) -> Turns:
+    """Add a bound on completions, and on turns a day."""
+    late = data.draw(st.sampled_from(((5.0, np.inf), (20.0, 2.0), (np.inf, 1.5), (0.0, np.inf), (np.inf, 4.0))))
+    return replace(taken, late_s=late[0], late_times=late[1], max_a_day=data.draw(st.sampled_from((0, 1, 2))))
+
+
+@pytest.mark.parametrize("backfill", TURN_BACKFILLS)
+@given(data=st.data())
+def test_loans(backfill: str, data) -> None:
+    """Who is displaced lends its nodes and has them back; the core and the reference agree on all of it."""
+    case = data.draw(cases(always=("willing",)))
+    guard = data.draw(st.sampled_from((None, Guard(hours=10 / 3600))))
+    how = data.draw(settings(backfill=backfill, view=0))
+    assert_equal(case, bounded(data.draw(turns()), data), guard, **how)
+
+
+@given(data=st.data())
+def test_deadlines_are_kept(data) -> None:
+    """If no job outlives its estimate, everybody who is displaced ends by the deadline of its first displacement."""
+    case = data.draw(cases(always=("willing",), without=("outages", "limits", "arrays", "slowdown")))
+    case = replace(case, estimate_s=case.jobs.duration_s.copy())
+    taken = bounded(data.draw(turns()), data)
+    schedule = by_core(case, taken, **data.draw(settings(view=0)))
+    assert turn_problems(case.jobs, case.cluster, schedule, taken) == []
+    assert late_problems(case.jobs, case.cluster, schedule, taken) == []
 
 
 @given(data=st.data())
@@ -187,7 +222,7 @@ def test_by_hand() -> None:
 
 def test_a_tick_changes_the_order() -> None:
     """Nothing happens, and yet the running job has had its hour of service and gives way to one that waits."""
-    case = one_node(submit_s=[0, 10], duration_s=[20000, 5000], gpus=[4, 4], preemptible=[True, False])
+    case = one_node(submit_s=[0, 10], duration_s=[20000, 5000], gpus=[4, 4], preemptible=True)
     assert by_core(case, Turns("las", turn_s=250.0)).start_s.tolist() == [0.0, 1000.0]
 
 
@@ -202,6 +237,49 @@ def test_the_least_losing_set() -> None:
         restart_s=[30.0, 1.0, 1.0, 0.0],
     )
     assert by_core(case, Turns("srsf")).preemptions.tolist() == [0, 1, 1, 0]
+
+
+def test_a_network_orders_within_levels() -> None:
+    """Displaced is who has a higher level; who of a level is next, the network says."""
+    rng, n = np.random.default_rng(0), 60
+    jobs = Jobs.from_arrays(
+        np.sort(rng.uniform(0, 2e4, n)), rng.exponential(6000, n), rng.integers(1, 5, n), preemptible=True
+    )
+    case = Case(jobs, Cluster.uniform(nodes=2, gpus=4), jobs.duration_s.copy())
+    by_network, by_rule = (
+        by_core(case, Turns("las"), policy=name, backfill="fit-first") for name in ("learned", "fcfs")
+    )
+    assert by_network.preemptions.sum() > 0
+    assert turn_problems(case.jobs, case.cluster, by_network, Turns("las")) == []
+    assert by_network.start_s.tolist() != by_rule.start_s.tolist()
+
+
+def test_a_displaced_job_has_its_nodes_back() -> None:
+    """It may end an hour later than forecast: short jobs pass it until they would not be gone by its due date."""
+    case = one_node(
+        submit_s=[0, *range(1000, 21000, 500)],
+        duration_s=[20000] + [500] * 40,
+        gpus=4,
+        preemptible=True,
+        checkpoint_s=0.0,
+        restart_s=0.0,
+    )
+    free, bound = (by_core(case, get_turns(word)) for word in ("las", "las:late=3600"))
+    assert free.end_s[0] > 20000 + 3600
+    assert bound.end_s[0] <= 20000 + 3600
+    assert bound.preemptions[0] >= 1
+
+
+def test_turns_a_day() -> None:
+    """A job is displaced once a day, and again when the day that began with that is over."""
+    case = one_node(
+        submit_s=[0, 1000, 5000, 100000], duration_s=[200000, 10, 10, 10], gpus=4, preemptible=True, restart_s=0.0
+    )
+    schedule = by_core(case, get_turns("las:day=1"))
+    assert schedule.start_s[1] == 1000
+    assert schedule.start_s[2] >= 1000 + 86400
+    assert schedule.start_s[3] >= schedule.start_s[2] + 86400
+    assert schedule.preemptions[0] == 3
 
 
 def test_a_limit_displaces_nobody() -> None:
@@ -220,12 +298,13 @@ def test_a_limit_displaces_nobody() -> None:
         {"search": 16},
         {"cycle_s": 60.0},
         {"commit": True},
-        {"policy": "learned"},
+        {"policy": "learned", "preempt": "policy"},
+        {"view": 3, "preempt": "las:late=1h"},
         {"policy": lambda view: view.submit_s},
     ],
 )
 def test_what_does_not_go_together(refused: dict) -> None:
     """It is refused in a sentence, not ignored."""
     case = one_node(submit_s=[0], duration_s=[10], gpus=[1])
-    with pytest.raises(InputError, match="preempt las"):
-        by_core(case, Turns("las"), **refused)
+    with pytest.raises(InputError, match=r"preempt (las|policy)"):
+        rltune.simulate(case.jobs, case.cluster, estimator="oracle", **{"preempt": "las", **refused})

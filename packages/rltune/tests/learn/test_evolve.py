@@ -6,13 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rltune import Cluster, Jobs
+from rltune import Cluster, Jobs, simulate
 from rltune.errors import InputError
 from rltune.kernel.build.prepare import copy_state
 from rltune.learn.cma_es import Cma, EvolveSettings, two_scores
 from rltune.learn.evolve import EvolvePlan, evolve_policy
 from rltune.learn.replayed_windows import Stage, costs, mean_wait
 from rltune.model.feature_sets import get_recipe
+from rltune.model.learned_model import Model
+from rltune.policy.learned import Learned
 from rltune.trace import synthesise
 
 SMALL = Cluster.uniform(4, 8)
@@ -148,3 +150,31 @@ def test_what_cannot_be_evolved_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=said):
             EvolvePlan(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_model_for_turns_is_evolved_and_a_feature_of_weight_0_changes_no_start() -> None:
+    """It is made under las, and neither of the features of turns moves anything while its weight is 0."""
+    jobs = busy(1200, 5)
+    everybody = jobs.with_columns(preemptible=np.ones(len(jobs), dtype=bool), checkpoint_s=np.full(len(jobs), 60.0))
+    plan = replace(PLAN, objective="delay", preempt="las:run=60", features="turns", backfill="fit-first")
+    model = evolve_policy([(everybody, SMALL)], plan).model
+    assert model.card.settings["preempt"] == "las:run=60"
+    taught = simulate(everybody.window(0, 128), SMALL, Learned(model), "fit-first", estimator="oracle", preempt="las")
+    assert taught.preemptions.sum() > 0
+    with pytest.raises(InputError, match="objective delay"):
+        replace(plan, objective="wait")
+    wide, turns = get_recipe("wide"), get_recipe("turns")
+    norm = np.tile([0.0, 1.0, -np.inf, np.inf], (len(turns.inputs), 1))
+    rng = np.random.default_rng(3)
+    at = [turns.inputs.index(name) for name in wide.inputs]
+    told = rng.normal(size=len(wide.inputs))
+    wider = np.zeros(len(turns.inputs))
+    wider[at] = told
+    runs = []
+    for recipe, scores, scale in ((wide, told, norm[at]), (turns, wider, norm)):
+        weights, matrix = two_scores(recipe, (8, 6), scale, np.random.default_rng(0))
+        flat = weights + matrix @ np.concatenate([scores, np.zeros(len(scores)), [1.0]])
+        policy = Learned(Model(recipe, (8, 6), flat, scale, "saf"))
+        runs.append(simulate(everybody.window(0, 256), SMALL, policy, "fit-first", estimator="oracle", preempt="las"))
+    assert runs[0].preemptions.sum() > 0
+    assert runs[0].end_s.tolist() == runs[1].end_s.tolist()

@@ -15,9 +15,10 @@ from learn.small_training import jobs, trained, trainer
 from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.errors import InputError
-from rltune.learn.checkpoint import read_checkpoint, save_checkpoint, trace_hash
+from rltune.learn.checkpoint import read_checkpoint, save_checkpoint
 from rltune.learn.objective import Objective
 from rltune.learn.ppo import PpoSettings
+from rltune.learn.same_training import trace_hash
 from rltune.learn.train_settings import TrainSettings
 from rltune.learn.window_worker import Held, Judge
 from rltune.model.card import Card, Lessons

@@ -376,15 +376,16 @@ def test_a_partition_canary_is_compared_with_its_own_past(rig):
     assert not r.cycle().acting
 
 
-def _record_ended(r, acted_wait_s, other_wait_s, others_before_s=-1000.0):
+def _record_ended(r, acted_wait_s, other_wait_s, others_before_s=-3.0):
     """Put 40 ended jobs of each kind into the journal."""
     from rltune.live.journal.ended import Ended
 
     for acted, wait_s, before_s in ((True, acted_wait_s, 0.0), (False, other_wait_s, others_before_s)):
         ended = []
         for i in range(40):
-            start = NOW - 20_000.0 + 7.0 * i - before_s
-            one = replace(job(1000 + i + 100 * acted), state="COMPLETED", submit_s=start - wait_s - i % 7)
+            submit = NOW - 20_000.0 + 7.0 * i - before_s
+            start = submit + wait_s + i % 7
+            one = replace(job(1000 + i + 100 * acted), state="COMPLETED", submit_s=submit)
             ended.append(Ended(replace(one, start_s=start, end_s=start + 600.0), 20_000, acted))
         r.journal.add_ended(ended)
 
@@ -417,8 +418,9 @@ def test_metrics_are_exported(rig, tmp_path):
     r.cycle()
     text = file.read_text()
     for line in (
-        'slurm_calls_total{command="squeue"} 1.0',
-        'slurm_calls_total{command="scontrol"} 2.0',
+        'slurm_calls_total{command="squeue"} 3.0',  # twice to take the lock
+        'slurm_calls_total{command="sbatch"} 2.0',  # the lock, and a page of the record
+        'slurm_calls_total{command="scontrol"} 4.0',
         'rltune_changes_total{kind="site-factor",outcome="done"} 3.0',
         "rltune_cycle_seconds_count 1.0",
         "rltune_waiting_jobs 3.0",
@@ -456,3 +458,134 @@ def test_jobs_are_led_to_nodes_for_one_cycle(rig):
     r.cycle()
     assert r.jobs()[1].excluded_nodes == ()
     assert {c.kind for c in r.cluster.batches[-1]} == {ChangeKind.EXCLUDE_NODES}
+
+
+@pytest.mark.parametrize("nonsense", ["queue.estimate_s * float('nan')", "queue.estimate_s[:-1]", "None", "'first'"])
+def test_a_policy_that_returns_nonsense_trips(rig, tmp_path, nonsense):
+    """No number, a list of the wrong length, no list: all is given back, it is said once, and later it goes on."""
+    own, flag = tmp_path / "own.py", tmp_path / "broken"
+    own.write_text(
+        "from pathlib import Path\n"
+        "def score(queue):\n"
+        f"    return {nonsense} if Path({str(flag)!r}).exists() else queue.estimate_s\n"
+    )
+    r = rig(pipeline={"policy": f"{own}:score"})
+    assert r.cycle().acting
+    flag.touch()
+    told = [event for _ in range(3) for event in r.cycle().events]
+    assert sum("no decision could be made" in event for event in told) == 1
+    assert as_before(r)
+    flag.unlink()
+    assert any(r.cycle().acting for _ in range(10))
+
+
+def test_a_swapped_policy_trips(rig, tmp_path):
+    """Somebody replaced its file: all is given back, it is said, and later it goes on with what it had read."""
+    own = tmp_path / "own.py"
+    own.write_text("def score(queue):\n    return queue.estimate_s\n")
+    r = rig(pipeline={"policy": f"{own}:score"})
+    assert r.cycle().acting
+    own.write_text("def score(queue):\n    return -queue.estimate_s\n")
+    reports = [r.cycle() for _ in range(5)]
+    assert not reports[0].acting
+    told = [event for report in reports for event in report.events]
+    assert sum("the file of the policy was swapped; not acting" in event for event in told) == 1
+    assert reports[-1].acting
+
+
+def test_cycles_that_take_too_long_trip(rig):
+    """Three in a row that take longer than from one look to the next."""
+    r = rig(cycle_s=1e-6)
+    reports = [r.cycle() for _ in range(3)]
+    assert any("cycles take longer" in event for event in reports[2].events)
+    assert not r.controller.brain.acting
+    assert as_before(r)
+
+
+def test_many_refusals_trip(rig):
+    """Slurm takes some changes and refuses those of ten jobs that still wait."""
+    jobs = (*FULL, *(job(i, 1, 10 * i) for i in range(1, 25)))
+    r = rig(jobs=jobs)
+    r.cluster.refuse = dict.fromkeys(range(1, 13), "Job violates accounting/QOS policy")
+    report = r.cycle()
+    assert any("Slurm refuses changes of 12 jobs" in event for event in report.events)
+    r.cluster.refuse = {}
+    r.cycle()
+    assert as_before(r, jobs)
+
+
+def test_an_error_that_stays_the_same_is_said_once(rig):
+    """A controller without a Slurm does not fill the log."""
+    r = rig(mode="shadow")
+    r.cluster.broken = "squeue could not be started: No such file or directory"
+    for _ in range(5):
+        r.cycle()
+    assert sum("squeue could not be started" in line for line in r.said) == 1
+
+
+def test_any_error_gives_everything_back(rig):
+    """Not only exceptions that a program expects: also an interrupt, or a machine without memory."""
+    for error in (MemoryError, KeyboardInterrupt, SystemExit):
+        r = rig()
+        r.cycle()
+        assert not as_before(r)
+
+        def broken(r=r, error=error):
+            r.cluster.observe = MemoryCluster.observe.__get__(r.cluster)
+            raise error
+
+        r.cluster.observe = broken
+        with pytest.raises(error):
+            r.controller.run()
+        assert as_before(r)
+        assert not r.cluster.records
+        r.journal.close()
+        r.path.unlink()
+
+
+def test_a_canary_that_does_no_worse_is_widened(rig):
+    """Twice: from a third to all, which ends it. Each step is a run of its own in the journal, and can be replayed."""
+    r = rig(canary={"share": 0.4, "min_jobs": 20})
+    r.cycle()
+    _record_ended(r, acted_wait_s=50.0, other_wait_s=5000.0)
+    report = r.cycle()
+    assert any("no worse than allowed; from now on all jobs" in event for event in report.events)
+    assert r.cycle().acting
+    assert not r.controller.settings.canary.on
+    assert all(replay(r.journal, number).same for number in (1, 2, 3))
+    r.cycle()
+    assert all(one.site_factor for one in r.jobs().values() if one.pending)
+
+
+def test_a_canary_that_must_not_grow_does_not(rig):
+    """The operator said so."""
+    r = rig(canary={"share": 0.4, "min_jobs": 20, "widen": False})
+    _record_ended(r, acted_wait_s=50.0, other_wait_s=5000.0)
+    r.cycle()
+    assert r.controller.settings.canary.share == 0.4
+
+
+def test_what_slurm_does_not_hold_is_noted_by_job_and_cause(rig, tmp_path):
+    """In metrics and in the job's story: one that was refused and waits, and one that has started meanwhile."""
+    from rltune.live.journal.story import story
+    from rltune.live.prometheus import Metrics
+
+    r = rig()
+    r.start(metrics=Metrics(tmp_path / "rltune.prom"))
+    r.cluster.refuse = {1: "slurmctld is busy", 3: "Job is no longer pending execution"}
+    apply = r.cluster.apply
+
+    def started_meanwhile(changes):
+        outcomes = apply(changes)
+        r.cluster.edit(3, state="RUNNING")
+        return outcomes
+
+    r.cluster.apply = started_meanwhile
+    r.cycle()
+    text = (tmp_path / "rltune.prom").read_text()
+    assert 'rltune_read_back_differences_total{cause="refused by Slurm"} 1.0' in text
+    assert 'rltune_read_back_differences_total{cause="started or ended meanwhile"} 1.0' in text
+    assert any("started or ended meanwhile" in line.text for line in story(r.journal, 3))
+    assert any("refused by Slurm" in line.text for line in story(r.journal, 1))
+    r.cluster.apply, r.cluster.refuse = apply, {}
+    assert r.cycle().refused == 0

@@ -45,7 +45,7 @@ def worker(bed, shared, *options, work_s=WORK_S):
 
 def lines(shared, number):
     told = (shared / f"{number}.log").read_text().split("\n")[:-1]
-    return [(what, float(done)) for what, done in map(str.split, told)]
+    return [(what, float(done)) for what, done, _ in map(str.split, told)]
 
 
 def state(bed, number):
@@ -61,7 +61,7 @@ def until(bed, acting, done, timeout_s=60):
         time.sleep(0.5)
 
 
-def assert_conserved(told):
+def assert_conserved(told, work_s=WORK_S):
     """Each start goes on from the last checkpoint, and the job ends once."""
     saved = 0.0
     for what, done in told:
@@ -71,7 +71,7 @@ def assert_conserved(told):
             assert done >= saved
             saved = done
     assert [what for what, _ in told].count("end") == 1
-    assert told[-1] == ("end", WORK_S)
+    assert told[-1] == ("end", work_s)
 
 
 def test_a_job_that_agreed_gives_way_and_ends_once_with_its_work(testbed, tmp_path, shared):
@@ -137,3 +137,38 @@ def test_killed_and_doubled_controllers_lose_nobody_and_run_nobody_twice(testbed
     assert testbed.job(victim)["restart_cnt"] == 1
     assert again.journal.rows("SELECT displaced FROM spell") == [(1,)]
     assert other.journal.rows("SELECT * FROM turn") == []
+
+
+class Killed(BaseException):
+    """The end of a process, wherever it is."""
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the command", "after the command"])
+def test_a_controller_killed_around_its_command_leaves_a_turn_that_the_next_settles(
+    testbed, tmp_path, shared, monkeypatch, before
+):
+    """The turn is noted before Slurm hears of it. Nobody was stopped, or one was: the next one sees which."""
+    first = controller(testbed, tmp_path / "j.db")
+    victim = worker(testbed, shared, "--comment=yields")
+    claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
+    apply = first.backend.apply
+
+    def killed_at_requeue(changes):
+        if not any(change.kind is ChangeKind.REQUEUE for change in changes):
+            return apply(changes)
+        if not before:
+            apply(changes)
+        raise Killed
+
+    monkeypatch.setattr(first.backend, "apply", killed_at_requeue)
+    with pytest.raises(Killed):
+        until(testbed, first, lambda: first.brain.turns.open)
+    first.journal.close()
+    again = controller(testbed, tmp_path / "j.db")
+    assert [turn.turn.claimant for turn in again.brain.turns.open] == [claimant]
+    until(testbed, again, lambda: all(state(testbed, job) == "COMPLETED" for job in (victim, claimant)))
+    told = lines(shared, victim)
+    assert_conserved(told)
+    assert [what for what, _ in told].count("start") == testbed.job(victim)["restart_cnt"] + 1
+    assert testbed.job(victim)["restart_cnt"] <= 1 + before
+    assert again.journal.open_turns() == []

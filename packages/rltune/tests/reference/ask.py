@@ -45,6 +45,11 @@ class Job:
     service: float = 0.0  # work done, lost or not
     lost: float = 0.0
     preemptions: int = 0
+    day_from: float = -math.inf  # when its day of displacements began
+    day_n: int = 0
+    deadline: float = math.inf
+    due: float = math.inf  # when it has its nodes back
+    lent: tuple = ()  # its chunks on the nodes that it lends
 
 
 def read_nodes(cluster) -> list[Node]:

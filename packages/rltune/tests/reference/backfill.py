@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 from reference.ask import Job, Node
 from reference.fit import Chunk, Free, fits, free_on
+from reference.lending import is_due, lends, one_turn_more
 from reference.machine import Machine, Run, age, in_the_way, is_down
 from reference.preempt import choose_victims, may_be_displaced, stop
+from reference.scores import score
 
 
 @dataclass(frozen=True)
@@ -20,11 +22,12 @@ class Head:
 class Reservation:
     start: float
     end: float
+    kept: tuple[Chunk, ...]  # what is kept from others
     chunks: tuple[Chunk, ...]
 
 
 def run_pass(m: Machine) -> None:
-    if m.settings.backfill == "conservative":
+    if m.settings.backfill in {"conservative", "whole-nodes"}:
         _conservative(m)
     else:
         _behind_heads(m)
@@ -38,17 +41,19 @@ def _behind_heads(m: Machine) -> None:
         head = _head_of(m, job, had_turn)
         if not m.may_run(job):
             _try_claim(m, job, head, movable)
+            if job in m.waiting and is_due(m, job):  # a limit holds it: it blocks nobody
+                m.waiting[m.waiting.index(job)] = replace(job, due=math.inf, lent=())
             continue
         if head is None:
             if chunks := m.place_now(job):
                 m.start(job, chunks)
-        elif m.settings.backfill != "shadow":
+        elif not _has_second_round(m):
             _try_behind(m, job, head)
         if job in m.waiting:
             _try_claim(m, job, head, movable)
         had_turn.append(job)
-    if m.settings.backfill == "shadow":
-        _shadow_round(m, had_turn)
+    if _has_second_round(m):
+        _second_round(m, had_turn)
     m.waiting += m.displaced
 
 
@@ -62,20 +67,31 @@ def _try_claim(m: Machine, job: Job, head: Head | None, movable: list[Run]) -> N
     before = m.running
     m.running = [r for r in before if r not in victims]
     chunks = m.place_now(job)
-    if m.may_run(job) and (head is None or _leaves_head(m, job, chunks, head)):
+    m.would_lend = [lends(m, run.job, run) for run in victims]
+    allowed = m.may_run(job) and (head is None or _leaves_head(m, job, chunks, head))
+    m.would_lend = []
+    if allowed:
         for run in victims:
-            m.displaced.append(replace(stop(m, run), preemptions=run.job.preemptions + 1))
+            m.displaced.append(lends(m, one_turn_more(m, stop(m, run)), run))
         m.start(job, chunks)
     else:
         m.running = before
 
 
-def _shadow_round(m: Machine, had_turn: list[Job]) -> None:
-    """Try the others in order of submit, in the pools as they are when all heads are known."""
+def _has_second_round(m: Machine) -> bool:
+    return m.settings.backfill == "shadow" or ":" in m.settings.backfill
+
+
+def _second_round(m: Machine, had_turn: list[Job]) -> None:
+    """Try the others in an order of their own, in the pools as they are when all heads are known."""
+    kind, _, rule = m.settings.backfill.partition(":")
     heads = {job.index: _head_of(m, job, had_turn) for job in had_turn if job in m.waiting}
-    for job in sorted((job for job in had_turn if job.index in heads), key=age):
-        if heads[job.index].job != job:
+    others = [job for job in had_turn if job.index in heads and heads[job.index].job != job]
+    for job in sorted(others, key=lambda j: (score(rule, j, m.now) if rule else 0.0, *age(j))):
+        if kind == "shadow":
             _try_in_shadow(m, job, heads[job.index])
+        elif m.may_run(job):
+            _try_behind(m, job, heads[job.index])
 
 
 def _head_of(m: Machine, job: Job, had_turn: list[Job]) -> Head | None:
@@ -105,7 +121,9 @@ def pools(m: Machine) -> dict[int, int]:
 
 
 def _time_for_head(m: Machine, job: Job, groups: set[int]) -> float | None:
-    if m.settings.backfill == "easy" or (m.settings.backfill == "fit-first" and (m.is_sla(job) or m.is_owed(job))):
+    if m.settings.backfill.partition(":")[0] == "easy" or (
+        m.settings.backfill == "fit-first" and (m.is_sla(job) or m.is_owed(job))
+    ):
         return easy_time(m, job)
     if m.settings.backfill == "shadow":
         return shadow_time(m, job, groups)
@@ -131,9 +149,12 @@ def _fits_at(m: Machine, job: Job, t: float, beside: tuple[Chunk, ...]) -> bool:
 
 
 def _leaves_head(m: Machine, job: Job, chunks: tuple[Chunk, ...], head: Head) -> bool:
-    if head.reserved is None or m.now + m.length_on(job, chunks) <= head.reserved:
+    if head.reserved is None:
         return True
-    return _fits_at(m, head.job, head.reserved, chunks)
+    gone = m.now + m.length_on(job, chunks) <= head.reserved
+    if gone and not any(lender.lent for lender in m.would_lend):
+        return True
+    return _fits_at(m, head.job, head.reserved, () if gone else chunks)
 
 
 def shadow_time(m: Machine, job: Job, groups: set[int]) -> float:
@@ -180,8 +201,14 @@ def _reserve(m: Machine, job: Job, reserved: list[Reservation], before) -> Reser
     times |= {b for n in m.nodes for _, b in n.windows}
     for t in sorted(t for t in times if t >= m.now):
         if chunks := _place_over(m, job, t, reserved, before, really=False):
-            return Reservation(t, t + max(job.estimate, 1.0) / m.speed_on(job, chunks), chunks)
+            kept = chunks if m.settings.backfill == "conservative" else tuple(_all_of(m.nodes[c.node]) for c in chunks)
+            return Reservation(t, t + max(job.estimate, 1.0) / m.speed_on(job, chunks), kept, chunks)
     return None
+
+
+def _all_of(node: Node) -> Chunk:
+    """Return more than the node has, so that not even a job without GPUs fits beside it."""
+    return Chunk(node.index, node.gpus + 1, node.cpus or 0, node.mem or 0)
 
 
 def _place_over(
@@ -223,4 +250,4 @@ def _held_until(m: Machine, run: Run) -> float:
 
 def _taken_at(m: Machine, x: float, reserved: list[Reservation]) -> list[Chunk]:
     running = [c for r in m.running if _held_until(m, r) > x for c in r.chunks]
-    return running + [c for r in reserved if r.start <= x < r.end for c in r.chunks]
+    return running + [c for r in reserved if r.start <= x < r.end for c in r.kept]

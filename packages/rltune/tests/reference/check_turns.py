@@ -50,6 +50,23 @@ def _work_conserved(jobs, cluster, schedule, taken) -> Iterator[str]:
             yield f"job {i} lost {lost} s in {schedule.preemptions[i]} preemptions"
 
 
+def late_problems(jobs, cluster, schedule, taken) -> list[str]:
+    """Name displaced jobs that end after their deadline, where estimates are the truth."""
+    return [problem for i, spells in spells_of(schedule).items() for problem in _late(jobs, cluster, taken, i, spells)]
+
+
+def _late(jobs, cluster, taken, i: int, spells) -> Iterator[str]:
+    start, _, where = spells[0]
+    forecast = start + float(jobs.duration_s[i]) / _speed(cluster, where)
+    more = (taken.late_s, (taken.late_times - 1) * (forecast - float(jobs.submit_s[i])))
+    deadline = forecast + max(x for x in more if math.isfinite(x))
+    if len(spells) > 1 and spells[-1][1] > deadline + 1e-6:
+        yield f"job {i} ends at {spells[-1][1]}, and its deadline was {deadline}"
+    starts = sorted(end for _, end, _ in spells[:-1])
+    if taken.max_a_day and any(b - a < 86400 for a, b in zip(starts, starts[taken.max_a_day :], strict=False)):
+        yield f"job {i} was displaced at {starts}"
+
+
 def _touched(jobs, cluster, schedule, taken) -> Iterator[str]:
     for i, spells in spells_of(schedule).items():
         if len(spells) - 1 != schedule.preemptions[i]:

@@ -15,6 +15,7 @@ def run_events(m: Machine) -> None:
             m.ask(t)
         m.now = t
         _complete(m)
+        m.renew_edition()
         _stop_on_down_nodes(m)
         _arrive(m)
         _release(m)

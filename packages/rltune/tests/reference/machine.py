@@ -3,11 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reference.ask import Job, Node, read_jobs, read_nodes
-from reference.fit import Chunk, Free, eligible, free_on, place
+from reference.fit import Chunk, Free, eligible, fits, free_on, place
 from reference.guard import Guard
+from reference.lending import is_due, is_wanted_back
 from reference.remaining import believed_end, worked
 from reference.scores import score
 from reference.turns import Turns, turn_score
@@ -63,6 +64,7 @@ class Machine:
         self.limits = cluster.limits
         self.slowdown = cluster.slowdown
         self.nodes = read_nodes(cluster)
+        self.speeds = [cluster.speed.get(group.gpu_type, 1.0) for group in cluster.groups]
         self.jobs = read_jobs(jobs, estimates)
         self.now = -math.inf
         self.to_come = sorted(self.jobs, key=age)
@@ -70,10 +72,13 @@ class Machine:
         self.waiting: list[Job] = []
         self.running: list[Run] = []  # in order of start
         self.ended: dict[int, Run] = {}
+        self.edition: dict[int, Run] = {}  # those of them that the orders know of
         self.rejected: set[int] = set()
         self.requeues = [0] * len(self.jobs)
         self.stopped: list[Run] = []  # spells that ended before their jobs did
         self.displaced: list[Job] = []  # in the last pass
+        self.would_lend: list[Job] = []  # if a claim in question were made
+        self.terms: dict[int, tuple[float, float]] = {}  # deadlines and due dates of those that may be displaced
         self.weight = 0.0  # of what a victim loses, in this pass
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass
@@ -134,7 +139,9 @@ class Machine:
             self.told |= {job.index: self.rank_now(job) for job in self.in_view(self.waiting)}
 
     def rank_now(self, job: Job) -> tuple[int, float]:
-        """Put SLA jobs before owed ones and those before the rest, which alone are in the policy's order."""
+        """Put due jobs before SLA and those before owed ones; the rest alone are in the policy's order."""
+        if is_due(self, job):
+            return (-1, job.due)
         if self.is_sla(job):
             return (0, 0.0)
         return (1, 0.0) if self.is_owed(job) else (2, self.score_of(job))
@@ -147,8 +154,13 @@ class Machine:
         return (turn_score(self, job), by_policy)
 
     def gpu_times(self) -> list[float]:
-        """List the GPU time of every job that has ended: what it held less restarts and work done again."""
-        return [max(1, run.job.gpus) * worked(run) for run in self.ended.values()]
+        """List the GPU time of every job that the orders know: what it held less restarts and work done again."""
+        return [max(1, run.job.gpus) * worked(run) for run in self.edition.values()]
+
+    def renew_edition(self) -> None:
+        """Let the orders know of those that have ended, if they are enough more than they know."""
+        if len(self.ended) - len(self.edition) > len(self.edition) // 32:
+            self.edition = dict(self.ended)
 
     def is_sla(self, job: Job) -> bool:
         guard = self.settings.guard
@@ -166,12 +178,22 @@ class Machine:
 
     def place_at(self, job: Job, t: float, free_of: Callable[[Node], Free]) -> tuple[Chunk, ...] | None:
         """Place the job at time t on nodes that are up (as of now) and have no maintenance in the way."""
-        nodes = [n for n in self.nodes if not is_down(n, self.now) and not in_the_way(n, job, t)]
+        open_ = [n for n in self.nodes if not is_down(n, self.now) and not in_the_way(n, job, t)]
+        nodes = [n for n in open_ if not is_wanted_back(self, n, job, t)]
         return place(job, self.groups, nodes, free_of, self.settings.placement)
 
     def place_now(self, job: Job) -> tuple[Chunk, ...] | None:
         taken = [c for run in self.running for c in run.chunks]
+        if is_due(self, job) and all(self._has_room(job, c, taken) for c in job.lent):
+            return job.lent
         return self.place_at(job, self.now, lambda n: free_on(n, taken))
+
+    def _has_room(self, job: Job, chunk: Chunk, taken: list[Chunk]) -> bool:
+        """Say whether a due job may have this part of its old nodes again."""
+        node = self.nodes[chunk.node]
+        free = free_on(node, taken)
+        shut = is_down(node, self.now) or in_the_way(node, job, self.now) or is_wanted_back(self, node, job, self.now)
+        return not shut and fits(chunk, free) and (free.empty or self.settings.placement != "exclusive")
 
     def length_on(self, job: Job, chunks: Iterable[Chunk]) -> float:
         """Say how long the job is expected to run there."""
@@ -205,6 +227,7 @@ class Machine:
     def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
         f = self.speed_on(job, chunks)
         self.waiting.remove(job)
+        job = replace(job, due=math.inf, lent=())
         self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks, f))
 
     # limits

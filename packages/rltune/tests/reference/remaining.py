@@ -49,9 +49,9 @@ def _prior(job: Job) -> float:
     return 3600.0 if math.isnan(job.limit) else job.limit
 
 
-def _alike(m, job: Job) -> list[list[float]]:
+def _alike(m, job: Job, known: dict) -> list[list[float]]:
     """How long those lasted that have ended, from all through those of its size to those of its user and name."""
-    ended = sorted(m.ended.values(), key=lambda r: (r.end, r.job.submit, r.job.index))
+    ended = sorted(known.values(), key=lambda r: (r.end, r.job.submit, r.job.index))
     told = [level for level in range(6) if _likeness(job, level) is not None]
     levels = [[worked(r) for r in ended if _likeness(r.job, level) == _likeness(job, level)] for level in told]
     return [lasted for lasted in levels if lasted]
@@ -61,16 +61,20 @@ def _left(m, job: Job, work: float) -> float:
     """Blend what is left, from the prior through each likeness."""
     trust = m.settings.trust
     left = _by_estimate(_prior(job), work)
-    for lasted in _alike(m, job):
+    for lasted in _alike(m, job, m.ended):
         left = (_straight(_rest, lasted, work) + trust * left) / (_straight(_longer, lasted, work) + trust)
     return left
 
 
 def best_rate(m, job: Job, work: float) -> float:
-    """Gittins' index: of the edges ahead, and of going on to the end, the best rate of ends by work."""
+    """Gittins' index: of the edges ahead, and of going on to the end, the best rate of ends by work.
+
+    It is that of the last edge, by the last edition.
+    """
+    work = max(edge for edge in EDGES if edge <= work)
     trust = m.settings.trust
     left = _by_estimate(_prior(job), work)
-    alike = _alike(m, job)
+    alike = _alike(m, job, m.edition)
     longest = max([work + left, *(t for lasted in alike for t in lasted)])  # edges beyond it are all the end
     ahead = [edge for before, edge in pairwise(EDGES) if edge > work and before < longest]
     beyond = [max(work + left - edge, 0.0) for edge in ahead]
@@ -81,7 +85,7 @@ def best_rate(m, job: Job, work: float) -> float:
         still = [(_longer(lasted, edge) + trust * s) * per_job for edge, s in zip(ahead, still, strict=True)]
         beyond = [(_rest(lasted, edge) + trust * b) * per_job for edge, b in zip(ahead, beyond, strict=True)]
     rates = [(1.0 - s) / (left - b) for s, b in zip(still, beyond, strict=True) if left > b]
-    return max([1.0 / max(left, 1.0), *rates])
+    return max([1.0 / max(left, 1.0), *(rates if job.preemptible else ())])
 
 
 def _likeness(job: Job, level: int):

@@ -1,5 +1,6 @@
 """Settings and scores of jobs that take turns."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,6 +21,9 @@ class Turns:
     margin: float = 2.0
     cost_once: float = 1.0
     cost_each: float = 0.3
+    max_a_day: int = 0  # 0 = any number
+    late: float = math.inf
+    times: float = math.inf
 
     @property
     def by_work(self) -> bool:
@@ -30,7 +34,8 @@ def turn_score(m, job: Job) -> float:
     """Score a job as it waits; a running one is asked about as if it were stopped without loss."""
     order, n = m.settings.turns.order, max(1, job.gpus)
     if order == "las":
-        return float(sum(n * job.service >= level for level in _levels(m.gpu_times())))
+        service = job.service if job.preemptible else job.whole
+        return float(sum(n * service >= level for level in _levels(m.gpu_times())))
     return n / best_rate(m, job, job.saved) if order == "gittins" else n * work_left(m, job, job.saved)
 
 

@@ -1,3 +1,5 @@
+from base64 import b64decode
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,8 @@ from rltune import simulate
 from rltune.cluster import Cluster
 from rltune.evaluation import WindowSpec, compare
 from rltune.jobs import Jobs
+from rltune.report.chart_data import page_data
+from rltune.report.comparison_page import render
 from rltune.report.drawn_jobs import busiest_window, stretch
 from rltune.report.gantt_bars import _lowest, _runs, bars
 from rltune.report.typed_arrays import pack_counts, pack_floats
@@ -109,3 +113,20 @@ def test_numbers_are_packed_narrow():
     assert pack_counts(np.array([70_000]))["t"] == "u4"
     assert pack_counts(np.zeros(0)) == {"t": "u1", "b": ""}
     assert pack_floats(np.array([1.0])) == {"t": "f4", "b": "AACAPw=="}
+
+
+def test_displacements_over_time_end_at_all_of_them():
+    """A pipeline that takes turns has a line that rises to its count; one that does not has none."""
+    rng, n = np.random.default_rng(4), 200
+    jobs = Jobs.from_arrays(
+        np.sort(rng.uniform(0, 3e4, n)), rng.exponential(3000, n), rng.integers(1, 5, n), preemptible=True
+    )
+    made = compare(
+        jobs, Cluster.uniform(2, 4), ["saf", "fcfs+preempt:las"], windows=WindowSpec(1, n), estimator="oracle"
+    )
+    lines = page_data(made, 0, 1000)["time"]["lines"]
+    assert ["displaced" in line for line in lines] == [False, True]
+    counts = np.frombuffer(b64decode(lines[1]["displaced"]["b"]), dtype=np.float32)
+    assert (np.diff(counts) >= 0).all()
+    assert counts[-1] == made.runs[1].schedule.preemptions.sum() > 0
+    assert "turns-chart" in render(made)

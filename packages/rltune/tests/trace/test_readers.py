@@ -263,6 +263,16 @@ def test_philly_csv():
     assert found(trace) == {"zero-run-time": (1, 4)}
 
 
+def test_pai_ids_hold_the_name_of_the_task(tmp_path):
+    """Of `ali-JOB-TASK#ROW` the task is the name; other ids say nothing, and a file without any has no names."""
+    file = tmp_path / "pai.csv"
+    rows = ("ali-e292c9c65d286997-worker#3,0,10,1", "ali-51d01202-PyTorch-Worker#4,1,10,1", "17#5,2,10,1")
+    file.write_text("\n".join(("job_id,arrival_s,service_sec,gpu_count", *rows)) + "\n")
+    assert load(file).jobs.name.to_list() == ["worker", "PyTorch-Worker", None]
+    file.write_text("job_id,arrival_s,service_sec,gpu_count\n17#5,2,10,1\n")
+    assert load(file).jobs.name.names == ()
+
+
 def test_arrival_csv():
     trace = load(DATA / "arrivals.csv")
     same(trace.jobs.submit_s, [0, 3.5])

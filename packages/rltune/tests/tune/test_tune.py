@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from rltune import Cluster, Jobs, simulate
-from rltune.engine.parse_pipeline import parse_pipeline
+from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.errors import InputError
 from rltune.live.control_settings_file import load_settings
+from rltune.policy.learned import Learned
+from rltune.trials.leak import Exam, leaks
 from rltune.tune import tune
 from rltune.tune.halving import JOBS_A_MINUTE, Rounds, Scoreboard, halve
+from rltune.tune.pick import pick
 from rltune.tune.stretches import BlockSums, HistoryStretch
 from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
 from rltune.tune.tuning import Advice
@@ -135,7 +138,7 @@ def test_halving_counts_its_work_beforehand(jobs):
             spent[0] += sum(c.cost * len(s) for c, s in tasks)
             return [BlockSums((float(len(c.label)),), (1.0,), 0) for c, _ in tasks]
 
-        left = halve(first, rounds, now, Scoreboard(), run)
+        left = halve(first, rounds, now, Scoreboard(now), run)
         assert spent[0] <= 5.0 * JOBS_A_MINUTE
         assert now.label in {c.label for c in left}
         assert left[0].label == min((c.label for c in first), key=len)
@@ -146,3 +149,78 @@ def test_one_part_is_changed_at_a_time():
     for other in variations([base], solver=True):
         assert len(other.changes_from(base)) <= 1
     assert len(variations([base], solver=True)) == 8
+
+
+def outcome(*means):
+    """Make what a candidate made of a stretch: mean waits by blocks of a hundred jobs."""
+    return BlockSums(tuple(100.0 * m for m in means), (100.0,) * len(means), 0)
+
+
+def scored(waits, now="fcfs + easy"):
+    """Put candidates, named as tables do, with mean waits by block on a scoreboard."""
+    stretch, made = HistoryStretch(0, 100), {}
+    for name, means in waits.items():
+        made[name] = Candidate(read_pipeline(name), "history"), outcome(*means)
+    board = Scoreboard(made[now][0], {(c.label, stretch): found for c, found in made.values()})
+    return pick([c for c, _ in made.values()], board, stretch).pipeline.label
+
+
+def test_of_those_that_chance_may_part_the_least_change_is_taken():
+    """Without backfilling and spread is best by 3 %, now here, now there: the order alone is changed."""
+    waits = {
+        "fcfs + easy": [90, 80, 100, 90, 85, 95, 90],
+        "saf + easy": [20, 15, 25, 18, 22, 19, 21],
+        "saf, spread": [19, 16, 23, 19, 20, 20, 19],
+    }
+    assert scored(waits) == "saf + easy"
+    waits["saf, spread"] = [10, 8, 12, 9, 11, 10, 10]
+    assert scored(waits) == "saf, spread"
+
+
+def test_one_long_queue_does_not_choose():
+    """A rule that is worse in all blocks but the one in which nearly all waiting is does not win."""
+    waits = {
+        "fcfs + easy": [10, 12, 11, 900, 10, 12, 9],
+        "saf + easy": [5, 6, 5, 600, 5, 6, 5],
+        "wfp3": [30, 36, 33, 520, 30, 36, 27],
+    }
+    assert scored(waits) == "saf + easy"
+
+
+def test_a_model_is_proposed_only_where_it_won_by_more_than_chance():
+    waits = {
+        "fcfs + easy": [90, 80, 100, 90, 85, 95, 90],
+        "saf + easy": [20, 15, 25, 18, 22, 19, 21],
+        "learned + easy": [19, 16, 23, 19, 20, 20, 19],
+    }
+    assert scored(waits) == "saf + easy"
+    waits["learned + easy"] = [10, 8, 12, 9, 11, 10, 10]
+    assert scored(waits) == "learned + easy"
+    assert scored({**waits, "learned + easy": [90] * 7, "saf + easy": [90] * 7}) == "fcfs + easy"
+
+
+def test_a_policy_is_taught_by_the_first_part_alone_and_competes(jobs, tmp_path):
+    """Its lessons end before the middle part, it is among those compared, and a second call learns nothing anew."""
+    how = {"models": [], "minutes": 0.2, "learn": ["evolve"], "kept": tmp_path / "runs"}
+    tuning = tune(jobs, CLUSTER, "fcfs", **how)
+    assert set(tuning.learnt) == {"evolved"}
+    assert any(c.pipeline.policy.name == "evolved" for c, _ in tuning.finalists)
+    model = tuning.learnt["evolved"]
+    ordered, (learn, _, _) = jobs.sorted(), tuning.parts
+    taught = ordered.window(0, learn.end)
+    after = ordered.window(learn.end, len(jobs) - learn.end)
+    assert leaks([Learned(model)], [Exam(taught)])
+    assert not leaks([Learned(model)], [Exam(after)])
+    told = []
+    again = tune(jobs, CLUSTER, "fcfs", **how, progress=lambda *news: told.append(news))
+    assert again.to_dict() == tuning.to_dict()
+    assert again.learnt["evolved"].sha256 == model.sha256
+    assert not [news for news in told if "evolving" in news[2]]
+
+
+def test_a_calm_history_teaches_nothing_and_says_so():
+    calm = history(2000, load=0.01)
+    tuning = tune(calm, CLUSTER, models=[], minutes=1, learn=["evolve"])
+    assert any(note.startswith("Nothing could be evolved") for note in tuning.notes)
+    with pytest.raises(InputError, match="no way to learn 'dream'"):
+        tune(calm, CLUSTER, learn=["dream"])

@@ -71,6 +71,24 @@ CORE = {
     "written_by_numpy": Program(FOUR, (Turn(write="numpy"),) * 3, budget=100),
     "weight_given_to_checkpointing": Program((Layer(ahead=True, recompute="nonreentrant"),) * 2, PLAIN, file=True),
     "saved_tensors_rounded_by_others": Program(FOUR, PLAIN, hook="rounding"),
+    "gradient_hook": Program(FOUR, PLAIN, hook="parameter"),
+    "gradient_hook_under_autocast": Program(FOUR, (Turn(),) * 4, hook="parameter", precision="autocast", budget=60),
+    "hook_on_landed_gradients": Program(FOUR, (Turn(batches=2),) * 4, hook="landed"),
+    "weights_written_within_backward": Program(FOUR, (Turn(),) * 4, hook="landed_write"),
+    "added_to_data": Program(FOUR, (Turn(write="data_added"),) * 3),
+    "initialised_anew": Program(FOUR, (Turn(write="recorded_init"),) * 3),
+    "functions_transformed": Program(
+        FOUR, (Turn(evaluate="functional"), Turn(evaluate="transformed"), Turn()), file=True
+    ),
+    "shallow_copy": Program(FOUR, (Turn(evaluate="shallow_copy"),) * 3),
+    "forward_that_fails": Program(FOUR, (Turn(evaluate="fails"),) * 3),
+    "frozen_midway": Program(FOUR, (Turn(between="freeze"),) * 4),
+    "gradients_asked_for_of_what_is_recomputed": Program(
+        (Layer(recompute="nonreentrant"), Layer("linear", recompute="nonreentrant"), Layer(), Layer()),
+        (Turn(asked=True),) * 3,
+        file=True,
+    ),
+    "low_rank_adapters": Program((Layer("adapter"), Layer("block"), Layer("experts"), Layer("own_function")), PLAIN),
     "recomputed_twice_in_one_backward": Program(
         (Layer(through="normalised", recompute="nonreentrant"), Layer()),
         (Turn(forwards=2), Turn(forwards=2)),
@@ -145,6 +163,7 @@ RAISES = {
     "backward_after_step": Program(FOUR, (Turn(step_twice=True),)),
     "backward_after_step_recomputed": Program((Layer(recompute="nonreentrant"), Layer()), (Turn(step_twice=True),)),
     "written_before_backward": Program(FOUR, (Turn(), Turn(write_before_backward="in_place"))),
+    "activation_written_before_backward": Program(FOUR, (Turn(), Turn(spoil=True))),
 }
 
 LATE_RAISES = {"backward_after_a_late_step": Program(FOUR, (Turn(), Turn(), Turn(step_twice=True)))}
@@ -154,7 +173,6 @@ REFUSED = {
         (Layer(ahead=True, recompute="nonreentrant"),), (Turn(), Turn()), precision="autocast_all"
     ),
     "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
-    "gradient_hook": Program(FOUR, PLAIN, hook="parameter"),
 }
 
 

@@ -1,13 +1,16 @@
 """Whatever a training program does, its wrapped run is the unwrapped one bit by bit, or is refused."""
 
+import os
+import random
 from collections import Counter
 
 import pytest
 from core_programs import CORE, EARLY, LATE, LATE_RAISES, RAISES, REFUSED
-from hypothesis import HealthCheck, given, note, settings
-from training_programs import Program, brief, judge, programs
+from training_programs import brief, collect, judge
 
 MOST_REFUSED = 0.1
+COUNT = 150
+TIMES = int(os.environ.get("TENCACHE_EXAMPLES", "1"))
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -40,16 +43,9 @@ def test_a_program_that_cannot_be_kept_is_refused(name):
 
 
 def test_random_programs_are_the_same_or_refused_and_few_are_refused():
-    verdicts: Counter[str] = Counter()
-
-    @settings(suppress_health_check=list(HealthCheck))
-    @given(programs())
-    def try_one(program: Program) -> None:
-        verdict = judge(program)
-        note(brief(program))
-        verdicts[verdict.split(":")[0]] += 1
-        assert not verdict.startswith("wrong"), verdict
-
-    try_one()
+    """The draw is seed 0, and stays seed 0: what it refuses is not to be drawn away."""
+    found = collect(COUNT * TIMES, 0 if TIMES == 1 else random.randrange(10**6))
+    assert [(verdict, brief(program)) for program, verdict in found if verdict.startswith("wrong")] == []
+    verdicts = Counter(verdict.split(":")[0] for _, verdict in found)
     assert verdicts["refused"] <= MOST_REFUSED * verdicts.total(), verdicts
     assert verdicts["same"] > verdicts.total() / 2, verdicts

@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tencache_cases import LINK, same_state, same_tensors, shows_kept, shows_ref
 from torch import nn
 from torch.autograd.graph import save_on_cpu
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import tencache
 from tencache import CorruptedError, RefusedError
@@ -763,3 +765,58 @@ def test_a_write_that_is_not_seen_coming_is_refused():
     with pytest.raises(RefusedError, match=r"layers\.7\.weight may have changed between forward and backward"):
         loss.backward()
     cached.unwrap()
+
+
+@shows_kept("gradient hooks on parameters, also an optimizer for each that steps within backward")
+def test_an_optimizer_that_steps_within_backward():
+    expected, found = [_stepped_within_backward(budget) for budget in (None, "50%")]
+    assert same_tensors(expected, found)
+
+
+def _stepped_within_backward(budget):
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(5)))
+    cached = None if budget is None else tencache.wrap(model, budget=budget)
+    optimizers = {parameter: torch.optim.Adam([parameter], foreach=False) for parameter in model.parameters()}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    losses = []
+    for number in range(4):
+        loss = model(torch.full((3, 16), 0.1 * number)).square().mean()
+        loss.backward()
+        losses.append(loss.detach().clone())
+    if cached is not None:
+        cached.unwrap()
+    return [losses, model.state_dict(), [optimizer.state_dict() for optimizer in optimizers.values()]]
+
+
+@shows_kept("selective checkpointing, which counts operations")
+def test_a_mode_of_the_users_does_not_see_our_copies():
+    expected, found = [_checkpointed_selectively(budget) for budget in (None, "50%")]
+    assert same_tensors(expected, found)
+
+
+def _checkpointed_selectively(budget):
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 16)) for _ in range(3))
+    optimizer = torch.optim.AdamW(layers.parameters(), lr=0.01)
+    cached = None if budget is None else tencache.wrap(layers, optimizer, budget=budget)
+    saved = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    losses = []
+    for _ in range(3):
+        x = torch.ones(3, 16)
+        for layer in layers:
+            x = checkpoint(layer, x, use_reentrant=False, context_fn=saved)
+        loss = x.square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach().clone())
+    if cached is not None:
+        cached.unwrap()
+    return [losses, layers.state_dict(), optimizer.state_dict()]

@@ -10,10 +10,13 @@ from rltune.cli import compare_command as compare
 from rltune.cli import control_command as control
 from rltune.cli import evaluate_command as evaluate
 from rltune.cli import evolve_command as evolve
+from rltune.cli import explain_command as explain
+from rltune.cli import forecast_command as forecast
 from rltune.cli import journal_command as journal
 from rltune.cli import model_command as model
 from rltune.cli import policies_command as policies
 from rltune.cli import reproduce_command as reproduce
+from rltune.cli import serve_command as serve
 from rltune.cli import simulate_command as simulate
 from rltune.cli import slurm_command as slurm
 from rltune.cli import trace_command as trace
@@ -21,6 +24,7 @@ from rltune.cli import train_command as train
 from rltune.cli import transfer_command as transfer
 from rltune.cli import tune_command as tune
 from rltune.cli import turns_command as turns
+from rltune.cli import whatif_command as whatif
 from rltune.cli.command import Command
 from rltune.cli.exits import HISTORY, JUDGE, LEARN, RUN, Mannered, whole_output
 from rltune.cli.options import examples
@@ -56,6 +60,7 @@ app.command(cls=Command, epilog=compare.EXAMPLES, rich_help_panel=JUDGE)(compare
 app.command(cls=Command, epilog=evaluate.EXAMPLES, rich_help_panel=JUDGE)(evaluate.evaluate)
 app.command(cls=Command, epilog=transfer.EXAMPLES, rich_help_panel=JUDGE)(transfer.transfer)
 app.command(cls=Command, epilog=turns.EXAMPLES, rich_help_panel=JUDGE)(turns.turns)
+app.command(cls=Command, epilog=whatif.EXAMPLES, rich_help_panel=JUDGE)(whatif.whatif)
 app.command(cls=Command, epilog=policies.EXAMPLES, rich_help_panel=JUDGE)(policies.policies)
 app.command(cls=Command, epilog=reproduce.EXAMPLES, rich_help_panel=JUDGE)(reproduce.reproduce)
 app.command(cls=Command, epilog=train.EXAMPLES, rich_help_panel=LEARN)(train.train)
@@ -67,7 +72,10 @@ app.command(
     rich_help_panel=RUN,
     short_help="Watch a running Slurm, advise it or drive it.",
 )(control.control)
+app.command(cls=Command, epilog=explain.EXAMPLES, rich_help_panel=RUN)(explain.explain)
+app.command(cls=Command, epilog=forecast.EXAMPLES, rich_help_panel=RUN)(forecast.forecast)
 app.add_typer(journal.app, name="journal", rich_help_panel=RUN)
+app.command(cls=Command, epilog=serve.EXAMPLES, rich_help_panel=RUN)(serve.serve)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=RUN)
 
 

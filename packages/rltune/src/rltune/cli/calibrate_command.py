@@ -8,6 +8,7 @@ import typer
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, show, show_line, write_text
+from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.terminal_progress import spinner
@@ -68,7 +69,7 @@ def calibrate(
     work = load_workload(trace, format, on)
     compile_core([parse_pipeline("multifactor", "easy")])
     with spinner("replaying and comparing"):
-        made = run(work.jobs, on, pipeline, estimator, seed)
+        made = run(work.jobs, on, pipeline, estimator and estimator_for(estimator, trace), seed)
     if not outputs.only_json:
         _show(made, f"{work.name} on {cluster_line(on, cluster)}")
     outputs.write_json({"trace": work.name, "cluster": cluster, **text.as_dict(made)})

@@ -1,7 +1,6 @@
 """`rltune compare`: many pipelines on the same windows of one history."""
 
 import json as json_text
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import say, show, show_line, show_table
+from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.exits import INTERRUPTED
 from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
@@ -81,14 +81,14 @@ def compare(
     pipelines = pipeline_options.several(
         *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
     )
-    estimator = pipeline_options.estimator_of(estimator, pipeline or [])
+    estimator = estimator_for(pipeline_options.estimator_of(estimator, pipeline or []), trace)
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
     from rltune.evaluation import compare as run
     from rltune.evaluation.several_clusters import join_clusters
 
-    clusters = {name: Cluster.load(name) for name in clusters_of(cluster, report)}
+    clusters = {name: Cluster.load(name) for name in clusters_of(cluster)}
     first, *others = clusters
     work = load_workload(trace, format, clusters[first], allow_rejected=allow_rejected)
     for name in others:
@@ -105,23 +105,18 @@ def compare(
     work = asked[first][0]
     result = with_notes(join_clusters(made) if others else made[first], work)
     where = ", ".join(cluster_line(on, name) for name, on in clusters.items())
-    _write(result, outputs, work, where, list(clusters), details=details)
+    _write(result, outputs, work, where, details=details)
 
 
-def clusters_of(text: str, report: Path | None) -> list[str]:
-    """Take the clusters apart, each once; a page shows one."""
+def clusters_of(text: str) -> list[str]:
+    """Take the clusters apart, each once."""
     names = split(text)
     if not names or len(set(names)) < len(names):
         raise InputError("give at least one cluster, and each once")
-    if report is not None and len(names) > 1:
-        raise InputError(f"a report shows one cluster, not {len(names)}; give one, or --json in its place")
     return names
 
 
-def _write(
-    result: "Comparison", outputs: Outputs, work: Workload, cluster: str, names: list[str], *, details: bool
-) -> None:
-    from rltune.evaluation.several_clusters import between_clusters
+def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
     from rltune.evaluation.verdict import verdict
 
     if not outputs.only_json:
@@ -130,8 +125,6 @@ def _write(
         show_table(result.table())
         if details:
             show(result.details())
-        for line in between_clusters(result, names) if len(names) > 1 else ():
-            show_line(line)
     outputs.write(result, work, cluster, json_text.loads(result.to_json()))
     if not result.complete:
         say(f"rltune: interrupted after {len(result.runs)} of {result.planned} runs; only those count")

@@ -46,7 +46,7 @@ def estimators(incomplete: str) -> list[str]:
     from rltune.estimate import NAMES
     from rltune.plugins import ESTIMATORS
 
-    known = (name.partition("[")[0].removesuffix("TRACE") for name in NAMES)
+    known = (name.partition("[")[0].removesuffix("PATH").removesuffix("NAME") for name in NAMES)
     return _beginning(incomplete, (*known, *ESTIMATORS.names()))
 
 
@@ -67,9 +67,9 @@ def formats(incomplete: str) -> list[str]:
 
 def kinds(incomplete: str) -> list[str]:
     """Complete a kind of synthetic trace."""
-    from rltune.trace.profiles import PROFILES
+    from rltune.trace.synthetic import KINDS
 
-    return _beginning(incomplete, PROFILES)
+    return _beginning(incomplete, KINDS)
 
 
 def windows(incomplete: str) -> list[str]:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli.console import say, show_line, write_text
+from rltune.cli.control_release import end_by
 from rltune.cli.options import examples
-from rltune.errors import InputError
+from rltune.live.journal.default_place import default_journal
 
 if TYPE_CHECKING:
     from rltune.live.clock import Clock
     from rltune.live.control_settings import ControlSettings
     from rltune.live.controller import Controller
+    from rltune.live.give_back import GivenBack
     from rltune.live.see.backend import Backend
 
-JOURNAL = Path("rltune-journal.db")
+JOURNAL = default_journal()
 FAILED = 1
 
 EXAMPLES = examples(
@@ -49,7 +51,8 @@ _Placement = Annotated[str | None, typer.Option(help="On which nodes; best-fit i
 _Estimator = Annotated[
     str | None,
     typer.Option(
-        help="What is known of run times: user (default), history (of this journal), boost:TRACE.", metavar="NAME"
+        help="What is known of run times: user (default), history or predicted (of this journal), file:PATH.",
+        metavar="NAME",
     ),
 ]
 _Guard = Annotated[
@@ -65,6 +68,12 @@ _Steer = Annotated[
 _Cycle = Annotated[float | None, typer.Option(help="Seconds from one look to the next; 60 if not told.", metavar="S")]
 _Once = Annotated[bool, typer.Option("--once", help="One cycle, then end; what was changed stays.")]
 _Release = Annotated[bool, typer.Option("--release", help="Give every job back what it had, and end.")]
+_Owner = Annotated[
+    str, typer.Option(help="With --release: by the records of this account, not of one's own.", metavar="USER")
+]
+_TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take the lock though its holder may live: you know that it is dead.")
+]
 _Advice = Annotated[Path | None, typer.Option(help="Also write the commands advised into this file.", metavar="FILE")]
 _Textfile = Annotated[Path | None, typer.Option(help="Write metrics for Prometheus here.", metavar="FILE.prom")]
 _Port = Annotated[int, typer.Option(help="Serve metrics on this port of 127.0.0.1.", min=0, max=65535, metavar="PORT")]
@@ -88,6 +97,8 @@ def control(
     cycle: _Cycle = None,
     once: _Once = False,
     release: _Release = False,
+    owner: _Owner = "",
+    take_over: _TakeOver = False,
     advice: _Advice = None,
     metrics: _Textfile = None,
     metrics_port: _Port = 0,
@@ -106,15 +117,26 @@ def control(
         "numbers": {"channel": channel},
         "safety": {"guard": guard},
     }
+    if release:  # before settings are read: a mistake in them must not keep jobs from being given back
+        _release(testbed, journal, tuple(partition or ()), owner, take_over=take_over)
+        return
     settings = load_settings(config, overrides)
-    backend, clock = _cluster(testbed)
-    if release:
-        _release(backend, clock, settings, journal)
-    else:
-        _drive(backend, clock, settings, journal, advice, metrics, metrics_port, once=once)
+    backend, clock = slurm_of(testbed)
+    given = _drive(backend, clock, settings, journal, advice, metrics, metrics_port, once=once, take_over=take_over)
+    end_by(given)
 
 
-def _cluster(testbed: Path | None) -> "tuple[Backend, Clock]":
+def _release(testbed: Path | None, journal: Path, partitions: tuple[str, ...], owner: str, *, take_over: bool) -> None:
+    from rltune.cli.control_release import release
+    from rltune.live.give_back import GiveBack
+    from rltune.live.see.ownership import EVERYWHERE
+
+    backend, _ = slurm_of(testbed)
+    release(GiveBack(backend, owner, partitions or (EVERYWHERE,), by_force=take_over), journal)
+
+
+def slurm_of(testbed: Path | None) -> "tuple[Backend, Clock]":
+    """Return the Slurm of this machine, or of a test cluster, and its clock."""
     from rltune.live.clock import SystemClock
     from rltune.live.slurm.client import Slurm
 
@@ -136,12 +158,15 @@ def _drive(
     port: int,
     *,
     once: bool,
-) -> None:
+    take_over: bool,
+) -> "GivenBack":
     from rltune.live.controller import Controller
+    from rltune.live.give_back import GivenBack
     from rltune.live.journal.store import Journal
     from rltune.live.pinned_pipeline import pin_pipeline
     from rltune.live.prometheus import Metrics
     from rltune.live.single_instance import only_one
+    from rltune.live.watchdog import Watchdog
 
     pinned = pin_pipeline(settings)  # what cannot be decided by is refused before anything is written
     with only_one(_lock_of(journal)):
@@ -150,41 +175,22 @@ def _drive(
         told = Metrics(textfile, port)
         told.write()
         shown: dict[str, Any] = {"metrics": told, "say": say, "advise": _adviser(advice)}
+        shown |= {"take_over": take_over, "watchdog": Watchdog.of()}
         controller = Controller(backend, store, settings, clock, pinned=pinned, **shown)
         say(f"{settings.mode} by {settings.pipeline.policy}, journal {journal}")
+        given = GivenBack()
         if once:
             report = controller.cycle()
-            say(str(report))
+            if report.outcome == "ok":
+                say(str(report))
         else:
             with _led_by_signals(controller):
-                controller.run()
+                given = controller.run()
         told.close()
         store.close()
-    if once and report.outcome != "ok":
+    if once and (report.outcome != "ok" or controller.brain.powerless):
         raise typer.Exit(FAILED)
-
-
-def _release(backend: "Backend", clock: "Clock", settings: "ControlSettings", journal: Path) -> None:
-    """Restore what the journal says was changed; no policy is read, so it may be missing."""
-    from rltune.live.act.state_machine import Brain
-    from rltune.live.hands import Hands
-    from rltune.live.journal.store import Journal
-    from rltune.live.prometheus import Metrics
-    from rltune.live.see.backend import BackendError
-    from rltune.live.single_instance import only_one
-
-    Journal.read(journal).close()
-    with only_one(_lock_of(journal)):
-        store = Journal.create(journal)
-        hands = Hands(backend, store, Brain(settings, store.holdings()), clock, Metrics(), say)
-        try:
-            left = hands.give_back()
-        except BackendError as error:
-            raise InputError(f"nothing could be given back, {error}; try again when Slurm answers") from None
-        finally:
-            store.close()
-    if left:
-        raise typer.Exit(FAILED)
+    return given
 
 
 def _lock_of(journal: Path) -> Path:

@@ -10,6 +10,7 @@ from rltune.cli import completion as complete
 from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show_line, show_table
+from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
@@ -43,8 +44,8 @@ Estimators = Annotated[
     typer.Option(
         "--estimator",
         help="What is known of run times, one or a list with commas: history (learnt from what had ended), user (the "
-        "limits asked), noisy or noisy:1.2 (the truth with an error), boost (trees grown on what had ended), oracle "
-        "(the truth). Several are each evaluated, then crossed.",
+        "limits asked), noisy or noisy:1.2 (the truth with an error), predicted (from users, names and what had "
+        "ended), file:PATH or column:NAME (your own), oracle (the truth). Several are each evaluated, then crossed.",
         metavar="LIST",
         autocompletion=complete.estimators,
     ),
@@ -91,7 +92,7 @@ def evaluate(
     The last tenth of the jobs, which nothing was trained on or chosen by, is cut into windows; those where jobs queue
     are run under every pipeline. Ratios to a reference stand with intervals that know that windows overlap.
     """
-    guesses = split(estimator)
+    guesses = [estimator_for(each, trace) for each in split(estimator)]
     outputs = Outputs(json, report=report)
     outputs.require_free(force=force)
     willing = OptIn.of(preemptible, checkpoint, restart)

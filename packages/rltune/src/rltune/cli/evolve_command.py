@@ -10,7 +10,7 @@ import typer
 from rltune.cli import options
 from rltune.cli.command import ADVANCED
 from rltune.cli.compile_notice import compile_core
-from rltune.cli.console import require_free, say, show_line
+from rltune.cli.console import make_room, require_free, say, show_line
 from rltune.cli.exits import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
@@ -29,6 +29,7 @@ EXAMPLES = examples(
     "rltune evolve history.txt -c my.toml -o mine.rltune",
     "rltune evolve history.txt -c my.toml --backfill easy --objective slowdown -o mine.rltune",
     "rltune evolve a.csv b.csv -c a.toml,b.toml --workers 2 -o both.rltune",
+    "rltune evolve history.txt -c my.toml -o mine.rltune --generations 80 --resume",
     "rltune evolve --print-settings > evolve.toml",
 )
 ABOUT_SETTINGS = "# Settings of `rltune evolve --settings FILE`; docs/reference/training.md says what each does."
@@ -42,7 +43,7 @@ def _print_settings(wanted: bool) -> None:
 
 
 Goal = Annotated[
-    str | None, typer.Option(help="What to improve: wait or slowdown.", metavar="NAME", show_default="wait")
+    str | None, typer.Option(help="What to improve: wait, slowdown or delay.", metavar="NAME", show_default="wait")
 ]
 Features = Annotated[
     str | None,
@@ -53,6 +54,7 @@ Features = Annotated[
     ),
 ]
 Generations = Annotated[int | None, typer.Option(help="Steps.", min=0, metavar="N", show_default="40")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the model.")]
 PrintSettings = Annotated[
     bool,
     typer.Option(
@@ -83,6 +85,7 @@ def evolve(
     generations: Generations = None,
     seed: options.LearnSeed = None,
     workers: options.Workers = 1,
+    resume: Resume = False,
     settings: options.SettingsFile = None,
     force: options.Force = False,
     set_: options.Set = None,
@@ -94,34 +97,42 @@ def evolve(
     """Find a policy by evolution of a network, under any backfilling. Needs no torch.
 
     The last tenth of the jobs is left for `rltune evaluate`; the tenth before it chooses the best. `rltune train
-    --init` can go on from the model. Ctrl-C writes the best so far.
+    --init` can go on from the model. After every generation a checkpoint is written beside the model; Ctrl-C writes the
+    best so far, too.
     """
     where = cluster_for_each(trace, cluster)
-    require_free([out], force=force)
+    require_free([out], force=force or resume)
     given: Values = {"base": base, "objective": objective, "backfill": backfill, "placement": placement}
     given["features"] = features
     given["estimators"] = split(estimator) if estimator is not None else None
     steps: Values = {"generations": generations, "seed": seed}
     plan = evolve_plan(read_settings(settings, set_ or ()), {**given, "evolve": steps}, windows, workers)
     from rltune.learn.evolve import evolve_policy
+    from rltune.learn.same_training import SUFFIX, none_to_resume
 
+    checkpoint = out.with_name(f"{out.name}{SUFFIX}")
+    if resume and not checkpoint.exists():
+        raise none_to_resume(checkpoint)
     sources = [
         _source(*pair, format, allow_rejected=allow_rejected)
         for pair in (*zip(trace, where, strict=True), *map(_further, also or ()))
     ]
     compile_core()
+    make_room(checkpoint)
     with bar("evolving") as tell:
         found = evolve_policy(
             [(work.jobs, on) for work, on in sources],
             plan,
             lambda news: tell(news.generation, plan.evolve.generations, f"held-out {news.validation:.3f}"),
             [work.name for work, _ in sources],
+            checkpoint,
+            resume=resume,
         )
     _write(found, out, cluster_line(sources[0][1], where[0]))
     _tell(found, plan, out)
     if not found.complete:
         made = f"interrupted after {found.told[-1].generation} of {plan.evolve.generations} generations"
-        say(f"rltune: {made}; {out} holds the best so far, and `rltune train --init {out}` goes on from it")
+        say(f"rltune: {made}; {out} holds the best so far, --resume goes on from there")
         raise typer.Exit(INTERRUPTED)
 
 

@@ -43,8 +43,9 @@ Estimator = Annotated[
     str | None,
     typer.Option(
         help="What is known of run times: history (learnt while it runs), user (the limits asked), noisy or noisy:1.2 "
-        "(the truth with an error), boost:TRACE (boosted trees learnt from an earlier trace), oracle (the truth), or "
-        "your own as path.py:Name.",
+        "(the truth with an error), predicted (from users, names and what has ended), last2 (the user's last two), "
+        "blend:user+predicted, oracle (the truth), or your own: file:PATH (job ids and seconds), column:NAME of the "
+        "trace, path.py:Name.",
         metavar="NAME",
         show_default="history, or as a settings file says",
         autocompletion=complete.estimators,
@@ -187,7 +188,7 @@ def policies(usual: str) -> Any:
     )
 
 
-_BACKFILLS = "none, fit-first, easy, conservative, shadow"
+_BACKFILLS = "none, fit-first, easy, easy:fcfs, easy:sjf, easy:srf, easy:saf, conservative, whole-nodes, shadow"
 Backfill = Annotated[
     str | None,
     typer.Option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rltune.cli import options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import show, show_line
+from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line, with_notes
@@ -66,7 +67,8 @@ def simulate(
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
     planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
-    guess = get_estimator(pipeline_options.estimator_of(estimator, [pipeline] if pipeline else []))
+    named = pipeline_options.estimator_of(estimator, [pipeline] if pipeline else [])
+    guess = get_estimator(estimator_for(named, trace))
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)

@@ -32,6 +32,7 @@ Folder = Annotated[Path, typer.Option(help="Where it lives; made by up, removed 
     epilog=examples(
         "rltune slurm testbed up",
         "rltune slurm testbed up --nodes ours.toml --clock x60 --database --folder /var/tmp/bed",
+        "rltune slurm testbed up --release 26.05",
     )
 )
 def up(
@@ -59,6 +60,13 @@ def up(
             max=60_000,
         ),
     ] = None,
+    release: Annotated[
+        str,
+        typer.Option(
+            help="Another release of Slurm than this machine's own: 24.11 or 26.05. Made and kept if it is not there.",
+            metavar="RELEASE",
+        ),
+    ] = "",
 ) -> None:
     """Start a Slurm: munge, slurmctld and a slurmd a node, on loopback only.
 
@@ -69,13 +77,30 @@ def up(
     from rltune.lab.testbed import Testbed
 
     cluster = Cluster.load(nodes)
+    if release:
+        _install(release)
     with spinner("starting Slurm"):
-        bed = Testbed.up(folder, cluster, factor=_factor(clock), database=database, port=port)
+        bed = Testbed.up(folder, cluster, factor=_factor(clock), database=database, port=port, release=release)
     _tell_ignored(cluster)
     show_line(f"Slurm is up in {bed.folder} with {len(bed.nodes)} nodes. To use it:")
     show_line(f"  export SLURM_CONF={bed.folder}/etc/slurm.conf")
+    if release:
+        show_line(f"  export PATH={bed.folder}/bin:$PATH")
     show_line("  sinfo -N -o '%N %G %T'; sbatch --gpus-per-node=2 --wrap='sleep 60'; squeue")
     show_line(f"To end it: rltune slurm testbed down{_option(folder)}")
+
+
+@testbed_app.command(epilog=examples("rltune slurm testbed install 24.11 26.05"))
+def install(
+    releases: Annotated[list[str], typer.Argument(help="24.11, 26.05.", metavar="RELEASE...")],
+) -> None:
+    """Make other releases of Slurm for testbeds, beside this machine's own, and keep them.
+
+    Each is a small Debian below ~/.cache/rltune ($XDG_CACHE_HOME), made by debootstrap from where this machine's
+    packages come from: some minutes and 1 GB. To be rid of it, remove its folder.
+    """
+    for release in releases:
+        show_line(f"Slurm {release} is in {_install(release)}")
 
 
 @testbed_app.command(epilog=examples("rltune slurm testbed down", "rltune slurm testbed down --folder /var/tmp/bed"))
@@ -110,6 +135,7 @@ def status(
     epilog=examples(
         "rltune slurm experiment --out out/slurm --policy model.rltune",
         "rltune slurm experiment --out out/try --jobs 60 --seeds 1 --policy wfp3",
+        "rltune slurm experiment --out out/turns --preempt --clock x240 --cycle 240 --workers 4",
     )
 )
 def experiment(
@@ -139,7 +165,10 @@ def experiment(
         str,
         typer.Option(help="A preset's name, or a cluster's TOML.", metavar="CLUSTER", autocompletion=complete.presets),
     ] = "slurm-five",
-    clock: Annotated[str, typer.Option(help="How fast the clock runs: x1 to x60.", metavar="xN")] = "x60",
+    clock: Annotated[
+        str,
+        typer.Option(help="How fast the clock runs: x1 to x60, or to as many as a cycle has seconds.", metavar="xN"),
+    ] = "x60",
     cycle: Annotated[float, typer.Option(help="Seconds, by that clock, from one cycle to the next.", metavar="S")] = 60,
     estimator: Annotated[
         str, typer.Option(help="What the controller knows of run times: user or history.", metavar="NAME")
@@ -150,6 +179,14 @@ def experiment(
         int,
         typer.Option(help="From the first job's number to the last one's: the policy's say beside Slurm.", metavar="N"),
     ] = 10_000,
+    preempt: Annotated[
+        bool,
+        typer.Option(
+            "--preempt",
+            help="Jobs six times as long that write real checkpoints, of which half agree to give way; two arms more: "
+            "a learned order, and one under which jobs take turns. A --policy may be NAME+preempt:ORDER, too.",
+        ),
+    ] = False,
     workers: Annotated[
         int,
         typer.Option(
@@ -160,24 +197,48 @@ def experiment(
     """Run the same jobs on a real Slurm: alone, and driven by the controller.
 
     Arms: tuned multifactor priorities with backfilling and nothing else; smallest area first; and every --policy. A run
-    takes as long as its jobs, by a clock that is up to 60 times as fast. DIR gets a record a run, result.json,
+    takes as long as its jobs, by a clock that is as much faster as you say. DIR gets a record a run, result.json,
     report.html and gantt.svg. After an interruption the same command goes on with the runs that are missing.
     """
-    from rltune.lab.experiment.experiment_plan import ALONE, Arm, ExperimentPlan
+    from rltune.lab.experiment.experiment_plan import ALONE, TURNS_ARMS, Arm, ExperimentPlan
+    from rltune.lab.experiment.job_profiles import PLAIN, TURNS
     from rltune.lab.experiment.one_run import control_settings
     from rltune.lab.experiment.perform import perform
     from rltune.live.pinned_pipeline import pin_pipeline
 
-    further = [Arm.driven(name, placement) for name in policy or []]
+    named = dict.fromkeys([*(TURNS_ARMS if preempt else ()), *(policy or [])])
+    further = [Arm.driven(name, placement) for name in named]
     arms = (Arm(ALONE), Arm.driven("saf"), *further)
     plan = ExperimentPlan(
-        arms, tuple(range(1, seeds + 1)), jobs, load, nodes, _factor(clock), cycle, estimator, channel, steer, band
+        arms,
+        tuple(range(1, seeds + 1)),
+        jobs,
+        load,
+        nodes,
+        _factor(clock),
+        cycle,
+        estimator,
+        channel,
+        steer,
+        band,
+        TURNS if preempt else PLAIN,
     )
     for arm in arms[1:]:
         pin_pipeline(control_settings(plan, arm))  # what cannot be decided by is refused before hours are spent
     with bar("jobs ended") as tell:
         perform(plan, out, tell, workers)
     _show_result(plan, out)
+
+
+def _install(release: str) -> Path:
+    from rltune.lab.testbed.release_folder import is_made, make
+    from rltune.lab.testbed.slurm_releases import release_named
+
+    wanted = release_named(release)
+    if not is_made(wanted):
+        say(f"making Slurm {release} from Debian's {wanted.suite}: some minutes, once")
+    with spinner(f"making Slurm {release}"):
+        return make(wanted)
 
 
 def _show_result(plan: "ExperimentPlan", folder: Path) -> None:
@@ -207,6 +268,7 @@ def _status(bed: "Testbed") -> dict[str, object]:
         "clock": f"x{bed.factor}",
         "time": datetime.fromtimestamp(bed.now_s(), UTC).isoformat(timespec="seconds"),
         "accounting": bed.database,
+        "release": bed.release or "this machine's",
     }
 
 

@@ -97,6 +97,66 @@ def check(
     outputs.name_files()
 
 
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "rltune trace predictability history.txt",
+        "rltune trace predictability history.txt -c my.toml --report can.html",
+    ),
+)
+def predictability(
+    trace: options.Trace,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            "-c",
+            metavar="CLUSTER",
+            help="Say what it is worth in waits on this cluster, too.",
+            autocompletion=complete.presets,
+        ),
+    ] = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = 1,
+    json: options.JsonOrFile = None,
+    report: options.ReportFile = None,
+    force: options.Force = False,
+    format: options.Format = None,  # noqa: A002
+) -> None:
+    """Say how well run times can be told, and what it is worth.
+
+    The last tenth of the jobs is predicted, each as of its submission, from what had ended by then. With a cluster,
+    windows of it are run with history's means, with these predictions, and with the truth.
+    """
+    outputs = Outputs(json, report=report)
+    outputs.require_free(force=force)
+    from rltune.cli.compile_notice import compile_core
+    from rltune.cluster import Cluster
+    from rltune.engine.parse_pipeline import parse_pipeline
+    from rltune.evaluation.predictability import lines
+    from rltune.evaluation.predictability import predictability as run
+    from rltune.parallel import spread_over
+
+    on = Cluster.load(cluster) if cluster else None
+    work = load_workload(trace, format, on)
+    if on is not None:
+        compile_core([parse_pipeline("saf", "easy")])
+    with spread_over(workers) as spread, bar("predicting") as tell:
+        made = run(work.jobs, on, seed=seed, spread=spread, progress=tell)
+    outputs.write_json({"trace": work.name, "cluster": cluster, **made.to_dict()})
+    if report is not None:
+        from rltune.report.predictability_page import write_predictability
+
+        write_predictability(made, report, work.name, cluster or "")
+    if outputs.only_json:
+        return
+    show_line(f"{work.name}{f' on {cluster}' if cluster else ''}")
+    deciding = ", ".join(f"{name} ({share:.0%})" for name, share in list(made.told.weights.items())[:5])
+    for line in (*lines(made), f"What decides most: {deciding}." if deciding else "", *work.notes):
+        show_line(line)
+    outputs.name_files()
+
+
 @app.command(cls=Command, epilog=examples("rltune trace convert history.txt -o history.parquet"))
 def convert(
     trace: options.TraceFile,
@@ -123,7 +183,12 @@ def convert(
     ),
 )
 def synth(
-    kind: Annotated[str, typer.Argument(help="philly, helios or pai.", metavar="KIND", autocompletion=complete.kinds)],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="philly, helios, pai, lublin, habits or campaigns.", metavar="KIND", autocompletion=complete.kinds
+        ),
+    ],
     out: options.TraceOut,
     jobs: Annotated[int, typer.Option(help="How many jobs.", metavar="N", min=1, max=MOST_JOBS)] = 10_000,
     seed: options.Seed = 0,

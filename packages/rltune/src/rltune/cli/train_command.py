@@ -127,7 +127,8 @@ def train(
     given |= {"estimators": split(estimator) if estimator is not None else None}
     chosen = train_settings(read_settings(settings, set_ or ()), given, windows)
     from rltune import Cluster
-    from rltune.learn.checkpoint import SUFFIX, read_checkpoint
+    from rltune.learn.checkpoint import read_checkpoint
+    from rltune.learn.same_training import SUFFIX
     from rltune.learn.train import Trainer
     from rltune.model.model_file import read_model
 

@@ -17,10 +17,12 @@ from rltune.cli.trace_argument import Workload, load_workload
 if TYPE_CHECKING:
     from rltune.tune import Tuning
 
+MODEL_SUFFIX = ".rltune"
 EXAMPLES = examples(
     "rltune tune history.txt -c my.toml",
     "rltune tune history.txt -c my.toml --now 'multifactor + easy' --out ours.toml --report out/tune.html",
     "rltune tune history.txt -c my.toml --minutes 60 --workers 8",
+    "rltune tune history.txt -c my.toml --learn evolve --out ours.toml",
     "rltune compare later.txt -c my.toml --pipeline 'multifactor + easy' --pipeline ours.toml",
 )
 Now = Annotated[
@@ -54,6 +56,15 @@ Models = Annotated[
         show_default="those that ship and were not taught by these jobs",
     ),
 ]
+Learn = Annotated[
+    str | None,
+    typer.Option(
+        "--learn",
+        help="Let the first part of the history teach a policy, to compete on the next: evolve, train, or both.",
+        metavar="LIST",
+        show_default="none",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -78,6 +89,7 @@ def tune(
     out: Out = None,
     metric: TunedMetric = "wait",
     models: Models = None,
+    learn: Learn = None,
     now_estimator: NowEstimator = None,
     keep: Keep = None,
     seed: options.Seed = 0,
@@ -92,11 +104,14 @@ def tune(
     """Say which pipeline to run, from your own history.
 
     Rules, models, backfilling, placement, guard and estimates are tried on the middle part of the history, what you
-    have now among them; the best is tested once on the last part. "Stay with what you have" is an answer.
+    have now among them; the best is tested once on the last part. "Stay with what you have" is an answer. A model that
+    was taught here and won is written beside the settings.
     """
     outputs = Outputs(json, report=report)
     outputs.require_free(force=force)
-    require_free([out], force=force)
+    taught = split(learn) if learn is not None else []
+    model = out.with_suffix(MODEL_SUFFIX) if out is not None and taught else None
+    require_free([out, model], force=force)
     from rltune import Cluster
     from rltune.engine.parse_pipeline import parse_pipeline
     from rltune.parallel import spread_over
@@ -115,16 +130,33 @@ def tune(
             metric=metric,
             minutes=minutes,
             models=chosen,
+            learn=taught,
+            threads=workers,
             seed=seed,
             kept=keep,
             spread=spread,
             progress=tell,
         )
-    _write(made, outputs, out, work, cluster_line(on, cluster))
+    if out is not None:
+        _write_settings(made, out, model)
+    _tell(made, outputs, out, work, cluster_line(on, cluster))
+    if out is None and made.recommended_model is not None:
+        say("rltune: the model was taught here and is kept nowhere: give --out FILE.toml to have it")
 
 
-def _write(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, cluster: str) -> None:
-    from rltune.tune.tuning_text import finalists_table, sentences, settings_file, shares_table
+def _write_settings(made: "Tuning", out: Path, model: Path | None) -> None:
+    """Write the settings, and before them the model that they name."""
+    from rltune.model.model_file import save_model
+    from rltune.tune.tuning_text import settings_file
+    from rltune.version import __version__
+
+    if model is not None and made.recommended_model is not None:
+        save_model(made.recommended_model.with_card(made_by=f"rltune {__version__}", command="rltune tune"), model)
+    write_text(settings_file(made, str(model or "")), out)
+
+
+def _tell(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, cluster: str) -> None:
+    from rltune.tune.tuning_text import finalists_table, sentences, shares_table
 
     where = f"{work.name} on {cluster}"
     outputs.write_json({"trace": work.name, "cluster": cluster, **made.to_dict()})
@@ -133,8 +165,6 @@ def _write(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, c
 
         with spinner(f"writing {outputs.report}"):
             write_tuning(made, outputs.report, where)
-    if out is not None:
-        write_text(settings_file(made), out)
     if outputs.only_json:
         return
     show_line(where)

@@ -18,7 +18,7 @@ from rltune.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rltune.evaluation.turns_worth import TurnsWorth
+    from rltune.evaluation.turns_verdict import TurnsWorth
 
 EXAMPLES = examples(
     "rltune turns history.txt -c my.toml --report out/turns.html",

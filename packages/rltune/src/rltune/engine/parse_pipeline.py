@@ -16,6 +16,8 @@ from rltune.policy.base import Policy, Score
 from rltune.policy.by_name import get_policy
 
 FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
+# EASY++ (Tsafrir, Etsion and Feitelson 2007): the shortest is backfilled first, and who outlives an estimate runs on.
+NAMED = {"easy++": "fcfs+remaining:history + easy:sjf"}
 _Around = TypeVar("_Around", Guard, Search, Turns)
 _AROUND = re.compile(r"\+(guard|search|preempt|remaining):")
 
@@ -46,8 +48,8 @@ def parse_pipeline(
 
 
 def read_pipeline(text: str, **settings: Any) -> Pipeline:
-    """Read a pipeline as tables name it: `learned:philly + easy, milp:8`."""
-    front, _, placement = (part.strip() for part in text.partition(","))
+    """Read a pipeline as tables name it: `learned:philly + easy, milp:8`; or by a name of its own, `easy++`."""
+    front, _, placement = (part.strip() for part in NAMED.get(text.strip(), text).partition(","))
     policy, _, backfill = (part.strip() for part in front.partition(" + "))
     if not policy or backfill not in {"", *BACKFILLS} or "," in placement:
         raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")

@@ -10,7 +10,7 @@ from rltune.engine.search import Search
 from rltune.engine.turns import Turns
 from rltune.errors import InputError, unknown
 from rltune.estimate.remainders import ENDS_NOW_NAME, REMAINING
-from rltune.kernel.score.rules import INSPECTED
+from rltune.kernel.score.rules import FCFS, INSPECTED, SAF, SJF, SRF
 from rltune.kernel.state import arrays as core
 from rltune.placement.placers import BEST_FIT, Placement
 from rltune.policy.base import FIRST_COME, Networked, Policy, Scored
@@ -21,8 +21,13 @@ BACKFILLS = {
     "fit-first": core.FIT_FIRST,
     "easy": core.EASY,
     "conservative": core.CONSERVATIVE,
+    "whole-nodes": core.WHOLE_NODES,
     "shadow": core.SHADOW,
+    **{f"easy:{rule}": core.EASY_BY for rule in ("fcfs", "sjf", "srf", "saf")},
 }
+BEHIND = {"easy:fcfs": FCFS, "easy:sjf": SJF, "easy:srf": SRF, "easy:saf": SAF}  # who is backfilled first
+SECOND_ROUND = ("shadow", *BEHIND)  # backfilling in an order of its own, once all heads are known
+PLANNING = ("conservative", "whole-nodes")  # every job that waits has a reservation
 TURN_BACKFILLS = ("none", "fit-first", "easy")  # under which running jobs may be displaced
 INSPECTED_BACKFILLS = ("none", "fit-first", "easy")  # under which an inspector can refuse a choice
 HEADS = ("pool", "global")
@@ -92,8 +97,15 @@ class Pipeline:
         if self.backfill not in TURN_BACKFILLS:
             known = ", ".join(TURN_BACKFILLS)
             raise InputError(f"preempt {self.turns}: not with backfill {self.backfill!r}; there are: {known}")
-        if self.learned or isinstance(self.policy, Scored):
-            raise InputError(f"preempt {self.turns}: only rules order jobs that take turns, not {self.policy.name}")
+        if isinstance(self.policy, Scored) or self.policy.code == INSPECTED:
+            raise InputError(
+                f"preempt {self.turns}: rules and networks order jobs that take turns, not {self.policy.name}"
+            )
+        if self.learned and self.turns.order == "policy":
+            told = "a network scores those that wait, not those that run; choose las, gittins or srsf"
+            raise InputError(f"preempt {self.turns}: {told}")
+        if self.turns.bounded and self.view:
+            raise InputError(f"preempt {self.turns}: a bound on completions needs to see all jobs; leave out the view")
         others = (
             ("commit mode", self.commit),
             (f"a search ({self.search})", self.search),

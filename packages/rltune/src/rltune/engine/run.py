@@ -11,20 +11,22 @@ from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
 from rltune.engine.checks import rejections, require_possible
+from rltune.engine.estimator_looks import MOMENTS, LookingOn
 from rltune.engine.lookahead import PassMaker
-from rltune.engine.pipeline import BACKFILLS, Pipeline
+from rltune.engine.pipeline import BACKFILLS, BEHIND, PLANNING, SECOND_ROUND, Pipeline
 from rltune.engine.turns import ORDERS
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
-from rltune.estimate.estimators import Estimator, Given, estimated
+from rltune.estimate.estimators import Estimator, Given, estimated, likeness
 from rltune.estimate.remainders import HISTORY_NAME, survival_of
 from rltune.jobs import Jobs
 from rltune.kernel.build.prepare import Likeness, Survival, prepare
-from rltune.kernel.rollout.event_loop import advance, run
+from rltune.kernel.rollout.event_loop import advance, next_moment, run, run_before, run_while
 from rltune.kernel.rollout.rlscheduler_machine import run_committed
-from rltune.kernel.score.rules import INSPECTED
+from rltune.kernel.score.rules import FCFS, INSPECTED
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays, arrays_of
+from rltune.kernel.state.online_survival import BY_ESTIMATE
 from rltune.labels import Labels
 from rltune.opt_in import opted_in
 from rltune.placement.placers import Placer
@@ -73,6 +75,7 @@ class Machine:
     reject_reason: dict[int, str]
     work: dict[str, Any]  # what search and solver did
     cut_short: list[Spells]  # of jobs by number: spells that ended before their jobs did
+    looking: LookingOn | None = None  # if the estimator looks again and again
 
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
@@ -83,26 +86,33 @@ class Machine:
         require_possible(jobs, cluster, pipeline, placer)
         estimates = estimated(estimator, jobs, pipeline.seed)
         own = policy.likeness(jobs)
+        if own is None and estimates.rank_s is not None:
+            own = likeness(jobs, (), trust=1.0, own=estimates.rank_s)
+        looks = None if pipeline.commit else estimates.looks
         options = _options(pipeline, placer, online=estimates.likeness is not None, ranks=own is not None)
+        options = options._replace(dynamic=options.dynamic or looks is not None)
         world, state = prepare(
             jobs,
             cluster,
             estimates.values_s,
             policy.factors(jobs),
             (estimates.likeness or Likeness.none(len(jobs)), own or Likeness.none(len(jobs))),
-            sorts=options.dynamic or pipeline.backfill == "conservative",
+            sorts=options.dynamic or pipeline.backfill in PLANNING,
             wider=placer.solves,
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
             turns=bool(pipeline.turns),
-            survival=_survival(pipeline, estimator, jobs),
+            lends=pipeline.turns.bounded,
+            survival=_survival(pipeline, estimator, jobs, looked_at=looks is not None),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
         arrays = arrays_of(world, state)
         reasons = rejections(jobs, cluster, arrays, options.placement)
         state.n[core.TRIES] = 0
         state.life.status[list(reasons)] = core.REJECTED
-        return cls(jobs, cluster, pipeline, pipeline.settings(estimator.name), options, arrays, placer, reasons, {}, [])
+        looking = None if looks is None else LookingOn(looks, arrays, options)
+        settings = pipeline.settings(estimator.name)
+        return cls(jobs, cluster, pipeline, settings, options, arrays, placer, reasons, {}, [], looking)
 
     @property
     def world(self) -> core.World:
@@ -130,13 +140,40 @@ class Machine:
             run_committed(self.w, self.s, self.options)
         elif self.placer.solves or self.pipeline.search or isinstance(self.pipeline.policy, Scored):
             self._run_pass_by_pass(progress, timer)
+        elif self.looking:
+            self._run_with_looks(self.looking, progress)
         else:
             while run(self.w, self.s, self.options, _MOMENTS_A_SLICE):
-                self._take_spells()
+                self.take_spells()
                 self._tell(progress)
-            self._take_spells()
+            self.take_spells()
         self._tell(progress)
         self._reject_stranded()
+
+    def run_while(self, until_s: float = np.inf, last: int | None = None) -> None:
+        """Simulate while something happens by a time and one of the first `last` jobs (all if not told) has to start.
+
+        The clock stops at what happened last. Nobody is rejected for still waiting.
+        """
+        first = len(self.jobs) if last is None else last
+        if self.placer.solves or self.pipeline.search or isinstance(self.pipeline.policy, Scored):
+            while next_moment(self.w, self.s, self.options) <= until_s and self._any_waits(first):
+                advance(self.w, self.s, self.options)
+                self.make_pass()
+            return
+        while run_while(self.w, self.s, self.options, until_s, first, _MOMENTS_A_SLICE):
+            self.take_spells()
+        self.take_spells()
+
+    def _any_waits(self, first: int) -> bool:
+        return bool((self.state.life.status[:first] <= core.WAITING).any())
+
+    def make_pass(self, *, explain: bool = False) -> None:
+        """Make one pass as of now; `explain`: every job that is left waiting gets its reason."""
+        if isinstance(self.pipeline.policy, Scored):
+            self._let_python_score(self.pipeline.policy)
+        options = self.options._replace(explain=True, relook=False) if explain else self.options
+        PassMaker(self.arrays, options, self.placer, self.pipeline.search, self.pipeline.seed).make_pass()
 
     def view(self, rows: NDArray[np.int64]) -> QueueView:
         """Show a policy the waiting jobs as it may see them."""
@@ -155,7 +192,7 @@ class Machine:
             settings=self.settings,
             start_s=((s.turn.first if w.takes_turns else s.life.start) + nothing)[back],
             end_s=(s.life.end + nothing)[back],
-            estimate_s=(s.turn.estimate if w.takes_turns else s.life.estimate)[back],
+            estimate_s=self._estimates_s()[back],
             rejected=rejected[back],
             reject_reason=self._reasons(back),
             requeues=s.life.requeues[back],
@@ -173,8 +210,26 @@ class Machine:
         last = np.where(rejected, np.nan, life.start)
         return TurnsTaken(turn.preemptions[back], lost_s[back], last[back], spells)
 
-    def _take_spells(self) -> None:
-        """Take the spells that the core has recorded, so that it has room for more."""
+    def _estimates_s(self) -> NDArray[np.float64]:
+        """Return what was believed of each job when it was submitted."""
+        state = self.state
+        if self.looking:
+            return np.where(self.looking.told_s > 0, self.looking.told_s, state.life.estimate)
+        return np.asarray(state.turn.estimate if self.world.takes_turns else state.life.estimate)
+
+    def _run_with_looks(self, looking: LookingOn, progress: Progress | None) -> None:
+        """Leave compiled code now and then, for the estimator to look."""
+        moments = 0
+        while run_before(self.w, self.s, self.options, MOMENTS, looking.due):
+            self.take_spells()
+            looking.look()
+            moments += 1
+            if moments % 100 == 0:
+                self._tell(progress)
+        self.take_spells()
+
+    def take_spells(self) -> None:
+        """Take the spells that the core has recorded, so that it has room for more; none where nobody takes turns."""
         n = self.state.n
         spell, at = self.state.spell[: n[core.SPELLS_N]], self.state.spell_at[: n[core.SPELL_CHUNKS_N]]
         if len(spell):
@@ -192,7 +247,11 @@ class Machine:
         search, seed = self.pipeline.search, self.pipeline.seed
         maker = PassMaker(self.arrays, self.options, self.placer, search, seed, timer=timer)
         moments = 0
-        while advance(self.w, self.s, self.options):
+        while True:
+            if self.looking and self.looking.is_due:
+                self.looking.look()
+            if not advance(self.w, self.s, self.options):
+                break
             if isinstance(self.pipeline.policy, Scored):
                 self._let_python_score(self.pipeline.policy)
             maker.make_pass()
@@ -240,11 +299,17 @@ class Machine:
         return {**drift, "refusals": int(n[core.REFUSALS_N])} if inspects else drift
 
 
-def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs) -> Survival:
-    """Return what is known of how long jobs last; where they take turns, remainders always come from it."""
+def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs, *, looked_at: bool) -> Survival:
+    """Return what is known of how long jobs last; where they take turns, remainders always come from it.
+
+    Nobody ends "now" of whom an estimator looks again and again: it says what is left.
+    """
+    if looked_at and not pipeline.turns:
+        return Survival.none(len(jobs), BY_ESTIMATE)
     if not pipeline.turns:
         return survival_of(estimator, jobs, pipeline.remaining)
-    return survival_of(estimator, jobs, HISTORY_NAME, orders=pipeline.turns.order != "policy")
+    order = pipeline.turns.order
+    return survival_of(estimator, jobs, HISTORY_NAME, orders=order != "policy", indexed=order == "gittins")
 
 
 def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
@@ -252,11 +317,12 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
     policy, guard, turns = pipeline.policy, pipeline.guard, pipeline.turns
     networked = isinstance(policy, Networked)
     view = pipeline.view or (policy.view if isinstance(policy, Networked) else 0)
-    by_age = pipeline.commit or view > 0 or pipeline.backfill == "shadow" or pipeline.cycle_s > 0
+    by_age = pipeline.commit or view > 0 or pipeline.backfill in SECOND_ROUND or pipeline.cycle_s > 0
     return core.Options(
         policy=policy.code,
         dynamic=policy.dynamic or by_age or bool(guard) or bool(pipeline.search) or bool(turns),
         backfill=BACKFILLS[pipeline.backfill],
+        behind=BEHIND.get(pipeline.backfill, FCFS),
         placement=placer.rule,
         global_head=pipeline.head == "global" or pipeline.commit,  # RLScheduler's machine is one pool
         in_view=view,
@@ -268,7 +334,10 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         grace_s=guard.grace_s,
         grace_times=guard.times or 0.0,
         cycle_s=float(pipeline.cycle_s),
-        relook=networked and pipeline.cycle_s == 0 and pipeline.backfill not in {"conservative", "shadow"},
+        relook=networked
+        and not turns
+        and pipeline.cycle_s == 0
+        and pipeline.backfill not in {*PLANNING, *SECOND_ROUND},
         explain=False,
         turns=ORDERS[turns.order],
         min_run_s=float(turns.min_run_s),
@@ -277,6 +346,9 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         margin=float(turns.margin),
         cost_once=float(turns.cost_once),
         cost_each=float(turns.cost_each),
+        max_a_day=turns.max_a_day,
+        late_s=float(turns.late_s),
+        late_times=float(turns.late_times),
     )
 
 

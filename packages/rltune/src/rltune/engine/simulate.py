@@ -51,7 +51,7 @@ def simulate(
         cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
         policy: Who runs next: a name (`rltune policies` lists them), a model's file, `mine.py:score`, a function that
             scores the queue, or an object.
-        backfill: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
+        backfill: Who may overtake: "none", "fit-first", "easy", "conservative", "whole-nodes" or "shadow".
         placement: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "milp" or
             "auto".
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.

@@ -8,6 +8,7 @@ from typing import Any
 
 from rltune.errors import InputError
 from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, BY_POLICY, BY_SRSF, NO_TURNS
+from rltune.text import read_seconds
 
 OFF = "off"
 ORDERS = {OFF: NO_TURNS, "las": BY_LAS, "gittins": BY_GITTINS, "srsf": BY_SRSF, "policy": BY_POLICY}
@@ -15,7 +16,8 @@ MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
 MARGIN, COST_ONCE, COST_EACH = 2.0, 1.0, 0.3  # chosen on the part of the public traces before the held-out one
 FORMS = (
     "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
-    f"job, seconds between looks) and margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g} (how cost is weighed)"
+    f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g} (how "
+    "cost is weighed) and late=24h:times=1.5 (how much later a displaced job may end)"
 )
 
 
@@ -30,6 +32,9 @@ class Turns:
     margin: float = MARGIN  # by so many times a score of work must be higher to be displaced
     cost_once: float = COST_ONCE  # of displacing a job, in times what it loses
     cost_each: float = COST_EACH  # and as much again for each job that waits
+    max_a_day: int = 0  # displacements of one job in a day; 0 = any number
+    late_s: float = inf  # a displaced job ends at most so much later than it would have,
+    late_times: float = inf  # or after so many times as long, whichever is later; infinite = not told
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -41,12 +46,21 @@ class Turns:
             ("margin", self.margin, 1),
             ("cost_once", self.cost_once, 0),
             ("cost_each", self.cost_each, 0),
+            ("max_a_day", self.max_a_day, 0),
         ):
             if not least <= value < inf:
                 raise InputError(f"{name} should be {least} or more, and finite, not {value:g}")
+        for name, value, least in (("late_s", self.late_s, 0), ("late_times", self.late_times, 1)):
+            if not value >= least:
+                raise InputError(f"{name} should be {least} or more, not {value:g}")
 
     def __bool__(self) -> bool:
         return self.order != OFF
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether a displaced job has to end by a deadline."""
+        return bool(self) and min(self.late_s, self.late_times) < inf
 
     def __str__(self) -> str:
         usual = Turns()
@@ -65,7 +79,11 @@ _NAMES = {
     "margin": "margin",
     "once": "cost_once",
     "each": "cost_each",
+    "day": "max_a_day",
+    "late": "late_s",
+    "times": "late_times",
 }
+_WHOLE = ("most", "day")
 
 
 def get_turns(
@@ -88,13 +106,13 @@ def get_turns(
         word, _, text = part.partition("=")
         if word not in _NAMES or _NAMES[word] in said:
             raise InputError(f"preempt {spec!r} is not understood; write {FORMS}")
-        said[_NAMES[word]] = _number(text, spec, whole=word == "most")
+        said[_NAMES[word]] = _number(text, spec, whole=word in _WHOLE)
     return replace(beside, order=order, **said)
 
 
 def _number(text: str, spec: str, *, whole: bool) -> float:
     try:
-        value = int(text) if whole else float(text)
+        value = int(text) if whole else read_seconds(text)
     except ValueError:
         value = inf
     if not 0 <= value < inf:

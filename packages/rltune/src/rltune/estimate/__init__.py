@@ -1,6 +1,6 @@
 """What is known of a run time. Policies, backfilling and placement see estimates; the truth stays with the engine."""
 
-from rltune.estimate.estimator_names import NAMES, get_estimator, read_history
+from rltune.estimate.estimator_names import CANDIDATES, NAMES, candidates, get_estimator, of_trace, read_history
 from rltune.estimate.estimators import (
     LEVELS,
     Estimates,
@@ -17,6 +17,7 @@ from rltune.estimate.estimators import (
 )
 
 __all__ = [
+    "CANDIDATES",
     "LEVELS",
     "NAMES",
     "Estimates",
@@ -27,9 +28,11 @@ __all__ = [
     "Noisy",
     "Oracle",
     "User",
+    "candidates",
     "ended_by",
     "estimated",
     "get_estimator",
     "likeness",
+    "of_trace",
     "read_history",
 ]

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rltune.errors import InputError, told, unknown
-from rltune.estimate.boosted_trees import Boost
+from rltune.estimate.blended import Blend
 from rltune.estimate.estimators import Estimator, Given, History, Noisy, Oracle, User
+from rltune.estimate.given_files import ByJob
+from rltune.estimate.last_two import LastTwo
+from rltune.estimate.predicted import PREDICTED, Predicted
 from rltune.jobs import Jobs
 from rltune.plugins import ESTIMATORS
 
-NAMES = ("oracle", "user", "noisy[:sigma]", "history", "boost:TRACE")
+NAMES = (
+    "oracle",
+    "user",
+    "noisy[:sigma]",
+    "history",
+    "predicted[:TRACE]",
+    "last2",
+    "blend:user+predicted",
+    "file:PATH",
+    "column:NAME",
+)
+# What a site can choose from, in order of how much each needs: `tune` judges them by the waits that they make.
+CANDIDATES = ("user", "history", "predicted", "blend:user+predicted")
+OLD_NAME = "boost"
+
+
+def candidates(jobs: Jobs) -> tuple[str, ...]:
+    """Name the estimators that a history can be scheduled with: those that need a limit only if jobs have limits."""
+    limited = bool(np.isfinite(jobs.limit_s).any())
+    return tuple(name for name in CANDIDATES if limited or "user" not in name)
 
 
 def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
@@ -22,17 +46,53 @@ def get_estimator(spec: str | Estimator | NDArray[np.float64]) -> Estimator:
         return spec
     if not isinstance(spec, str):
         raise InputError(f"{spec!r} is no estimator: give a name, an array of estimates or an object such as History()")
-    name, _, parameter = spec.partition(":")
-    if name == "noisy":
-        return Noisy(_sigma(parameter)) if parameter else Noisy()
-    if name == "boost":
-        return Boost(before=read_history(parameter) if parameter else None)
-    plain: dict[str, Estimator] = {"oracle": Oracle(), "user": User(), "history": History()}
-    if spec in plain:
-        return plain[spec]
+    if (found := _named(spec)) is not None:
+        return found
     if (own := _own(spec)) is not None:
         return own
     raise unknown("estimator", spec, (*NAMES, *ESTIMATORS.names()), more=", or your own as path.py:Name")
+
+
+def _named(spec: str) -> Estimator | None:
+    """Make an estimator that comes with the package; None if there is none of that name."""
+    plain: dict[str, Estimator] = {"oracle": Oracle(), "user": User(), "history": History(), "last2": LastTwo()}
+    name, _, parameter = spec.partition(":")
+    if spec in plain:
+        return plain[spec]
+    if name == "noisy":
+        return Noisy(_sigma(parameter)) if parameter else Noisy()
+    if name in {PREDICTED, OLD_NAME}:
+        if name == OLD_NAME:
+            say = f"write {PREDICTED} for {OLD_NAME}: it is another estimator now, and the old name ends with 1.0"
+            warnings.warn(say, FutureWarning, stacklevel=3)
+        return Predicted(before=read_history(parameter) if parameter else None)
+    if name == "blend":
+        return _blend(spec, parameter)
+    if name == "file":
+        path, _, column = parameter.partition("#")
+        return ByJob(path, column).read()
+    if name == "column":
+        raise InputError(f"{spec}: a column of which trace? In Python write file:PATH#{parameter}")
+    return None
+
+
+def _blend(spec: str, parts: str) -> Blend:
+    names = [part.strip() for part in parts.split("+")]
+    if len(names) < 2 or not all(names):
+        raise InputError(f"{spec}: a blend is of two estimators or more, such as blend:user+predicted")
+    if "history" in names:
+        raise InputError(f"{spec}: history is made inside the run, and cannot be blended; take predicted")
+    return Blend(tuple(get_estimator(name) for name in names))
+
+
+def of_trace(spec: str, path: str) -> str:
+    """Let `column:NAME` be a column of the trace that a command reads, `file:TRACE#NAME`; others stay as they are."""
+    if not spec.startswith("column:"):
+        return spec
+    column = spec.removeprefix("column:")
+    if path.startswith("synth:"):
+        raise InputError(f"{spec}: a synthetic trace has no columns of its own")
+    return f"file:{path}#{column}"
 
 
 def _own(spec: str) -> Estimator | None:

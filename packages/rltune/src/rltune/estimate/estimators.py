@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +13,7 @@ from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.job_shapes import distinct_rows
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
-from rltune.labels import Labels
+from rltune.labels import LABEL_COLUMNS, Labels
 
 Levels = tuple[tuple[str, ...], ...]  # columns that two jobs must share to be alike, coarse to fine
 LEVELS: Levels = (
@@ -28,11 +28,67 @@ _SURE = 1e9  # jobs' worth of trust in a prediction made elsewhere, against what
 
 
 @dataclass(frozen=True)
+class RunSeen:
+    """What a run shows at a moment, by number of job: what has happened since the last look, and who is concerned."""
+
+    now_s: float
+    started: NDArray[np.int64]  # since the last look
+    started_s: Floats
+    ended: NDArray[np.int64]  # since the last look
+    ended_s: Floats
+    ended_run_s: Floats  # how long they ran, at speed 1
+    coming: NDArray[np.int64]  # who is submitted before the next look
+    waiting: NDArray[np.int64]
+    running: NDArray[np.int64]
+    attained_s: Floats  # how long those have run, at speed 1
+
+
+@dataclass(frozen=True)
+class Believed:
+    """What is believed at a moment of the whole run time of jobs, by number of job."""
+
+    coming: NDArray[np.int64]
+    coming_s: Floats
+    waiting: NDArray[np.int64]
+    waiting_s: Floats
+    running: NDArray[np.int64]
+    running_s: Floats
+
+
+class Onlooks(Protocol):
+    """Looks at one run."""
+
+    every: int  # submissions between two looks
+
+    def look(self, look: RunSeen) -> Believed:
+        """Take in what has happened, and say what is believed now."""
+        ...
+
+
+class LooksAgain(Protocol):
+    """Begins to look at runs, each time from the same knowledge."""
+
+    def begin(self) -> Onlooks:
+        """Return one who has seen nothing of the run yet."""
+        ...
+
+    def in_order(self, order: NDArray[np.intp]) -> LooksAgain:
+        """Return the same for jobs in another order; a number past the last is a stranger."""
+        ...
+
+
+@dataclass(frozen=True)
 class Estimates:
-    """One estimate a job; with `likeness` they are made online, when a job is submitted, from what has ended."""
+    """One estimate a job.
+
+    With `likeness` they are made online, when a job is submitted, from what has ended. With `looks` they are made
+    again every few submissions. With `rank_s` jobs are ordered by that, and `values_s` is for reservations alone.
+    """
 
     values_s: Floats
     likeness: Likeness | None = None
+    looks: LooksAgain | None = None
+    rank_s: Floats | None = None
 
 
 @runtime_checkable
@@ -58,7 +114,8 @@ def estimated(estimator: Estimator, jobs: Jobs, seed: int) -> Estimates:
     except (Exception, SystemExit) as error:  # whatever it raises, its author wrote it
         raise InputError(f"estimator {estimator.name} failed: {told(error)}") from error
     if isinstance(made, Estimates):
-        return Estimates(_checked(made.values_s, len(jobs), estimator.name), made.likeness)
+        rank_s = None if made.rank_s is None else _checked(made.rank_s, len(jobs), estimator.name)
+        return replace(made, values_s=_checked(made.values_s, len(jobs), estimator.name), rank_s=rank_s)
     return Estimates(_checked(made, len(jobs), estimator.name))
 
 
@@ -225,3 +282,33 @@ def together(earlier: Jobs | None, jobs: Jobs, column: str) -> NDArray[Any]:
     number = {name: code for code, name in enumerate(then.names)}
     table = [number.setdefault(name, len(number)) for name in first.names]
     return np.concatenate([np.array([*table, -1], dtype=np.int32)[first.codes], then.codes])
+
+
+def join_jobs(first: Jobs, then: Jobs) -> Jobs:
+    """Put two tables one behind the other; labels get common codes, and dependencies are left out."""
+    parts: dict[str, Any] = {}
+    n = len(first) + len(then)
+    for column in fields(then):
+        a, b = getattr(first, column.name), getattr(then, column.name)
+        if isinstance(b, Labels):
+            parts[column.name] = _join_labels(a, b)
+        elif column.name == "array":
+            apart = 0 if _of_one_trace(first, then) else int(a.max(initial=-1)) + 1
+            parts[column.name] = np.concatenate([a, np.where(b >= 0, b + apart, -1)]).astype(a.dtype)
+        elif column.name not in {"id", "after", "after_ptr"}:
+            parts[column.name] = np.concatenate([a, b])
+    no_one: dict[str, Any] = {"after": np.zeros(0, dtype=np.int32), "after_ptr": np.zeros(n + 1, dtype=np.int64)}
+    return Jobs(id=np.arange(n), **no_one, **parts)
+
+
+def _of_one_trace(first: Jobs, then: Jobs) -> bool:
+    return all(getattr(first, name).names is getattr(then, name).names for name in LABEL_COLUMNS)
+
+
+def _join_labels(first: Labels, then: Labels) -> Labels:
+    if first.names is then.names:
+        return Labels(np.concatenate([first.codes, then.codes]), first.names)
+    number = {name: code for code, name in enumerate(then.names)}
+    table = [number.setdefault(name, len(number)) for name in first.names]
+    codes = np.concatenate([np.array([*table, -1], dtype=np.int32)[first.codes], then.codes])
+    return Labels(codes, tuple(number))

@@ -21,11 +21,13 @@ ENDS_NOW_NAME, HISTORY_NAME = "ends-now", "history"
 REMAINING = (ENDS_NOW_NAME, HISTORY_NAME)
 
 
-def survival_of(estimator: Estimator, jobs: Jobs, remaining: str, *, orders: bool = False) -> Survival:
+def survival_of(
+    estimator: Estimator, jobs: Jobs, remaining: str, *, orders: bool = False, indexed: bool = False
+) -> Survival:
     """Return what the core needs to know what jobs have left; jobs are in order of submit time.
 
-    `orders`: the queue is ordered by how long jobs lasted, whatever the estimator. History estimates go with history's
-    remainders. Any other estimate is believed as long as a job has not outlived it.
+    `orders`: the queue is ordered by how long jobs lasted, whatever the estimator; `indexed`: by Gittins' index.
+    History estimates go with history's remainders. Any other estimate is believed as long as a job has not outlived it.
     """
     left_by = ENDS_NOW
     if remaining == HISTORY_NAME:
@@ -42,7 +44,7 @@ def survival_of(estimator: Estimator, jobs: Jobs, remaining: str, *, orders: boo
         work = np.ascontiguousarray(earlier.duration_s)
         learn_survival_of_all(keys[: len(earlier)], work, np.maximum(earlier.gpus, 1) * work, known)
         keys = np.ascontiguousarray(keys[len(earlier) :])
-    return Survival(keys, known, float(trust), left_by)
+    return Survival(keys, known, float(trust), left_by, indexed)
 
 
 def _shared_keys(keys: NDArray[np.int32], jobs: int) -> tuple[NDArray[np.int32], int]:

@@ -66,7 +66,7 @@ def compare(
         jobs: The workload, from `rltune.read_trace(path)` or `rltune.Jobs.from_...`.
         cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
         policies: Who runs next: names, files such as `mine.py:score`, functions or objects.
-        backfills: Who may overtake: "none", "fit-first", "easy", "conservative" or "shadow".
+        backfills: Who may overtake: "none", "fit-first", "easy", "conservative", "whole-nodes" or "shadow".
         placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "milp" or
             "auto".
         windows: Which parts are run, in the words of the command line: "steady" measures the whole trace after its

@@ -24,7 +24,7 @@ def join_clusters(made: Mapping[str, Comparison]) -> Comparison:
     for name, comparison in made.items():
         runs += [replace(run, contender=run.contender + len(contenders)) for run in comparison.runs]
         contenders += [replace(one, label=f"{one.label}{AT}{name}") for one in comparison.contenders]
-    return Comparison.build(
+    joined = Comparison.build(
         tuple(sorted(runs, key=lambda run: (run.window, run.contender))),
         first.windows,
         tuple(contenders),
@@ -35,6 +35,7 @@ def join_clusters(made: Mapping[str, Comparison]) -> Comparison:
         about=first.about,
         notes=tuple(dict.fromkeys(note for comparison in made.values() for note in comparison.notes)),
     )
+    return replace(joined, notes=(*between_clusters(joined, list(made)), *joined.notes))
 
 
 def between_clusters(joined: Comparison, names: list[str]) -> Iterator[str]:
@@ -50,4 +51,4 @@ def between_clusters(joined: Comparison, names: list[str]) -> Iterator[str]:
             if label == pipeline and name != names[0]:
                 told = interval(standing.difference, metric.write_difference, sign=True)
                 ratio = f"{interval(standing.ratio, write_ratio)} of that on {names[0]}"
-                yield f"{pipeline}: {metric.title} on {name} {metric.write(standing.value)}, {told}, {ratio}"
+                yield f"{pipeline}: {metric.title} on {name} {metric.write(standing.value)}, {told}, {ratio}."

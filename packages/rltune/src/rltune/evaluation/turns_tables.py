@@ -8,16 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
-from rltune.evaluation.turns_worth import displaced_share
 from rltune.metrics.formats import number, percent, seconds
 
 if TYPE_CHECKING:
-    from rltune.evaluation.turns_worth import TurnsWorth, Worth
+    from rltune.evaluation.turns_verdict import ConsentWorth, TurnsWorth
 
 HEADS = ("willing", "restart", "mean delay", "ratio", "p99 ratio", "displaced", "times a job", "GPU time lost")
 
 
-def cells_of(worth: Worth) -> tuple[str, ...]:
+def cells_of(worth: ConsentWorth) -> tuple[str, ...]:
     """Return one consent as a row."""
     return (
         percent(worth.consent.share),
@@ -25,7 +24,7 @@ def cells_of(worth: Worth) -> tuple[str, ...]:
         seconds(worth.delay_s),
         interval(worth.ratio, write_ratio),
         write_ratio(worth.p99_ratio.estimate),
-        percent(displaced_share(worth)),
+        percent(worth.displaced_share),
         number(worth.preemptions),
         percent(worth.lost_share),
     )

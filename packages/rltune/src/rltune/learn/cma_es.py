@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rltune.learn.replayed_windows import Stage, costs, mean_wait
 from rltune.model.learned_model import n_weights
+from rltune.trials.even_ratio import even_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,47 +137,83 @@ class Told:
     best: bool
 
 
+@dataclass
+class Evolution:
+    """Where an evolution stands: all that its next generation depends on."""
+
+    cma: Cma
+    best: Floats  # of those validated
+    best_score: float = np.inf
+    stale: int = 0  # validations since the best
+    at_train: float = np.nan
+    generation: int = 0  # that comes next
+    told: list[Told] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, start: Floats, settings: EvolveSettings) -> Evolution:
+        """Stand at the start."""
+        rng = np.random.default_rng(settings.seed)
+        return cls(Cma(start.copy(), settings.sigma, settings.tried, rng), start)
+
+    def note(self, score: float) -> Told:
+        """Take a validation of the mean into account."""
+        self.stale = 0 if score < self.best_score else self.stale + 1
+        if self.stale == 0:
+            self.best, self.best_score = self.cma.mean, score
+        self.told.append(Told(self.generation, self.at_train, score, best=self.stale == 0))
+        return self.told[-1]
+
+
 def evolve(
     weights: Floats,
     matrix: Floats,
-    start: Floats,
+    start: Floats | Evolution,
     train: tuple[Sequence[Stage], Floats],
     validation: tuple[Sequence[Stage], Floats],
     settings: EvolveSettings,
     cost: Callable[[Machine], float] = mean_wait,
     tell: Callable[[Told], None] = lambda _: None,
+    keep: Callable[[Evolution], None] = lambda _: None,
 ) -> tuple[Floats, bool]:
     """Improve weights on windows, each with what the base policy costs there.
 
     Return those best in validation, and whether it came to its end: Ctrl-C gives the best so far, if there is one.
+    `keep` is called after every generation with where it stands; given as `start`, that goes on as if never broken off.
     """
-    rng = np.random.default_rng(settings.seed)
-    cma = Cma(start.copy(), settings.sigma, settings.tried, rng)
-    stages, base = train
-    best, best_score, stale, at_train = start, np.inf, 0, np.nan
+    at = start if isinstance(start, Evolution) else Evolution.begin(start, settings)
     whole = False
     try:
-        for generation in range(settings.generations + 1):
+        for generation in range(at.generation, settings.generations + 1):
             if generation % settings.every == 0:
-                found = costs(validation[0], [as_written(weights + matrix @ cma.mean)], cost, settings.threads)[0]
-                score = float(against(found, validation[1]))
-                stale = 0 if score < best_score else stale + 1
-                if stale == 0:
-                    best, best_score = cma.mean, score
-                tell(Told(generation, at_train, score, best=stale == 0))
-                if stale > settings.patience:
-                    break
-            chosen = rng.choice(len(stages), min(settings.windows, len(stages)), replace=False)
-            tried = [weights + matrix @ p for p in cma.ask()]
-            found = costs([stages[i] for i in chosen], tried, cost, settings.threads)
-            ratio = against(found, base[chosen])
-            at_train = float(np.median(ratio))
-            cma.tell(ratio)
+                found = costs(validation[0], [as_written(weights + matrix @ at.cma.mean)], cost, settings.threads)[0]
+                tell(at.note(float(against(found, validation[1]))))
+            if at.stale > settings.patience:
+                break
+            _make_generation(at, weights, matrix, train, settings, cost)
+            at.generation = generation + 1
+            keep(at)
         whole = True
     except KeyboardInterrupt:
-        if best_score == np.inf:
+        if at.best_score == np.inf:
             raise
-    return as_written(weights + matrix @ best), whole
+    return as_written(weights + matrix @ at.best), whole
+
+
+def _make_generation(
+    at: Evolution,
+    weights: Floats,
+    matrix: Floats,
+    train: tuple[Sequence[Stage], Floats],
+    settings: EvolveSettings,
+    cost: Callable[[Machine], float],
+) -> None:
+    stages, base = train
+    chosen = at.cma.rng.choice(len(stages), min(settings.windows, len(stages)), replace=False)
+    tried = [weights + matrix @ p for p in at.cma.ask()]
+    found = costs([stages[i] for i in chosen], tried, cost, settings.threads)
+    ratio = against(found, base[chosen])
+    at.at_train = float(np.median(ratio))
+    at.cma.tell(ratio)
 
 
 def against(found: Floats, base: Floats) -> Floats:
@@ -184,9 +221,7 @@ def against(found: Floats, base: Floats) -> Floats:
 
     So neither one bad window nor many easy ones decide.
     """
-    sums: Floats = found.sum(axis=-1) / base.sum()
-    each: Floats = np.exp(np.log(np.maximum(found, 1e-9) / np.maximum(base, 1e-9)).mean(axis=-1))
-    return np.sqrt(sums * each)
+    return even_ratio(found.sum(axis=-1) / base.sum(), found, base)
 
 
 def as_written(weights: Floats) -> Floats:

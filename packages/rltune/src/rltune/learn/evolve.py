@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import hashlib
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
-from rltune.learn.cma_es import PLAIN, EvolveSettings, Told, evolve, two_scores
+from rltune.learn.cma_es import PLAIN, Evolution, EvolveSettings, Told, evolve, two_scores
+from rltune.learn.evolution_checkpoint import read_evolution, save_evolution
 from rltune.learn.input_scaling import Queues, Scaling
-from rltune.learn.replayed_windows import Stage, mean_slowdown, mean_wait
+from rltune.learn.replayed_windows import Stage, mean_delay, mean_slowdown, mean_wait
+from rltune.learn.same_training import spelled_out, trace_hash
 from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.learn.what_taught import with_lessons
 from rltune.model.card import Card, HeldOut
@@ -26,13 +29,14 @@ from rltune.trials.warm_start import Knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from rltune.cluster import Cluster
     from rltune.engine.run import Machine
     from rltune.jobs import Jobs
 
 Floats = NDArray[np.float64]
-COSTS: dict[str, Callable[[Machine], float]] = {"wait": mean_wait, "slowdown": mean_slowdown}
+COSTS: dict[str, Callable[[Machine], float]] = {"wait": mean_wait, "slowdown": mean_slowdown, "delay": mean_delay}
 # Where the search begins: a job's size against it, more or less as smallest-area-first has it.
 START = {"job_size": -1.0, "gpus": -0.7, "requested_time": -0.5}
 
@@ -50,6 +54,7 @@ class EvolvePlan:
     commit: bool = False
     cycle_s: float = 0.0  # how often the policy is asked; 0 = in every pass
     guard: str = "off"  # around the policy, and around the base policy
+    preempt: str = "off"  # by which order running jobs give way; the policy orders those who are equal in it
     features: str = "wide"
     hidden: tuple[int, ...] = (8, 6)
     bends: int = 0  # see `two_scores`
@@ -64,6 +69,8 @@ class EvolvePlan:
     def __post_init__(self) -> None:
         if self.objective not in COSTS:
             raise unknown("objective", self.objective, COSTS, "to evolve for")
+        if self.preempt != "off" and self.objective != "delay":
+            raise InputError(f"preempt {self.preempt}: a job may wait several times; evolve for the objective delay")
         if "can_schedule_now" not in get_recipe(self.features).inputs:
             raise InputError("evolution needs the feature can_schedule_now: try --features wide")
         if len(self.hidden) != 2:
@@ -100,10 +107,14 @@ def evolve_policy(
     plan: EvolvePlan,
     tell: Callable[[Told], None] = lambda _: None,
     names: Sequence[str] = (),
+    checkpoint: Path | None = None,
+    *,
+    resume: bool = False,
 ) -> Evolved:
     """Evolve on the first part of traces, choose by the next part of each; the last is not looked at.
 
-    `names` are those of the traces, for the model's card.
+    `names` are those of the traces, for the model's card. Where it stands is written to `checkpoint` after every
+    generation; with `resume` it goes on from there, to the model that it would have come to unbroken.
     """
     ordered = [(jobs.sorted(), cluster) for jobs, cluster in sources]
     cut = [_cut(jobs, cluster, plan) for jobs, cluster in ordered]
@@ -115,19 +126,33 @@ def evolve_policy(
     start[: len(recipe.inputs)] = [START.get(name, 0.0) for name in recipe.inputs]
     start[2 * len(recipe.inputs)] = 1.0
     model = Model(recipe, plan.hidden, weights + matrix @ start, norm, plan.base)
-    told: list[Told] = []
+    identity = _identity(ordered, plan, norm)
+    at = Evolution.begin(start, plan.evolve)
+    if checkpoint is not None and resume:
+        at = read_evolution(checkpoint, plan.evolve, identity)
 
-    def note(news: Told) -> None:
-        told.append(news)
-        tell(news)
+    def keep(now: Evolution) -> None:
+        if checkpoint is not None:
+            save_evolution(checkpoint, now, identity)
 
     cost = COSTS[plan.objective]
-    found, whole = evolve(
-        weights, matrix, start, _staged(training, model, cost), _staged(held, model, cost), plan.evolve, cost, note
-    )
+    stages = _staged(training, model, cost), _staged(held, model, cost)
+    found, whole = evolve(weights, matrix, at, *stages, plan.evolve, cost, tell, keep)
+    told = at.told
     called = [*names, *[""] * (len(ordered) - len(names))]
     card = _card(plan, [(name, jobs) for name, (jobs, _) in zip(called, ordered, strict=True)], told)
     return Evolved(replace(model, weights=found, card=card), tuple(told), whole)
+
+
+def _identity(sources: Sequence[tuple[Jobs, Cluster]], plan: EvolvePlan, norm: Floats) -> dict[str, str]:
+    """Return all that weights depend on; how long it goes on, and on how many threads, does not count."""
+    settings = asdict(plan) | {f"evolve.{name}": value for name, value in asdict(plan.evolve).items()}
+    free = {"evolve", "evolve.generations", "evolve.patience", "evolve.threads"}
+    told = {name: str(value) for name, value in settings.items() if name not in free}
+    traces = " ".join(trace_hash(jobs) for jobs, _ in sources)
+    clusters = " ".join(spelled_out(cluster) for _, cluster in sources)
+    scaling = hashlib.sha256(norm.tobytes()).hexdigest()[:16]  # last: it follows from the rest, which says more
+    return {"trace": traces, "cluster": clusters, **told, "scaling": scaling}
 
 
 def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:
@@ -141,6 +166,7 @@ def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[T
             "objective": plan.objective,
             "backfill": plan.backfill,
             "placement": plan.placement,
+            **({"preempt": plan.preempt} if plan.preempt != "off" else {}),
             "holdout": plan.holdout,
         },
     )
@@ -155,6 +181,7 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: EvolvePlan) -> tuple[list[TrainingW
         plan.backfill,
         plan.placement,
         guard=plan.guard,
+        preempt=plan.preempt,
         head=plan.head,
         commit=plan.commit,
         cycle_s=plan.cycle_s,

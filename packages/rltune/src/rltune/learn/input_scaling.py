@@ -100,6 +100,7 @@ def _look(window: TrainingWindow, model: Model) -> Iterator[tuple[Floats, Floats
             score_queue(machine.w, machine.s, options, tail, False)
             yield *_rows(machine, head, tail), int(np.argmin(machine.state.queue.score[head:tail]))
         maker.make_pass()
+        machine.take_spells()
 
 
 def _rows(machine: Machine, head: int, tail: int) -> tuple[Floats, Floats]:

@@ -35,6 +35,13 @@ def mean_slowdown(machine: Machine) -> float:
     return float(bounded_slowdown(_waits(machine) + run, run).mean())
 
 
+def mean_delay(machine: Machine) -> float:
+    """Return the mean delay of the jobs that ran: completion time beyond the run time."""
+    ran = machine.state.life.status != REJECTED
+    job = machine.world.job
+    return float((machine.state.life.end - job.submit - job.duration)[ran].mean())
+
+
 def _waits(machine: Machine) -> Floats:
     ran = machine.state.life.status != REJECTED
     waits: Floats = (machine.state.life.start - machine.world.job.submit)[ran]
@@ -59,6 +66,7 @@ class Stage:
             part[...] = before
         if weights is not None:
             self.machine.world.net[:] = weights
+        self.machine.cut_short.clear()
         self.machine.run()
         return cost(self.machine)
 

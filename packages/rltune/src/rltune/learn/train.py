@@ -19,9 +19,10 @@ from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
-from rltune.learn.checkpoint import read_checkpoint, require_same, save_checkpoint, trace_hash
+from rltune.learn.checkpoint import read_checkpoint, save_checkpoint
 from rltune.learn.input_scaling import Queues, Scaling, verdicts
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
+from rltune.learn.same_training import require_same, spelled_out, trace_hash
 from rltune.learn.train_settings import TrainSettings
 from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.learn.what_taught import with_lessons
@@ -130,7 +131,7 @@ class Trainer:
     def identity(self) -> dict[str, Any]:
         """Return what a training must share with a checkpoint to go on from it."""
         start = hashlib.sha256(self.scaling.norm.tobytes()).hexdigest()[:16]
-        trace = {"trace": trace_hash(self.jobs), "cluster": _spelled_out(self.cluster), "scaling": start}
+        trace = {"trace": trace_hash(self.jobs), "cluster": spelled_out(self.cluster), "scaling": start}
         return {**trace, **self.settings.identity()}
 
     def card(self) -> Card:
@@ -251,14 +252,6 @@ def _summed(rolled: list[Rolled]) -> dict[str, float]:
         "choices": float(sum(len(r.trajectory) for r in rolled)),
         "rows": float(sum(len(r.trajectory.rows) for r in rolled)),
     }
-
-
-def _spelled_out(cluster: Cluster) -> str:
-    """Write every field: what a cluster prints of itself leaves some out."""
-    told = {
-        name: value for name, value in vars(cluster).items() if name != "preemption" or value
-    }  # new, and often none
-    return f"Cluster({', '.join(f'{name}={value!r}' for name, value in told.items())})"
 
 
 @contextmanager

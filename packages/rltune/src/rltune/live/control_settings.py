@@ -56,8 +56,9 @@ class PipelineSettings(BaseModel):
     @field_validator("estimator")
     @classmethod
     def _is_known_live(cls, name: str) -> str:
-        if name.partition(":")[0] not in {"user", "history", "boost"}:
-            raise ValueError("nobody knows the true run times of a running cluster: take user, history or boost:TRACE")
+        if name.partition(":")[0] not in {"user", "history", "predicted", "file", "boost"}:
+            known = "user, history, predicted or file:PATH"
+            raise ValueError(f"nobody knows the true run times of a running cluster: take {known}")
         return name
 
 
@@ -89,6 +90,7 @@ class Canary(BaseModel):
 
     share: Share = 1.0  # of the jobs in scope, by a hash of their ids
     partition: str = ""  # or those of one partition
+    widen: bool = True  # by itself, once it is shown to do no worse: three times the share, or all partitions
 
     @property
     def on(self) -> bool:
@@ -210,6 +212,7 @@ class Health(BaseModel):
     max_decision_s: Seconds = 10.0
     max_failures: Annotated[int, Field(ge=1)] = 2  # looks in a row that failed
     max_disorders: Annotated[int, Field(ge=1)] = 3  # times in a row that Slurm does not hold the order meant
+    max_overruns: Annotated[int, Field(ge=1)] = 3  # cycles in a row that took longer than from one look to the next
     max_clock_jump_s: Seconds = 30.0  # between the cluster's clock and ours, from one cycle to the next
     max_lost_share: Share = 0.2  # of the jobs or GPUs of the last look that are gone without a trace
     lost_matter_from: Annotated[int, Field(ge=1)] = 10
@@ -256,6 +259,7 @@ class ControlSettings(BaseModel):
     mode: Mode = Mode.SHADOW
     cycle_s: Seconds = 60.0
     steer: Steer = Steer.EXCLUDE
+    tell_users: bool = False  # in AdminComment who moved a job and why; needs Administrator
     pipeline: PipelineSettings = PipelineSettings()
     scope: Scope = Scope()
     canary: Canary = Canary()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from rltune.errors import InputError, told
+from rltune.live.act.canary import wider
 from rltune.live.act.displacing import TurnsInHand
 from rltune.live.act.state_machine import (
     Adopt,
@@ -16,15 +17,16 @@ from rltune.live.act.state_machine import (
     Decide,
     Decided,
     DecideFailed,
+    Differs,
     Displace,
     Event,
     Looked,
     LookFailed,
     Make,
-    NotesLost,
     ReadBack,
     Settle,
     Tell,
+    Unwell,
 )
 from rltune.live.clock import Clock, SystemClock
 from rltune.live.control_settings import ControlSettings, Mode
@@ -36,10 +38,12 @@ from rltune.live.decide.rehearse import rehearse
 from rltune.live.decide.run_times import estimate
 from rltune.live.ended_history import HistoryReader
 from rltune.live.gain_watch import GainWatch
+from rltune.live.give_back import GivenBack
 from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
 from rltune.live.journal.store import CycleRecord, Journal, JournalError
+from rltune.live.lock_watch import LockWatch, keeper_of
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.prometheus import Metrics
@@ -49,6 +53,7 @@ from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import Snapshot
+from rltune.live.watchdog import Watchdog
 
 _PRUNE_S = 3600.0
 _MIB = 1 << 20
@@ -71,6 +76,8 @@ class Controller:
         metrics: Metrics | None = None,
         say: Say = lambda _: None,
         advise: Advice = lambda _: None,
+        take_over: bool = False,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.backend, self.journal, self.settings = backend, journal, settings
         self.clock = clock or SystemClock()
@@ -80,10 +87,14 @@ class Controller:
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
         self.brain = Brain(settings, journal.holdings(), known, turns=TurnsInHand(journal.open_turns()))
         self._spells = SpellBook.of(journal.spells(self.clock.now_s() - _REMEMBERED_S))
-        self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say)
+        keeper = keeper_of(backend, settings) if settings.mode is Mode.ACT else None
+        self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say, keeper)
+        self.lock = LockWatch(keeper, self.brain, by_force=take_over) if keeper else None
         self._chronicle = Chronicle()
         self._gained_s = self._pruned_s = self.clock.elapsed_s()
         self._stopping = self._reloading = False
+        self._overruns = 0
+        self._watchdog = watchdog or Watchdog()
         self._pin(pinned or pin_pipeline(settings))
 
     def _pin(self, pinned: Pinned) -> None:
@@ -95,28 +106,48 @@ class Controller:
         self._run = self.journal.begin_run(run_of(self.settings, pinned, self.clock.now_s()), pinned.text)
         self._rehearsed = False
 
-    def run(self) -> None:
+    def run(self) -> GivenBack:
         """Go on cycle by cycle until stopped; then give back what was changed, even if something broke."""
         try:
             while not self._stopping:
                 begin = self.clock.elapsed_s()
-                self._say(str(self.cycle()))
-                self.clock.wait(self.settings.cycle_s - (self.clock.elapsed_s() - begin))
-        except Exception:
+                report = self.cycle()
+                if report.outcome == "ok":  # why one failed has been said, once
+                    self._say(str(report))
+                self._watchdog.beat(str(report))
+                self._end_if_powerless()
+                self._wait_until(begin + self.settings.cycle_s)
+        except BaseException:
             self._let_go()
             raise
-        self._let_go()
+        return self._let_go()
 
-    def _let_go(self) -> None:
-        if self.settings.mode is not Mode.ACT:
-            return
+    def _wait_until(self, elapsed_s: float) -> None:
+        """Wait for the next cycle, with signs of life; a stop or a reload ends it."""
+        while True:
+            left_s = elapsed_s - self.clock.elapsed_s()
+            self.clock.wait(min(left_s, self._watchdog.every_s))
+            if self._stopping or self._reloading or left_s <= self._watchdog.every_s:
+                return
+            self._watchdog.beat()
+
+    def _end_if_powerless(self) -> None:
+        """Raise if Slurm lets us change nothing for want of rights: that does not get better by waiting."""
+        if self.brain.powerless:
+            raise InputError(f"{self.brain.powerless}; to act, the account needs AdminLevel=Operator in Slurm")
+
+    def _let_go(self) -> GivenBack:
+        self._watchdog.stopping()
+        if self.settings.mode is not Mode.ACT or (self.lock and self.lock.taken_over):
+            return GivenBack()
         try:
-            left = self.release()
+            given = self._hands.give_back()
         except BackendError as error:
             jobs = len(self.brain.holdings.by_job)
             self._say(f"stopped; {jobs} jobs keep what was set, for {error}; run `rltune control --release` later")
-            return
-        self._say(f"stopped; {left} jobs could not be given back" if left else "stopped; everything given back")
+            return GivenBack(left=(str(error),), held=self.brain.holdings)
+        self._say("stopped; everything given back" if given.all_back else f"stopped; {given}")
+        return given
 
     def stop(self) -> None:
         """End after the cycle at hand; may be called from a signal handler."""
@@ -136,17 +167,29 @@ class Controller:
         news = self._policy_watch.news()
         if news:
             self._hands.tell(Tell("policy", news), report)
+        if news and self._policy_watch.differs and self.settings.mode is Mode.ACT:
+            self._take(Unwell("the file of the policy was swapped"), report)
         self._rehearse(report)
+        self._watchdog.ready()
         begin = perf_counter()
         try:
-            self._take(self._look(), report)
+            self._take(self._look(report), report)
         except JournalError as error:
-            report.outcome = "failed"
-            self._take(NotesLost(str(error)), report)
+            self._take(Unwell(f"the journal cannot be written: {error}"), report)
         report.seconds = perf_counter() - begin
+        self._judge_pace(report)
         report.acting, report.postponed = self.brain.acting, self.brain.postponed
         self._measure(report)
         return report
+
+    def _judge_pace(self, report: CycleReport) -> None:
+        """Trip if one cycle after the other takes longer than there is time for."""
+        late = report.seconds > self.settings.cycle_s
+        self._overruns = self._overruns + 1 if late else 0
+        if self._overruns >= self.settings.advanced.health.max_overruns:
+            took, most = f"{report.seconds:.0f} s", f"{self.settings.cycle_s:g} s"
+            self._overruns = 0
+            self._take(Unwell(f"cycles take longer ({took}) than from one look to the next ({most})"), report)
 
     def _rehearse(self, report: CycleReport) -> None:
         """Load compiled code, which may take a minute, before anything is looked at."""
@@ -171,13 +214,20 @@ class Controller:
         self._hands.tell(Tell("reload", news), report)
 
     def release(self) -> int:
-        """Restore everything that was changed; return how many jobs could not be."""
-        return self._hands.give_back()
+        """Restore everything that was changed; return how many things could not be."""
+        return len(self._hands.give_back().left)
 
-    def _look(self) -> Event:
+    def _look(self, report: CycleReport) -> Event:
         begin = self.clock.elapsed_s()
         try:
+            if self.lock:
+                for told in self.lock.take():
+                    self._hands.tell(Tell("record", told), report)
+                begin = self.clock.elapsed_s()
             snapshot = self.backend.observe()
+            if self.lock and (lost := self.lock.loss(snapshot)):
+                self.brain.last = Look(snapshot, self.clock.elapsed_s())
+                return Unwell(lost)
         except BackendError as error:
             return LookFailed(str(error), self.clock.elapsed_s())
         end = self.clock.elapsed_s()
@@ -186,8 +236,9 @@ class Controller:
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""
-        if isinstance(event, LookFailed):
+        if isinstance(event, LookFailed | Unwell):
             report.outcome = "failed"
+        self._watchdog.beat()
         for instruction in self.brain.on(event):
             match instruction:
                 case Tell():
@@ -203,7 +254,12 @@ class Controller:
                     self._say_advice(intents, report)
                 case Make(intents):
                     self._hands.make(intents, report)
-                    self._read_back(report)
+                    if self._hands.unnoted:
+                        self._take(Unwell(self._hands.unnoted), report)
+                    else:
+                        self._read_back(report)
+                case Differs(causes):
+                    self._hands.note_differences(causes, report)
                 case Displace(turns):
                     self._hands.displace(turns, report)
                 case Settle(settled):
@@ -220,6 +276,8 @@ class Controller:
         self._take(ReadBack(held), report)
 
     def _decide(self, situation: Situation, report: CycleReport) -> None:
+        if self.lock:
+            self.lock.settle(situation.snapshot)
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
         try:
@@ -270,11 +328,27 @@ class Controller:
         self._advise(self.backend.commands([intent.change for intent in intents]))
 
     def _compare_canary(self, report: CycleReport) -> None:
-        """Stop acting if the jobs acted on do worse than the others."""
-        if self.settings.canary.on and self.brain.acting:
-            verdict = self._watch.canary()
-            if verdict is not None and verdict.worse:
-                self._take(Compared(f"the canary is rolled back: {verdict}"), report)
+        """Give back if the jobs acted on do worse than the others, and act on more of them if they do not."""
+        if not self.settings.canary.on or not self.brain.acting:
+            return
+        verdict = self._watch.canary()
+        if verdict is None:
+            return
+        if verdict.worse:
+            self._take(Compared(f"the canary is rolled back: {verdict}"), report)
+        elif verdict.fine and self.settings.canary.widen:
+            self._widen(report, str(verdict))
+        else:
+            self._hands.tell(Tell("canary", str(verdict)), report)
+
+    def _widen(self, report: CycleReport, why: str) -> None:
+        """Act on more jobs from the next cycle on: another run in the journal, since its settings are others."""
+        canary = wider(self.settings.canary)
+        now = f"{canary.share:.0%} of the jobs" if canary.on else "all jobs"
+        self._hands.tell(Tell("canary", f"{why}; from now on {now} of the scope"), report)
+        self.settings = self.brain.settings = self.settings.model_copy(update={"canary": canary})
+        self._watch = GainWatch(self.journal, self.settings, self.pinned)
+        self._run = self.journal.begin_run(run_of(self.settings, self.pinned, self.clock.now_s()), self.pinned.text)
 
     def _estimate_gain(self, snapshot: Snapshot, estimates: dict[int, float], report: CycleReport) -> None:
         """Report from time to time what acting wins."""

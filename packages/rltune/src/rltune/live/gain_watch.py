@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rltune.kernel.score.slowdown import bounded_slowdown
-from rltune.live.act.canary import Verdict, judge_canary
+from rltune.live.act.canary import EndedJob, Verdict, judge_canary
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.gain import Gain, Seen, estimate_gain
 from rltune.live.decide.pinned import Pinned
@@ -15,6 +15,7 @@ from rltune.live.journal.store import Journal
 from rltune.live.see.snapshot import Snapshot
 
 _COMPARED = 5000  # ended jobs at most
+_BETWEEN_LOOKS = 2  # times as many jobs
 
 
 @dataclass
@@ -24,6 +25,7 @@ class GainWatch:
     journal: Journal
     settings: ControlSettings
     pinned: Pinned
+    _next_look: int = 0  # jobs of the canary that must have ended; looking at every job would find something by chance
 
     def canary(self) -> Verdict | None:
         """Compare the jobs acted on with the others in scope; None if too few have ended.
@@ -35,9 +37,13 @@ class GainWatch:
         acted = [one for one in ended if one.acted]
         first = min((one.job.submit_s for one in acted), default=0.0)
         others = [one for one in ended if not one.acted and (one.job.submit_s < first) == bool(canary.partition)]
-        return judge_canary(
-            [_slowdown(one) for one in acted], [_slowdown(one) for one in others], self.settings.advanced.canary
-        )
+        if len(acted) < self._next_look:
+            return None
+        test, same_time = self.settings.advanced.canary, not canary.partition
+        verdict = judge_canary(_compared(acted), _compared(others), test, same_time=same_time)
+        if verdict is not None:
+            self._next_look = _BETWEEN_LOOKS * len(acted)
+        return verdict
 
     def _is_comparable(self, one: Ended) -> bool:
         partition = self.settings.canary.partition
@@ -56,6 +62,10 @@ class GainWatch:
         ]
         seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
         return estimate_gain(seen, snapshot, self.pinned, self.settings.cycle_s)
+
+
+def _compared(ended: list[Ended]) -> list[EndedJob]:
+    return [EndedJob(one.job.submit_s, _slowdown(one)) for one in ended]
 
 
 def _slowdown(one: Ended) -> float:

@@ -1,21 +1,27 @@
-"""The controller's hands: every change is noted before it is made and after. Giving back needs nothing else."""
+"""The controller's hands: every change is noted in Slurm and in the journal before it is made."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from rltune.live.act.displacing import refusal, requeues
+from rltune.live.act.notices import notices
 from rltune.live.act.state_machine import Brain, ChangesMade, Tell
 from rltune.live.clock import Clock
 from rltune.live.cycle_report import CycleReport
 from rltune.live.decide.decision import Displacement
-from rltune.live.journal.store import Journal, JournalError
+from rltune.live.give_back import NOWHERE, GiveBack, GivenBack
+from rltune.live.holder import this_process
+from rltune.live.journal.given_back import note_given_back
+from rltune.live.journal.store import Journal, JournalError, Note
+from rltune.live.keeper import Keeper, as_of
 from rltune.live.prometheus import Metrics
 from rltune.live.see.backend import Backend, BackendError, ChangeOutcome
 from rltune.live.see.holdings import Intent
+from rltune.live.see.ownership import claims_of
 
 Say = Callable[[str], None]
 
@@ -30,6 +36,9 @@ class Hands:
     clock: Clock
     metrics: Metrics
     say: Say = lambda _: None
+    keeper: Keeper | None = None  # of the record in Slurm; without it nothing is kept there
+    unnoted: str = ""  # why the last changes were not made
+    _mute: bool = False  # Slurm does not let us tell users
 
     def make(self, intents: tuple[Intent, ...], report: CycleReport) -> tuple[ChangeOutcome, ...] | None:
         """Note changes, make them, note what became of them, and return it; None if nobody knows.
@@ -37,6 +46,7 @@ class Hands:
         What cannot be noted is only ever given back.
         """
         ids: list[int] = []
+        intents = self._recorded(intents)
         try:
             with self.journal.at_once():
                 ids = self.journal.intend(report.cycle, intents, self.clock.now_s())
@@ -53,7 +63,23 @@ class Hands:
             if ids:
                 self._note_outcomes(ids, outcomes)
             self._count(outcomes, report)
+            self._tell_users(outcomes, report)
         return outcomes
+
+    def _recorded(self, intents: tuple[Intent, ...]) -> tuple[Intent, ...]:
+        """Say in Slurm what will be ours, and return what may then be done: without that only giving back."""
+        self.unnoted = ""
+        if self.keeper is None or all(intent.undo for intent in intents):
+            return intents
+        look = self.brain.last
+        assert look is not None, "nothing is changed before the first look"
+        try:
+            claims = claims_of(self.brain.holdings, intents)
+            self.keeper.note(claims, as_of(look.snapshot), look.snapshot.taken_s)
+        except BackendError as error:
+            self.unnoted = f"the record in Slurm cannot be written: {error}"
+            return tuple(intent for intent in intents if intent.undo)
+        return intents
 
     def displace(self, turns: Sequence[Displacement], report: CycleReport) -> None:
         """Look again, and let those give way of whom all is as it was decided on; every turn is noted first."""
@@ -79,21 +105,50 @@ class Hands:
                 self.brain.turns.open.remove(begun)
                 self.journal.end_turn(begun.id, f"refused: {outcomes[0].error}", math.nan, self.clock.now_s())
 
+    def note_differences(self, causes: Mapping[int, str], report: CycleReport) -> None:
+        """Keep and count why jobs do not have what was meant for them."""
+        for cause in causes.values():
+            self.metrics.differs(str(cause))
+        notes = [Note(job, f"does not have what was meant for it: {cause}") for job, cause in causes.items()]
+        with suppress(JournalError), self.journal.at_once():
+            self.journal.add_notes(report.cycle, notes, self.clock.now_s())
+
+    def _tell_users(self, outcomes: Sequence[ChangeOutcome], report: CycleReport) -> None:
+        """Say in AdminComment who moved a job and why; an account that may not says so once, and no more."""
+        look, meant = self.brain.last, self.brain.meant
+        settings = self.brain.settings
+        if not settings.tell_users or self._mute or look is None or meant is None:
+            return
+        made = (outcome.change for outcome in outcomes if outcome.done)
+        by, who = settings.pipeline.policy, this_process().host
+        changes = notices(made, meant, look.snapshot, by, report.cycle, who)
+        try:
+            answers = self.backend.apply(changes)
+        except BackendError:
+            return  # nothing depends on it
+        if answers and not any(answer.done for answer in answers):
+            self._mute = True
+            self.tell(Tell("admin-comment", f"users are not told: {answers[0].error}; it needs Administrator"), report)
+
     def _note_outcomes(self, ids: Sequence[int], outcomes: Sequence[ChangeOutcome]) -> None:
         errors = ((i, outcome.error) for i, outcome in zip(ids, outcomes, strict=True))
         with suppress(JournalError), self.journal.at_once():  # unnoted, a change counts as made
             self.journal.add_outcomes(errors, self.clock.now_s())
 
-    def give_back(self) -> int:
-        """Restore everything that was changed; return how many jobs could not be. No policy is asked."""
-        snapshot = self.backend.observe()
-        plan = self.brain.let_go(snapshot)
-        report = CycleReport(cycle=self.journal.last_cycle())
-        if plan.intents:
-            self.make(plan.intents, report)
-        left = sum(bool(self.brain.holdings.of(job)) for job in snapshot.pending)
-        self.tell(Tell("release", f"{report.changes} changes given back, {left} jobs left as they are"), report)
-        return left
+    def give_back(self) -> GivenBack:
+        """Restore everything that was changed, and cancel the record. No policy is asked; the journal is told after."""
+        partitions = self.keeper.partitions if self.keeper else NOWHERE
+        me = self.keeper.me if self.keeper else this_process()
+        given = GiveBack(self.backend, partitions=partitions, me=me)(self.brain.holdings)
+        self.brain.holdings = given.held
+        if self.keeper and given.all_back:
+            self.keeper.forget()
+        report = CycleReport()
+        with suppress(JournalError):
+            note_given_back(self.journal, given, self.clock.now_s())
+        self._count(given.outcomes, report)
+        self.tell(Tell("release", str(given)), report)
+        return given
 
     def tell(self, tell: Tell, report: CycleReport) -> None:
         """Note and say something that is no job's."""

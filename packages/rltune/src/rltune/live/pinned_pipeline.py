@@ -12,11 +12,12 @@ from rltune.engine.parse_pipeline import parse_pipeline, split_around
 from rltune.engine.turns import Turns
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
+from rltune.estimate.given_files import ByJob
 from rltune.kernel.score.rules import INSPECTED
 from rltune.live.control_settings import ControlSettings, PreemptSettings
 from rltune.live.decide.pinned import Pinned
 from rltune.model.model_file import SUFFIX, parse_model
-from rltune.policy.base import Policy
+from rltune.policy.base import Networked, Policy
 from rltune.policy.by_name import DEFAULT_MODEL, LEARNED, MODELS, get_policy
 from rltune.policy.learned import Learned
 
@@ -35,7 +36,8 @@ class _Read:
 
 def pin_pipeline(settings: ControlSettings) -> Pinned:
     """Read policy and estimator; the policy is guarded if it has no guard of its own."""
-    return replace(pin_policy(settings), estimator=get_estimator(settings.pipeline.estimator))
+    guess = get_estimator(settings.pipeline.estimator)
+    return replace(pin_policy(settings), estimator=guess.leniently() if isinstance(guess, ByJob) else guess)
 
 
 def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
@@ -49,6 +51,8 @@ def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
         raise InputError(f"policy {spec!r} judges choices one by one as they are made, and gives a queue no order")
     if "preempt" in around:
         raise InputError(f"policy {spec!r}: who gives way on a running cluster stands under [preempt] in control.toml")
+    if settings.preempt.on and isinstance(read.policy, Networked):
+        raise InputError(f"policy {spec!r}: learned policies do not take turns on a running cluster yet; choose a rule")
     pipeline = parse_pipeline(
         read.policy,
         settings.pipeline.backfill,

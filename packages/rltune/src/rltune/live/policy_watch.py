@@ -47,6 +47,11 @@ class PolicyWatch:
         return f"{self.path} is again what is decided by" if differed else ""
 
     @property
+    def differs(self) -> bool:
+        """Return whether the file holds something else than what is decided by."""
+        return self._differs
+
+    @property
     def _read_hash(self) -> str:
         """Return the hash of the bytes that were read: a model's own is of its contents."""
         return hashlib.sha256(self.pinned.text.encode()).hexdigest() if self.pinned.text else self.pinned.sha256

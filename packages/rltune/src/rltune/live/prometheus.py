@@ -24,6 +24,9 @@ class Metrics:
         self._changes = Counter(
             "rltune_changes", "Changes of jobs, by kind and outcome", ["kind", "outcome"], registry=r
         )
+        self._differs = Counter(
+            "rltune_read_back_differences", "Jobs that did not have what was meant, by cause", ["cause"], registry=r
+        )
         self._cycles = Counter("rltune_cycles", "Cycles, by outcome", ["outcome"], registry=r)
         self._events = Counter("rltune_events", "Health trips, stops and the like, by kind", ["kind"], registry=r)
         self._cycle_s = Histogram("rltune_cycle_seconds", "A whole cycle", buckets=_SECONDS, registry=r)
@@ -58,6 +61,10 @@ class Metrics:
     def change(self, kind: str, outcome: str) -> None:
         """Count one change."""
         self._changes.labels(kind, outcome).inc()
+
+    def differs(self, cause: str) -> None:
+        """Count a job that does not have what was meant for it."""
+        self._differs.labels(cause).inc()
 
     def event(self, kind: str) -> None:
         """Count something that is no job's."""

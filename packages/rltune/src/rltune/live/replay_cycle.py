@@ -41,23 +41,45 @@ class ReplayedCycle:
         return tuple(w.job for w in self.made.waiting if repr(was.get(w.job)) != repr(w))
 
 
-def replay(journal: Journal, number: int) -> ReplayedCycle:
-    """Decide again on what was seen then, by the policy, settings, estimates and history of then."""
+@dataclass(frozen=True)
+class RecalledCycle:
+    """All that a recorded decision was made from."""
+
+    record: CycleRecord
+    run: ControllerRun
+    situation: Situation
+    settings: ControlSettings
+    pinned: Pinned
+    known: Known
+
+    @property
+    def recorded(self) -> Decision:
+        """Return the decision as it was made then."""
+        return unpack_decision(self.record.decision)
+
+
+def recall(journal: Journal, number: int) -> RecalledCycle:
+    """Return what was seen in a cycle, and the policy, settings, estimates and history of then."""
     cycle = journal.cycle(number)
     run = journal.run(cycle.run)
     settings = ControlSettings.model_validate_json(run.settings)
-    pinned = _pinned(journal, run, settings)
     situation = Situation(unpack_snapshot(cycle.snapshot), unpack_holdings(cycle.holdings))
-    recorded = unpack_decision(cycle.decision)
+    work = unpack_decision(cycle.decision).work
     known = Known(
         history=_history(journal, cycle, settings),
         estimates=unpack_estimates(cycle.estimates),
-        rollouts=int(recorded.work.get(ROLLOUTS, 0)),
-        given_up=tuple(recorded.work.get(GIVEN_UP, ())),
+        rollouts=int(work.get(ROLLOUTS, 0)),
+        given_up=tuple(work.get(GIVEN_UP, ())),
     )
-    made = decide(situation, settings, pinned, known)
-    same = pack_decision(made) == cycle.decision
-    return ReplayedCycle(cycle.id, same, recorded, made, _differences(run, settings, pinned))
+    return RecalledCycle(cycle, run, situation, settings, _pinned(journal, run, settings), known)
+
+
+def replay(journal: Journal, number: int) -> ReplayedCycle:
+    """Decide again on what was seen then, by the policy, settings, estimates and history of then."""
+    was = recall(journal, number)
+    made = decide(was.situation, was.settings, was.pinned, was.known)
+    same = pack_decision(made) == was.record.decision
+    return ReplayedCycle(was.record.id, same, was.recorded, made, _differences(was.run, was.settings, was.pinned))
 
 
 def _history(journal: Journal, cycle: CycleRecord, settings: ControlSettings) -> Jobs | None:

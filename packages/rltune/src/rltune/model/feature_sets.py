@@ -37,7 +37,8 @@ PAPER = FEATURES[:17]
 # What an inspector sees besides, see kernel/backfill/inspector.py.
 OF_REFUSAL = ("refusals", "queue_delay", "fitting", "accept")
 AS_PRINTED = ("demand_supply_eq1", "future_availability_eq2")  # the paper's equations 1 and 2, see features.md
-KNOWN = FEATURES + OF_REFUSAL + AS_PRINTED
+OF_TURNS = ("attained", "displaced")  # of jobs that take turns
+KNOWN = FEATURES + OF_REFUSAL + AS_PRINTED + OF_TURNS
 SLOTS = (
     "gpus",
     "requested_time",
@@ -117,6 +118,7 @@ RECIPES = {
         Recipe("paper-17", PAPER),
         Recipe("wide", WIDE),
         Recipe("ahead", AHEAD),
+        Recipe("turns", (*WIDE, *OF_TURNS)),
         Recipe("all", FEATURES),
         Recipe("rlscheduler", RLSCHEDULER),
         Recipe("schedinspector", SCHEDINSPECTOR),
@@ -128,7 +130,7 @@ def get_recipe(spec: str) -> Recipe:
     """Take a recipe by its name, or as names joined by +: of features, or of recipes that are lists of such."""
     if spec in RECIPES:
         return RECIPES[spec]
-    single = FEATURES + AS_PRINTED
+    single = FEATURES + AS_PRINTED + OF_TURNS
     lists = {name: recipe.inputs for name, recipe in RECIPES.items() if set(recipe.inputs) <= set(single)}
     names = tuple(dict.fromkeys(name for part in spec.split("+") for name in lists.get(part, (part,))))
     strange = [name for name in names if name not in single]

@@ -78,9 +78,18 @@ def _over_time(runs: list[Run]) -> dict[str, Any]:
                 "of": run.contender,
                 "queue": pack_floats(line.averaged(line.waiting, edges)),
                 "use": pack_floats(line.averaged(line.busy, edges) / gpus),
+                **_displaced(run.schedule, edges),
             }
         )
     return {"x": pack_floats((edges[:-1] + edges[1:]) / 2 - begin), "lines": lines}
+
+
+def _displaced(schedule: Schedule, edges: Floats) -> dict[str, Any]:
+    """Return how many spells were cut short by the end of each interval; nothing where jobs take no turns."""
+    if schedule.turns is None:
+        return {}
+    cut_at_s = np.sort(schedule.turns.cut_short.end_s)
+    return {"displaced": pack_floats(np.searchsorted(cut_at_s, edges[1:], side="right").astype(float))}
 
 
 def _gantt(runs: list[Run], most_jobs: int) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def render(
         notes=tables.page_notes(comparison),
         shown=tables.shown_window(comparison, shown),
         gantt_note=data["gantt"]["note"],
+        turns=any("displaced" in line for line in data["time"]["lines"]),
     )
 
 

@@ -13,7 +13,7 @@ from rltune.report.page_tables import Row, Table
 from rltune.text import percent, seconds
 
 if TYPE_CHECKING:
-    from rltune.evaluation.turns_worth import TurnsWorth, Worth
+    from rltune.evaluation.turns_verdict import ConsentWorth, TurnsWorth
 
 _APART = 4.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 700.0, 15.0, 300.0  # of the chart's frame, in its own units
@@ -79,7 +79,7 @@ def _curves(made: TurnsWorth, top: float) -> list[Curve]:
     return curves
 
 
-def _point(cell: Worth, top: float, shift: float) -> Point:
+def _point(cell: ConsentWorth, top: float, shift: float) -> Point:
     ratio = cell.ratio
     low, high = (value if math.isfinite(value) else ratio.estimate for value in (ratio.low, ratio.high))
     told = f"{cell.consent}: {ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
@@ -90,7 +90,7 @@ def _restarts(made: TurnsWorth) -> list[float]:
     return sorted({cell.consent.restart_s for cell in made.cells})
 
 
-def _colour(made: TurnsWorth, cell: Worth) -> int:
+def _colour(made: TurnsWorth, cell: ConsentWorth) -> int:
     return _restarts(made).index(cell.consent.restart_s)
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +17,12 @@ from rltune.trace.quality import Ledger
 from rltune.trace.read_result import Trace, build, note_run_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rltune.trace.trace_file import Source
 
 PHILLY = ("job_id", "submit_s", "run_time_s", "num_gpus", "vc")
+_PAI_ID = re.compile(r"ali-[0-9a-f]+-(?P<task>.+)#\d+")
 ARRIVAL = ("job_id", "arrival_s", "service_sec", "gpu_count")
 GAIA = ("arrival_time", "length", "cpus")
 _LONGEST_GAIA_JOB_H = 72.0  # GAIA keeps jobs of 5 minutes to 3 days, so 72 and less must be hours
@@ -53,8 +57,22 @@ def read_arrivals(source: Source) -> Trace:
     duration, gpus = columns.number("service_sec"), columns.count("gpu_count")
     ledger.drop("no-gpu-no-cpu", gpus == 0)
     note_run_times(ledger, duration)
-    submit = columns.number("arrival_s")
-    return build(ledger, "arrival-csv", id=columns.unique("job_id"), submit_s=submit, duration_s=duration, gpus=gpus)
+    ids = columns.unique("job_id")
+    return build(
+        ledger,
+        "arrival-csv",
+        id=ids,
+        submit_s=columns.number("arrival_s"),
+        duration_s=duration,
+        gpus=gpus,
+        name=_task_words(ids),
+    )
+
+
+def _task_words(ids: Iterable[object]) -> list[str | None] | None:
+    """Return the task's word inside each of PAI's ids, such as `worker` of `ali-e292c9c6-worker#384494`."""
+    found = [_PAI_ID.fullmatch(str(id_)) for id_ in ids]
+    return [m and m["task"] for m in found] if any(found) else None
 
 
 def read_gaia(source: Source) -> Trace:

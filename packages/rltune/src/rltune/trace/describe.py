@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from rltune.text import percent, seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +54,8 @@ class Description:
 
         table = Table("", "", box=None, show_header=False, padding=(0, 2, 0, 0))
         for name, value in self.to_dict().items():
-            table.add_row(name.replace("_", " "), Text(_spell(value)))  # as it is: names may look like markup
+            title, write = _TITLES.get(name, (name.replace("_", " "), _spell))
+            table.add_row(title, Text(write(value)))  # as it is: names may look like markup
         return table
 
 
@@ -114,8 +118,36 @@ def _shares(values: Any) -> dict[str, float]:
 
 
 def _spell(value: Any) -> str:
-    if isinstance(value, dict):
-        return "  ".join(f"{k} {_spell(v)}" for k, v in value.items())
     if isinstance(value, float):
         return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
     return f"{value:,}"
+
+
+def _times(values: dict[str, float]) -> str:
+    return "  ".join(f"{name} {seconds(value)}" for name, value in values.items()) or "-"
+
+
+def _parts(shares: dict[str, float]) -> str:
+    """Write what there is with its share: the value, a colon, per cent."""
+    return "  ".join(f"{name}: {percent(share)}" for name, share in shares.items()) or "-"
+
+
+_TITLES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "gpu_jobs": ("jobs with GPUs", _spell),
+    "span_days": ("span", lambda days: f"{days:.1f} d"),
+    "mean_gpus": ("mean GPUs a job", _spell),
+    "single_gpu_share": ("jobs of one GPU", percent),
+    "largest_job": ("largest job, GPUs", _spell),
+    "mean_run_s": ("mean run time", seconds),
+    "run_quantiles_s": ("run times", _times),
+    "mean_demand_gpus": ("GPUs asked for, on average", _spell),
+    "arrival_cv": ("burstiness of arrivals (1 = by chance)", _spell),
+    "with_limit": ("jobs with a time limit", percent),
+    "sizes": ("GPUs of jobs", _parts),
+    "states": ("states", _parts),
+    "vcs": ("partitions (VCs)", _parts),
+    "gpu_types": ("GPU types asked for", _parts),
+    "preemptible": ("jobs that may be preempted", percent),
+    "checkpoint_s": ("checkpoints of those, every so many s", _parts),
+    "restart_s": ("restarts of those, s", _parts),
+}

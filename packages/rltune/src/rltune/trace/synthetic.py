@@ -20,6 +20,7 @@ from rltune.cluster import same_name
 from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs
 from rltune.labels import Labels
+from rltune.trace.habits import campaigns, habits
 from rltune.trace.lublin import lublin
 from rltune.trace.profiles import CLASS_TOPS, DAY_S, PROFILES, QUANTILES, Profile
 
@@ -33,6 +34,8 @@ HOUR_S = 3_600.0
 ROUND_LIMITS_S = np.array(
     [m * 60.0 for m in (5, 10, 15, 30)] + [h * HOUR_S for h in (1, 2, 4, 6, 8, 12, 24, 48, 72, 96, 168, 336, 720, 1440)]
 )
+SITES = {"habits": habits, "campaigns": campaigns}  # made-up sites with users and names
+KINDS = (*PROFILES, "lublin", *SITES)
 _MOST_OF_LOAD = 0.02
 _RUNS_PER_NAME = 3  # bursts after which a user goes on to the next piece of work
 _BACK_TO_OLD = 0.2  # how often a user returns to an older one
@@ -56,6 +59,8 @@ def synthesise(
     _check(jobs, load, cluster, days)
     if kind == "lublin":
         return _lublin(jobs, seed, load, cluster, days)
+    if kind in SITES:
+        return SITES[kind](jobs, seed, load, cluster, days)
     profile = _profile(kind)
     rng = np.random.default_rng(seed)
     bursts = _bursts(profile, jobs, cluster, rng)
@@ -108,7 +113,7 @@ def _lublin(jobs: int, seed: int, load: float | None, cluster: Cluster | None, d
 
 def _profile(kind: str) -> Profile:
     if kind not in PROFILES:
-        raise unknown("kind of synthetic trace", kind, (*PROFILES, "lublin"))
+        raise unknown("kind of synthetic trace", kind, KINDS)
     return PROFILES[kind]
 
 

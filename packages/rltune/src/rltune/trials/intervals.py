@@ -2,15 +2,17 @@
 
 A block is a window, a stretch of a trace's jobs, or a stretch of a part with the windows that start in it. Blocks are
 in order of time. Two intervals of the ratio are made and the shortest that holds both is given: one weighs blocks by
-what they sum up to, as the ratio of means does, and is upset by a single long queue; in the other every block counts
-alike, and what happened only in calm blocks is taken for the whole. Neighbours are taken to be alike until enough
-blocks say otherwise. The difference has the sign of the ratio's gain and as much more room as the level of the
-baseline is unsure. docs/adr/0024-intervals-for-few-windows.md says why, docs/results/intervals.md how often it holds.
+what they sum up to, as the ratio of means does, and is upset by a single long queue; the other by about the root of
+that, so that calm blocks say little and one long queue not all. Neighbours are taken to be alike until enough blocks
+say otherwise. What is gained in long queues shows only if there were some: the end away from 1 has more room where the
+level of the baseline is unsure, and so has the difference. docs/adr/0024-intervals-for-few-windows.md says why,
+docs/results/intervals.md how often it holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
 
 FEWEST = 3  # with fewer blocks nothing can be said of their spread
 MOST_WINDOW_BLOCKS = 20  # of windows that overlap
-JOB_BLOCKS = (5, 10)  # of one trace, fewest and most: a queue remembers, and more blocks would be more alike
-JOBS_A_BLOCK = 400  # of one trace, where there are enough for the fewest
+JOB_BLOCKS = (5, 7)  # of one trace, fewest and most: a queue remembers, and more blocks would be more alike
+JOBS_A_BLOCK = 4_000  # of one trace, where there are enough for the fewest
 LEAST_JOBS_A_BLOCK = 30
+EVENNESS = 0.4  # power of a block's sum that is its weight: 0 counts all blocks alike, 1 by their sums
 LIKENESS = 0.45  # correlation of neighbours that is believed before any block is seen
 BELIEF = 12  # as if so many blocks had shown it
 MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
 MOST_RELATIVE = 1.99  # of a relative difference, which ends at 2 where one side is 0: a ratio of 399
+MOST_UNSURE = 2.0  # half the width of a baseline's level, over the level: more would make of nothing an interval
+ROOM = 0.5  # of that goes to the end away from 1
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,14 @@ def over_windows(ours: Floats, theirs: Floats, statistic: Statistic, *, confiden
     return over_blocks(Blocks(ours, one, theirs, one), statistic, confidence=confidence)
 
 
+def job_blocks(jobs: int) -> int:
+    """Return into how many blocks of time the jobs of one history are cut."""
+    return int(np.clip(jobs // JOBS_A_BLOCK, *JOB_BLOCKS))
+
+
 def over_jobs(ours: Floats, theirs: Floats, submit_s: Floats, statistic: Statistic, *, confidence: float) -> Interval:
     """Compare two runs of one trace by their values for the same jobs, in blocks of equal time."""
-    count = int(np.clip(len(ours) // JOBS_A_BLOCK, *JOB_BLOCKS))
+    count = job_blocks(len(ours))
     if len(ours) < count * LEAST_JOBS_A_BLOCK:
         return Interval(_of_means(statistic, _mean(ours), _mean(theirs)), np.nan, np.nan)
     edges = np.linspace(submit_s.min(), submit_s.max(), count + 1)[1:-1]
@@ -146,12 +156,18 @@ def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> I
         return Interval(estimate, np.nan, np.nan)
     if not (ours > 0 and theirs > 0):
         return _plain_difference(kept, estimate, confidence) if statistic is difference else _unknown(estimate)
-    span = _ratio_span(kept, confidence)
+    unsure = min(_half_width(kept.theirs / kept.their_count / theirs - 1, confidence), MOST_UNSURE)
+    span = _with_room(ours / theirs, _ratio_span(kept, confidence), unsure)
     if statistic is ratio:
         return Interval(estimate, *span)
-    room = 1 + _half_width(kept.theirs / kept.their_count / theirs - 1, confidence)
     low, high = ((bound - 1) * theirs for bound in span)
+    room = float(np.exp(unsure))
     return Interval(estimate, low * room if low < 0 else low / room, high / room if high < 0 else high * room)
+
+
+@lru_cache(maxsize=4096)
+def _quantile(probability: float, freedom: float) -> float:
+    return student(probability, freedom)
 
 
 def student(probability: float, freedom: float) -> float:
@@ -164,25 +180,44 @@ def student(probability: float, freedom: float) -> float:
 
 
 def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
-    """Return the shortest interval that holds the one by sums and the one in which every block counts alike."""
+    """Return the shortest interval that holds the one by sums and the more even one."""
     ours, theirs = blocks.means
     pull = (blocks.ours - ours * blocks.our_count) / blocks.ours.sum()
     pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.sum()
     # Such pulls have heavy tails, for which Student's t at all degrees of freedom is wide enough.
     by_sums = _half_width(len(blocks) * pull, confidence, freedom=len(blocks) - 1)
-    relative = _relative(blocks)
-    half = _half_width(relative, confidence)
-    ends = np.clip([relative.mean() - half, relative.mean() + half], -MOST_RELATIVE, MOST_RELATIVE)
+    low, high = _even_span(blocks, confidence)
+    return min(ours / theirs / (1 + by_sums), low), max(ours / theirs * (1 + by_sums), high)
+
+
+def _even_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
+    """Return the interval from relative differences, weighed more evenly than by what their blocks sum up to."""
+    relative, weight = _relative(blocks)
+    mean = float((weight * relative).sum() / weight.sum())
+    half = _half_width(weight * (relative - mean) / weight.mean(), confidence)
+    ends = np.clip([mean - half, mean + half], -MOST_RELATIVE, MOST_RELATIVE)
     low, high = (2 + ends) / (2 - ends)
-    return min(ours / theirs / (1 + by_sums), float(low)), max(ours / theirs * (1 + by_sums), float(high))
+    return float(low), float(high)
 
 
-def _relative(blocks: Blocks) -> Floats:
-    """Return each block's difference over the mean of both; one in which both are 0 says nothing and is left out."""
+def _relative(blocks: Blocks) -> tuple[Floats, Floats]:
+    """Return each block's difference over the mean of both, and its weight; where both are 0, it says nothing."""
     ours, theirs = blocks.ours / blocks.our_count, blocks.theirs / blocks.their_count
     told = ours + theirs > 0
-    relative: Floats = 2 * (ours - theirs)[told] / (ours + theirs)[told]
-    return relative if len(relative) >= FEWEST else np.concatenate([relative, np.zeros(FEWEST - len(relative))])
+    relative = 2 * (ours - theirs)[told] / (ours + theirs)[told]
+    sums = blocks.ours / blocks.our_count.sum() + blocks.theirs / blocks.their_count.sum()
+    weight = sums[told] ** EVENNESS
+    missing = max(0, FEWEST - len(relative))
+    return np.append(relative, np.zeros(missing)), np.append(weight, np.full(missing, weight.mean()))
+
+
+def _with_room(estimate: float, span: tuple[float, float], unsure: float) -> tuple[float, float]:
+    """Move the end away from 1: a gain or loss is larger in long queues, of which few may have been seen."""
+    low, high = span
+    stretch = 1 + ROOM * unsure
+    if estimate < 1:
+        return float(estimate * (low / estimate) ** stretch), high
+    return low, float(estimate * (high / estimate) ** stretch)
 
 
 def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Interval:
@@ -207,7 +242,7 @@ def _half_width(values: Floats, confidence: float, freedom: float | None = None)
     share = (1 + 2 * float(((1 - lag / n) * alike**lag).sum())) / n  # variance of the mean, over that of one block
     error = np.sqrt(squares / n * share / (1 - share))
     effective = max(1 / share - 1, 1.0) if freedom is None else freedom
-    return float(student(0.5 + confidence / 2, effective) * error)
+    return float(_quantile(0.5 + confidence / 2, round(effective, 2)) * error)
 
 
 def _summed(block: Counts, values: Floats, blocks: int) -> Floats:

@@ -20,6 +20,8 @@ from rltune.estimate import (
     get_estimator,
     likeness,
 )
+from rltune.estimate.blended import Blend
+from rltune.estimate.predicted import Predicted, PredictionCourse
 from rltune.kernel.build.prepare import Likeness
 from rltune.kernel.state.online_means import learn_all
 from rltune.policy.qssf import LEVELS as QSSF_LEVELS
@@ -41,6 +43,21 @@ class Recalled(History):
     def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
         """Leave the estimates to the run, which begins with what is known."""
         return Estimates(np.zeros(len(jobs)), self.known)
+
+
+@dataclass(frozen=True)
+class RecalledPrediction:
+    """What `Predicted().after(...)` would predict, from what was learnt along the trace."""
+
+    name: str
+    course: PredictionCourse = field(repr=False)
+    first: int
+    rows: NDArray[np.int64] = field(repr=False)
+    order_by: float | None = None
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:  # noqa: ARG002
+        """Predict the rows as of the first."""
+        return self.course.estimates(self.first, self.rows, self.order_by)
 
 
 @dataclass(frozen=True)
@@ -109,6 +126,7 @@ class Knowledge:
         self._jobs, self._seed = jobs, seed
         self._memories: dict[Any, Memory] = {}
         self._drawn: dict[str, Any] = {}
+        self._courses: dict[tuple[bool, int], PredictionCourse] = {}
 
     def estimator(self, given: Any, first: int, count: int, *, warm: bool = True) -> Estimator:
         """Return the estimator for a window; if it is not warm, one that knows nothing of what came before."""
@@ -121,6 +139,10 @@ class Knowledge:
         if warm and type(guess) is History and learns(guess):
             known = self._memory(LEVELS, guess.trust, 1.0).at(first, rows)
             return Recalled(guess.trust, name="history-warm", known=known)
+        if warm and isinstance(guess, Predicted) and learns(guess):
+            return RecalledPrediction(guess.name, self._course(guess), first, _numbers(rows), guess.order_by)
+        if isinstance(guess, Blend):
+            return replace(guess, parts=tuple(self._estimator(p, first, rows, warm=warm) for p in guess.parts))
         if isinstance(guess, Noisy):  # a job has one error, whatever window it is seen in
             if guess.name not in self._drawn:
                 self._drawn[guess.name] = estimated(guess, self._jobs, self._seed).values_s
@@ -141,7 +163,9 @@ class Knowledge:
         gate = order == len(resumption.rows)
         values[gate] = resumption.jobs.duration_s[gate]
         likeness = made.likeness and _with_stranger(made.likeness, order)
-        return MadeEstimates(guess.name, Estimates(values, likeness))
+        looks = made.looks and made.looks.in_order(order)
+        rank_s = None if made.rank_s is None else np.append(made.rank_s, 0.0)[order]
+        return MadeEstimates(guess.name, Estimates(values, likeness, looks, rank_s))
 
     def resumed_policy(self, policy: Any, resumption: Resumption) -> Any:
         """Return the policy for a run that goes on from a moment."""
@@ -160,6 +184,13 @@ class Knowledge:
             return RecalledQssf(policy.trust, policy.decay, name="qssf-warm", known=known)
         return self._warmed(policy, first)
 
+    def _course(self, guess: Predicted) -> PredictionCourse:
+        """Return what can be predicted along the trace: its kinds and fits are found once for all windows."""
+        key = (guess.plain, self._seed)
+        if key not in self._courses:
+            self._courses[key] = PredictionCourse(self._jobs, known=len(self._jobs), seed=self._seed, plain=guess.plain)
+        return self._courses[key]
+
     def _memory(self, levels: Levels, trust: float, decay: float) -> Memory:
         key = (levels, trust, decay)
         if key not in self._memories:
@@ -168,6 +199,10 @@ class Knowledge:
 
     def _warmed(self, given: Any, first: int) -> Any:
         return given.after(self._jobs.window(0, first)) if learns(given) else given
+
+
+def _numbers(rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.asarray(rows, dtype=np.int64)
 
 
 def _with_stranger(known: Likeness, order: NDArray[np.intp]) -> Likeness:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rltune.trials.even_ratio import even_ratio
 from rltune.trials.intervals import Interval, over_blocks, ratio
 from rltune.tune.stretches import BlockSums, HistoryStretch, blocks_of
 
@@ -27,6 +28,8 @@ VARIED = 3  # of the best, whose parts are changed
 SHARES = (0.25, 0.5)  # of the part, in the rounds before the last
 PIECES = 2  # of the part in these rounds
 KEPT = 3  # one of so many goes on
+CALM = 0.02  # of the mean: blocks in which both wait less than this are alike
+SECOND = 1.0
 SMALL = 4_000  # jobs: a part this short is run as a whole in every round
 
 
@@ -34,14 +37,29 @@ SMALL = 4_000  # jobs: a part this short is run as a whole in every round
 class Scoreboard:
     """What has been measured of each candidate, round by round."""
 
-    metric_sign: float = 1.0
+    now: Candidate  # against whom all are measured
     outcomes: dict[tuple[str, HistoryStretch], BlockSums] = field(default_factory=dict)
 
     def mean(self, candidate: Candidate, stretches: Sequence[HistoryStretch]) -> float:
         """Return the mean over stretches; infinite where nothing ran."""
         made = [self.outcomes[candidate.label, stretch] for stretch in stretches]
         jobs = sum(sum(o.counts) for o in made)
-        return self.metric_sign * sum(sum(o.sums) for o in made) / jobs if jobs else np.inf
+        return sum(sum(o.sums) for o in made) / jobs if jobs else np.inf
+
+    def score(self, candidate: Candidate, stretches: Sequence[HistoryStretch]) -> float:
+        """Return how a candidate stands beside what there is now: half by the mean, half by blocks of time.
+
+        The mean alone is decided by the one longest queue, and another month has another.
+        """
+        ours, theirs = self.mean(candidate, stretches), self.mean(self.now, stretches)
+        pair = [[self.outcomes[c.label, stretch] for stretch in stretches] for c in (candidate, self.now)]
+        blocks = blocks_of(*pair).with_both()
+        if not len(blocks) or not np.isfinite(ours):
+            return np.inf
+        found, base = blocks.ours / blocks.our_count, blocks.theirs / blocks.their_count
+        floor = SECOND + CALM * theirs
+        sums = np.array((ours + SECOND) / (theirs + SECOND))
+        return float(even_ratio(sums, found, base, floor))
 
     def ratio(self, ours: Candidate, theirs: Candidate, stretch: HistoryStretch, confidence: float) -> Interval:
         """Divide the mean of one candidate by that of another on a stretch."""
@@ -97,5 +115,5 @@ def best(
     candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch], score: Scoreboard, most: int
 ) -> list[Candidate]:
     """Return the best so many, the best first; of equals the plainer."""
-    order = sorted(candidates, key=lambda c: (score.mean(c, stretches), c.plainness, c.label))
+    order = sorted(candidates, key=lambda c: (score.score(c, stretches), c.plainness, c.label))
     return order[:most]

@@ -11,6 +11,7 @@ import numpy as np
 from rltune.errors import InputError
 from rltune.kernel.jit import SOURCE_HASH
 from rltune.labels import Labels
+from rltune.learn.same_training import SUFFIX
 from rltune.tune.stretches import BlockSums
 from rltune.whole_file import write_whole
 
@@ -28,6 +29,10 @@ class KeptRuns:
         self._path = path
         self._ground = _ground(runner) if path else ""
         self._found = _read(path) if path else {}
+
+    def checkpoint(self, how: str) -> Path | None:
+        """Return where it is kept how far something was learnt."""
+        return None if self._path is None else self._path.with_name(f"{self._path.name}.{how}{SUFFIX}")
 
     def find(self, task: tuple[Candidate, HistoryStretch]) -> BlockSums | None:
         """Return a run that is kept."""
@@ -47,7 +52,7 @@ class KeptRuns:
 
     def _key(self, task: tuple[Candidate, HistoryStretch]) -> str:
         candidate, stretch = task
-        return f"{self._ground} {candidate.label} {stretch.first} {stretch.end}"
+        return f"{self._ground} {candidate.identity} {stretch.first} {stretch.end}"
 
 
 def _read(path: Path) -> dict[str, BlockSums]:

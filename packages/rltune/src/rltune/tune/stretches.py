@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltune.trials.intervals import Blocks
+from rltune.estimate import estimated
+from rltune.trials.intervals import Blocks, job_blocks
 from rltune.trials.measures import metric_of
 from rltune.trials.resumption import gpus_running, has_starts
 from rltune.trials.trial import Trial
+from rltune.trials.warm_start import Knowledge
 from rltune.trials.windows import Window
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from rltune.schedule import Schedule
     from rltune.tune.tried_pipelines import Candidate
 
-BLOCKS = 10  # of time in a stretch, for intervals
 WARM_UP = 0.25  # of a stretch's jobs are simulated before it, where no starts are recorded
 
 
@@ -82,6 +83,13 @@ class StretchRunner:
         """Run the stretch."""
         return self._trial(candidate.estimator, stretch.end).run_window(candidate.pipeline, self.window(stretch))
 
+    def require_estimates(self, estimator: str, stretch: HistoryStretch) -> None:
+        """Refuse an estimator that knows too little when a stretch begins."""
+        window = self.window(stretch)
+        begin = window.interval_s[0] if window.resumes and window.interval_s else self.jobs.submit_s[window.first]
+        probe = self.jobs.window(window.first, 1).with_columns(submit_s=np.array([begin]))
+        estimated(Knowledge(self.jobs, self.seed).estimator(estimator, window.first, 1), probe, self.seed)
+
     def window(self, stretch: HistoryStretch) -> Window:
         """Return how a stretch is run: from what was running and waiting, or after a simulated warm-up."""
         submit = self.jobs.submit_s
@@ -94,8 +102,9 @@ class StretchRunner:
     def outcome(self, schedule: Schedule, stretch: HistoryStretch) -> BlockSums:
         """Sum a schedule up by blocks of time."""
         values, block = self.values(schedule, stretch)
-        counts = np.bincount(block, minlength=BLOCKS)
-        sums = np.bincount(block, weights=values, minlength=BLOCKS)
+        blocks = job_blocks(len(stretch))
+        counts = np.bincount(block, minlength=blocks)
+        sums = np.bincount(block, weights=values, minlength=blocks)
         inside = self._inside(schedule, stretch)
         return BlockSums(tuple(sums.tolist()), tuple(counts.tolist()), int((inside & schedule.rejected).sum()))
 
@@ -103,7 +112,7 @@ class StretchRunner:
         """Return the metric of the jobs that count and ran, and each one's block."""
         kept = self._inside(schedule, stretch) & schedule.ran
         submit = schedule.jobs.submit_s[kept]
-        edges = np.linspace(*(self.window(stretch).interval_s or (0.0, 0.0)), BLOCKS + 1)[1:-1]
+        edges = np.linspace(*(self.window(stretch).interval_s or (0.0, 0.0)), job_blocks(len(stretch)) + 1)[1:-1]
         in_turns = self.metric == "wait" and schedule.turns is not None
         of_job = schedule.delay_s if in_turns else metric_of(self.metric).job_values(schedule)
         return of_job[kept], np.searchsorted(edges, submit, side="right")

@@ -11,12 +11,15 @@ from rltune.engine.guard import get_guard
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import TURN_BACKFILLS, Pipeline
 from rltune.engine.turns import get_turns
+from rltune.estimate import candidates
 from rltune.placement.placers import get_placement
+from rltune.policy.learned import Learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rltune.jobs import Jobs
+    from rltune.policy.base import Policy
 
 RULES = ("fcfs", "sjf", "saf", "wfp3", "unicep", "f1", "qssf", "multifactor")
 BACKFILLS = ("easy", "none")  # that every policy is tried with
@@ -40,6 +43,12 @@ class Candidate:
     def label(self) -> str:
         """Name it as tables do, with the estimator."""
         return f"{self.pipeline.label} ({self.estimator})"
+
+    @property
+    def identity(self) -> str:
+        """Return its label with the weights of its model: two files may have one name."""
+        policy = self.pipeline.policy
+        return f"{self.label} {policy.model.sha256}" if isinstance(policy, Learned) else self.label
 
     @property
     def cost(self) -> float:
@@ -73,9 +82,14 @@ def _told(pipeline: Pipeline, what: str) -> str:
 
 
 def usual_estimators(jobs: Jobs) -> tuple[str, ...]:
-    """Return what can be known of run times: history always, limits where jobs have asked for a time."""
+    """Return what can be known of run times: limits where jobs have asked for a time, and all that ended jobs teach."""
     asked = np.isfinite(jobs.limit_s).mean() if len(jobs) else 0.0
-    return ("user", "history") if asked >= WITH_LIMITS else ("history",)
+    return tuple(name for name in candidates(jobs) if asked >= WITH_LIMITS or "user" not in name)
+
+
+def with_policy(like: Candidate, policy: Policy, backfill: str, estimator: str) -> Candidate:
+    """Return a candidate as another is, with this policy, backfilling and estimator."""
+    return Candidate(replace(like.pipeline, policy=policy, backfill=backfill), estimator)
 
 
 def usual_now(jobs: Jobs) -> Candidate:
@@ -87,13 +101,16 @@ def usual_now(jobs: Jobs) -> Candidate:
 def opening(now: Candidate, models: Sequence[str], estimators: Sequence[str]) -> list[Candidate]:
     """Return what is tried first: what there is now, then every policy with and without backfilling."""
     known = [(rule, estimator) for rule in RULES for estimator in estimators]
-    known += [(model, estimators[-1]) for model in models]  # a model costs more, and learnt from history most often
+    known += [(model, "history") for model in models]  # a model costs more, and learnt from history most often
     return unique([now, *(Candidate(parse_pipeline(p, backfill), e) for p, e in known for backfill in BACKFILLS)])
 
 
-def variations(of: Sequence[Candidate], *, solver: bool, turns: bool = False) -> list[Candidate]:
-    """Return changes of one part of each: backfilling, placement, guard and, where jobs may be preempted, turns."""
+def variations(
+    of: Sequence[Candidate], estimators: Sequence[str] = (), *, solver: bool, turns: bool = False
+) -> list[Candidate]:
+    """Return changes of one part: estimates, backfilling, placement, guard and, where jobs may be preempted, turns."""
     made = [changed for candidate in of for changed in _changed(candidate, solver=solver)]
+    made += [replace(candidate, estimator=estimator) for candidate in of for estimator in estimators]
     return unique([*made, *([other for candidate in of for other in _in_turns(candidate)] if turns else [])])
 
 

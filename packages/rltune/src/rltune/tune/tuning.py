@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,15 @@ from rltune.parallel import Here, Spread
 from rltune.policy.by_name import get_policy, shipped_models
 from rltune.trials.intervals import Interval, difference, over_blocks, ratio
 from rltune.trials.leak import Exam, leaks
+from rltune.trials.shares import Share
 from rltune.tune.halving import FINALISTS, JOBS_A_MINUTE, VARIED, Rounds, Scoreboard, best, halve, measure
 from rltune.tune.kept_runs import KeptRuns
+from rltune.tune.learnt_here import SHARE as LEARN_SHARE
+from rltune.tune.learnt_here import HomeLesson, learn_all, require_ways
+from rltune.tune.pick import pick
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
-from rltune.tune.who_pays import Share, shares_of
+from rltune.tune.who_pays import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,13 +33,14 @@ if TYPE_CHECKING:
 
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
+    from rltune.model.learned_model import Model
 
     Progress = Callable[[int, int, str], None]  # runs done, runs known of, what is done
 
 FEWEST_JOBS = 2_000
-LEARN, CHOOSE = 0.3, 0.45  # shares of the jobs; the rest tests
+SHARES = (0.2, 0.55)  # of the jobs: only learnt from, choose; the rest tests
+SHARES_TAUGHT = (0.3, 0.45)  # where the first part teaches a policy as well
 METRICS = ("wait", "jct", "slowdown")  # of which every job has a value
-WORTH = 0.01  # a gain below this is none, and of candidates within it the plainest is taken
 LIKELY_GAIN = 0.05  # on both parts: enough to try, though chance may explain it
 SOLVER_SHARE = 0.3  # of the budget
 CONFIDENCE = 0.95
@@ -75,11 +80,17 @@ class Tuning:
     minutes: float
     seed: int
     notes: tuple[str, ...]
+    learnt: dict[str, Model] = field(default_factory=dict)  # that the first part taught, by the names of their policies
 
     @property
     def recommended(self) -> Candidate:
         """Return what to run."""
         return self.chosen if self.answer in {Advice.CHANGE, Advice.LIKELY} else self.now
+
+    @property
+    def recommended_model(self) -> Model | None:
+        """Return the model to run, if it was taught here."""
+        return self.learnt.get(self.recommended.pipeline.policy.name)
 
     @property
     def borne_out(self) -> bool:
@@ -107,6 +118,8 @@ def tune(
     metric: str = "wait",
     minutes: float = 10.0,
     models: Sequence[str] | None = None,
+    learn: Sequence[str] = (),
+    threads: int = 1,
     seed: int = 0,
     kept: Path | None = None,
     spread: Spread | None = None,
@@ -122,6 +135,9 @@ def tune(
         metric: What is to be short: "wait", "jct" or "slowdown".
         minutes: How much may be tried, counted out at a fixed speed of one slow core.
         models: Model files or shipped models to try; None = those that ship and were not taught by these jobs.
+        learn: Ways to teach a policy by the first part of the history, to compete on the next: "evolve", "train". Half
+            of the minutes go to it.
+        threads: On how many threads it learns; no result depends on it.
         seed: For everything that is drawn.
         kept: A file that keeps finished runs, so that an interrupted call goes on.
         spread: Where the work is done; no result depends on it.
@@ -134,22 +150,28 @@ def tune(
         raise InputError(f"metric {metric!r} cannot be tuned for; there are: {', '.join(METRICS)}")
     if not 0 < minutes < np.inf:
         raise InputError(f"a budget of {minutes:g} minutes cannot be; give some, such as 10")
+    require_ways(learn)
     ordered = opted_in(jobs, cluster).sorted()
     today = _today(ordered, now, now_estimator)
-    parts = _parts(len(ordered))
+    parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
     if len(ordered) < FEWEST_JOBS:
         return _too_little(today, metric, ordered, parts, minutes, seed)
     policies, notes = _models(models, ordered, parts)
     search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
-    first = opening(today, policies, usual_estimators(ordered))
-    rounds = Rounds.of(parts[1], first, minutes)
-    score = Scoreboard()
+    estimators, unusable = _estimators(runner, parts[1])
+    first = opening(today, policies, estimators)
+    budget = minutes * (1 - LEARN_SHARE) if learn else minutes
+    rounds = Rounds.of(parts[1], first, budget)
+    score = Scoreboard(today)
     order = halve(first, rounds, today, score, search.run)
-    order = _vary(order, rounds, score, search, minutes)
-    chosen = _pick(order, score, rounds.final)
-    chosen = today if _mean(score, chosen, rounds.final) > (1 - WORTH) * _mean(score, today, rounds.final) else chosen
-    return _report(search, score, rounds.final, today, chosen, order, parts, (minutes, seed, notes))
+    taught, learnt, lessons = _taught(search, order, parts[0].end, learn, (minutes, seed, threads))
+    measure(taught, [rounds.final], score, search.run)
+    order = best([*order, *taught], [rounds.final], score, len(order) + len(taught))
+    order = _vary(order, estimators, rounds, score, search, budget)
+    chosen = pick(order, score, rounds.final)
+    told = (*notes, *unusable, *lessons)
+    return _report(search, score, rounds.final, today, chosen, order, parts, learnt, (minutes, seed, told))
 
 
 @dataclass
@@ -161,6 +183,11 @@ class _Search:
     kept: KeptRuns
     progress: Progress | None
     done: int = 0
+
+    def tell(self, what: str) -> None:
+        """Say what is done beside the runs."""
+        if self.progress is not None:
+            self.progress(self.done, self.done + 1, what)
 
     def run(self, tasks: Sequence[tuple[Candidate, HistoryStretch]]) -> list[BlockSums]:
         """Return the outcomes in the order of the tasks."""
@@ -186,8 +213,8 @@ def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
     return Candidate(pipeline, estimator or usual.estimator)
 
 
-def _parts(jobs: int) -> tuple[HistoryStretch, HistoryStretch, HistoryStretch]:
-    cuts = (0, int(LEARN * jobs), int((LEARN + CHOOSE) * jobs), jobs)
+def _parts(jobs: int, shares: tuple[float, float] = SHARES) -> tuple[HistoryStretch, HistoryStretch, HistoryStretch]:
+    cuts = (0, int(shares[0] * jobs), int(sum(shares) * jobs), jobs)
     learn, choose, test = (HistoryStretch(a, b) for a, b in pairwise(cuts))
     return learn, choose, test
 
@@ -203,8 +230,42 @@ def _models(
     return [name for name in names if name not in seen], ((told,) if seen else ())
 
 
+def _estimators(runner: StretchRunner, part: HistoryStretch) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what can be known of run times here, and what is to be said of the rest."""
+    usable, notes = [], []
+    for name in usual_estimators(runner.jobs):
+        try:
+            runner.require_estimates(name, part)
+        except InputError as error:
+            notes.append(f"Estimates by {name} were not tried: {error}.")
+        else:
+            usable.append(name)
+    return tuple(usable), tuple(notes)
+
+
+def _taught(
+    search: _Search, order: Sequence[Candidate], end: int, learn: Sequence[str], about: tuple[float, int, int]
+) -> tuple[list[Candidate], dict[str, Model], tuple[str, ...]]:
+    """Let the first part teach policies, to beat the best rule where it works."""
+    minutes, seed, threads = about
+    lead = next((c for c in order if not c.pipeline.learned), order[0])
+    runner, each = search.runner, minutes * LEARN_SHARE / max(len(learn), 1)
+    lessons = [
+        HomeLesson(
+            how, runner.jobs, runner.cluster, end, lead, runner.metric, each, seed, threads, search.kept.checkpoint(how)
+        )
+        for how in dict.fromkeys(learn)
+    ]
+    return learn_all(lessons, search.tell)
+
+
 def _vary(
-    order: list[Candidate], rounds: Rounds, score: Scoreboard, search: _Search, minutes: float
+    order: list[Candidate],
+    estimators: Sequence[str],
+    rounds: Rounds,
+    score: Scoreboard,
+    search: _Search,
+    minutes: float,
 ) -> list[Candidate]:
     """Change parts of the best, and put all in order again."""
     dearest = Candidate(parse_pipeline("saf", "easy", SOLVER), "history").cost * VARIED * len(rounds.final)
@@ -212,7 +273,7 @@ def _vary(
     room = minutes * JOBS_A_MINUTE / max(len(rounds.final), 1)
     new = [
         c
-        for c in variations(order[:VARIED], solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
+        for c in variations(order[:VARIED], estimators, solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
         if c.cost * FINALISTS <= room
     ]
     measure(new, [rounds.final], score, search.run)
@@ -224,12 +285,6 @@ def _mean(score: Scoreboard, candidate: Candidate, stretch: HistoryStretch) -> f
     return score.mean(candidate, [stretch])
 
 
-def _pick(order: Sequence[Candidate], score: Scoreboard, final: HistoryStretch) -> Candidate:
-    """Return the plainest of those that are as good as the best."""
-    limit = (1 + WORTH) * _mean(score, order[0], final)
-    return min((c for c in order if _mean(score, c, final) <= limit), key=lambda c: c.plainness)
-
-
 def _report(
     search: _Search,
     score: Scoreboard,
@@ -238,6 +293,7 @@ def _report(
     chosen: Candidate,
     order: Sequence[Candidate],
     parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch],
+    learnt: dict[str, Model],
     about: tuple[float, int, tuple[str, ...]],
 ) -> Tuning:
     """Run what there is now and what was chosen on the last part, once."""
@@ -272,6 +328,7 @@ def _report(
         minutes=minutes,
         seed=seed,
         notes=notes,
+        learnt=learnt,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,9 @@ from rltune.trials.measures import metric_of
 from rltune.tune.tuning import FEWEST_JOBS, Advice
 
 if TYPE_CHECKING:
+    from rltune.trials.shares import Share
     from rltune.tune.tried_pipelines import Candidate
     from rltune.tune.tuning import Tuning
-    from rltune.tune.who_pays import Share
 
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
@@ -28,10 +29,10 @@ def sentences(made: Tuning) -> list[str]:
     """Return the answer first, then why, who pays, and how sure it is."""
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
-    return [headline(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
+    return [advice(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
 
 
-def headline(made: Tuning) -> str:
+def advice(made: Tuning) -> str:
     """Return the answer in a sentence."""
     metric = metric_of(made.metric)
     if made.answer is Advice.CHANGE:
@@ -135,17 +136,23 @@ def _mark(made: Tuning, candidate: Candidate) -> str:
     return ", ".join(marks)
 
 
-def settings_file(made: Tuning) -> str:
-    """Return what is recommended as TOML that simulate, compare (--pipeline) and control (--config) take."""
+def settings_file(made: Tuning, model: str = "") -> str:
+    """Return what is recommended as TOML that simulate, compare (--pipeline) and control (--config) take.
+
+    `model` names the file of a policy that was taught here.
+    """
     best = made.recommended
     lines = [*(f"# {told}" for told in sentences(made)), "", "[pipeline]"]
+    policy = best.pipeline.policy_name
+    if model and made.recommended_model is not None:
+        policy = model + policy.removeprefix(best.pipeline.policy.name)
     values = {
-        "policy": best.pipeline.policy_name,
+        "policy": policy,
         "backfill": best.pipeline.backfill,
         "placement": str(best.pipeline.placement),
         "estimator": best.estimator,
     }
-    return "\n".join([*lines, *(f'{key} = "{value}"' for key, value in values.items())]) + "\n"
+    return "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in values.items())]) + "\n"
 
 
 def as_values(made: Tuning) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def test_a_run_as_a_schedule(plan):
     """Waits, run times and nodes are those of the record."""
     made = record_of(plan, SAF, 1, later_s=30)
     schedule = as_schedule(made, plan)
-    simulated = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
+    simulated = simulate(plan.workload(1), plan.cluster, "saf", "whole-nodes", "best-fit", "user")
     assert np.allclose(schedule.wait_s, simulated.wait_s + 30)
     assert [sorted(p) for p in schedule.placements] == [sorted(p) for p in simulated.placements]
 
@@ -105,7 +105,7 @@ def test_the_prediction_knows_that_slurm_starts_jobs_late(plan, monkeypatch):
     """Without that it is a plain simulation of the recorded run times."""
     made = record_of(plan, SAF, 1)
     monkeypatch.setattr(Pipeline, "takes_cycles", False)
-    plain = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
+    plain = simulate(plan.workload(1), plan.cluster, "saf", "whole-nodes", "best-fit", "user")
     late = predict.predict(made, plan)
     assert late.wait_s > plain.wait_s.mean()
     assert late.spread_s > 0
@@ -121,7 +121,7 @@ def test_the_prediction_has_the_controllers_guard(plan, monkeypatch):
     """Unless a policy has one of its own; Slurm alone has none."""
     seen = []
     monkeypatch.setattr(predict, "run_pipeline", lambda *asked: seen.append(asked[2].policy_name) or made)
-    made = simulate(plan.workload(1), plan.cluster, "saf", "conservative", "best-fit", "user")
+    made = simulate(plan.workload(1), plan.cluster, "saf", "whole-nodes", "best-fit", "user")
     for arm in (ALONE, SAF, Arm("own", "saf+guard:1h")):
         predict.predict(record_of(plan, arm, 1), plan)
     assert set(seen) == {"multifactor", "saf+guard:24h:4x", "saf+guard:1h"}
@@ -178,6 +178,33 @@ def test_a_run_in_which_nothing_moves_is_ended():
     watch = RunWatch(Bed(), Submitter(), lambda _: None)
     assert not watch.over()
     with pytest.raises(InputError, match="1 jobs are left and none has ended for 6 hours"):
+        watch.over()
+
+
+def test_a_question_that_fails_does_not_end_a_run():
+    """Ten in a row do."""
+
+    class Bed:
+        folder, asked = Path("bed"), 0
+
+        def now_s(self):
+            return 0.0
+
+        def run(self, *_):
+            self.asked += 1
+            if self.asked != 2:
+                raise InputError("Zero Bytes were transmitted or received")
+            return ""
+
+    class Submitter:
+        done, ids = True, ()
+
+    watch = RunWatch(Bed(), Submitter(), lambda _: None)
+    assert not watch.over()
+    assert watch.over()
+    for _ in range(9):
+        assert not watch.over()
+    with pytest.raises(InputError, match="Zero Bytes"):
         watch.over()
 
 

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from real_slurm import NAMES, RELEASES, require_release
 
 from rltune.cluster import Cluster, NodeGroup
 from rltune.errors import InputError
@@ -28,10 +29,12 @@ def processes_with(mark: str) -> list[str]:
     return found
 
 
-def test_it_leaves_no_process_no_folder_and_no_shared_memory(bed_folder):
+@pytest.mark.parametrize("release", RELEASES, ids=NAMES)
+def test_it_leaves_no_process_no_folder_and_no_shared_memory(bed_folder, release):
     """Down with jobs running: daemons, job steps, jobs, files and the clock's shared memory are gone."""
+    require_release(release)
     before = set(Path("/dev/shm").glob("*faketime*"))
-    bed = Testbed.up(bed_folder, factor=60)
+    bed = Testbed.up(bed_folder, factor=60, release=release)
     bed.submit(36_017, "--exclusive")
     bed.wait_for("the job to run", lambda: processes_with("600.283") != [])
     bed.down()

@@ -34,10 +34,10 @@ def test_a_queue_is_numbered_and_nobody_is_led_anywhere():
     assert made.intents[0].before == 0
 
 
-def test_what_a_job_had_is_noted_with_the_change():
-    """The site's own factor is what will be given back."""
+def test_a_number_of_the_sites_own_is_left_alone():
+    """Nobody says that it is ours, so it is not touched."""
     made = planned([*FULL, job(1, 1, 60), job(2, 1, 10, site_factor=70, priority=20_070)])
-    assert made.intents[0].before == 70
+    assert 2 not in [i.change.job for i in made.intents]
 
 
 def test_a_job_whose_factor_is_not_told_is_left_alone():

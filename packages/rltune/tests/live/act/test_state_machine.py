@@ -21,6 +21,7 @@ from rltune.live.act.state_machine import (
 )
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look
+from rltune.live.see.undoing import undo_all
 
 FULL = (running(100, "n0", 4), running(101, "n1", 4))
 QUEUE = (*FULL, job(1, 1, 60), job(2, 1, 10))
@@ -34,11 +35,11 @@ class Day:
         self.brain = Brain(self.settings)
         self.minute = 0
 
-    def cycle(self, jobs=QUEUE, *, refuse=(), jump_s=0.0, seconds=0.1, unknown=False):
+    def cycle(self, jobs=QUEUE, *, refuse=(), jump_s=0.0, seconds=0.1, unknown=False, caution=""):
         """Go through one cycle; give what was told, changed and advised."""
         self.minute += 1
         told, made, advised = [], (), ()
-        look = Look(snapshot(jobs, at=NOW + 60 * self.minute + jump_s), 60.0 * self.minute)
+        look = Look(snapshot(jobs, at=NOW + 60 * self.minute + jump_s, caution=caution), 60.0 * self.minute)
         instructions = self.brain.on(Looked(look))
         situation = next(i.situation for i in instructions if isinstance(i, Decide))
         instructions += self.brain.on(Decided(decide_by(self.settings, situation), seconds))
@@ -139,7 +140,7 @@ def test_looks_that_fail_are_borne_twice():
     _, made, _ = day.cycle()
     assert [t.kind for t in day.brain.on(LookFailed("down", 120.0))] == ["unreachable"]
     assert day.brain.acting
-    assert [t.kind for t in day.brain.on(LookFailed("down", 180.0))] == ["unreachable", "health"]
+    assert [t.kind for t in day.brain.on(LookFailed("down", 180.0))] == ["health"]  # the same error is said once
     day.minute += 2
     _, back, _ = day.cycle(seen_with(list(QUEUE), made))
     assert back
@@ -183,7 +184,7 @@ def test_a_number_changed_by_an_administrator_is_left_to_him():
     by_hand = [replace(j, site_factor=-777) if j.id == made[0].change.job else j for j in QUEUE]
     _, again, _ = day.cycle(by_hand)
     assert made[0].change.job not in {i.change.job for i in again}
-    assert made[0].change.job not in {i.change.job for i in day.brain.let_go(snapshot(by_hand)).intents}
+    assert made[0].change.job not in {i.change.job for i in undo_all(snapshot(by_hand), day.brain.holdings)}
 
 
 def test_a_shadow_after_a_killed_act_warns():
@@ -218,4 +219,20 @@ def test_priority_is_given_back_by_release():
         else j
         for j in queue
     ]
-    assert {i.change.kind for i in day.brain.let_go(snapshot(now)).intents} == {ChangeKind.RELEASE}
+    assert {i.change.kind for i in undo_all(snapshot(now), day.brain.holdings)} == {ChangeKind.RELEASE}
+
+
+def test_a_slurm_that_may_be_misread_is_advised_on_and_not_touched():
+    """A release newer than any known: advice goes on with a warning, said once; acting is refused for good."""
+    day = Day(mode="advise")
+    assert [day.cycle(caution="newer")[0] for _ in range(2)] == [["health"], []]
+    assert day.cycle(caution="newer")[2]  # nobody has followed it, so it is given again
+    assert Day(mode="advise").cycle(caution="newer")[2]
+    day = Day()
+    assert [day.cycle(caution="newer")[:2] for _ in range(6)] == [(["health"], ()), *[([], ())] * 5]
+    day = Day()
+    changes = day.cycle()[1]
+    told, undone, _ = day.cycle(seen_with(QUEUE, changes), caution="newer")  # Slurm was upgraded meanwhile
+    assert told == ["health"]
+    assert {intent.change.job for intent in undone} == {intent.change.job for intent in changes}
+    assert all(intent.undo for intent in undone)

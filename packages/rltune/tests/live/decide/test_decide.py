@@ -90,12 +90,12 @@ def test_a_band_smaller_than_a_qos_difference_leaves_the_qos_in_charge():
     assert order(decided(queue, numbers={"channel": "priority"})) == [1, 2]
 
 
-def test_a_site_factor_of_the_site_is_kept_below_ours():
-    """What the site has set before is part of what a job has by itself."""
+def test_a_site_factor_that_the_site_has_set_is_not_touched_and_nobody_is_lifted_over_it():
     d = decided([job(1, 1, 600, priority=29_000, site_factor=9000), job(2, 1, 5)])
     assert order(d) == [1, 2]
-    assert d.by_job[1].number == 9000
-    assert d.by_job[2].number == 5000
+    assert d.by_job[1].number is None
+    assert d.by_job[1].kept == "it has a SiteFactor that is not ours"
+    assert 20_000 + d.by_job[2].number < 29_000
 
 
 def test_ranks_are_bounded():

@@ -29,7 +29,7 @@ def victims(turns):
 def test_a_job_that_agreed_gives_way_to_one_that_is_new():
     """Its spell is named exactly, with the reason and where the other one starts."""
     old = running(1, "n0", 4, 600, LONG_S, restarts=2, **AGREED)
-    (turn,) = displacements([old, job(5, 4)], nodes(4))
+    (turn,) = displacements([old, job(5, 4, **AGREED)], nodes(4))
     assert (turn.claimant, turn.nodes) == (5, ("n0",))
     (victim,) = turn.victims
     assert (victim.job, victim.start_s, victim.restarts, victim.submit_s) == (1, NOW - LONG_S, 2, old.submit_s)

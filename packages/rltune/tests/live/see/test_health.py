@@ -3,7 +3,8 @@ from dataclasses import replace
 from live_cases import NOW, job, nodes, settings, snapshot
 
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.health import Look, drifted, problems, too_much_meddling, too_slow
+from rltune.live.see.drift import drifted
+from rltune.live.see.health import Look, problems, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
 
 HEALTH = settings().advanced.health

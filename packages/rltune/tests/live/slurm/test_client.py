@@ -1,9 +1,11 @@
-"""The client against a real Slurm."""
+"""The client against a real Slurm: the machine's own release, and those that were made beside it."""
 
 import math
+import os
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,11 @@ from rltune.live.slurm.client import Slurm
 from rltune.live.slurm.dialect import KNOWN
 
 FULL = {"gpus": 4, "gpu_type": "p100", "nodes": 2}
+
+
+@pytest.fixture
+def testbed(testbed_of_any_release):
+    return testbed_of_any_release
 
 
 def crowd(bed, *options):
@@ -33,7 +40,8 @@ def test_a_snapshot_by_four_processes(testbed):
     slurm = testbed.backend()
     before = time.time()
     seen = slurm.observe()
-    assert slurm.calls == Counter(scontrol=1, squeue=1, sinfo=1, sprio=1)
+    assert sum(slurm.calls.values()) == 4
+    assert slurm.calls["squeue"] == slurm.calls["sprio"] == 1
     assert seen.version.rpartition(".")[0] in KNOWN
     assert before <= seen.taken_s <= time.time()
     assert seen.job_by_id[running].gpus_by_node == (4, 4)
@@ -124,6 +132,46 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
             testbed.send("slurmctld", signal.SIGCONT)
         else:
             testbed.start("slurmctld")
+
+
+def test_exclusive_jobs_and_memory_a_gpu(testbed):
+    """Releases differ in how they tell of both."""
+    alone = testbed.submit(600, "--exclusive", gpus=1, gpu_type="m40")
+    among = testbed.submit(600, "--exclusive=user", gpus=1, gpu_type="k80")
+    greedy = testbed.submit(600, "--hold", "--mem-per-gpu=3G", gpus=4, gpu_type="p100")
+    seen = testbed.backend().observe().job_by_id
+    assert [seen[job].exclusive for job in (alone, among, greedy)] == [True, False, False]
+    assert seen[greedy].mem_gib == 12
+
+
+DATA = Path(__file__).parent / "data/26.05"
+NEWER = """#!/bin/sh
+case "$(basename "$0") $*" in
+  *v0.0.42*) echo "no such data_parser" >&2; exit 1 ;;
+  squeue*) cat "$DATA/squeue.json" ;;
+  sprio*) cat "$DATA/sprio.txt" ;;
+  *json*) cat "$DATA/nodes-own-shape.json" ;;
+  *) while IFS= read -r line; do
+      case "$line" in
+        ping) printf '%s\\n' "scontrol: ping" "Slurmctld(primary) at head is UP" ;;
+        "show hostnames "*) echo "${line#show hostnames }" ;;
+        "show config") sed 's/26\\.05\\.[0-9]*/27.11.2/' "$DATA/scontrol.txt" ;;
+      esac
+    done ;;
+esac
+"""
+
+
+def test_a_newer_release_is_read_by_the_shape_it_offers(tmp_path):
+    """Where it has dropped the one that is known: with a caution, by which nobody acts."""
+    for name in ("scontrol", "squeue", "sprio"):
+        (tmp_path / name).write_text(NEWER)
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    seen = Slurm(environment={"PATH": path, "DATA": str(DATA)}).observe()
+    assert (seen.version, seen.caution != "") == ("27.11.2", True)
+    assert len(seen.jobs) > 20
+    assert sum(node.gpus for node in seen.nodes) == 13
 
 
 def test_without_slurm_the_command_is_named():

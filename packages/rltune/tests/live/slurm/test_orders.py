@@ -3,7 +3,7 @@
 import pytest
 
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.slurm.scontrol_orders import lines_of, outcomes_of
+from rltune.live.slurm.scontrol_orders import lines_of, may_be_made, outcomes_of
 
 FAILS = "Invalid job id specified for job 999999"
 
@@ -67,3 +67,19 @@ def test_an_error_that_names_nobody_is_everybodys():
     """Nothing is called done that may not be."""
     outcomes = outcomes_of(CHANGES, "slurm_update error: Access/permission denied\n")
     assert {o.error for o in outcomes} == {"slurm_update error: Access/permission denied"}
+
+
+@pytest.mark.parametrize(
+    ("error", "open_"),
+    [
+        ("Socket timed out on send/recv operation for job 7", True),
+        ("Unable to contact slurm controller (connect failure) for job 7", True),
+        ("Zero Bytes were transmitted or received for job 7", True),
+        ("Invalid job id specified for job 999999", False),
+        ("Access/permission denied for job 7", False),
+        ("", False),
+    ],
+)
+def test_whether_a_change_may_have_been_made_all_the_same(error, open_):
+    """A slurmctld that hung makes later what scontrol has given up on; what it refused it never makes."""
+    assert may_be_made(error) is open_

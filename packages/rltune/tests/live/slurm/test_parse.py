@@ -2,18 +2,21 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from rltune.live.see.backend import BackendError
 from rltune.live.slurm import scontrol_show as show
-from rltune.live.slurm.dialect import KNOWN, dialect_of
+from rltune.live.slurm.dialect import KNOWN, caution, dialect_for, dialect_of
 from rltune.live.slurm.json_records import answer_of, count_tasks, jobs_of, nodes_of
+from rltune.live.slurm.sprio import factors_of
 
 DATA = Path(__file__).parent / "data"
-NEWER = [release for release in KNOWN if release != "22.05"]
+WRITTEN = ["23.11", "24.05"]  # from Slurm's documentation, with the values of 22.05's jobs
+RECORDED = ["24.11", "26.05"]
+AT_ITS_TIME = ("id", "het_id", "submit_s", "eligible_s", "start_s", "end_s", "begin_s", "priority")  # of the recording
 
 
 def jobs(release, file="squeue.json"):
@@ -145,20 +148,72 @@ def test_a_reservation_that_has_begun_is_seen_at_its_nodes():
     assert begun["m40-1"] == "maint"
 
 
-@pytest.mark.parametrize("release", NEWER)
-def test_newer_releases_give_the_same_jobs(release, recorded):
+@pytest.mark.parametrize("release", WRITTEN)
+def test_releases_that_were_not_run_give_the_same_jobs(release, recorded):
     """The shapes differ, the values do not."""
     newer = jobs(release)
     assert len(newer) >= 17
     assert {name: told(job) for name, job in newer.items()} == {name: told(recorded[name]) for name in newer}
 
 
-@pytest.mark.parametrize("release", NEWER)
-def test_newer_releases_give_the_same_nodes(release):
+@pytest.mark.parametrize("release", RECORDED)
+def test_newer_releases_were_given_the_same_jobs_and_tell_the_same(release, recorded):
+    """All that does not depend on when they were recorded."""
+    newer = jobs(release)
+    assert newer.keys() - recorded.keys() == {"mem per gpu", "exclusive to a user"}
+    assert recorded.keys() <= newer.keys()
+    assert {name: lasting(newer[name]) for name in recorded} == {name: lasting(recorded[name]) for name in recorded}
+
+
+def lasting(job):
+    return {key: value for key, value in told(job).items() if key not in AT_ITS_TIME}
+
+
+@pytest.mark.parametrize("release", RECORDED)
+def test_memory_a_gpu_in_newer_releases(release):
+    """Three GiB for each of four GPUs, which these releases repeat as if it were the memory of the node."""
+    record = next(r for r in read(release, "squeue.json", "jobs")["jobs"] if r["name"] == "mem per gpu")
+    assert record["memory_per_node"]["number"] == 3072
+    assert jobs(release)["mem per gpu"].mem_gib == 12
+
+
+@pytest.mark.parametrize("release", RECORDED)
+def test_who_is_exclusive_in_newer_releases(release):
+    """A job that wants its nodes alone, and not one that shares them with others of its user."""
+    assert [name for name, job in jobs(release).items() if job.exclusive] == ["exclusive"]
+
+
+@pytest.mark.parametrize("release", WRITTEN)
+def test_releases_that_were_not_run_give_the_same_nodes(release):
     """Asked by scontrol, whose answer is a list of nodes as sinfo's was in 22.05."""
     answer = read(release, "nodes.json", "nodes")
-    assert dialect_of(answer).nodes_command == ("scontrol", "--json", "show", "nodes")
+    assert dialect_of(answer).nodes_command == ("scontrol", "--json=v0.0.40", "show", "nodes")
     assert nodes_of(answer) == nodes_of(read("22.05", "sinfo.json", "nodes"))
+
+
+@pytest.mark.parametrize("release", RECORDED)
+@pytest.mark.parametrize("file", ["nodes.json", "nodes-own-shape.json"])
+def test_newer_releases_give_the_same_nodes(release, file):
+    """In the shape asked for and in the release's own; they also tell for which nodes backfilling has plans."""
+    answer = read(release, file, "nodes")
+    assert dialect_of(answer).nodes_command == ("scontrol", "--json=v0.0.42", "show", "nodes")
+    unplanned = [replace(node, state=node.state.removesuffix("+PLANNED")) for node in nodes_of(answer)]
+    assert unplanned == nodes_of(read("22.05", "sinfo.json", "nodes"))
+
+
+@pytest.mark.parametrize("release", RECORDED)
+def test_what_sprio_and_scontrol_tell_in_newer_releases(release):
+    """Site factors, priorities by hand, partitions, reservations and settings."""
+    factors = factors_of((DATA / release / "sprio.txt").read_text())
+    told = {job.name: job for job in jobs_of(read(release, "squeue.json", "jobs"), factors)}
+    assert (told["site"].site_factor, told["site"].priority_by_hand) == (600, False)
+    assert (told["by hand"].priority, told["by hand"].priority_by_hand) == (4321, True)
+    assert told["pinned"].other_factors == -50
+    text = (DATA / release / "scontrol.txt").read_text()
+    assert [(p.name, p.priority_tier) for p in show.partitions(text)] == [("gpu", 1), ("sla", 100)]
+    assert [r.maintenance for r in show.reservations(text)] == [True, False]
+    assert show.config(text, "SLURM_VERSION").startswith(release)
+    assert show.seconds(show.config(text, "KillWait"), usual=0) == 30
 
 
 @pytest.mark.parametrize(
@@ -173,7 +228,7 @@ def test_newer_releases_give_the_same_nodes(release):
 )
 def test_a_state_with_flags(words, state):
     """A job that still cleans up holds its nodes."""
-    answer = read("25.05", "squeue.json", "jobs")
+    answer = read("26.05", "squeue.json", "jobs")
     answer["jobs"] = [{**answer["jobs"][0], "job_state": words}]
     assert jobs_of(answer)[0].state == state
 
@@ -220,12 +275,19 @@ def test_an_answer_that_is_not_json_or_lacks_what_was_asked_for():
         answer_of('{"errors": []}', "squeue", "jobs")
 
 
-@pytest.mark.parametrize("release", ["21.08.8", "26.05.1", "2.205", ""])
+@pytest.mark.parametrize("release", ["21.08.8", "23.02.7", "2.205", ""])
 def test_an_unknown_release_is_refused(release):
     """The sentence names those that are known."""
     answer = {"meta": {"slurm": {"release": release}}, "jobs": []}
-    with pytest.raises(BackendError, match=r"is not supported; 22\.05, 23\.11, 24\.05, 24\.11, 25\.05 are"):
+    with pytest.raises(BackendError, match=r"22\.05, 23\.11, 24\.05, 24\.11, 25\.05, 25\.11, 26\.05 are"):
         jobs_of(answer)
+
+
+def test_a_release_newer_than_any_known_is_read_with_a_caution():
+    """As the newest; those that are known need none."""
+    assert dialect_for("27.11.2") is dialect_for("26.05.5")
+    assert caution("27.11.2") == "Slurm 27.11.2 is newer than any that this was tried on, and read as if it were 26.05"
+    assert [caution(f"{release}.1") for release in KNOWN] == [""] * len(KNOWN)
 
 
 def test_a_record_that_cannot_be_read_is_named():

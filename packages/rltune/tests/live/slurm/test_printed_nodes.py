@@ -51,7 +51,7 @@ def test_sinfo_tells_which_nodes_are_out_of_work(told):
     assert [n.up for n in seen] == [n.up for n in told]
 
 
-@pytest.mark.parametrize("version", ["22.05/sinfo.json", "25.05/nodes.json"])
+@pytest.mark.parametrize("version", ["22.05/sinfo.json", "24.11/nodes.json", "26.05/nodes.json"])
 def test_json_is_read_too(version):
     assert len(nodes_of((DATA / version).read_text())) == 5
 

@@ -23,7 +23,7 @@ from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_b
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
-from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct
+from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct, refuse_hooks
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
@@ -88,6 +88,7 @@ def wrap(
         if host is not None or isinstance(model, DistributedDataParallel):
             raise RefusedError("shard= divides the model and averages gradients by itself: leave out host=, nvme=, DDP")
         check_sharding(shard, optimizer)
+        refuse_hooks(model)
     # What is around the model only says with whom to reduce gradients, and says it at each forward.
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     check_model(inner)
@@ -320,7 +321,8 @@ class Cached:
         with Unrouted():
             # What user code holds would not see what happens on the device.
             if any(self.masters.aliased(unit) for unit in range(len(self.units))) or any(
-                gradient_is_held(entry) or state_is_held(optimizer.state, entry.parameter) for entry in self.entries
+                gradient_is_held(entry) or state_is_held(optimizer.state, entry.parameter) or entry.node_is_held()
+                for entry in self.entries
             ):
                 return
             needed = needed_bytes(parameters, optimizer)
@@ -331,6 +333,8 @@ class Cached:
             self._router.parts.remove()
             for handle in self._step_handles:
                 handle.remove()
+            # Nothing is on its way any more, and copies of the model would have this one's.
+            self.model.__dict__.pop("zero_grad", None)
             self._release_parameters()
             # The arena goes before the device's memory is asked for again: for a moment both would not fit.
             self._let_go()
@@ -427,7 +431,10 @@ class Cached:
             # Hooks can only be registered on what requires a gradient; bind() sets it as the parameter has it.
             entry.leaf.requires_grad_()
             leaf: Any = entry.leaf
-            leaf.register_post_accumulate_grad_hook(_sender(self.engine, self._stepper, self._reduction, entry))
+            leaf.register_post_accumulate_grad_hook(
+                _sender(self.engine, self._router, self._stepper, self._reduction, entry)
+            )
+            entry.share_hooks()
             self._step_handles.append(_watch(entry))
         parameter: Any = entry.parameter
         parameter._tencache_owner = self._router  # noqa: SLF001
@@ -552,7 +559,11 @@ class Cached:
 
 
 def _sender(
-    engine: Engine, stepper: Stepper | None, reduction: GradientReduction, entry: ParameterEntry
+    engine: Engine,
+    router: OperationRouter,
+    stepper: Stepper | None,
+    reduction: GradientReduction,
+    entry: ParameterEntry,
 ) -> Callable[[Tensor], None]:
     def send(leaf: Tensor) -> None:
         with Unrouted():
@@ -561,6 +572,8 @@ def _sender(
             assert gradient is not None
             engine.gradient(entry, gradient)
             del gradient
+            if hooks := entry.landing_hooks():
+                router.run_hooks(entry, hooks)
             if reduction.active:
                 # Waiting for other processes is no compute.
                 engine.cycle.recorder.pause()
@@ -583,6 +596,7 @@ def _watch(entry: ParameterEntry) -> Any:
 
     trained = parameter.requires_grad
     handle = parameter.requires_grad_().register_post_accumulate_grad_hook(refuse)
+    entry.watch_id = handle.id
     parameter.requires_grad_(trained)
     return handle
 

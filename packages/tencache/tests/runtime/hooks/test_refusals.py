@@ -1,7 +1,9 @@
 """What is not supported is refused, in a sentence that says what to change."""
 
+import contextlib
 import copy
 import pickle
+import threading
 
 import pytest
 import torch
@@ -109,19 +111,50 @@ def test_an_optimizer_of_another_model():
         tencache.wrap(GPT(SMALL), torch.optim.SGD(GPT(SMALL).parameters(), lr=0.1), budget="50%")
 
 
-@shows_refused("gradient hooks on parameters", "change gradients after `backward()`")
-def test_gradient_hooks_before_and_after_wrapping():
-    model = GPT(SMALL)
-    handle = model.head.weight.register_hook(lambda grad: grad)
-    with pytest.raises(RefusedError, match=r"head\.weight has a gradient hook"):
-        tencache.wrap(model, budget="50%")
-    handle.remove()
-    cached = wrap(model, None)
-    with pytest.raises(RefusedError, match=r"head\.weight has a gradient hook"):
-        model.head.weight.register_hook(lambda grad: grad)
-    with pytest.raises(RefusedError, match=r"head\.weight has a gradient hook"):
-        model.head.weight.register_post_accumulate_grad_hook(lambda _: None)
+@shows_refused("a parameter inside `torch.func.grad` and the like", "`functional_call()` with detached copies of it")
+def test_functions_that_are_transformed():
+    layer = torch.nn.Linear(4, 4)
+    cached = wrap(layer, None, budget="100%")
+    with pytest.raises(RefusedError, match=r"inside torch\.func\.grad"):
+        torch.func.jacrev(layer)(torch.ones(4))
     cached.unwrap()
+
+
+@shows_refused("`torch.jit.trace` of a wrapped model", "unwrap it first")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+def test_tracing():
+    layer = torch.nn.Linear(4, 4)
+    cached = wrap(layer, None, budget="100%")
+    with pytest.raises(RefusedError, match=r"torch\.jit\.trace"):
+        torch.jit.trace(layer, torch.ones(1, 4))
+    cached.unwrap()
+
+
+@shows_refused("two threads that run the model at the same time", "a lock around the call")
+def test_two_threads_at_once():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    cached = wrap(model, None, budget="100%")
+    refused = []
+
+    def run_beside(*_):
+        thread = threading.Thread(target=lambda: refused.append(_refusal(lambda: model(torch.ones(1, 4)))))
+        thread.start()
+        thread.join()
+
+    handle = model[1].register_forward_pre_hook(run_beside)
+    result = model(torch.ones(1, 4))
+    handle.remove()
+    assert refused == [True]
+    # The first goes on as if nothing had been, and the next one can come.
+    assert torch.equal(result, model(torch.ones(1, 4)))
+    cached.unwrap()
+
+
+def _refusal(call):
+    with contextlib.suppress(RefusedError):
+        call()
+        return False
+    return True
 
 
 @shows_refused("a forward that writes to a parameter, such as `max_norm`", "write between steps")

@@ -3,6 +3,9 @@
 A pass makes anew only what could have changed. As long as every job ends when expected and nobody comes in between,
 the reservations of the last pass are those of this one: jobs whose time has come start, and that is all. Whoever comes
 at the end of the order is the only one to be placed. After a surprise everything is placed anew.
+
+With whole nodes, as Slurm plans, a reservation keeps its nodes from all that are behind it in the order, however
+little of them it needs. What runs holds only what it has.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 
 from rltune.kernel.backfill.profile import (
     FreeProfile,
+    close_nodes,
     earliest,
     empty_profile,
     ends_of_running,
@@ -49,6 +53,7 @@ from rltune.kernel.state.arrays import (
     SPREAD,
     STAMP,
     WAITING,
+    WHOLE_NODES,
     Options,
     State,
     World,
@@ -355,7 +360,12 @@ def conservative_pass(w: World, s: State, o: Options, rows: I8, stands: bool) ->
             if most > p.time.shape[1]:
                 most = fullest(p) + 2
                 p = with_more_room(p) if most > p.time.shape[1] else p
-            occupy(w, s, p, w.job[job].asks, time, time + _length(s, job, picked_speed(w, s, w.job[job].asks)))
+            shape = w.job[job].asks
+            until = time + _length(s, job, picked_speed(w, s, shape))
+            if starts or o.backfill != WHOLE_NODES:
+                occupy(w, s, p, shape, time, until)
+            else:
+                close_nodes(w, s, p, shape, time, until)
         if starts:
             as_planned = _start_as_planned(w, s, job) and as_planned
             first = min(first, rows[i])

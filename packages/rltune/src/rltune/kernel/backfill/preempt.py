@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from rltune.kernel.backfill.easy import leave_then, leaves_head_its_place, reservation
+from rltune.kernel.backfill.easy import count_anew, leave_then, leaves_head_its_place, reservation
 from rltune.kernel.backfill.job_turn import keeps_place
-from rltune.kernel.fit.allocate import find, lend_nodes, picked_speed
+from rltune.kernel.fit.allocate import find_for, lend_nodes, picked_speed
+from rltune.kernel.fit.loans import lend, lend_for_now, next_due, set_terms
 from rltune.kernel.fit.running import drop_end, start_job, stop_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.rules import running_score, static_score
@@ -33,7 +34,7 @@ from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.limits import count_running, start_is_allowed
 from rltune.kernel.state.online_survival import mean_left
 from rltune.kernel.state.queue import enqueue
-from rltune.kernel.state.spells import end_spell, stop_loss
+from rltune.kernel.state.spells import count_turn, end_spell, stop_loss, turns_today
 
 INF = float("inf")
 EXACT = 8  # candidates up to which every set of them is tried
@@ -45,10 +46,11 @@ def next_turn(s: State, o: Options) -> float:
     now = s.now[0]
     if s.n[DISPLACED_N] > 0:
         return now
+    due = next_due(s)
     if s.n[Q_HEAD] == s.n[Q_TAIL] or s.n[WILLING_N] == 0:
-        return INF
+        return due
     tick = (math.floor(now / o.turn_s) + 1.0) * o.turn_s
-    return tick if tick > now else tick + o.turn_s
+    return min(tick if tick > now else tick + o.turn_s, due)
 
 
 @kernel
@@ -57,7 +59,9 @@ def _may_be_displaced(w: World, s: State, o: Options, job: int) -> bool:
     return (
         w.yields[job].willing != 0
         and turn.preemptions < o.max_preemptions
+        and (o.max_a_day == 0 or turns_today(s, job) < o.max_a_day)
         and s.now[0] - s.life[job].start >= turn.restart / s.life[job].speed + o.min_run_s
+        and (not w.lends or set_terms(w, s, o, job))
     )
 
 
@@ -93,6 +97,8 @@ def rank_movable(w: World, s: State, o: Options) -> float:
             s.movable[n] = job
             n += 1
     s.n[MOVABLE_N] = n
+    if o.turns == BY_LAS and worst <= 0.0 and not o.guarded and not w.lends:
+        return -INF  # nobody who waits stands higher than the first level
     return worst
 
 
@@ -152,6 +158,7 @@ def _is_in_reach(w: World, s: State, job: int, mask: int) -> bool:
 def _list_candidates(w: World, s: State, o: Options, row: int) -> int:
     """List in s.victim whom the job in this place may displace, the cheapest first; return how many."""
     mask = w.shape[s.queue[row].asks].mask
+    end = s.now[0] + s.queue[row].estimate / w.mask[mask].slowest
     n = 0
     for i in range(s.n[MOVABLE_N]):
         job = s.movable[i]
@@ -159,6 +166,7 @@ def _list_candidates(w: World, s: State, o: Options, row: int) -> int:
             s.life[job].status == RUNNING
             and stands_lower(o, s.turn[job].score, s.queue[row].score)
             and _is_in_reach(w, s, job, mask)
+            and (not w.lends or end <= s.turn[job].due)
         ):
             s.victim[n] = job
             n += 1
@@ -174,7 +182,7 @@ def _lend_set(w: World, s: State, n: int, chosen: int, sign: int) -> None:
 
 
 @kernel
-def _choose_exactly(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
+def _choose_exactly(w: World, s: State, o: Options, claimant: int, shape: int, estimate: float, n: int) -> bool:
     """Find the set that loses least, of equals the lowest as a number; leave it in s.victim, its nodes lent."""
     best = 0
     least = INF
@@ -185,7 +193,7 @@ def _choose_exactly(w: World, s: State, o: Options, shape: int, estimate: float,
                 loss += s.turn[s.victim[i]].loss
         if loss < least:
             _lend_set(w, s, n, chosen, 1)
-            if find(w, s, shape, estimate, o.placement):
+            if find_for(w, s, claimant, shape, estimate, o.placement):
                 best = chosen
                 least = loss
             _lend_set(w, s, n, chosen, -1)
@@ -200,20 +208,20 @@ def _choose_exactly(w: World, s: State, o: Options, shape: int, estimate: float,
 
 
 @kernel
-def _choose_greedily(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
+def _choose_greedily(w: World, s: State, o: Options, claimant: int, shape: int, estimate: float, n: int) -> bool:
     """Add candidates until the job fits, then leave out, the last first, whoever is not needed."""
     added = 0
     fits = False
     while added < n and not fits:
         lend_nodes(w, s, s.victim[added], 1)
         added += 1
-        fits = find(w, s, shape, estimate, o.placement)
+        fits = find_for(w, s, claimant, shape, estimate, o.placement)
     if not fits:
         _lend_first(w, s, added, -1)
         return False
     for i in range(added - 2, -1, -1):
         lend_nodes(w, s, s.victim[i], -1)
-        if find(w, s, shape, estimate, o.placement):
+        if find_for(w, s, claimant, shape, estimate, o.placement):
             s.victim[i] = -1
         else:
             lend_nodes(w, s, s.victim[i], 1)
@@ -233,15 +241,15 @@ def _lend_first(w: World, s: State, n: int, sign: int) -> None:
 
 
 @kernel
-def _could_fit(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
+def _could_fit(w: World, s: State, o: Options, claimant: int, shape: int, estimate: float, n: int) -> bool:
     """Return whether a job would fit if all candidates stopped; if not, nobody of its shape will in this pass.
 
     Later in a pass less is free, and who comes later may displace nobody whom this one may not.
     """
     _lend_first(w, s, n, 1)
-    fits = find(w, s, shape, estimate, o.placement)
+    fits = find_for(w, s, claimant, shape, estimate, o.placement)
     _lend_first(w, s, n, -1)
-    if not fits and not w.has_pauses:
+    if not fits and not w.fits_by_length:
         s.demand[shape].unclaimed_in = s.n[PASSES]
     return fits
 
@@ -260,15 +268,24 @@ def _limits_allow(w: World, s: State, job: int) -> bool:
 @kernel
 def _head_keeps_place(w: World, s: State, job: int, pool: int) -> bool:
     """Return whether the job in s.pick, its victims gone, leaves the head its reservation as it was before."""
-    if s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) <= s.pool[pool].reserved:
+    gone = s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) <= s.pool[pool].reserved
+    if s.pool[pool].reserved == INF or (gone and not w.lends):
         return True
     for i in range(s.n[VICTIMS_N]):
         leave_then(w, s, s.victim[i], pool, 1)
-    if leaves_head_its_place(w, s, job, pool):
-        return True
-    for i in range(s.n[VICTIMS_N]):
-        leave_then(w, s, s.victim[i], pool, -1)
-    return False
+    fits = True
+    if w.lends:  # the victims' due dates, too, must leave the head its place
+        lend_for_now(w, s, s.n[VICTIMS_N], 1)
+        fits = count_anew(w, s, pool)
+    fits = fits and (gone or leaves_head_its_place(w, s, job, pool))
+    if w.lends:
+        lend_for_now(w, s, s.n[VICTIMS_N], -1)
+    if not fits:
+        for i in range(s.n[VICTIMS_N]):
+            leave_then(w, s, s.victim[i], pool, -1)
+        if w.lends:
+            count_anew(w, s, pool)
+    return fits
 
 
 @kernel
@@ -281,16 +298,16 @@ def claim(w: World, s: State, o: Options, row: int, behind: bool) -> bool:
     if s.demand[shape].unclaimed_in == s.n[PASSES]:
         return False
     n = _list_candidates(w, s, o, row)
-    if n == 0 or not _could_fit(w, s, o, shape, estimate, n):
+    if n == 0 or not _could_fit(w, s, o, job, shape, estimate, n):
         return False
     keeps = behind and keeps_place(w, s, o, pool)
     if keeps and s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
         reservation(w, s, pool)
     if n <= EXACT:
-        _choose_exactly(w, s, o, shape, estimate, n)
+        _choose_exactly(w, s, o, job, shape, estimate, n)
     else:
-        _choose_greedily(w, s, o, shape, estimate, n)
-    find(w, s, shape, estimate, o.placement)
+        _choose_greedily(w, s, o, job, shape, estimate, n)
+    find_for(w, s, job, shape, estimate, o.placement)
     allowed = not w.has_limits or _limits_allow(w, s, job)
     allowed = allowed and (not keeps or _head_keeps_place(w, s, job, pool))
     _lend_first(w, s, s.n[VICTIMS_N], -1)
@@ -304,11 +321,13 @@ def _displace_for(w: World, s: State, o: Options, job: int, shape: int, estimate
     for i in range(s.n[VICTIMS_N]):
         victim = s.victim[i]
         interrupt(w, s, o, victim)
-        s.turn[victim].preemptions += 1
+        count_turn(s, victim)
+        if w.lends:
+            lend(w, s, victim)
         s.life[victim].status = HELD  # it waits from the end of the pass on
         s.displaced[s.n[DISPLACED_N]] = victim
         s.n[DISPLACED_N] += 1
-    find(w, s, shape, estimate, o.placement)
+    find_for(w, s, job, shape, estimate, o.placement)
     start_job(w, s, job)
     for g in range(len(s.pool)):
         s.pool[g].reserved = float("nan")  # who has stopped may have been in the way of any head

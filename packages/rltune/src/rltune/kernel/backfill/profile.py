@@ -140,6 +140,16 @@ def occupy(w: World, s: State, p: FreeProfile, shape: int, start: float, end: fl
 
 
 @kernel
+def close_nodes(w: World, s: State, p: FreeProfile, shape: int, start: float, end: float) -> None:
+    """Keep the nodes in s.pick from a time to another, all that they have."""
+    for i in range(w.shape[shape].chunks):
+        node = s.pick[i]
+        first = _moment(p, node, start)
+        for row in range(first, _moment(p, node, end)):
+            p.free[node, row, GPU] = -1
+
+
+@kernel
 def _holds(p: FreeProfile, node: int, row: int, gpus: int, cpu: int, mem: int) -> bool:
     return p.free[node, row, GPU] >= gpus and p.free[node, row, CPU] >= cpu and p.free[node, row, MEM] >= mem
 

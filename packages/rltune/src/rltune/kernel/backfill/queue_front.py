@@ -12,7 +12,7 @@ from rltune.kernel.fit.ways import wider_fits
 from rltune.kernel.jit import allocating_kernel, kernel
 from rltune.kernel.score.overtaking import is_protected
 from rltune.kernel.score.rules import queue_end_in_view, score_queue
-from rltune.kernel.state.arrays import CONSERVATIVE, I8, Q_HEAD, Q_TAIL, STAMP, Options, State, World
+from rltune.kernel.state.arrays import CONSERVATIVE, I8, Q_HEAD, Q_TAIL, STAMP, WHOLE_NODES, Options, State, World
 from rltune.kernel.state.limits import start_is_allowed
 from rltune.kernel.state.queue import close_gaps
 from rltune.kernel.state.score_heap import row_before
@@ -75,7 +75,7 @@ def judge(w: World, s: State, o: Options, jobs: I8, n: int) -> tuple[int, int]:
     first = w.job[jobs[0]].asks
     if not find(w, s, first, s.life[jobs[0]].estimate, o.placement):
         return (CONTESTED if wider_fits(w, s, first, s.life[jobs[0]].estimate) else NOTHING_FITS), 0
-    if o.backfill == CONSERVATIVE:  # a trial would overwrite the nodes of reservations
+    if o.backfill == CONSERVATIVE or o.backfill == WHOLE_NODES:  # noqa: PLR1714  a trial would overwrite the nodes of reservations
         return (ALL_START if n == 1 else CONTESTED), 1
     started = _greedy_starts(w, s, o, jobs, n)
     return (ALL_START if started == n else CONTESTED), started

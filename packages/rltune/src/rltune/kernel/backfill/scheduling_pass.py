@@ -11,17 +11,19 @@ import numpy as np
 from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, plan_stands, start_due
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
-from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay
+from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay, try_start
 from rltune.kernel.backfill.preempt import claim, let_displaced_wait, rank_movable, weigh_movable
 from rltune.kernel.fit.allocate import find, picked_speed
+from rltune.kernel.fit.loans import waits_for_limit
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.jit import allocating_kernel, kernel
-from rltune.kernel.score.rules import INSPECTED, LEARNED, queue_end_in_view, score_queue
+from rltune.kernel.score.rules import INSPECTED, LEARNED, queue_end_in_view, score_queue, static_score
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
     CONSERVATIVE,
     DISPLACED_N,
+    EASY_BY,
     EPOCH,
     LIMITED,
     NO_BACKFILL,
@@ -33,6 +35,7 @@ from rltune.kernel.state.arrays import (
     RESOURCES,
     SHADOW,
     WAITING,
+    WHOLE_NODES,
     WOULD_DELAY_HEAD,
     Options,
     State,
@@ -61,7 +64,7 @@ def _count_open(w: World, s: State, o: Options) -> int:
     for i in range(s.n[ACTIVE_N]):
         shape = s.active[i]
         if s.demand[shape].fails_from > -INF:
-            if not w.has_pauses and not find(w, s, shape, 0.0, o.placement):
+            if not w.fits_by_length and not find(w, s, shape, 0.0, o.placement):
                 s.demand[shape].fails_from = -INF
             else:
                 count += 1
@@ -225,7 +228,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
         weigh_movable(w, s, o)
     elif open_shapes == 0 and not o.explain:
         return False
-    all_rows = o.explain or w.has_limits or w.has_pauses or claims
+    all_rows = o.explain or w.has_limits or w.fits_by_length or claims
     n = _fill_heap(s, all_rows, end, -1)
     parked = parked_end = n
     partings = _MOST_PARTINGS if all_rows else 0
@@ -245,6 +248,8 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
             reason = NO_REASON
             left = _count_open(w, s, o) if o.backfill != NO_BACKFILL else left
             was_open = False
+        if reason == LIMITED:
+            waits_for_limit(w, s, s.queue[row].job)
         s.life[s.queue[row].job].reason = reason
         if reason == NO_REASON:
             first = min(first, row)
@@ -268,6 +273,8 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
             break
     if o.backfill == SHADOW:
         first, last = _shadow_backfill(w, s, o, end, first, last)
+    elif o.backfill == EASY_BY:
+        first, last = _backfill_in_order(w, s, o, end, first, last)
     if last >= 0:
         close_gaps(s, first, last)
     return o.relook and last >= 0
@@ -288,7 +295,9 @@ def _claims(w: World, s: State, o: Options, row: int, behind: bool, reason: int)
     A job that only a limit holds displaces nobody.
     """
     shape = s.queue[row].asks
-    in_vain = reason == RESOURCES or (reason == LIMITED and not fits_now(w, s, o, shape, s.queue[row].estimate))
+    in_vain = reason == RESOURCES or (
+        reason == LIMITED and not fits_now(w, s, o, s.queue[row].job, shape, s.queue[row].estimate)
+    )
     if not in_vain or not claim(w, s, o, row, behind):
         return False
     if not behind:
@@ -309,7 +318,7 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
             s.pool[pool].reserved = shadow_time(w, s, head, pool)
         if w.has_limits and not start_is_allowed(w, s, job):
             s.life[job].reason = LIMITED
-        elif not fits_now(w, s, o, s.queue[row].asks, s.life[job].estimate):
+        elif not fits_now(w, s, o, job, s.queue[row].asks, s.life[job].estimate):
             s.life[job].reason = RESOURCES
         elif s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) < s.pool[pool].reserved:
             start_job(w, s, job)
@@ -321,10 +330,35 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
     return first, last
 
 
+@kernel
+def _backfill_in_order(w: World, s: State, o: Options, end: int, first: int, last: int) -> tuple[int, int]:
+    """Start, in the order for those behind heads, what fits and delays no head by EASY's rule."""
+    n = 0
+    for row in range(s.n[Q_HEAD], end):
+        job = s.queue[row].job
+        head = s.pool[s.demand[s.queue[row].asks].pool].head
+        if s.life[job].status == WAITING and head >= 0 and job != head:
+            s.queue[row].score = static_score(w, job, o.behind, s.life[job].rank)
+            s.queue[row].tie = 0.0
+            s.heap[n] = row
+            n += 1
+    heapify(s, n)
+    while n > 0:
+        row = pop_best(s, n)
+        n -= 1
+        reason = try_start(w, s, o, row)
+        s.life[s.queue[row].job].reason = reason
+        if reason == NO_REASON:
+            first = min(first, row)
+            last = max(last, row)
+    return first, last
+
+
 @allocating_kernel
 def _conservative(w: World, s: State, o: Options) -> None:
     """Order all that is in view, then let every job have its reservation in turn, if the last plan does not stand."""
-    stands = plan_stands(w, s) and not o.explain
+    # a job that starts gives back what its reservation kept of its nodes beyond its need: then all is planned anew
+    stands = o.backfill == CONSERVATIVE and plan_stands(w, s) and not o.explain
     if stands and not o.dynamic and nobody_came(s):
         start_due(w, s)
         return
@@ -354,7 +388,7 @@ def make_pass(w: World, s: State, o: Options) -> None:
     if o.explain:
         for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
             s.life[s.queue[row].job].reason = OUT_OF_VIEW
-    if o.backfill == CONSERVATIVE:
+    if o.backfill == CONSERVATIVE or o.backfill == WHOLE_NODES:  # noqa: PLR1714  numba has no tuple `in`
         _conservative(w, s, o)
         return
     if o.policy == INSPECTED:

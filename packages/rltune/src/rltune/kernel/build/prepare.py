@@ -15,6 +15,7 @@ from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shape
 from rltune.kernel.fit.ways import COLUMNS
 from rltune.kernel.score.features import A_COLUMNS, FIRST_INPUT, HIDDEN_1, HIDDEN_2, HIDDEN_3, INPUTS
 from rltune.kernel.state.arrays import (
+    ASKER,
     AT,
     B1,
     CHUNK,
@@ -64,7 +65,7 @@ from rltune.kernel.state.fair_share import (
     W_SIZE,
     growth_from,
 )
-from rltune.kernel.state.online_survival import ENDS_NOW
+from rltune.kernel.state.online_survival import EDGES, ENDS_NOW, MOST_SLOTS
 from rltune.labels import Labels
 
 
@@ -92,6 +93,7 @@ class Survival:
     known: F8  # [key, edge, column] what was known before the run
     trust: float = 1.0
     left_by: int = ENDS_NOW
+    indexed: bool = False  # an order asks for Gittins' index
 
     @classmethod
     def none(cls, n: int, left_by: int = ENDS_NOW) -> Survival:
@@ -249,6 +251,8 @@ def _mask_tables(cluster: Cluster, masks: Masks) -> tuple[Records, I8, B1]:
     mask["hi"] = hi
     mask["lo"] = hi - [len(m) for m in members]
     mask["gpus"] = [max((cluster.groups[g].gpus for g in m), default=0) for m in members]
+    speed = [cluster.speed.get(group.gpu_type, 1.0) for group in cluster.groups]
+    mask["slowest"] = [min((speed[g] for g in m), default=1.0) for m in members]
     for i, of_mask in enumerate(members):
         has[i, of_mask] = True
     return mask, np.array([g for m in members for g in m], dtype=np.int64), has
@@ -375,16 +379,18 @@ def prepare(
     whole_nodes: bool = False,
     net: Net | None = None,
     turns: bool = False,
+    lends: bool = False,
     survival: Survival | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
-    `whole_nodes`: no two jobs share a node. `turns`: running jobs may be displaced.
+    `whole_nodes`: no two jobs share a node. `turns`: running jobs may be displaced, and have their
+    nodes back in time (`lends`).
     """
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
-    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes, "turns": turns}
+    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes, "turns": turns, "lends": lends}
     lasted = survival or Survival.none(len(jobs))
     world = _make_world(jobs, cluster, counters, factors, likeness, lasted, net or Net.none(), fixed, **cut)
     state = _make_state(world, limit, factors, likeness, lasted, fixed, sorts=sorts)
@@ -407,6 +413,7 @@ def _make_world(
     wider: bool,
     whole_nodes: bool,
     turns: bool,
+    lends: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -452,6 +459,7 @@ def _make_world(
         survival_key=survival.keys,
         survival_trust=survival.trust,
         left_by=survival.left_by,
+        chain=_chains(survival.keys, job["prior"], jobs) if survival.indexed else np.zeros(1, dtype=np.int64),
         factor_par=factors.parameters,
         slowdown=fixed.slowdown,
         net=net.weights,
@@ -464,7 +472,16 @@ def _make_world(
         whole_nodes=whole_nodes,
         total_gpus=float(max(cluster.gpu_count, 1)),
         takes_turns=turns,
+        lends=lends,
+        fits_by_length=lends or len(fixed.pause) > 0,
     )
+
+
+def _chains(keys: I4, prior: F8, jobs: Jobs) -> I8:
+    """Give one number to jobs that share all that an index depends on: likenesses, prior, whether they give way."""
+    told = np.column_stack([keys.astype(np.float64), prior, jobs.preemptible])
+    chain: I8 = np.unique(told, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return chain
 
 
 def _yields(jobs: Jobs) -> Records:
@@ -501,6 +518,7 @@ def _make_state(
     ways = 3 * (1 + int((shape["wider_hi"] - shape["wider_lo"]).max(initial=0)))
     racks = int(fixed.rack.max()) + 1
     of_turns = n + 1 if w.takes_turns else 1
+    slots = min(int(w.chain.max(initial=0)) + 1, MOST_SLOTS) if survival.indexed else 1
     owner = _table(OWNER, OWNERS, max(len(factors.user_share), len(factors.account_share)))
     owner["fair_at"] = np.nan
     owner["share"][USERS, : len(factors.user_share)] = factors.user_share
@@ -529,6 +547,10 @@ def _make_state(
         pick=np.zeros(nodes, dtype=np.int64),
         seen=_table(SEEN, 2, max(x.n_keys for x in likeness)),
         survival=survival.known.copy(),
+        edition=np.zeros_like(survival.known) if survival.indexed else np.zeros((0, 1, 2)),
+        cuts=np.zeros(2),
+        indices=np.zeros((slots, EDGES)),
+        index_tag=np.zeros((slots, EDGES), dtype=np.int64),
         owner=owner,
         growth=growth_from(float(job["submit"][0]) if n else 0.0),
         probe=_table(PROBE, nodes),
@@ -546,7 +568,10 @@ def _make_state(
         victim=np.zeros(of_turns, dtype=np.int64),
         spell=_table(SPELL, 2 * of_turns),
         spell_at=_table(AT, 2 * (int(job["chunk_end"][-1]) + 1 if n and w.takes_turns else 1)),
+        lender=np.zeros(n + 1 if w.lends else 1, dtype=np.int64),
+        node_due=np.full(nodes if w.lends else 1, np.inf),
     )
+    state.n[ASKER] = -1
     state.demand["fails_from"] = np.inf
     state.pool["kept_head"] = -1
     for which, predictor in enumerate(likeness):
@@ -561,6 +586,7 @@ def _turns(job: NDArray[Any]) -> Records:
     """Let nobody have had a spell yet."""
     turn = _table(TURN, len(job))
     turn["first"] = np.nan
+    turn["day_from"] = -np.inf
     turn["length"] = job["duration"]
     return turn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rltune.kernel.fit.allocate import give_nodes_back, picked_speed, take_nodes
+from rltune.kernel.fit.loans import end_loan, is_lender
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import (
     DISTURBED,
@@ -211,6 +212,8 @@ def start_job(w: World, s: State, job: int) -> None:
 def start_in_turn(w: World, s: State, job: int, turn: int) -> None:
     """Start a waiting job now on the nodes in s.pick; of equal ends the lowest turn's will be first."""
     speed = picked_speed(w, s, s.life[job].form)
+    if is_lender(w, s, job):
+        end_loan(w, s, job)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]

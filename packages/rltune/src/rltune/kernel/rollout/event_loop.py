@@ -27,6 +27,8 @@ from rltune.kernel.state.arrays import (
     Q_TAIL,
     REJECTED,
     RUN_END,
+    WAITING,
+    WATCHED,
     Options,
     State,
     World,
@@ -34,7 +36,7 @@ from rltune.kernel.state.arrays import (
 from rltune.kernel.state.attained import work_at_end
 from rltune.kernel.state.limits import count_submitted, submit_is_allowed
 from rltune.kernel.state.online_means import FOR_ESTIMATE, FOR_RANK, learn, predicted_run_time
-from rltune.kernel.state.online_survival import ENDS_NOW, keeps_survival, learn_survival
+from rltune.kernel.state.online_survival import ENDS_NOW, keeps_survival, learn_survival, renew_edition
 from rltune.kernel.state.queue import enqueue, settle_queue
 from rltune.kernel.state.spells import remember_estimates, spells_are_many
 
@@ -72,7 +74,7 @@ def arrive(w: World, s: State, o: Options, job: int) -> None:
 
 
 @kernel
-def _release_held(w: World, s: State, o: Options) -> None:
+def release_held(w: World, s: State, o: Options) -> None:
     """Let those wait, oldest first, whom a limit on submitted jobs no longer holds."""
     kept = 0
     for i in range(s.n[HELD_N]):
@@ -155,15 +157,20 @@ def skip_rejected(w: World, s: State) -> None:
 
 
 @kernel
-def advance(w: World, s: State, o: Options) -> bool:
-    """Go to the next moment in which something happens, and let it happen; False if nothing is left."""
+def next_moment(w: World, s: State, o: Options) -> float:
+    """Return when something happens next; infinite if nothing is left."""
     skip_rejected(w, s)
     arrival = w.job[s.n[ARRIVED]].submit if s.n[ARRIVED] < len(w.job) else INF
     end = s.end[0].time if s.n[HEAP_N] > 0 else INF
     node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF
     now = min(arrival, end, node)
-    if o.turns != NO_TURNS:
-        now = min(now, next_turn(s, o))
+    return min(now, next_turn(s, o)) if o.turns != NO_TURNS else now
+
+
+@kernel
+def advance(w: World, s: State, o: Options) -> bool:
+    """Go to the next moment in which something happens, and let it happen; False if nothing is left."""
+    now = next_moment(w, s, o)
     if now == INF:
         return False
     if o.cycle_s > 0.0:
@@ -177,8 +184,10 @@ def advance(w: World, s: State, o: Options) -> bool:
     while s.n[ARRIVED] < len(w.job) and w.job[s.n[ARRIVED]].submit == now:
         arrive(w, s, o, s.n[ARRIVED])
         s.n[ARRIVED] += 1
+    if o.turns != NO_TURNS:
+        renew_edition(s, o)
     if w.has_limits:
-        _release_held(w, s, o)
+        release_held(w, s, o)
     settle_queue(s)
     if w.left_by != ENDS_NOW and s.n[Q_HEAD] < s.n[Q_TAIL]:
         expect_anew(s)
@@ -195,3 +204,65 @@ def run(w: World, s: State, o: Options, moments: int) -> bool:
             return False
         make_pass(w, s, o)
     return True
+
+
+@kernel
+def run_while(w: World, s: State, o: Options, until: float, last: int, moments: int) -> bool:
+    """Simulate up to so many moments while any happens by a time and any of the first `last` jobs waits.
+
+    True if that is not over: there are more such moments, or Python should take the spells first.
+    """
+    for _ in range(moments):
+        if next_moment(w, s, o) > until or not _any_waits(s, last):
+            return False
+        if w.takes_turns and spells_are_many(s):
+            return True
+        if not advance(w, s, o):
+            return False
+        make_pass(w, s, o)
+    return True
+
+
+@kernel
+def _any_waits(s: State, last: int) -> bool:
+    """Return whether one of the first jobs has not started; looked for from where the last one was found."""
+    job = s.n[WATCHED]
+    while job < last:
+        if s.life[job].status <= WAITING:
+            s.n[WATCHED] = job
+            return True
+        job += 1
+    s.n[WATCHED] = last
+    return False
+
+
+@kernel
+def _submits_next(w: World, s: State, job: int) -> bool:
+    """Return whether the next thing to happen is that this job, or a later one, is submitted."""
+    skip_rejected(w, s)
+    if s.n[ARRIVED] < job or s.n[ARRIVED] == len(w.job):
+        return False
+    arrival = w.job[s.n[ARRIVED]].submit
+    end = s.end[0].time if s.n[HEAP_N] > 0 else INF
+    node = w.event[s.n[NODE_EVENT]].time if s.n[NODE_EVENT] < len(w.event) else INF
+    return arrival <= end and arrival <= node
+
+
+@kernel
+def run_before(w: World, s: State, o: Options, moments: int, job: int) -> bool:
+    """Simulate as `run` does, but only up to the moment before a job is submitted; True if there is more."""
+    for _ in range(moments):
+        if w.takes_turns and spells_are_many(s):
+            return True
+        if _submits_next(w, s, job):
+            return True
+        if not advance(w, s, o):
+            return False
+        make_pass(w, s, o)
+    return True
+
+
+@kernel
+def stands_before(w: World, s: State, job: int) -> bool:
+    """Return whether a run has come to the moment before a job is submitted."""
+    return _submits_next(w, s, job)

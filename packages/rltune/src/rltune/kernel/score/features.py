@@ -46,8 +46,10 @@ INF = float("inf")
     ACCEPT,
     DEMAND_EQ_1,  # the paper's equations as printed
     FUTURE_EQ_2,
+    ATTAINED,  # of jobs that take turns
+    SPELLS,
     N_FEATURES,
-) = range(28)
+) = range(30)
 
 # What is known of a shape in this look: columns of State.asked.
 (A_TYPE, A_CPU, A_MEM, A_FREE_NODES, A_CAN, A_WAYS, A_DEMAND, A_FUTURE, A_FRAGMENTATION, A_LEFTOVER, A_VC, A_BUSY) = (
@@ -222,6 +224,8 @@ def feature(w: World, s: State, row: int, which: int) -> float:
         return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
     if which == SPARES:
         return _spares(w, s, row)
+    if which >= ATTAINED:
+        return _of_turns(w, s, job, which)
     if which >= DEMAND_EQ_1:
         return _as_printed(w, s, row, which)
     if which >= REFUSALS:
@@ -245,6 +249,14 @@ def _as_printed(w: World, s: State, row: int, which: int) -> float:
             free += n * level
             used += n * (w.group[group].gpus - level)
     return wanted / max(free, 1.0) if which == DEMAND_EQ_1 else free - wanted - used
+
+
+@kernel
+def _of_turns(w: World, s: State, job: int, which: int) -> float:
+    """Return what a job has had before it came to wait; nothing where jobs take no turns."""
+    if not w.takes_turns:
+        return 0.0
+    return math.log1p(w.job[job].rank_n * s.turn[job].service) if which == ATTAINED else float(s.turn[job].preemptions)
 
 
 @kernel

@@ -6,12 +6,14 @@ longer. Nothing but its submit time is needed to tell, so a live cluster and a s
 
 from __future__ import annotations
 
+from rltune.kernel.fit.loans import is_due
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import F8, Q_HEAD, SLA_FIRST, Options, State, World
 from rltune.kernel.state.attained import whole_estimate
 
-# Scores of the classes: within the first two the oldest is first, as of all equal scores. No other job has one so low.
-SLA, OWED, OTHERS = -1.5e308, -1e308, -5e307
+# Scores of the classes; no other job has one so low. DUE: who has lent its nodes, see loans.py, by due date. Within the
+# next two the oldest is first, as of all equal scores.
+DUE, SLA, OWED, OTHERS = -1.7e308, -1.5e308, -1e308, -5e307
 
 
 @kernel
@@ -69,3 +71,13 @@ def guarded_score(w: World, s: State, o: Options, job: int, score: float) -> flo
     if is_owed(w, s, o, job):
         return OWED
     return max(score, OTHERS)
+
+
+@kernel
+def put_due_first(w: World, s: State, last: int) -> None:
+    """Put jobs that may have their nodes back before all others, in order of their due dates."""
+    for i in range(s.n[Q_HEAD], last):
+        job = s.queue[i].job
+        if is_due(w, s, job):
+            s.queue[i].score = DUE
+            s.queue[i].tie = s.turn[job].due

@@ -7,7 +7,7 @@ import math
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.kernel.score.network import fill_inputs, logit
-from rltune.kernel.score.overtaking import guard_queue, guarded_score
+from rltune.kernel.score.overtaking import guard_queue, guarded_score, put_due_first
 from rltune.kernel.score.taking_turns import attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import (
     BY_POLICY,
@@ -29,7 +29,7 @@ from rltune.kernel.state.fair_share import MAX_AGE, TIME_SCALE, W_AGE, W_FAIR, W
 from rltune.kernel.state.score_heap import heapify, pop_best
 from rltune.kernel.state.spells import rank_left
 
-FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED = range(11)
+FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED, FIXED = range(12)
 TINY = 1e-15
 INF = float("inf")
 
@@ -55,6 +55,8 @@ def static_score(w: World, job: int, policy: int, rank: float) -> float:
         return w.job[job].rank_n
     if policy == SAF:
         return w.job[job].rank_n * rank
+    if policy == FIXED:
+        return -w.job[job].fixed_priority
     return f1_score(rank, w.job[job].rank_n, w.job[job].submit)
 
 
@@ -254,7 +256,7 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         for i in range(head, last):
             s.queue[i].score = multifactor_score(w, s, s.queue[i].job, weights, s.life[s.queue[i].job].rank)
     elif policy == LEARNED:
-        score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST and not o.sla_by_base)
+        score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST and not o.sla_by_base and not w.takes_turns)
     elif policy != GIVEN:
         for i in range(head, last):
             s.queue[i].score = s.life[s.queue[i].job].key
@@ -266,6 +268,8 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
             s.queue[i].score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
     if o.guarded and o.guard_orders:
         guard_queue(w, s, o, last)
+    if w.lends:
+        put_due_first(w, s, last)
 
 
 @kernel

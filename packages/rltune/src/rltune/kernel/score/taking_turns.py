@@ -7,21 +7,14 @@ from __future__ import annotations
 
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, State, World
-from rltune.kernel.state.attained import attained_service, work_done
-from rltune.kernel.state.online_survival import gpu_time_quantile, gpu_times_known, index_by_history, mean_left
-
-# Three levels of attained service: they part at these quantiles of the GPU time of jobs that have ended.
-LOW_QUANTILE, HIGH_QUANTILE = 0.5, 0.9
-FEWEST_KNOWN = 16  # with fewer ended jobs the levels part at one GPU-hour and at ten
-LOW_GPU_S, HIGH_GPU_S = 3600.0, 36000.0
+from rltune.kernel.state.attained import attained_service, whole_estimate, work_done
+from rltune.kernel.state.online_survival import index_by_history, mean_left
 
 
 @kernel
 def las_cuts(s: State) -> tuple[float, float]:
-    """Return where the levels of attained service part, in GPU-seconds, by what is known as of now."""
-    if gpu_times_known(s) < FEWEST_KNOWN:
-        return LOW_GPU_S, HIGH_GPU_S
-    return gpu_time_quantile(s, LOW_QUANTILE), gpu_time_quantile(s, HIGH_QUANTILE)
+    """Return where the levels of attained service part, in GPU-seconds, as of the last edition."""
+    return s.cuts[0], s.cuts[1]
 
 
 @kernel
@@ -57,5 +50,10 @@ def turn_score(w: World, s: State, order: int, job: int, attained: float, cuts: 
 
 @kernel
 def attained_for(w: World, s: State, order: int, job: int) -> float:
-    """Return the work that an order counts as done: all service for `las`, else what is not lost."""
-    return attained_service(s, job) if order == BY_LAS else work_done(w, s, job)
+    """Return the work that an order counts as done: for `las` all service, else what is not lost.
+
+    Who may not be displaced will have all its service once it starts, so `las` counts its estimate.
+    """
+    if order != BY_LAS:
+        return work_done(w, s, job)
+    return attained_service(s, job) if w.yields[job].willing else whole_estimate(w, s, job)

@@ -40,7 +40,7 @@ SLA_FIRST, SLA_BY_BASE = 1, 2
 BEST_FIT, FIRST_FIT, SPREAD, HIERARCHICAL = range(4)
 
 # Backfilling rules.
-NO_BACKFILL, FIT_FIRST, EASY, CONSERVATIVE, SHADOW = range(5)
+NO_BACKFILL, FIT_FIRST, EASY, CONSERVATIVE, SHADOW, EASY_BY, WHOLE_NODES = range(7)
 
 # Kinds of node events.
 NODE_DOWN, NODE_UP, NODE_WAKE = range(3)
@@ -86,8 +86,13 @@ SCOPES = 5
     DISPLACED_N,
     SPELLS_N,
     SPELL_CHUNKS_N,
+    LENDERS_N,
+    ASKER,
+    EDITION,
+    EDITION_KNOWN,
+    WATCHED,
     N_COUNTERS,
-) = range(37)
+) = range(42)
 
 # By which order jobs take turns; NO_TURNS: who has started runs to its end.
 NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)
@@ -128,7 +133,7 @@ SHAPE = _record(
     wider_hi="i8",
 )
 CHUNK = _record(cpu="i8", mem="i8", n="i8", gpus="i8")  # [shape, kind], largest first; CPU or memory -1 = the GPU share
-MASK = _record(lo="i8", hi="i8", gpus="i8")  # its part of mask_group, GPUs of the largest node
+MASK = _record(lo="i8", hi="i8", gpus="i8", slowest="f8")  # part of mask_group, the largest node's GPUs, least speed
 GROUP = _record(
     cpu="i8",
     mem="i8",
@@ -181,6 +186,11 @@ TURN = _record(  # what a job that may have several spells needs beside LIFE; wo
     preemptions="i8",
     score="f8",  # of a running job that may be displaced, as of this pass
     loss="f8",  # GPU-seconds that displacing it now would cost
+    day_from="f8",  # when its day of displacements began
+    day_n="i8",  # and how many there were in it
+    deadline="f8",  # by when it has to end, from its first displacement on; this and the next: see loans.py
+    due="f8",  # when it has its nodes back, or would have if it were displaced now
+    lends="i8",
 )
 SPELL = _record(start="f8", end="f8", job="i8", chunks="i8")  # one that ended before its job did
 AT = _record(node="i8", gpus="i8")
@@ -245,6 +255,7 @@ class Options(NamedTuple):
     policy: int
     dynamic: bool  # scores change with time, or the queue is only partly in view: ordered anew in every pass
     backfill: int
+    behind: int  # under EASY_BY, the rule by which those behind a head are tried
     placement: int
     global_head: bool
     in_view: int  # how many of the oldest jobs take part; 0 = all
@@ -265,6 +276,9 @@ class Options(NamedTuple):
     margin: float  # by so many times a score of work must be higher to be displaced
     cost_once: float  # of displacing a job, in times what it loses
     cost_each: float  # and as much again for each job that waits
+    max_a_day: int  # displacements of one job; 0 = any number
+    late_s: float  # a displaced job ends at most so much later than forecast,
+    late_times: float  # or after so many times as long; infinite = not told
 
 
 class World(NamedTuple):
@@ -286,6 +300,7 @@ class World(NamedTuple):
     survival_key: I4  # [job, level], coarse to fine; -1 = none: see online_survival.py; so are the next
     survival_trust: float
     left_by: int  # how a running job's remainder is believed
+    chain: I8  # [job] a number for its keys, its prior and its will together; one row where no order asks for an index
     factor_par: F8
     slowdown: Records  # one row
     net: F8  # weights of the learned policy, and how its inputs are made: see features.py and network.py
@@ -298,6 +313,8 @@ class World(NamedTuple):
     whole_nodes: bool  # nodes are not shared: a chunk takes all of its node
     total_gpus: float
     takes_turns: bool
+    lends: bool  # who is displaced has its nodes back in time, see loans.py
+    fits_by_length: bool  # whether a job fits depends on how long it lasts
 
 
 class State(NamedTuple):
@@ -326,6 +343,10 @@ class State(NamedTuple):
     pick: I8  # nodes chosen for a job
     seen: Records  # [predictor, key] run times of ended jobs
     survival: F8  # [key, edge, column] how long ended jobs lasted; one edge = nobody asks
+    edition: F8  # the same as of the last edition, if an order asks for indices; see online_survival.py
+    cuts: F8  # where levels of attained service part, as of the last edition
+    indices: F8  # [slot, edge] indices of the last edition that were asked for
+    index_tag: I8  # and of which chain and edition they are
     owner: Records  # [users, accounts or all together, which]
     growth: F8  # of usage as of now, see fair_share.py
     probe: Records  # scratch by node, see racks.py
@@ -343,6 +364,8 @@ class State(NamedTuple):
     victim: I8  # scratch: those of them that a job would displace
     spell: Records  # those that ended before their jobs did, since Python last took them
     spell_at: Records  # their chunks, one after the other
+    lender: I8  # who was displaced and has not started since; this and the next: see loans.py
+    node_due: F8  # the first due date on each node
 
 
 N_CRITIC = 5  # features of a job that the critic sees

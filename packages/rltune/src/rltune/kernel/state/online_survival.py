@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import F8, I4, State, World
+from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, EDITION, EDITION_KNOWN, F8, I4, Options, State, World
 from rltune.kernel.state.attained import restart_left, whole_estimate, work_done
 
 # How a job's remainder is believed. ENDS_NOW: reservations take a job past its estimate to end at once.
@@ -25,6 +25,14 @@ EDGES = 2 + PARTS * DOUBLINGS  # 0, 1, 1.25, 1.5, 1.75, 2, 2.5, ... seconds
 
 OVERRUN = 0.5  # past what is known a job is taken to run for half as long again as it has run
 LEAST_LEFT_S = 1.0  # nobody who still runs is believed to end at once
+
+# Three levels of attained service: they part at these quantiles of the GPU time of jobs that have ended.
+LOW_QUANTILE, HIGH_QUANTILE = 0.5, 0.9
+FEWEST_KNOWN = 16  # with fewer ended jobs the levels part at one GPU-hour and at ten
+LOW_GPU_S, HIGH_GPU_S = 3600.0, 36000.0
+
+EDITION_SHARE = 32  # orders see what history says anew when it has grown by one in so many
+MOST_SLOTS = 4096  # of the cache of indices
 
 # Rows of State.survival behind those of the likenesses.
 GPU_TIME, SCRATCH, EXTRA_ROWS = range(3)
@@ -153,16 +161,51 @@ def believed_end(w: World, s: State, job: int) -> float:
 
 
 @kernel
+def renew_edition(s: State, o: Options) -> None:
+    """Let the orders see what is known of jobs that have ended, if that has grown by enough since they last saw it.
+
+    So levels and indices are worked out now and then, not in every pass.
+    """
+    if o.turns != BY_LAS and o.turns != BY_GITTINS:  # noqa: PLR1714  numba has no tuple `in`
+        return
+    known, then = int(gpu_times_known(s)), s.n[EDITION_KNOWN]
+    if s.n[EDITION] > 0 and known - then <= then // EDITION_SHARE:
+        return
+    s.n[EDITION] += 1
+    s.n[EDITION_KNOWN] = known
+    s.cuts[0], s.cuts[1] = LOW_GPU_S, HIGH_GPU_S
+    if known >= FEWEST_KNOWN:
+        s.cuts[0], s.cuts[1] = gpu_time_quantile(s, LOW_QUANTILE), gpu_time_quantile(s, HIGH_QUANTILE)
+    for key in range(len(s.edition) - EXTRA_ROWS):
+        for e in range(EDGES):
+            s.edition[key, e, LONGER] = s.survival[key, e, LONGER]
+            s.edition[key, e, REST] = s.survival[key, e, REST]
+
+
+@kernel
 def index_by_history(w: World, s: State, job: int, attained: float) -> float:
-    """Return Gittins' index: the best rate, over how long one would go on, of ends by work, among jobs like this one.
+    """Return Gittins' index of jobs like this one, by the last edition, at the last edge that is not above its work."""
+    k = edge_before(attained)
+    chain = w.chain[job]
+    slot = chain % len(s.indices)
+    tag = s.n[EDITION] * len(w.chain) + chain
+    if s.index_tag[slot, k] != tag:
+        s.index_tag[slot, k] = tag
+        s.indices[slot, k] = _index_at(w, s, job, k)
+    return s.indices[slot, k]
+
+
+@kernel
+def _index_at(w: World, s: State, job: int, k: int) -> float:
+    """Return the best rate, over how long one would go on, of ends by work, among jobs like this one.
 
     For a time x ahead the rate is P(ends before x) / E[work until then], both given what the job has attained. Tried
-    are the edges ahead, and "to the end". Likenesses are blended as in `left_by_history`.
+    are the edges ahead, and "to the end"; who may not be displaced goes on to the end. Likenesses are blended as in
+    `left_by_history`.
     """
-    k = edge_before(attained)
-    share = share_of_step(k, attained)
+    attained = edge(k)
     trust = w.survival_trust
-    blend = s.survival[len(s.survival) - EXTRA_ROWS + SCRATCH]
+    blend = s.edition[len(s.edition) - EXTRA_ROWS + SCRATCH]
     left = left_by_estimate(w.job[job].prior, attained)
     for e in range(k + 1, EDGES):
         rest = attained + left - edge(e)
@@ -171,13 +214,13 @@ def index_by_history(w: World, s: State, job: int, attained: float) -> float:
     for level in range(w.survival_key.shape[1]):
         key = int(w.survival_key[job, level])
         if key >= 0:
-            table = s.survival[key]
-            per_job = 1.0 / (at_work(table, k, share, LONGER) + trust)
-            left = (at_work(table, k, share, REST) + trust * left) * per_job
+            table = s.edition[key]
+            per_job = 1.0 / (table[k, LONGER] + trust)
+            left = (table[k, REST] + trust * left) * per_job
             for e in range(k + 1, EDGES):
                 blend[e, LONGER] = (table[e, LONGER] + trust * blend[e, LONGER]) * per_job
                 blend[e, REST] = (table[e, REST] + trust * blend[e, REST]) * per_job
-    return _best_rate(blend, k, left)
+    return _best_rate(blend, k, left) if w.yields[job].willing else 1.0 / max(left, LEAST_LEFT_S)
 
 
 @kernel

@@ -10,6 +10,7 @@ from rltune.kernel.state.attained import spell_work, work_done
 from rltune.kernel.state.online_survival import left_by_estimate, mean_left
 
 INF = float("inf")
+DAY_S = 86400.0
 
 
 @kernel
@@ -58,6 +59,22 @@ def end_spell(w: World, s: State, o: Options, job: int) -> None:
     turn.length = turn.restart + (w.job[job].duration - kept)
     s.life[job].estimate = turn.restart + mean_left(w, s, job, kept)
     s.life[job].rank = turn.restart + rank_left(w, s, o, job, kept)
+
+
+@kernel
+def turns_today(s: State, job: int) -> int:
+    """Return how often a job was displaced in its day, which began with a displacement."""
+    return s.turn[job].day_n if s.now[0] - s.turn[job].day_from < DAY_S else 0
+
+
+@kernel
+def count_turn(s: State, job: int) -> None:
+    """Count a displacement; one after the end of the last day begins another."""
+    turn = s.turn[job]
+    turn.preemptions += 1
+    turn.day_n = turns_today(s, job) + 1
+    if turn.day_n == 1:
+        turn.day_from = s.now[0]
 
 
 @kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from rltune.evaluation.comparison import Comparison, Run, Standing
 from rltune.lab.experiment.experiment_gantt import picture
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.prediction import Prediction, predict
-from rltune.lab.experiment.run_record import RunRecord, as_schedule
+from rltune.lab.experiment.run_record import RunRecord, TurnMade, as_schedule
 from rltune.metrics import summarise
 from rltune.metrics.formats import number, percent, seconds
 from rltune.report.comparison_page import write_report
@@ -27,10 +28,10 @@ from rltune.whole_file import write_whole
 if TYPE_CHECKING:
     from rich.table import Table
 
-WORDS = (
-    "Limits are 1.2 to 8 times the run times (lognormal around 2.5, sigma 0.6, in steps of 5 minutes).",
-    "Jobs sleep: they run as long on every type of GPU.",
-)
+LIMITS = "Limits are 1.2 to 8 times the run times (lognormal around 2.5, sigma 0.6, in steps of 5 minutes)."
+SLEEPERS = "Jobs sleep: they run as long on every type of GPU."
+_COLUMNS = ("runs", "mean wait", "p99", "slowdown", "makespan", "util.", "simulated wait", "overran")
+_TURN_COLUMNS = ("runs", "mean delay", "p99", "makespan", "stops a job", "lost", "simulated delay", "overran")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class ExperimentResult:
             ),
             baseline=names[0],
             about=_about(plan, records),
-            notes=(*WORDS, *_notes(records, predictions)),
+            metric="delay" if plan.jobs_profile.willing else "wait",
+            notes=(LIMITS, _about_jobs(plan), *_notes(plan, records, predictions)),
         )
         return cls(plan, tuple(records), tuple(predictions), comparison)
 
@@ -74,7 +76,7 @@ class ExperimentResult:
 
         table = Table(title=self.comparison.about, title_justify="left")
         table.add_column("arm", no_wrap=True)
-        for column in ("runs", "mean wait", "p99", "slowdown", "makespan", "util.", "simulated wait", "overran"):
+        for column in _TURN_COLUMNS if self.plan.jobs_profile.willing else _COLUMNS:
             table.add_column(column, justify="right")
         standings = {standing.label: standing for standing in self.comparison.standings}
         base = self.comparison.standings[0]
@@ -108,6 +110,9 @@ class ExperimentResult:
     def _cells(self, arm: Arm, standing: Standing, base: Standing) -> tuple[str, ...]:
         mine = [i for i, record in enumerate(self.records) if record.arm.name == arm.name]
         cycles = [self.records[i].cycles for i in mine]
+        overran = f"{sum(c.overran for c in cycles)} of {sum(c.count for c in cycles)}" if arm.policy else "-"
+        if self.plan.jobs_profile.willing:
+            return (arm.name, str(standing.windows), *self._turn_cells(standing, base, mine), overran)
         return (
             arm.name,
             str(standing.windows),
@@ -117,7 +122,19 @@ class ExperimentResult:
             _with_change(standing.makespan_s, base.makespan_s, seconds),
             _with_change(standing.utilisation, base.utilisation, percent),
             self._predicted(mine),
-            f"{sum(c.overran for c in cycles)} of {sum(c.count for c in cycles)}" if arm.policy else "-",
+            overran,
+        )
+
+    def _turn_cells(self, standing: Standing, base: Standing, mine: Sequence[int]) -> tuple[str, ...]:
+        simulated_s = float(np.mean([self.predictions[i].delay_s for i in mine]))
+        real_s = float(np.mean([self.predictions[i].real_delay_s for i in mine]))
+        return (
+            _with_change(standing.delay_s.mean, base.delay_s.mean, seconds),
+            _with_change(standing.delay_s.p99, base.delay_s.p99, seconds),
+            _with_change(standing.makespan_s, base.makespan_s, seconds),
+            number(standing.preemptions.mean),
+            percent(standing.lost_share),
+            _with_change(simulated_s, real_s, seconds),
         )
 
     def _predicted(self, mine: Sequence[int]) -> str:
@@ -136,6 +153,10 @@ class ExperimentResult:
             "bounded_slowdown": standing.bounded_slowdown.mean,
             "makespan_s": standing.makespan_s,
             "utilisation": standing.utilisation,
+            "delay_s": standing.delay_s.mean,
+            "delay_p99_s": standing.delay_s.p99,
+            "preemptions": standing.preemptions.mean,
+            "lost_share": standing.lost_share,
         }
 
     def _run(self, i: int) -> dict[str, Any]:
@@ -147,7 +168,15 @@ class ExperimentResult:
             "real_s": round(record.real_s, 1),
             "slurm": record.slurm,
             "cycles": asdict(record.cycles),
-            "prediction": {**asdict(prediction), "wait_error": prediction.wait_error},
+            "prediction": {
+                **asdict(prediction),
+                "wait_error": prediction.wait_error,
+                "delay_error": prediction.delay_error,
+            },
+            "preemptions": sum(len(job.cut_short) for job in record.jobs),
+            "turns": dict(Counter(turn.outcome for turn in record.turns)),
+            "freed_s": {"mean": record.freed_s, "most": max((t.freed_s or 0.0 for t in record.turns), default=0.0)},
+            "problems": list(record.problems),
         }
 
 
@@ -156,15 +185,21 @@ def _about(plan: ExperimentPlan, records: Sequence[RunRecord]) -> str:
     return f"Slurm {records[0].slurm} on a clock x{plan.factor}: {told}, {plan.cluster.gpu_count} GPUs"
 
 
-def _notes(records: Sequence[RunRecord], predictions: Sequence[Prediction]) -> list[str]:
-    notes = []
-    worst = max((abs(p.wait_error) for p in predictions), default=np.nan)
-    mean_s = float(np.mean([p.wait_s for p in predictions]))
-    real_s = float(np.mean([p.real_wait_s for p in predictions]))
-    notes.append(
-        f"Simulated, the mean wait of these runs is {seconds(mean_s)}, on Slurm it was {seconds(real_s)}; "
-        f"a single run is off by {percent(worst)} at most."
-    )
+def _about_jobs(plan: ExperimentPlan) -> str:
+    profile = plan.jobs_profile
+    if not profile.works:
+        return SLEEPERS
+    told = f"Jobs count their work, {profile.stretch:g} times as long as in the short profile"
+    cost = f"checkpoints every {seconds(profile.checkpoint_s)} of it, restarts of {seconds(profile.restart_s)}"
+    return f"{told}; {percent(profile.willing)} of them agree to give way: {cost}."
+
+
+def _notes(plan: ExperimentPlan, records: Sequence[RunRecord], predictions: Sequence[Prediction]) -> list[str]:
+    notes = [_promise(plan, predictions)]
+    if plan.jobs_profile.works:
+        notes.append(_by_logs(records))
+    if turns := [turn for record in records for turn in record.turns]:
+        notes.append(_by_turns(turns))
     overran = sum(record.cycles.overran for record in records)
     cycles = sum(record.cycles.count for record in records)
     if overran:
@@ -172,6 +207,32 @@ def _notes(records: Sequence[RunRecord], predictions: Sequence[Prediction]) -> l
     if failed := sum(record.failed for record in records):
         notes.append(f"{failed:,} jobs did not end as they should.")
     return notes
+
+
+def _promise(plan: ExperimentPlan, predictions: Sequence[Prediction]) -> str:
+    what = "delay" if plan.jobs_profile.willing else "wait"
+    worst = max((abs(getattr(p, f"{what}_error")) for p in predictions), default=np.nan)
+    mean_s = float(np.mean([getattr(p, f"{what}_s") for p in predictions]))
+    real_s = float(np.mean([getattr(p, f"real_{what}_s") for p in predictions]))
+    told = f"Simulated, the mean {what} of these runs is {seconds(mean_s)}, on Slurm it was {seconds(real_s)}; "
+    return told + f"a single run is off by {percent(worst)} at most."
+
+
+def _by_logs(records: Sequence[RunRecord]) -> str:
+    jobs = sum(len(record.jobs) for record in records)
+    wrong = [problem for record in records for problem in record.problems]
+    once = f"By their own logs {jobs - len(wrong):,} of {jobs:,} jobs ran to their end exactly once."
+    return f"{once} The others: {'; '.join(wrong[:3])}." if wrong else once
+
+
+def _by_turns(turns: Sequence[TurnMade]) -> str:
+    outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in Counter(t.outcome for t in turns).most_common())
+    freed_s = np.array([turn.freed_s for turn in turns if turn.freed_s is not None])
+    if not len(freed_s):
+        return f"Turns: {outcomes}."
+    p99_s = float(np.percentile(freed_s, 99))
+    took = f"mean {seconds(float(freed_s.mean()))}, p99 {seconds(p99_s)}"
+    return f"Turns: {outcomes}. From the command to the other job's start by the fast clock: {took}."
 
 
 def _with_change(value: float, base: float, write: Any) -> str:

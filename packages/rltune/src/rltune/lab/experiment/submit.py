@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from rltune.errors import InputError
 from rltune.jobs import Jobs
+from rltune.lab.experiment.job_profiles import YIELDS
 from rltune.lab.testbed import Testbed
 
 _TRIES = 3  # under a fast clock a client loses its patience now and then
@@ -22,6 +24,7 @@ class Submitter:
     bed: Testbed
     jobs: Jobs
     begin_s: float  # by the testbed's clock, when submit_s is 0
+    command: Callable[[Jobs, int], str] | None = None  # what the job of a row runs; without it jobs sleep
     ids: list[int] = field(default_factory=list)
     error: Exception | None = None
     _halt: threading.Event = field(default_factory=threading.Event)
@@ -87,18 +90,19 @@ class Submitter:
             float(jobs.duration_s[row]),
             f"--cpus-per-gpu={int(jobs.cpus[row] // jobs.gpus[row])}",
             f"--uid={jobs.user.name_of(row)}",
-            f"--comment={row}",
+            f"--comment={row} {YIELDS}" if jobs.preemptible[row] else f"--comment={row}",
             gpus=gpus,
             gpu_type=jobs.gpu_types.name_of(row),
             nodes=nodes,
             limit_min=int(jobs.limit_s[row] // 60),
             name=jobs.name.name_of(row),
+            command=self.command(jobs, row) if self.command else "",
         )
 
     def _find(self, row: int) -> int:
         """Find a job whose submission was taken though the client gave up; 0 if there is none."""
         for line in self.bed.run("squeue", "-h", "-o", "%A %k", check=False).splitlines():
             number, _, comment = line.partition(" ")
-            if comment.strip() == str(row):
+            if comment.split()[:1] == [str(row)]:
                 return int(number)
         return 0

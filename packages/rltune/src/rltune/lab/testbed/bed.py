@@ -21,8 +21,12 @@ from rltune.errors import InputError
 from rltune.lab.testbed import debian_needs as needs
 from rltune.lab.testbed import slurm_conf as conf
 from rltune.lab.testbed.daemon_parent import Nursery, wait_until
+from rltune.lab.testbed.release_doors import AS_OPERATOR, DOORS, TO_OPERATOR, write_doors
+from rltune.lab.testbed.release_folder import kept_folder
+from rltune.lab.testbed.slurm_releases import release_named
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.live.slurm.client import Slurm
+from rltune.live.slurm.dialect import KNOWN, dialect_for, plain_record
 from rltune.whole_file import write_whole
 
 FOLDER = Path("/var/lib/rltune-testbed")
@@ -44,6 +48,7 @@ class Testbed:
     nodes: tuple[str, ...]
     daemons: Mapping[str, Sequence[str]]  # commands by name, in the order in which they start
     clock_at: tuple[float, float]  # one moment: by its clock, and by the machine's
+    release: str = ""  # of Slurm; "" = the machine's own
 
     @classmethod
     def up(
@@ -55,17 +60,26 @@ class Testbed:
         database: bool = False,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        release: str = "",
     ) -> Testbed:
         """Start a Slurm with the nodes of a cluster, by default the paper's five."""
         if not 1 <= factor <= FASTEST:
             raise InputError(f"the clock can run 1 to {FASTEST} times as fast, not {factor}")
-        needs.require(database=database, clock=factor > 1)
+        needs.require(database=database, clock=factor > 1, release=release)
         cluster = cluster or Cluster.preset(PRESET)
         _require_room(folder)
         count = ports_needed(cluster)
         ports = needs.free_ports(count) if port is None else range(port, port + count)
         needs.require_free(ports)
-        spec = Spec(folder.resolve(), cluster, ports, factor, database, settings or {})
+        spec = Spec(
+            folder.resolve(),
+            cluster,
+            ports,
+            factor,
+            database,
+            settings or {},
+            release_named(release) if release else None,
+        )
         try:
             return cls._start(spec)
         except BaseException:
@@ -86,7 +100,11 @@ class Testbed:
     def _start(cls, spec: Spec) -> Testbed:
         _write(spec)
         nursery = Nursery(spec.folder)
-        nursery.open(spec.factor)
+        nursery.open(spec.factor, kept_folder(spec.release) if spec.release else None)
+        if spec.release:
+            write_doors(spec.folder)
+        if spec.database:
+            _make_database(spec.folder, nursery.entering)
         bed = cls(
             spec.folder,
             spec.factor,
@@ -94,6 +112,7 @@ class Testbed:
             tuple(n.name for n in spec.nodes),
             conf.commands(spec),
             _clock(spec.folder),
+            spec.release.name if spec.release else "",
         )
         bed._write_about()
         for name in bed.daemons:
@@ -128,12 +147,15 @@ class Testbed:
     @property
     def environment(self) -> dict[str, str]:
         """Return the environment in which Slurm's commands find this one."""
-        return {**os.environ, "SLURM_CONF": f"{self.folder}/etc/slurm.conf", "SLURM_TIME_FORMAT": "%s"}
+        told = {"SLURM_CONF": f"{self.folder}/etc/slurm.conf", "SLURM_TIME_FORMAT": "%s"}
+        if self.release:
+            told["PATH"] = f"{self.folder}/{DOORS}:{os.environ.get('PATH', '')}"
+        return {**os.environ, **told}
 
     @property
     def operator(self) -> tuple[str, ...]:
         """Return the words before a command that run it as an unprivileged Operator; needs the database."""
-        return ("setpriv", f"--reuid={conf.OPERATOR}", f"--regid={conf.OPERATOR}", "--clear-groups")
+        return (f"{self.folder}/{DOORS}/{AS_OPERATOR}",) if self.release else TO_OPERATOR
 
     def backend(self, *, as_operator: bool = False) -> Slurm:
         """Return what the controller drives, as root or as an unprivileged Operator."""
@@ -162,20 +184,26 @@ class Testbed:
         nodes: int = 1,
         limit_min: int | None = None,
         name: str = "job",
+        command: str = "",
     ) -> int:
-        """Submit a job that takes so long by its clock, with so many GPUs on each node, and give its number."""
+        """Submit a job with so many GPUs on each node, and give its number. It sleeps so long by the testbed's clock.
+
+        Or it runs a command of its own.
+        """
         words = ["sbatch", "--parsable", f"--nodes={nodes}", f"--job-name={name}", "--output=/dev/null", "--chdir=/"]
         if gpus:
             words.append("--gpus-per-node=" + ":".join(filter(None, (gpu_type, str(gpus)))))
         if limit_min is not None:
             words.append(f"--time={limit_min}")
-        printed = self.run(*words, *options, f"--wrap=sleep {duration_s / self.factor:.3f}")
+        wrapped = command or f"sleep {duration_s / self.factor:.3f}"
+        printed = self.run(*words, *options, f"--wrap={wrapped}")
         return int(printed.split(";")[0])
 
     def jobs(self) -> list[dict[str, Any]]:
-        """List the jobs as squeue's JSON has them, ended ones too."""
-        listed: list[dict[str, Any]] = json.loads(self.run("squeue", "--json"))["jobs"]
-        return listed
+        """List the jobs as squeue's JSON has them, ended ones too, in the shape of the oldest release."""
+        release = self.release or KNOWN[0]
+        words = ("squeue", "--all", "--states=all", dialect_for(release).json_word)
+        return [plain_record(record) for record in json.loads(self.run(*words))["jobs"]]
 
     def job(self, job: int) -> dict[str, Any]:
         """Return one job as squeue's JSON has it."""
@@ -230,6 +258,7 @@ class Testbed:
             "nodes": self.nodes,
             "daemons": self.daemons,
             "clock_at": self.clock_at,
+            "release": self.release,
         }
         write_whole(self.folder / _ABOUT, json.dumps(about, indent=1))
 
@@ -259,10 +288,11 @@ def _write(spec: Spec) -> None:
     etc = spec.folder / "etc"
     write_whole(etc / "slurm.conf", conf.slurm_conf(spec))
     write_whole(etc / "gres.conf", conf.gres_conf(spec))
+    if spec.release:
+        write_whole(etc / "cgroup.conf", conf.cgroup_conf())
     _write_secret(etc / "munge.key", secrets.token_bytes(1024))
     if spec.database:
         _write_secret(etc / "slurmdbd.conf", conf.slurmdbd_conf(spec).encode())
-        _make_database(spec.folder)
 
 
 def _make_device(path: Path) -> None:
@@ -278,9 +308,9 @@ def _write_secret(path: Path, data: bytes) -> None:
     write_whole(path, data)
 
 
-def _make_database(folder: Path) -> None:
+def _make_database(folder: Path, entering: Sequence[str]) -> None:
     how = ("--auth-root-authentication-method=socket", "--skip-test-db", "--user=root")
-    words = ["mariadb-install-db", "--no-defaults", *how, *conf.database_words(folder)]
+    words = [*entering, "mariadb-install-db", "--no-defaults", *how, *conf.database_words(folder)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise InputError(f"{folder}: no database could be made: {done.stdout.strip() or done.stderr.strip()}")

@@ -4,6 +4,9 @@ The parent is a shell that starts what it is told through a pipe. A fast clock i
 its wrapper, which is why daemons that are restarted must come from the same parent. Under a fast clock two seconds of
 patience are over in a blink, so peers hang up on each other: a daemon must not die of that (SIGPIPE) before it has
 learnt to ignore it.
+
+Another release of Slurm lies in a folder that the parent takes for its root, in a mount namespace of its own: what is
+mounted for it is gone with its last process. Slurm's commands enter the same way, by programs in the testbed's `bin`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,13 +28,24 @@ MARK = "RLTUNE_TESTBED"  # in the environment of all that belongs to a testbed; 
 _SCRIPT = """
 trap '' PIPE
 exec 3<>"$0/run/orders"
+echo $$ >"$0/run/parent.pid"
 date +%s.%N >"$0/run/clock"
 while read -r name command <&3; do
   (eval "exec $command") >>"$0/log/$name.out" 2>&1 3>&- &
   echo $! >"$0/run/$name.pid"
 done
 """
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENTER = """
+root=$1; shift
+while [ "$1" != -- ]; do
+  if [ -d "$1" ]; then mkdir -p "$root$1"; else touch "$root$1"; fi
+  mount --rbind "$1" "$root$1"
+  shift
+done
+shift; exec chroot "$root" "$@"
+"""
+_SEEN = ("/proc", "/dev", tempfile.gettempdir(), "/etc/hosts")  # of the machine, beside the testbed's own folder
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -39,13 +54,13 @@ class Nursery:
 
     folder: Path
 
-    def open(self, factor: int) -> None:
-        """Start the parent."""
+    def open(self, factor: int, root: Path | None = None) -> None:
+        """Start the parent, if told within another root."""
         os.mkfifo(self.folder / "run/orders")
         clock = ["faketime", "-m", "-f", f"+0 x{factor}"] if factor != 1 else []
         with (self.folder / "log/nursery.out").open("wb") as out:
             subprocess.run(
-                ["setsid", "--fork", *clock, "sh", "-c", _SCRIPT, str(self.folder)],
+                ["setsid", "--fork", *self._into(root), *clock, "sh", "-c", _SCRIPT, str(self.folder)],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -55,10 +70,22 @@ class Nursery:
         wait_until("the testbed's parent process", (self.folder / "run/clock").exists, self.folder)
 
     @property
+    def entering(self) -> tuple[str, ...]:
+        """Return the words before a command that run it where the parent is."""
+        pid = (self.folder / "run/parent.pid").read_text(encoding="utf-8").strip()
+        return ("nsenter", f"--target={pid}", "--mount", "--root", "--wd")
+
+    def _into(self, root: Path | None) -> list[str]:
+        if root is None:
+            return []
+        enter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh"]
+        return [*enter, str(root), *_SEEN, str(self.folder), "--"]
+
+    @property
     def environment(self) -> dict[str, str]:
         """Return what daemons find in their environment: nothing of the caller's."""
         return {
-            "PATH": _PATH,
+            "PATH": PATH,
             "LANG": "C.UTF-8",
             "SLURM_CONF": f"{self.folder}/etc/slurm.conf",
             "MYSQL_UNIX_PORT": f"{self.folder}/run/mysql.sock",
@@ -105,13 +132,18 @@ class Nursery:
         children: dict[int, list[int]] = {}
         for pid in _all_pids():
             children.setdefault(_parent(pid), []).append(pid)
-        found = {pid for pid in _all_pids() if self._is_ours(pid)} - self._parents()
+        logs = self._logs()
+        found = {pid for pid in _all_pids() if self._is_ours(pid) or _writes_to(pid, logs)} - self._parents()
         todo = list(found)
         while todo:
             fresh = [pid for pid in children.get(todo.pop(), []) if pid not in found and is_alive(pid)]
             found.update(fresh)
             todo += fresh
         return found
+
+    def _logs(self) -> set[tuple[int, int]]:
+        """Identify the log files of its nodes: newer releases start jobs with no environment and no parent of ours."""
+        return {identity for path in (self.folder / "log").glob("slurmd.*.log") if (identity := _identity(path))}
 
     def _kill(self, pids: set[int]) -> set[int]:
         for pid in pids:
@@ -169,6 +201,22 @@ def _read(pid: int, what: str) -> str:
         return Path(f"/proc/{pid}/{what}").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _writes_to(pid: int, files: set[tuple[int, int]]) -> bool:
+    """Return whether a process has one of the files open, by whatever path it knows it."""
+    try:
+        return any(_identity(fd) in files for fd in Path(f"/proc/{pid}/fd").iterdir()) and is_alive(pid)
+    except OSError:
+        return False
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_dev, told.st_ino
 
 
 def _signal(pid: int, sign: signal.Signals) -> None:

@@ -7,6 +7,8 @@ import shutil
 import socket
 
 from rltune.errors import InputError
+from rltune.lab.testbed.release_folder import COMMAND, cannot_be_made, is_made
+from rltune.lab.testbed.slurm_releases import release_named
 
 PACKAGE_OF = {
     "munged": "munge",
@@ -19,10 +21,12 @@ WITH_CLOCK = {"faketime": "faketime"}
 _PORTS = range(12000, 32000)  # below those that the kernel gives to clients
 
 
-def missing(*, database: bool = False, clock: bool = False) -> str:
-    """Return in one sentence why there can be no testbed here; "" if there can."""
+def missing(*, database: bool = False, clock: bool = False, release: str = "") -> str:
+    """Return in one sentence why there can be no testbed here; "" if there can. Another release must have been made."""
     if os.geteuid() != 0:
         return "a testbed needs root: Slurm's daemons start jobs as their users"
+    if release:
+        return _missing_release(release)
     wanted = PACKAGE_OF | (WITH_DATABASE if database else {}) | (WITH_CLOCK if clock else {})
     packages = [package for program, package in wanted.items() if shutil.which(program) is None]
     if packages:
@@ -30,9 +34,16 @@ def missing(*, database: bool = False, clock: bool = False) -> str:
     return ""
 
 
-def require(*, database: bool, clock: bool) -> None:
+def _missing_release(name: str) -> str:
+    release = release_named(name)
+    if is_made(release):
+        return ""
+    return cannot_be_made() or f"Slurm {name} has not been made here; `{COMMAND} {name}` makes it, once"
+
+
+def require(*, database: bool, clock: bool, release: str = "") -> None:
     """Refuse if there can be no testbed here."""
-    if reason := missing(database=database, clock=clock):
+    if reason := missing(database=database, clock=clock, release=release):
         raise InputError(reason)
 
 

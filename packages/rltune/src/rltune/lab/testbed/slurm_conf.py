@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
+from rltune.lab.testbed.slurm_releases import BORROWED
 from rltune.lab.testbed.testbed_spec import SLA, Node, Spec
 
 OPERATOR = "slurm"  # an account that Debian's package makes: no privileges on the machine, Operator in Slurm
 ACCOUNT = "research"
 PEOPLE = ("root", "daemon", "games", "lp", "mail", "news")  # accounts of every Debian, who submit jobs
 CLUSTER = "rltune"
+MULTIARCH = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"  # how Debian names the folder of libraries
 _FORGETFUL = (  # of MariaDB: nothing needs to survive the machine, so nothing waits for the disk
     "--innodb-buffer-pool-size=64M",
     "--innodb-log-file-size=16M",
@@ -47,6 +50,11 @@ def gres_conf(spec: Spec) -> str:
         files = f"gpu[0-{last}]" if last else "gpu0"
         lines.append(f"NodeName={node.name} Name=gpu {kind}File={spec.folder}/dev/{files}")
     return "\n".join(lines) + "\n"
+
+
+def cgroup_conf() -> str:
+    """Write cgroup.conf: newer releases of slurmd exit where there are no cgroups, unless they are told so."""
+    return "CgroupPlugin=disabled\n"
 
 
 def slurmdbd_conf(spec: Spec) -> str:
@@ -87,7 +95,7 @@ def commands(spec: Spec) -> dict[str, list[str]]:
         f"--log-file={folder}/log/munged.log",
         f"--seed-file={folder}/run/munged.seed",
     ]
-    database = {"mariadbd": _mariadbd(spec), "slurmdbd": ["slurmdbd", "-D"]} if spec.database else {}
+    database = {"mariadbd": _mariadbd(spec), "slurmdbd": _slurmdbd(spec)} if spec.database else {}
     slurmds = {f"slurmd-{n.name}": ["slurmd", "-D", "-N", n.name] for n in spec.nodes}
     return {"munged": munged, **database, "slurmctld": ["slurmctld", "-D"], **slurmds}
 
@@ -210,7 +218,14 @@ def _mariadbd(spec: Spec) -> list[str]:
         f"--pid-file={folder}/run/mariadbd.own.pid",
         "--skip-networking",
         "--innodb-lock-wait-timeout=900",
+        *(spec.release.of_mariadbd if spec.release else ()),
     ]
+
+
+def _slurmdbd(spec: Spec) -> list[str]:
+    borrows = spec.release is not None and spec.release.borrowed is not None
+    library = ["env", f"LD_LIBRARY_PATH={BORROWED}/usr/lib/{MULTIARCH}"] if borrows else []
+    return [*library, "slurmdbd", "-D"]
 
 
 def database_words(folder: Path) -> tuple[str, ...]:

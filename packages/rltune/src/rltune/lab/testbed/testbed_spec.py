@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rltune.cluster import Cluster, NodeGroup
 from rltune.errors import InputError
+from rltune.lab.testbed.slurm_releases import SlurmRelease
 
 LONGEST_SOCKET = 107  # bytes of a socket's path, by the kernel
 CPUS, MEM_GIB = 32, 125  # of a node whose group does not tell
@@ -47,6 +48,7 @@ class Spec:
     factor: int = 1  # how much faster its clock runs
     database: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)  # of slurm.conf, over the testbed's own
+    release: SlurmRelease | None = None  # None = the machine's own
 
     def __post_init__(self) -> None:
         if len(str(self.folder / "run/mysql.sock").encode()) > LONGEST_SOCKET:

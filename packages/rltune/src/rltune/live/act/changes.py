@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rltune.live.control_settings import Channel, ControlSettings, Steer
 from rltune.live.decide.decision import Decision, Displacement, Waiting
 from rltune.live.decide.ranking import tier_of
-from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent, Value
+from rltune.live.see.backend import ChangeKind
+from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.live.see.undoing import intent_of, undo, undo_all, undo_running
 
 Wish = dict[ChangeKind, Value]
 _NUMBERS = {Channel.SITE_FACTOR: ChangeKind.SITE_FACTOR, Channel.PRIORITY: ChangeKind.PRIORITY}
@@ -35,20 +36,19 @@ def plan(snapshot: Snapshot, decision: Decision, holdings: Holdings, settings: C
 
 def release(snapshot: Snapshot, holdings: Holdings) -> ChangePlan:
     """Return what to change so that every job is as Slurm alone would have it."""
-    return ChangePlan(
-        tuple(intent for job in snapshot.pending for hold in holdings.of(job).values() for intent in _undo(job, hold))
-    )
+    return ChangePlan(undo_all(snapshot, holdings))
 
 
 def _undoing(
     snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: Mapping[int, Wish]
 ) -> Iterator[Intent]:
+    yield from undo_running(snapshot, holdings)
     for job in snapshot.pending:
         for kind, hold in holdings.of(job).items():
             part = decision.by_job.get(job.id)
             out = part is not None and bool(part.kept)
             if kind not in wishes.get(job.id, {}) and (out or kind in STEERING):
-                yield from _undo(job, hold)
+                yield from undo(job, hold)
 
 
 def _doing(snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: Mapping[int, Wish]) -> Iterator[Intent]:
@@ -58,21 +58,7 @@ def _doing(snapshot: Snapshot, decision: Decision, holdings: Holdings, wishes: M
             hold = holdings.of(job).get(kind)
             has = _has(job, kind) if hold is None else hold.value
             if has is not None and has != value:
-                yield _intent(job, kind, value, before=has if hold is None else hold.before)
-
-
-def _undo(job: LiveJob, hold: Hold) -> Iterable[Intent]:
-    """Restore what a job had; a held job's priority is Slurm's again already."""
-    if hold.kind is ChangeKind.PRIORITY:
-        change = Change(job.id, ChangeKind.RELEASE, ref=job.ref)
-        return () if job.held else (Intent(change, job.submit_s, hold.before, undo=True),)
-    return (_intent(job, hold.kind, hold.before, before=hold.before, undo=True),)
-
-
-def _intent(job: LiveJob, kind: ChangeKind, value: Value, before: Value, *, undo: bool = False) -> Intent:
-    if isinstance(value, tuple):
-        return Intent(Change(job.id, kind, nodes=value, ref=job.ref), job.submit_s, before, undo)
-    return Intent(Change(job.id, kind, value=value, ref=job.ref), job.submit_s, before, undo)
+                yield intent_of(job, kind, value, before=has if hold is None else hold.before)
 
 
 def _has(job: LiveJob, kind: ChangeKind) -> Value | None:

@@ -22,6 +22,7 @@ class Cause(StrEnum):
     CLAMPED = "clamped by Slurm"
     ANOTHER_HAND = "changed by another hand"
     FACTORS = "moved by Slurm's own factors"
+    STARTED = "started or ended meanwhile"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class HeldPriorities:
 
     wrong: Mapping[int, Cause] = field(default_factory=dict)  # by job
     misplaced: tuple[int, ...] = ()  # of the first places, those that stand elsewhere
+    gone: tuple[int, ...] = ()  # refused, and no longer among those that wait for their turn: nothing to mend
 
     def __str__(self) -> str:
         causes = Counter(self.wrong.values())
@@ -37,6 +39,11 @@ class HeldPriorities:
         jobs = ", ".join(map(str, (*self.wrong, *self.misplaced)[:5]))
         places = f"{len(self.misplaced)} of the first are not where they should be" if self.misplaced else ""
         return f"{'; '.join(filter(None, (places, told)))} (job {jobs})"
+
+    @property
+    def causes(self) -> dict[int, Cause]:
+        """Return by job why it does not have what was meant for it, also where that is no trouble."""
+        return {**dict.fromkeys(self.gone, Cause.STARTED), **self.wrong}
 
     def __bool__(self) -> bool:
         return bool(self.wrong or self.misplaced)
@@ -62,7 +69,8 @@ def read_back(
     kept = set(longest_falling([place[job] for job in first]))
     misplaced = tuple(job for i, job in enumerate(first) if i not in kept)
     moved = {job: Cause.FACTORS for job in misplaced if not wrong}
-    return HeldPriorities({**wrong, **moved}, misplaced)
+    gone = tuple(job for job in refused if job not in now)
+    return HeldPriorities({**wrong, **moved}, misplaced, gone)
 
 
 def _wrong(now: Mapping[int, LiveJob], holdings: Holdings, refused: Collection[int]) -> Iterator[tuple[int, Cause]]:

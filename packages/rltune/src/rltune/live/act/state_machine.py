@@ -1,7 +1,7 @@
 """The controller's judgement as a state machine: events in, instructions out. No clock, no files, no cluster in here.
 
 A cycle is `Looked` or `LookFailed`; then, if asked to `Decide`, `Decided` or `DecideFailed`; then, if asked to `Make`
-changes, `ChangesMade` and `ReadBack`. `NotesLost` may come at any time.
+changes, `ChangesMade` and `ReadBack`. `Unwell` may come at any time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from rltune.live.control_settings import ControlSettings, Mode
 from rltune.live.decide.decide import Situation
 from rltune.live.decide.decision import Decision, Displacement
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
-from rltune.live.see.health import Look, drifted, is_in_effect, problems, too_much_meddling, too_slow
+from rltune.live.see.drift import drifted, is_in_effect
+from rltune.live.see.health import Look, problems, too_many_refused, too_much_meddling, too_slow
 from rltune.live.see.holdings import Holdings, Intent
 from rltune.live.see.snapshot import PriorityParts, Snapshot
 
 _DAY_S = 86_400.0
+_NO_RIGHTS = ("permission denied", "Invalid user id")  # Slurm's words
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,10 @@ class ReadBack:
 
 
 @dataclass(frozen=True)
-class NotesLost:
-    """The journal cannot be written, so that nothing may be changed that would have to be known later."""
+class Unwell:
+    """Something is wrong that no look at the cluster shows: notes are lost, cycles overrun, a file was swapped."""
 
-    error: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Compared:
     verdict: str
 
 
-Event = Looked | LookFailed | Decided | DecideFailed | ChangesMade | ReadBack | NotesLost | Compared
+Event = Looked | LookFailed | Decided | DecideFailed | ChangesMade | ReadBack | Unwell | Compared
 
 
 @dataclass(frozen=True)
@@ -138,13 +140,20 @@ class Tell:
 
 
 @dataclass(frozen=True)
+class Differs:
+    """Note of these jobs why Slurm does not hold what was meant."""
+
+    causes: Mapping[int, Cause]
+
+
+@dataclass(frozen=True)
 class Adopt:
     """Note that this advice has been followed."""
 
     intents: tuple[Intent, ...]
 
 
-Instruction = Decide | Make | Advise | Adopt | Close | Displace | Settle | Tell
+Instruction = Decide | Make | Advise | Adopt | Close | Differs | Displace | Settle | Tell
 
 
 @dataclass
@@ -157,10 +166,12 @@ class Brain:
     last: Look | None = None
     tripped: str = ""  # why it does not act for now
     stopped: str = ""  # why it does not act until it is started again
+    powerless: str = ""  # why it can never act
     postponed: int = 0  # changes that the rate limit left for later
     turns: TurnsInHand = field(default_factory=TurnsInHand)
     paused_until_s: float = -math.inf  # by the cluster's clock: nobody gives way before
     _failures: int = 0
+    _unreachable: str = ""  # what was said last of a look that failed
     _good: int = 0
     _trips: deque[float] = field(default_factory=deque)
     _warned: bool = False
@@ -168,6 +179,11 @@ class Brain:
     _meant: Decision | None = None  # what the last changes were made for
     _refused: dict[int, str] = field(default_factory=dict)  # job: why, of the last changes
     _disorders: int = 0  # times in a row that Slurm did not hold the order meant
+
+    @property
+    def meant(self) -> Decision | None:
+        """Return what the last changes were made for."""
+        return self._meant
 
     @property
     def acting(self) -> bool:
@@ -189,8 +205,8 @@ class Brain:
                 return self._made(intents, outcomes)
             case ReadBack(held):
                 return self._read_back(held)
-            case NotesLost(error):
-                return self._give_up(f"the journal cannot be written: {error}")
+            case Unwell(reason):
+                return self._give_up(reason)
             case Compared(verdict):
                 return self._stop(verdict)
 
@@ -200,13 +216,14 @@ class Brain:
         told: list[Instruction] = []
         if not wrong:
             self.holdings.follow_requeues(look.snapshot)
+            self.holdings.follow_splits(look.snapshot, self.last.snapshot if self.last else None)
             forgotten = self.holdings.forget_ended(look.snapshot)
             told += [Close(tuple(forgotten))] if forgotten else []
             told += self._adopt(look.snapshot)
             by_hand = self._reconcile(look.snapshot)
             wrong = list(too_much_meddling(by_hand, self.holdings, health))
         self.last = look
-        self._failures = 0
+        self._failures, self._unreachable = 0, ""
         told += self._trip(wrong[0], look.elapsed_s) if wrong else self._recover()
         told += self._warn_once()
         told += self._follow_turns(look.snapshot)
@@ -215,9 +232,10 @@ class Brain:
     def _look_failed(self, error: str, elapsed_s: float) -> list[Instruction]:
         self._failures += 1
         self._good = 0
-        told: list[Instruction] = [Tell("unreachable", error)]
+        told: list[Instruction] = [] if error == self._unreachable else [Tell("unreachable", error)]
+        self._unreachable = error
         if self._failures == self.settings.advanced.health.max_failures:
-            told += self._trip(f"{self._failures} looks in a row failed: {error}", elapsed_s)
+            told += self._trip(f"{self._failures} looks in a row failed", elapsed_s)
         return told
 
     def _decided(self, decision: Decision, seconds: float) -> list[Instruction]:
@@ -240,15 +258,20 @@ class Brain:
             return []
         exact = self.settings.advanced.numbers.exact
         found = read_back(self._meant, self.last.snapshot, held, self.holdings, self._refused, exact)
+        differing: list[Instruction] = [Differs(found.causes)] if found.causes else []
         disorder = bool(found.misplaced) and not self.postponed
         self._disorders = self._disorders + 1 if disorder else 0
         if not found:
-            return []
-        told: list[Instruction] = [Tell("read-back", str(found))]
+            return differing
+        told: list[Instruction] = [*differing, Tell("read-back", str(found))]
         refused = [job for job, cause in found.wrong.items() if cause is Cause.REFUSED]
         if refused and not len(self.holdings):
-            why = self._refused[refused[0]]
-            return [*told, *self._give_up(f"Slurm refuses all changes: {why}")]
+            why = f"Slurm refuses all changes: {self._refused[refused[0]]}"
+            self.powerless = why if any(words in why for words in _NO_RIGHTS) else ""
+            return [*told, *self._give_up(why)]
+        wrong = list(too_many_refused(len(refused), self.holdings, self.settings.advanced.health))
+        if wrong:
+            return [*told, *self._give_up(f"{wrong[0]}: {self._refused[refused[0]]}")]
         if self._disorders >= self.settings.advanced.health.max_disorders:
             return [*told, *self._give_up(f"the order is not the one meant, {self._disorders} times in a row: {found}")]
         return told
@@ -378,12 +401,6 @@ class Brain:
                 Tell("leftovers", f"{jobs} jobs are as an earlier run left them; `rltune control --release` frees them")
             )
         return told
-
-    def let_go(self, snapshot: Snapshot) -> ChangePlan:
-        """Return what frees every job, after leaving to others what they have changed."""
-        self.holdings.forget_ended(snapshot)
-        self._reconcile(snapshot)
-        return release(snapshot, self.holdings)
 
 
 def _making(wanted: ChangePlan) -> list[Instruction]:

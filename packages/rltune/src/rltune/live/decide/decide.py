@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rltune.engine.known_history import taught
 from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.claims import QueueOrder
 from rltune.live.decide.decision import Decision, Waiting
-from rltune.live.decide.engine_pass import Budget, CorePass, JobResult, taught
+from rltune.live.decide.engine_pass import Budget, CorePass, JobResult
 from rltune.live.decide.job_table import Willing, pose
 from rltune.live.decide.node_layout import lay_out
 from rltune.live.decide.pinned import Pinned

@@ -8,25 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from rltune.engine.filled_moment import FilledMoment, Seats, fill
+from rltune.engine.known_history import GivenAfter, long_ago
 from rltune.engine.lookahead import PassMaker
-from rltune.engine.pipeline import Pipeline, learns
+from rltune.engine.pipeline import PLANNING, Pipeline
 from rltune.engine.run import Machine
 from rltune.engine.search import Searcher
 from rltune.engine.view import scores_of
-from rltune.estimate.estimators import Given
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.easy import reservation
 from rltune.kernel.backfill.preempt import claim, rank_movable, weigh_movable
 from rltune.kernel.build.prepare import Factors, Likeness, Net
-from rltune.kernel.fit.node_index import index_remove
-from rltune.kernel.fit.running import start_job
-from rltune.kernel.rollout.event_loop import arrive
 from rltune.kernel.score.overtaking import fill_claims, guard_queue
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
-from rltune.kernel.state.queue import enqueue, settle_queue
+from rltune.kernel.state.queue import settle_queue
 from rltune.kernel.state.score_heap import fill_order
-from rltune.kernel.state.spells import carry_over
 from rltune.live.decide.claims import Claims, QueueOrder
 from rltune.live.decide.decision import Displacement, Victim
 from rltune.live.decide.job_table import Problem
@@ -34,7 +31,7 @@ from rltune.live.decide.node_layout import NodeLayout
 from rltune.live.see.snapshot import LiveJob
 from rltune.policy.base import Networked, Policy, Scored
 
-_LONG_AGO_S = 1e10  # history is shifted by so much: policies ask what had ended before the first job of the table
+_SOME_TIME_S = 1e-6  # shorter than any spell
 
 
 @dataclass(frozen=True)
@@ -73,27 +70,6 @@ def _ranked(policy: Policy) -> _Ranked:
     return _RankedNetwork(policy) if isinstance(policy, Networked) else _Ranked(policy)
 
 
-def taught(pipeline: Pipeline, history: Jobs | None) -> Pipeline:
-    """Let a policy that learns know all history that there is."""
-    if history is None or not len(history) or not learns(pipeline.policy):
-        return pipeline
-    return replace(pipeline, policy=pipeline.policy.after(long_ago(history)))  # type: ignore[attr-defined]
-
-
-def long_ago(history: Jobs) -> Jobs:
-    """Return history as of long before the jobs that are decided on, so that all of it had ended by then."""
-    return history.with_columns(
-        submit_s=history.submit_s - _LONG_AGO_S, recorded_start_s=history.recorded_start_s - _LONG_AGO_S
-    )
-
-
-@dataclass(frozen=True)
-class _GivenAfter(Given):
-    """Estimates that were made elsewhere, and the history that tells what running jobs have left."""
-
-    before: Jobs | None = None
-
-
 @dataclass(frozen=True)
 class Budget:
     """What a pass may take, by a timer; of a pass that is made again, what it took then, and no timer is asked."""
@@ -124,7 +100,7 @@ class CorePass:
         self._problem, self._layout, self._policy = problem, layout, policy
         ranked = replace(pipeline, policy=_ranked(policy))
         known = long_ago(history) if history is not None and len(history) else None
-        machine = Machine.of(problem.jobs, layout.cluster, ranked, _GivenAfter(problem.estimate_s, before=known))
+        machine = Machine.of(problem.jobs, layout.cluster, ranked, GivenAfter(problem.estimate_s, before=known))
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
         # Tiers and bounds come between the guard's order and the pass: it protects heads there, and orders nobody.
@@ -135,24 +111,10 @@ class CorePass:
 
     def _fill(self, now_s: float) -> None:
         """Let run what runs, take nodes away that are not up, let wait what waits."""
-        m, s = self._m, self._m.state
-        for row, piece in self._problem.pieces:
-            s.now[0] = piece.start_s
-            if m.world.takes_turns:
-                carry_over(m.w, m.s, self._rule, row, piece.job.served_s if piece.job else 0.0)
-            enqueue(m.w, m.s, row, True)
-            s.pick[: len(piece.nodes)] = piece.nodes
-            start_job(m.w, m.s, row)
-            s.n[core.Q_HEAD] = s.n[core.Q_TAIL] = 0
-        for node in self._layout.down:
-            index_remove(m.w, m.s, node)
-            s.node.up[node] = 0
-        s.now[0] = now_s
-        for row, job in sorted(self._problem.tasks, key=lambda task: task[0]):
-            arrive(m.w, m.s, self._rule, row)
-            if m.world.takes_turns:
-                carry_over(m.w, m.s, self._rule, row, job.served_s)
-        s.n[core.ARRIVED] = len(m.jobs)
+        pieces = self._problem.pieces
+        seats = Seats.of((row, p.start_s, p.job.served_s if p.job else 0.0, p.nodes) for row, p in pieces)
+        waiting = ((row, job.served_s) for row, job in self._problem.tasks)
+        fill(self._m, self._rule, FilledMoment.of(now_s, seats, waiting, self._layout.down))
 
     @property
     def _queue(self) -> slice:
@@ -218,7 +180,7 @@ class CorePass:
         place = {job: float(i) for i, job in enumerate(order)}
         m, here = self._m, self._queue
         m.state.queue.score[here] = [place[job] for job in self._jobs_of_rows()]
-        self._has_heads = here.stop > here.start and m.options.backfill != core.CONSERVATIVE
+        self._has_heads = here.stop > here.start and m.pipeline.backfill not in PLANNING
         b = self._budget
         maker = PassMaker(m.arrays, self._given, m.placer, solver_s=b.solver_s, given_up=b.given_up, timer=b.timer)
         maker.make_pass()
@@ -230,7 +192,8 @@ class CorePass:
         Each is asked as in a pass of a simulation; here the pass is over, so whoever fits has started.
         """
         m, s = self._m, self._m.state
-        options = self._rule._replace(guard_orders=True)
+        # Whoever has started in this pass has run for no time at all, and must not be stopped in it.
+        options = self._rule._replace(guard_orders=True, min_run_s=max(self._rule.min_run_s, _SOME_TIME_S))
         settle_queue(m.s)
         score_queue(m.w, m.s, options, self._queue.stop, False)
         rows = np.empty(self._queue.stop - self._queue.start, dtype=np.int64)

@@ -135,7 +135,7 @@ def _task_row(job: LiveJob, layout: NodeLayout, willing: Willing) -> dict[str, A
     nodes = min(job.nodes, job.gpus) if job.gpus else job.nodes
     return {
         **willing.costs(job),
-        "preemptible": False,  # nobody starts and stops in one pass
+        "preemptible": job.id in willing.agreed,  # orders judge who never gives way by all of its work
         "submit_s": job.came_s,
         "gpus": job.gpus,
         "nodes": nodes,

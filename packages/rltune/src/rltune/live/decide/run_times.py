@@ -9,6 +9,7 @@ import numpy as np
 
 from rltune.cluster import Cluster
 from rltune.estimate.estimators import Estimates, Estimator, History, estimated
+from rltune.estimate.predicted import Predicted
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
 from rltune.kernel.state.handles import state_handle, world_handle
@@ -40,7 +41,7 @@ def limit_of(job: LiveJob, snapshot: Snapshot) -> float:
 
 
 def _values(jobs: Jobs, estimator: Estimator, history: Jobs | None) -> Floats:
-    if isinstance(estimator, History) and history is not None and len(history):
+    if isinstance(estimator, History | Predicted) and history is not None and len(history):
         estimator = estimator.after(history)
     estimates = estimated(estimator, jobs, 0)
     return estimates.values_s if estimates.likeness is None else _predicted(jobs, estimates)
@@ -64,6 +65,7 @@ def _like_history(jobs: Sequence[LiveJob], limit: Floats, now_s: float) -> Jobs:
     return Jobs.from_arrays(
         submit_s=np.full(len(jobs), now_s),
         duration_s=np.zeros(len(jobs)),
+        id=[str(job.id) for job in jobs],
         gpus=[job.gpus for job in jobs],
         limit_s=limit,
         vc=[",".join(job.partitions) for job in jobs],

@@ -23,6 +23,7 @@ def pack_snapshot(snapshot: Snapshot) -> bytes:
     return _pack(
         {
             **({} if snapshot.kill_wait_s == Snapshot.kill_wait_s else {"kill_wait_s": snapshot.kill_wait_s}),
+            **({"caution": snapshot.caution} if snapshot.caution else {}),
             "taken_s": snapshot.taken_s,
             "version": snapshot.version,
             "mem_counts": snapshot.mem_counts,
@@ -42,6 +43,7 @@ def unpack_snapshot(data: bytes) -> Snapshot:
         version=plain["version"],
         mem_counts=plain["mem_counts"],
         kill_wait_s=plain.get("kill_wait_s", Snapshot.kill_wait_s),
+        caution=plain.get("caution", ""),
         jobs=_rows(LiveJob, plain["jobs"]),
         nodes=_rows(LiveNode, plain["nodes"]),
         partitions=_rows(Partition, plain["partitions"]),

@@ -7,6 +7,8 @@ A backend keeps to these promises:
 - Nobody blocks for long: with the scheduler down every method raises `UnreachableError` within seconds. An answer that
   carries errors, or that cannot be understood, raises `BackendError`: no snapshot is made of half an answer.
 - `apply` tells the fate of every change, in the order given; one that fails does not stop the others.
+- Records are jobs of the controller's own account that never run; `Snapshot.records` shows those of all accounts, and
+  `Snapshot.jobs` none of them. `write_records` raises `BackendError` if any text was not taken.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from rltune.live.see.snapshot import PriorityParts, Snapshot
+
+RECORD_NAME = "rltune-record"  # what such jobs are called
+RECORD_CHARACTERS = 1024  # what Slurm 22.05 takes as a Comment; it refuses 1,025
 
 
 class BackendError(Exception):
@@ -38,6 +43,7 @@ class ChangeKind(StrEnum):
     REQUIRE_NODES = "require-nodes"  # nodes: the whole list; none = clear
     REQUEUE = "requeue"  # stop a running job, which waits again; one that has ended is left alone
     BEGIN_NOW = "begin-now"  # let a job that was requeued compete at once
+    ADMIN_COMMENT = "admin-comment"  # text: what an administrator tells the job's user; "" clears it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class Change:
     value: int = 0
     nodes: tuple[str, ...] = ()
     ref: str = ""  # LiveJob.ref: what the commands call the job if not by its id
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class Backend(Protocol):
 
     @property
     def calls(self) -> Counter[str]:
-        """Count the client processes started so far, by command: squeue, sinfo, scontrol, sprio."""
+        """Count the client processes started so far, by command: squeue, sinfo, scontrol, sprio, sbatch, ..."""
         ...
 
     def observe(self) -> Snapshot:
@@ -87,4 +94,20 @@ class Backend(Protocol):
 
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """Spell the changes as the operator would type them, one command each, without running anything."""
+        ...
+
+    def user(self) -> str:
+        """Return the account under which this backend changes and submits."""
+        ...
+
+    def open_record(self, text: str, partition: str) -> int:
+        """Submit a job that is held and never runs, with a text of up to `RECORD_CHARACTERS`; return its id."""
+        ...
+
+    def write_records(self, texts: Mapping[int, str]) -> None:
+        """Replace the texts of records, by one process."""
+        ...
+
+    def close_records(self, jobs: Sequence[int]) -> None:
+        """Cancel records; one that is gone already is no mistake."""
         ...

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.snapshot import LiveJob, Snapshot
 
-DONE_AND_OVER = frozenset({ChangeKind.REQUEUE, ChangeKind.BEGIN_NOW})  # nothing is left to give back
+# Nothing is left of these that a hold would have to remember; an AdminComment names itself as ours.
+DONE_AND_OVER = frozenset({ChangeKind.REQUEUE, ChangeKind.BEGIN_NOW, ChangeKind.ADMIN_COMMENT})
 STEERING = frozenset({ChangeKind.EXCLUDE_NODES, ChangeKind.REQUIRE_NODES})
 Value = int | tuple[str, ...]
 
@@ -70,6 +71,10 @@ class Holdings:
         """Return whether the job's Priority was set here."""
         return ChangeKind.PRIORITY in self.of(job)
 
+    def sets_site_factor(self, job: LiveJob) -> bool:
+        """Return whether the job's SiteFactor was set here."""
+        return ChangeKind.SITE_FACTOR in self.of(job)
+
     def is_given_up(self, job: LiveJob) -> bool:
         """Return whether somebody else has changed what was set here."""
         return self.given_up.get(job.id) == job.submit_s
@@ -111,6 +116,22 @@ class Holdings:
             job = snapshot.job_by_id.get(job_id)
             if job is not None and job.restarts:
                 self.given_up[job_id] = max(submit_s, job.submit_s)
+
+    def follow_splits(self, snapshot: Snapshot, last: Snapshot | None) -> None:
+        """Hold of tasks that have left their array since the last look what the array had: they took it along."""
+        for array, members in snapshot.array_members.items():
+            numbers = {kind: hold for kind, hold in self.by_job.get(array, {}).items() if kind not in STEERING}
+            for job in members if numbers else ():
+                if job.id not in self.by_job and (last is None or job.id not in last.job_by_id):
+                    self.by_job[job.id] = {k: replace(hold, submit_s=job.submit_s) for k, hold in numbers.items()}
+
+    def add(self, others: Holdings) -> None:
+        """Take over what another table holds; where both know of a job, the other one is right."""
+        for job, hold in others:
+            holds = self.by_job.setdefault(job, {})
+            if any(known.submit_s != hold.submit_s for known in holds.values()):
+                holds.clear()
+            holds[hold.kind] = hold
 
     def forget_ended(self, snapshot: Snapshot) -> list[tuple[int, float]]:
         """Forget jobs that will never wait again, and name them; one that runs may be requeued and is kept."""

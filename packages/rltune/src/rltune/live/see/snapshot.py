@@ -85,6 +85,7 @@ class LiveJob:
     restarts: int = 0
     requeue: bool = False  # Slurm may put it back into the queue: its default, so no consent to give way
     comment: str = ""  # its user's
+    admin_comment: str = ""  # an administrator's, or ours
 
     # What the scheduler forgets when it puts a job back into the queue, and the controller remembers.
     first_submit_s: float = NAN  # NaN = submit_s
@@ -198,6 +199,15 @@ class Reservation:
         return "MAINT" in self.flags
 
 
+@dataclass(frozen=True, slots=True)
+class RecordJob:
+    """A held job in which a controller keeps what it owns: see `see/record_text.py` for the text."""
+
+    id: int
+    user: str
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Everything that one cycle reads. `jobs` holds waiting, running and recently ended ones."""
@@ -210,6 +220,8 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = field(default=(), repr=False)
     mem_counts: bool = True  # memory is a resource that jobs use up
     kill_wait_s: float = 30.0  # from the polite end of a job to the certain one
+    records: tuple[RecordJob, ...] = field(default=(), repr=False)  # controllers' own jobs, which are not in `jobs`
+    caution: str = ""  # why it may have been misread: nothing should be changed by it
 
     @cached_property
     def job_by_id(self) -> dict[int, LiveJob]:
@@ -220,6 +232,15 @@ class Snapshot:
     def array_running(self) -> dict[int, int]:
         """Count the tasks of each array that hold nodes."""
         return dict(Counter(job.array_id for job in self.jobs if job.array_id and job.on_nodes))
+
+    @cached_property
+    def array_members(self) -> dict[int, list[LiveJob]]:
+        """List by array the tasks that have numbers of their own."""
+        members: dict[int, list[LiveJob]] = {}
+        for job in self.jobs:
+            if job.array_id and job.id != job.array_id:
+                members.setdefault(job.array_id, []).append(job)
+        return members
 
     @cached_property
     def partition_by_name(self) -> dict[str, Partition]:

@@ -12,16 +12,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rltune.live.see.backend import BackendError, Change, ChangeOutcome, UnreachableError
 from rltune.live.see.snapshot import PriorityParts, Snapshot
 from rltune.live.slurm import json_records as parse
+from rltune.live.slurm import record_jobs
 from rltune.live.slurm import scontrol_orders as orders
 from rltune.live.slurm import scontrol_show as show
 from rltune.live.slurm import sprio as priority
-from rltune.live.slurm.dialect import dialect_of, release_of
+from rltune.live.slurm.dialect import Dialect, caution, dialect_for, own_shape
 
-SQUEUE = ("squeue", "--all", "--states=all", "--json")
+SQUEUE = ("squeue", "--all", "--states=all")
 SPRIO = ("sprio", "--noheader", f"--format={priority.FORMAT}")
 _SETTINGS = ("show partition", "show reservation", "show config")
 _SECONDS_A_LINE = 0.01  # that slurmctld may take; ten times what was measured
@@ -45,29 +47,47 @@ class Slurm:
     now_s: Callable[[], float] = time.time  # the cluster's clock
     timeout_s: float = 20.0  # for one command
     calls: Counter[str] = field(default_factory=Counter)
+    _user: str = ""
 
     def observe(self) -> Snapshot:
         """Read everything, by four processes: scontrol, squeue, sprio, and sinfo or scontrol for the nodes."""
         told = self._ask_scontrol(_SETTINGS)
-        jobs = parse.answer_of(self._run(SQUEUE), "squeue", "jobs")
+        release = show.config(told, "SLURM_VERSION")
+        jobs, dialect = self._jobs(release)
         taken_s = self.now_s()
-        command = dialect_of(jobs).nodes_command
-        nodes = parse.answer_of(self._run(command), command[0], "nodes")
+        nodes = parse.answer_of(self._run(dialect.nodes_command), dialect.nodes_command[0], "nodes")
         factors = self.priorities()
         try:
             partitions, reservations = show.partitions(told), show.reservations(told)
         except (KeyError, ValueError) as error:
             raise BackendError(f"scontrol told of partitions or reservations what cannot be read: {error!r}") from error
+        seen, records = record_jobs.parted(parse.jobs_of(jobs, factors))
         return Snapshot(
             taken_s=taken_s,
-            version=release_of(jobs),
-            jobs=parse.jobs_of(jobs, factors),
+            version=release,
+            caution=caution(release),
+            jobs=seen,
+            records=records,
             nodes=tuple(parse.nodes_of(nodes, reservations, taken_s)),
             partitions=partitions,
             reservations=reservations,
             mem_counts="MEMORY" in show.config(told, "SelectTypeParameters").upper(),
             kill_wait_s=show.seconds(show.config(told, "KillWait"), usual=30.0),
         )
+
+    def _jobs(self, release: str) -> tuple[dict[str, Any], Dialect]:
+        """Ask for the jobs in the shape known for a release; a newer one may offer only its own."""
+        dialect = dialect_for(release)
+        try:
+            said = self._run((*SQUEUE, dialect.json_word))
+        except UnreachableError:
+            raise
+        except BackendError:
+            if not caution(release):
+                raise
+            dialect = own_shape(dialect)
+            said = self._run((*SQUEUE, dialect.json_word))
+        return parse.answer_of(said, "squeue", "jobs"), dialect
 
     def priorities(self) -> dict[int, PriorityParts]:
         """Read what Slurm holds of waiting jobs' priorities, by one process; sprio is silent on some jobs."""
@@ -78,11 +98,38 @@ class Slurm:
         if not changes:
             return ()
         lines = [line for change in changes for line in orders.lines_of(change)]
-        return orders.outcomes_of(changes, self._ask_scontrol(lines))
+        outcomes = orders.outcomes_of(changes, self._ask_scontrol(lines))
+        lost = next((outcome.error for outcome in outcomes if orders.may_be_made(outcome.error)), "")
+        if lost:
+            raise UnreachableError(f"scontrol lost touch with slurmctld: {lost}")
+        return outcomes
 
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """Spell the changes as one would type them."""
         return tuple(" && ".join(f"scontrol {line}" for line in orders.lines_of(change)) for change in changes)
+
+    def user(self) -> str:
+        """Ask under which account the commands run; `prefix` may have changed it."""
+        if not self._user:
+            self._user = self._run(("id", "-un")).strip()
+        return self._user
+
+    def open_record(self, text: str, partition: str) -> int:
+        """Submit a held job with this text."""
+        return record_jobs.number_of(self._run(record_jobs.submission(text, partition), given=record_jobs.SCRIPT))
+
+    def write_records(self, texts: Mapping[int, str]) -> None:
+        """Replace the texts of records, by one process; all must be taken."""
+        if not texts:
+            return
+        refusal = record_jobs.refusal_of(self._ask_scontrol(record_jobs.lines_of(texts)))
+        if refusal:
+            raise BackendError(f"Slurm did not take the record: {refusal}")
+
+    def close_records(self, jobs: Sequence[int]) -> None:
+        """Cancel records."""
+        if jobs:
+            self._run(("scancel", "--quiet", *map(str, jobs)), may_fail=True)
 
     def _ask_scontrol(self, lines: Sequence[str]) -> str:
         """Let one scontrol ping first, then read these lines: with slurmctld down it would try each for 9 s."""
@@ -123,13 +170,13 @@ class Slurm:
             raise BackendError(f"sprio failed: {said.strip()}")
         return said
 
-    def _run(self, command: Sequence[str], *, may_fail: bool = False) -> str:
+    def _run(self, command: Sequence[str], *, may_fail: bool = False, given: str = "") -> str:
         self.calls[command[0]] += 1
         try:
             done = subprocess.run(
                 self._command(command),
                 env=self._environment(),
-                stdin=subprocess.DEVNULL,
+                input=given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if may_fail else subprocess.PIPE,
                 text=True,

@@ -130,7 +130,8 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, Priorit
         begin_s=eligible_s if pending and reason == "BeginTime" else NAN,
         restarts=_whole(number(record["restart_cnt"])),
         requeue=bool(record.get("requeue")),
-        comment=_comment(record.get("comment")),
+        comment=_comment(record.get("comment"), "job"),
+        admin_comment=_comment(_admin_comment(record), "administrator").strip('"'),
     )
 
 
@@ -206,13 +207,13 @@ def _nodes_asked(record: Record, number: Any, nodes: int) -> int:
 def _memory(record: Record, dialect: Dialect, asked: Gpus, tres: Tres, nodes: int) -> float:
     """Return the memory asked for, over all nodes; NaN if the job left it to Slurm."""
     number = dialect.number
+    per_gpu = parse_gpus(record["memory_per_tres"])  # MiB in the place of a count
+    if per_gpu.by_type:  # first, since newer releases repeat it as if it were the memory of a node
+        return per_gpu.count * _asked_count(asked, tres, record, nodes) / MIB_A_GIB
     if (per_node := number(record["memory_per_node"])) > 0:
         return _finite(per_node * max(1, nodes) / MIB_A_GIB)
     if (per_cpu := number(record["memory_per_cpu"])) > 0:
         return _finite(per_cpu * number(record["cpus"]) / MIB_A_GIB)
-    per_gpu = parse_gpus(record["memory_per_tres"])  # MiB in the place of a count
-    if per_gpu.by_type:
-        return per_gpu.count * _asked_count(asked, tres, record, nodes) / MIB_A_GIB
     return NAN
 
 
@@ -253,9 +254,15 @@ def _without_step(piece: str) -> str:
     return ",".join(map(str, _tasks_of(piece))) if ":" in piece else piece
 
 
-def _comment(told: object) -> str:
-    """Read the user's own comment; some versions of Slurm tell it beside others'."""
-    return str((told.get("job") if isinstance(told, Mapping) else told) or "")
+def _comment(told: object, whose: str) -> str:
+    """Read a comment; newer versions of Slurm tell the user's, the administrator's and its own together."""
+    return str((told.get(whose) if isinstance(told, Mapping) else told) or "")
+
+
+def _admin_comment(record: Record) -> object:
+    """Find where a version of Slurm tells it: under its own name, or beside the user's."""
+    together = record.get("comment")
+    return together if isinstance(together, Mapping) else record.get("admin_comment")
 
 
 def _features(told: str | Iterable[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from rltune.live.see.backend import Change, ChangeKind, ChangeOutcome
 
 _PROMPT = "scontrol: "
 _JOB = re.compile(r"\bjob (\d+)\b|^(\d+)_")
+_LOST = re.compile(r"timed out|zero bytes|unable to contact|connection (refused|failure)|send/recv", re.IGNORECASE)
 _FINE = re.compile(r": No error$")
 
 
@@ -43,6 +44,11 @@ def outcomes_of(changes: Sequence[Change], transcript: str) -> tuple[ChangeOutco
     return tuple(ChangeOutcome(change, error) for change, error in zip(changes, errors, strict=True))
 
 
+def may_be_made(error: str) -> bool:
+    """Return whether an error leaves it open if the change was made: a late slurmctld makes it all the same."""
+    return _LOST.search(error) is not None
+
+
 def _setting(change: Change) -> str:
     nodes = ",".join(change.nodes)
     match change.kind:
@@ -56,6 +62,9 @@ def _setting(change: Change) -> str:
             return f"ReqNodeList={nodes}"
         case ChangeKind.BEGIN_NOW:
             return "StartTime=now"
+        case ChangeKind.ADMIN_COMMENT:
+            quoted = f'"{change.text}"' if change.text else ""  # Slurm 22.05 keeps the quotes
+            return f"AdminComment={quoted}"
         case _:
             raise ValueError(change.kind)
 

@@ -21,7 +21,7 @@ function tickTime(v) {
 
 function overTime(id, part, writeY, top, name) {
   const xs = unpack(data.time.x);
-  const drawn = data.time.lines.map((l) => ({ index: l.of, pipeline: data.pipelines[l.of], xs, ys: unpack(l[part]) }));
+  const drawn = data.time.lines.filter((l) => l[part]).map((l) => ({ index: l.of, pipeline: data.pipelines[l.of], xs, ys: unpack(l[part]) }));
   const most = top || Math.max(1, ...drawn.map((l) => l.ys.reduce((a, b) => Math.max(a, b), 0)));
   const domain = [0, xs[xs.length - 1]];
   charts.push(new LineChart(document.getElementById(id), { name, lines: drawn, kind: "time", domain, top: most, writeX: (v) => seconds(v, domain[1]), writeY }));
@@ -31,6 +31,7 @@ distribution("wait-chart", data.wait, "logTime", tickTime, "Distribution of the 
 distribution("slowdown-chart", data.slowdown, "log", short, "Distribution of the bounded slowdown");
 overTime("queue-chart", "queue", short, 0, "Jobs waiting over time");
 overTime("use-chart", "use", percent, 1, "Share of GPUs in use over time");
+if (document.getElementById("turns-chart")) overTime("turns-chart", "displaced", short, 0, "Spells cut short so far");
 
 const legend = document.getElementById("legend");
 data.pipelines.forEach((pipeline, index) => {

@@ -1,6 +1,6 @@
 """What happens to an operation on a wrapped parameter, and around the model's forward."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import torch
@@ -16,17 +16,20 @@ from tencache.runtime.hooks.cast_watch import CastWatch, autocast_hides, casts_t
 from tencache.runtime.hooks.part_hooks import PartHooks
 from tencache.runtime.hooks.refusals import (
     FastPaths,
+    ThreadOfForward,
     describe_hook,
+    describe_transform,
+    differentiating_functions,
     refuse_if_compiling,
 )
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
-from tencache.runtime.hooks.wrapped_parameter import swap, swap_back
+from tencache.runtime.hooks.wrapped_parameter import swap, swap_back, writes
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, describe_write
-from tencache.runtime.unrouted import Bookkeeping, Unrouted
+from tencache.runtime.unrouted import Bookkeeping, Routed, Unrouted
 
 
 class OperationRouter:
@@ -53,6 +56,8 @@ class OperationRouter:
         self._guard = guard
         self._guarded = False
         self._context: saved_tensors_hooks | None = None
+        self._in_gradient_hook = False
+        self._thread = ThreadOfForward()
         self.parts = PartHooks()
         self._reads = reads
 
@@ -64,6 +69,9 @@ class OperationRouter:
 
     def computing(self) -> bool:
         """Return whether the model's forward or a backward runs."""
+        # A hook that is called when a gradient has landed may write, as between steps: the graph is done with it.
+        if self._in_gradient_hook:
+            return False
         return self._depth > 0 or torch._C._current_graph_task_id() != -1  # noqa: SLF001
 
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
@@ -72,8 +80,17 @@ class OperationRouter:
         # Unlike `.data`, a detached view counts writes together with the leaf: they are found, and refused.
         if getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ == "data":  # type: ignore[attr-defined]
             func = torch.Tensor.detach
+        if self._depth:
+            self._thread.refuse_another()
+        if differentiating_functions():
+            raise RefusedError(describe_transform(entries[0].name))
         narrow = casts_to(func, self._device.type)
-        if narrow is not None or self._guard is not None or torch.is_inference_mode_enabled():
+        if (
+            narrow is not None
+            or self._guard is not None
+            or torch.is_inference_mode_enabled()
+            or torch._C._len_torch_dispatch_stack()  # noqa: SLF001  a mode of the user's is not to see our copies
+        ):
             return self._run_watched(func, narrow, entries, args, kwargs)
         # The way of nearly all operations, so it is short: nothing is cast, nothing is checked, no mode is left.
         engine = self._engine
@@ -116,10 +133,14 @@ class OperationRouter:
     def differentiate(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run `torch.autograd.grad` and the like: the graph ends in the leaves, and needs none of their bytes."""
         leaves = {id(entry.parameter): entry.leaf for entry in entries}
-        return func(*swap(args, leaves), **swap(kwargs, leaves))
+        # Routed again: a block that is recomputed meanwhile, and hooks, are the user's code.
+        with Routed():
+            return func(*swap(args, leaves), **swap(kwargs, leaves))
 
     def on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the parameters' own data, brought from the file if need be."""
+        if differentiating_functions():
+            raise RefusedError(describe_transform(entries[0].name))
         if self._reads is not None and _writes(func):
             self._reads.refuse_write(entries[0].name)
         with Bookkeeping():
@@ -175,6 +196,12 @@ class OperationRouter:
             raise RefusedError(describe_write(entry.name))
         if value.shape != entry.shape or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
+        # `weight.data += delta` gives back the very view that it was given.
+        with Bookkeeping():
+            own = value.device == entry.parameter.device and value.is_set_to(entry.parameter)
+        if own:
+            self._engine.assigned(entry.unit)
+            return
         if self._masters.aliased(entry.unit):
             raise RefusedError(
                 f"{entry.name} is given other memory while a view of it is alive, which would keep the old values: "
@@ -190,15 +217,39 @@ class OperationRouter:
             bump_version(entry.parameter, version - entry.parameter._version)  # noqa: SLF001
             self._engine.assigned(entry.unit)
 
-    def refuse_hook(self, entry: ParameterEntry) -> None:
-        """Refuse a gradient hook on a wrapped parameter."""
-        raise RefusedError(describe_hook(entry.name))
+    def add_hook(self, entry: ParameterEntry, register: Callable[[], Any]) -> Any:
+        """Register a gradient hook on a parameter, and let gradients of its leaf run it."""
+        if self._reads is not None:
+            raise RefusedError(describe_hook(entry.name))
+        handle = register()
+        entry.share_hooks()
+        return handle
+
+    def run_hooks(self, entry: ParameterEntry, hooks: Iterable[Callable[..., Any]]) -> None:
+        """Call what user code wants called when a parameter's gradient has been accumulated."""
+        self._engine.gradients.wait(entry)
+        self._in_gradient_hook = True
+        try:
+            with Routed():
+                for hook in hooks:
+                    if hook(entry.parameter) is not None:
+                        # As torch does.
+                        raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        finally:
+            self._in_gradient_hook = False
+        # It may have written to parameters, as an optimizer does that steps within backward.
+        with Bookkeeping():
+            self._take_in_changes()
 
     def before_forward(self, module: nn.Module, *_: Any) -> None:
         """Begin a forward: take in what changed since the last, and save handles instead of bytes for backward."""
         refuse_if_compiling()
+        # Tensors that are made inside torch.func are its own: nothing of ours may be. Parameters are refused there.
+        if differentiating_functions():
+            return
         # A model may call itself; only the outermost forward is the step's.
         if self._depth:
+            self._thread.enter()
             self._depth += 1
             return
         if not torch.is_grad_enabled():
@@ -207,6 +258,7 @@ class OperationRouter:
             self._reduction.forward_begins(DistributedDataParallel._active_ddp_module)  # noqa: SLF001
         if self._reads is not None:
             self._reads.check()
+        self._thread.enter()
         self._depth = 1
         evaluating = not torch.is_grad_enabled()
         with Unrouted(), Bookkeeping():
@@ -223,16 +275,17 @@ class OperationRouter:
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
         # torch calls this even when before_forward() refused and counted nothing.
-        if self._depth == 0:
+        if self._depth == 0 or not self._thread.is_here() or differentiating_functions():
             return
         self._depth -= 1
         if self._depth:
             return
+        self._thread.leave()
         self.parts.put_on()
+        if self._guard is not None and self._guarded:
+            self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._guarded = False
         if self._context is not None:
-            if self._guard is not None and self._guarded:
-                self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-                self._guarded = False
             self._context.__exit__()
             self._context = None
         with Unrouted(), Bookkeeping():
@@ -318,7 +371,7 @@ def _units(entries: list[ParameterEntry]) -> tuple[int, ...]:
 
 
 def _writes(func: Callable[..., Any]) -> bool:
-    return getattr(func, "__name__", "").endswith("_")
+    return writes(getattr(func, "__name__", ""))
 
 
 class ByteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]

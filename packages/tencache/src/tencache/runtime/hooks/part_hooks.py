@@ -29,11 +29,13 @@ class PartHooks:
 
     def take_off(self, running: nn.Module | None) -> None:
         """Take the pairs off while a module's forward runs; its own stays, to end the forward."""
+        # By their containers, not by the module: a shallow copy of a module has the same ones.
+        own: Any = None if running is None else running._forward_hooks  # noqa: SLF001
         for module, pre, post in self._handles:
             befores: Any = module._forward_pre_hooks  # noqa: SLF001
             afters: Any = module._forward_hooks  # noqa: SLF001
             # Alone, so that its place among others need not be remembered.
-            if module is not running and len(befores) == len(afters) == 1 and pre.id in befores and post.id in afters:
+            if afters is not own and len(befores) == len(afters) == 1 and pre.id in befores and post.id in afters:
                 self._off.append((befores, pre.id, befores.pop(pre.id)))
                 self._off.append((afters, post.id, afters.pop(post.id)))
 

@@ -1,8 +1,10 @@
 """What is refused when a model is wrapped, each with a sentence that says what to change."""
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
@@ -70,8 +72,61 @@ class FastPaths:
                 )
 
 
+class ThreadOfForward:
+    """The one thread in which a forward runs: what lies on the device is planned for one at a time."""
+
+    def __init__(self) -> None:
+        self._holder: dict[str, int] = {}
+
+    def enter(self) -> None:
+        """Begin a forward here, unless one runs elsewhere."""
+        here = threading.get_ident()
+        # One operation of the interpreter, so that two threads cannot both be first.
+        if self._holder.setdefault("thread", here) != here:
+            self._refuse()
+
+    def is_here(self) -> bool:
+        """Return whether the forward that runs is this thread's."""
+        return self._holder.get("thread") == threading.get_ident()
+
+    def leave(self) -> None:
+        """End it."""
+        self._holder.clear()
+
+    def refuse_another(self) -> None:
+        """Refuse if this is another thread, but for autograd's own."""
+        if not self.is_here() and torch._C._current_graph_task_id() == -1:  # noqa: SLF001
+            self._refuse()
+
+    @staticmethod
+    def _refuse() -> None:
+        raise RefusedError(
+            "two threads run the model at once, and its device copies are planned for one: let one wait for the other "
+            "(a lock around the call), or wrap a copy of the model for each"
+        )
+
+
+def differentiating_functions() -> bool:
+    """Return whether this is inside torch.func.grad, vjp, jvp or the like; vmap alone makes no graph."""
+    transforms = torch._C._functorch  # noqa: SLF001  no public name gives it
+    if transforms.peek_interpreter_stack() is None:
+        return False
+    stack: Any = transforms.get_interpreter_stack()
+    return any(one.key() != transforms.TransformType.Vmap for one in stack)
+
+
+def describe_transform(name: str) -> str:
+    """Return a sentence that says why a parameter cannot be differentiated by torch.func."""
+    return (
+        f"{name} is used inside torch.func.grad or the like, whose graph would keep its device copy: give the model "
+        "detached copies of its parameters by functional_call(), or unwrap it"
+    )
+
+
 def refuse_if_compiling() -> None:
-    """Refuse to run inside a compiled region."""
+    """Refuse to run inside a compiled region, or one that is traced."""
+    if torch._C._get_tracing_state() is not None:  # noqa: SLF001  the public name has no type
+        raise RefusedError("torch.jit.trace would keep device copies as constants: unwrap() the model to trace it")
     if torch.compiler.is_compiling() or torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None:  # noqa: SLF001
         raise RefusedError(COMPILED)
 
@@ -83,17 +138,22 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
         raise RefusedError(f"{name} is a {type(parameter).__name__}: only plain parameters can be moved byte by byte")
     if parameter.device.type != "cpu":
         raise RefusedError(f"{name} is on {parameter.device}: leave the model on the CPU, wrap() moves what is needed")
-    if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):  # noqa: SLF001
-        raise RefusedError(describe_hook(name))
     if not _dense(parameter):
         raise RefusedError(f"{name} has strides {parameter.stride()} with gaps or overlaps: call .contiguous() on it")
 
 
+def refuse_hooks(model: nn.Module) -> None:
+    """Refuse gradient hooks, where the model is to be divided over processes."""
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):  # noqa: SLF001
+            raise RefusedError(describe_hook(name))
+
+
 def describe_hook(name: str) -> str:
-    """Return a sentence that says why a gradient hook cannot work."""
+    """Return a sentence that says why a gradient hook cannot work where the model is divided over processes."""
     return (
-        f"{name} has a gradient hook, which would never run: its gradients are made on the device copy. Change "
-        "gradients between backward() and step(), or unwrap the model"
+        f"{name} has a gradient hook, and with shard= its gradient is with another process: change gradients in the "
+        "loss, or leave out shard="
     )
 
 

@@ -129,7 +129,7 @@ class SavedTensors:
         handle = self._handle(tensor, stored=outer is not None and not isinstance(outer[0], _Pack))
         if handle is not None:
             return handle
-        return tensor if outer is None else self._hand_on(tensor, outer)
+        return (tensor, tensor._version) if outer is None else self._hand_on(tensor, outer)  # noqa: SLF001
 
     def _whole(self, tensor: Tensor) -> Tensor:
         """Return the tensor; a leaf that has no bytes yet is brought first: autograd saves before it computes."""
@@ -203,9 +203,14 @@ class SavedTensors:
         entry.handles.add(handle)
         return handle
 
-    def _unpack(self, packed: UnitView | CastView | Foreign | Tensor) -> Tensor:
-        if type(packed) is Tensor or isinstance(packed, Tensor):
-            return packed
+    def _unpack(self, packed: UnitView | CastView | Foreign | tuple[Tensor, int]) -> Tensor:
+        if type(packed) is tuple:
+            tensor, version = packed
+            # torch leaves this check to whoever has hooks: what was saved must be what it was.
+            if tensor._version != version:  # noqa: SLF001
+                raise RuntimeError(_describe_changed(tensor, version))
+            return tensor
+        assert not isinstance(packed, tuple)
         if isinstance(packed, Foreign):
             return packed.unpack(packed.packed)
         # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
@@ -292,8 +297,17 @@ class _Pack:
                     return self.owner.in_slot(tensor, address - self._base, stored=False)
             # Halves may be casts of a parameter.
             elif tensor.dtype not in _HALVES:
-                return tensor
+                return tensor, tensor._version  # noqa: SLF001
         return self.owner.pack(tensor, self._outer)
+
+
+def _describe_changed(tensor: Tensor, version: int) -> str:
+    node = "" if tensor.grad_fn is None else f", which is output {tensor.output_nr} of {tensor.grad_fn.name()},"
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(tensor.shape)}]{node} is at version {tensor._version}; "  # noqa: SLF001
+        f"expected version {version} instead"
+    )
 
 
 def _only_stores(hooks: Hooks) -> bool:

@@ -62,6 +62,10 @@ _HOST_SIDE = frozenset(
     ]
 )
 
+_WRITING = frozenset(
+    ["__setitem__"]
+    + [f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")]
+)
 
 # These name parameters only to say whose gradients are wanted.
 _DIFFERENTIATING = frozenset([torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward])
@@ -88,8 +92,8 @@ class Owner(Protocol):
     def set(self, entry: ParameterEntry, name: str, func: Callable[..., Any], value: Any) -> None:
         """Write an attribute."""
 
-    def refuse_hook(self, entry: ParameterEntry) -> None:
-        """Refuse a gradient hook."""
+    def add_hook(self, entry: ParameterEntry, register: Callable[[], Any]) -> Any:
+        """Register a gradient hook."""
 
 
 class WrappedParameter(nn.Parameter):
@@ -126,12 +130,12 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
         owner.set(entries[0], func.__self__.__name__, func, args[1])  # type: ignore[attr-defined]
         return None
     elif name in {"register_hook", "register_post_accumulate_grad_hook"}:
-        owner.refuse_hook(entries[0])
+        return owner.add_hook(entries[0], lambda: func(*args, **kwargs))
     elif name in _DESCRIBING:
         return func(*args, **kwargs)
     elif func in _DIFFERENTIATING:
         return owner.differentiate(func, entries, args, kwargs)
-    if owner.computing() or (_differentiable(entries) and not _stays_on_host(name)):
+    if owner.computing() or (_differentiable(entries) and not _stays_on_host(name, args, kwargs)):
         return owner.run(func, entries, args, kwargs)
     return owner.on_host(func, entries, args, kwargs)
 
@@ -140,8 +144,17 @@ def _differentiable(entries: list[ParameterEntry]) -> bool:
     return torch.is_grad_enabled() and any(entry.parameter.requires_grad for entry in entries)
 
 
-def _stays_on_host(name: str) -> bool:
-    return name in _HOST_SIDE
+def _stays_on_host(name: str, args: Any, kwargs: Any) -> bool:
+    if name in _HOST_SIDE:
+        return True
+    # What writes to a parameter, as nn.init does, is no part of a loss; torch itself refuses where it would be.
+    first = args[0] if args else kwargs.get("tensor")
+    return type(first) is WrappedParameter and writes(name)
+
+
+def writes(name: str) -> bool:
+    """Return whether a function's name says that it writes to its first argument."""
+    return name in _WRITING or (name.endswith("_") and not name.endswith("__"))
 
 
 def _collect(values: Iterable[Any], found: list[ParameterEntry]) -> None:

@@ -243,7 +243,8 @@ class EarlyUpdates:
             self._masters.replace(unit, buffer)
         for entry in update.part.entries:
             if (new := update.states.pop(entry.index, None)) is not None:
-                self._spare[entry.index] = _tensors(update.state.peek(entry.parameter))
+                # None where user code has thrown the state away since: this update made it anew.
+                self._spare[entry.index] = _tensors(update.state.peek(entry.parameter) or {})
                 update.state.put(entry.parameter, new)
             if entry.parameter.grad is not None:
                 bump_version(entry.parameter, self._raises[entry.index])

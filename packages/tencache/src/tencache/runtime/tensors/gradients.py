@@ -174,7 +174,9 @@ class Gradients:
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
         halves = [half for made_by, half in entry.cast_gradients if made_by == backward_id]
         entry.cast_gradients.clear()
-        # Two casts, as in two autocast contexts, are added up in the leaf's own type.
+        # Two casts, as in two autocast contexts, are added up in the leaf's own type; hooks may have changed the sum.
+        if entry.leaf._backward_hooks:  # noqa: SLF001
+            return gradient
         return halves[0] if len(halves) == 1 and not entry.used_whole and entry.size_bytes >= SMALL_BYTES else gradient
 
     def _buffer(self, entry: ParameterEntry) -> Tensor:

@@ -1,7 +1,9 @@
 """What is known of one wrapped parameter."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import torch
@@ -58,6 +60,8 @@ class ParameterEntry:
     used_whole: bool = False
     # What graphs keep in place of this parameter's bytes, while they do.
     handles: "WeakSet[SavedHandle]" = field(default_factory=WeakSet)
+    # The hook of ours among those that are called when a gradient has been accumulated.
+    watch_id: int | None = None
 
     def forget(self) -> None:
         """Drop every byte, and the leaf, whose hook holds everything else."""
@@ -66,6 +70,21 @@ class ParameterEntry:
         self.cast = self.cast_slot = self.blank = None
         self.cast_gradients.clear()
         self.gradient_pieces.clear()
+
+    def share_hooks(self) -> None:
+        """Let gradients of the leaf run the parameter's hooks, by having the very same container."""
+        leaf: Any = self.leaf
+        if self.parameter._backward_hooks is not leaf._backward_hooks:  # noqa: SLF001
+            leaf._backward_hooks = self.parameter._backward_hooks  # noqa: SLF001
+
+    def landing_hooks(self) -> list[Callable[..., Any]]:
+        """Return what user code wants called when a gradient has been accumulated, in order."""
+        hooks: Any = getattr(self.parameter, "_post_accumulate_grad_hooks", None)
+        return [hook for key, hook in hooks.items() if key != self.watch_id] if hooks and len(hooks) > 1 else []
+
+    def node_is_held(self) -> bool:
+        """Return whether user code holds the graph's node that accumulates the leaf's gradient, as hooks on it do."""
+        return bool(self.leaf.requires_grad) and _node_references(self.leaf) > _IDLE_NODE
 
     def is_dense(self) -> bool:
         """Return whether the parameter's elements lie in a row, in whatever order."""
@@ -92,6 +111,14 @@ class ParameterEntry:
         return part.as_strided(self.shape, self.stride, part.storage_offset())
 
 
+def _node_references(leaf: Tensor) -> int:
+    with torch.enable_grad():
+        node: Any = leaf.view_as(leaf).grad_fn
+    return sys.getrefcount(node.next_functions[0][0])
+
+
+# Counted on a sample whose node nobody else holds.
+_IDLE_NODE = _node_references(torch.zeros(1, requires_grad=True))
 PIECE_BYTES = 2 * 2**20
 
 

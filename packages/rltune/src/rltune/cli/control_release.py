@@ -1,0 +1,73 @@
+"""`rltune control --release`: give everything back. Needs Slurm; no settings, no policy, no journal, no disk."""
+
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from rltune.cli.console import say
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune.live.give_back import GiveBack, GivenBack
+    from rltune.live.see.holdings import Holdings
+
+NODE_LISTS_STAY = 3  # only lists of nodes of running jobs are left, which do nothing while they run
+LEFT = 4  # Slurm holds something of ours
+
+
+def release(giving: "GiveBack", journal: Path) -> None:
+    """Give back what the records in Slurm say is ours, and what a journal knows beyond them if there is one."""
+    from rltune.live.see.backend import BackendError
+
+    try:
+        given = giving(_known(journal))
+    except BackendError as error:
+        raise InputError(f"nothing could be given back, {error}; try again when Slurm answers") from None
+    say(f"release: {given}")
+    _note(journal, given)
+    end_by(given)
+
+
+def end_by(given: "GivenBack") -> None:
+    """End with the exit code that says what is left; 0 only if Slurm holds nothing of ours."""
+    if given.left or given.foreign:
+        raise typer.Exit(LEFT)
+    if given.running:
+        raise typer.Exit(NODE_LISTS_STAY)
+
+
+def _known(journal: Path) -> "Holdings | None":
+    """Read what a journal knows; one that is missing, damaged or on a full disk is done without."""
+    from rltune.live.journal.store import Journal
+
+    if not journal.is_file():
+        return None
+    try:
+        store = Journal.read(journal)
+        try:
+            return store.holdings()
+        finally:
+            store.close()
+    except (InputError, OSError, sqlite3.Error, ValueError) as error:
+        say(f"release: going on without the journal: {error}")
+        return None
+
+
+def _note(journal: Path, given: "GivenBack") -> None:
+    """Tell the journal, if there is one and it takes it: Slurm has been told already."""
+    from rltune.live.journal.given_back import note_given_back
+    from rltune.live.journal.store import Journal
+
+    if not journal.is_file():
+        return
+    with suppress(InputError, OSError, sqlite3.Error):
+        store = Journal.create(journal)
+        try:
+            note_given_back(store, given, time.time())
+            store.add_event("release", str(given), time.time())
+        finally:
+            store.close()

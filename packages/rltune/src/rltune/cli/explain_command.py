@@ -1,0 +1,58 @@
+"""`rltune explain`: why a job waits."""
+
+from typing import Annotated
+
+import typer
+
+from rltune.cli import options, present_options
+from rltune.cli.console import show_json, show_line
+from rltune.cli.options import examples
+from rltune.cli.present_options import Asked
+from rltune.cli.terminal_progress import spinner
+
+EXAMPLES = examples(
+    "rltune explain 4711",
+    "rltune explain 4711 --journal /var/lib/rltune/journal.db",
+    "rltune explain 1234 --trace history.txt -c my.toml --at 2026-01-31T12:00",
+    "rltune explain all --trace synth:philly -c philly-slice --at 60%",
+)
+EVERYBODY = "all"
+Job = Annotated[str, typer.Argument(help="The job's number; `all` for one line on everybody who waits.", metavar="JOB")]
+Quick = Annotated[bool, typer.Option("--quick", help="Leave out what change of its request would start it sooner.")]
+
+
+def explain(
+    job: Job,
+    journal: present_options.JournalOption = None,
+    cycle: present_options.CycleNumber = 0,
+    trace: present_options.TraceOption = None,
+    cluster: present_options.ClusterOption = None,
+    at: present_options.At = None,
+    pipeline: present_options.InForce = None,
+    estimator: options.Estimator = None,
+    quick: Quick = False,
+    json: options.Json = False,
+    config: present_options.Config = None,
+    testbed: present_options.Testbed = None,
+) -> None:
+    """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
+    present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
+    from rltune.explain import Explainer
+
+    with spinner("asking the core"):
+        explainer = Explainer(present)
+        if job == EVERYBODY:
+            every = explainer.all_reasons()
+        else:
+            told = explainer.explain(job, changes=not quick)
+    if job == EVERYBODY:
+        if json:
+            show_json({name: {"why": reason.why, "text": reason.text} for name, reason in every.items()})
+            return
+        for name, reason in every.items():
+            show_line(f"{name}  {reason}")
+    elif json:
+        show_json({**told.to_dict(), "present": present.to_dict()})
+    else:
+        show_line(str(present))
+        show_line(str(told))

@@ -1,0 +1,147 @@
+"""The moment that a command asks about: of a running Slurm, of the controller's journal, or of a history."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli.compile_notice import compile_core
+from rltune.cli.control_command import slurm_of
+from rltune.cli.dates import moment
+from rltune.cli.terminal_progress import spinner
+from rltune.cli.trace_argument import load_workload
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune.cluster import Cluster
+    from rltune.engine.pipeline import Pipeline
+    from rltune.estimate.estimators import Estimator
+    from rltune.jobs import Jobs
+    from rltune.present import Present
+
+USUAL = "multifactor + easy"
+
+TraceOption = Annotated[
+    str | None,
+    typer.Option("--trace", "-t", help="Ask about a history, replayed to --at: a file or synth:NAME.", metavar="TRACE"),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", "-c", help="The history's cluster: a preset's name, or a TOML file.", metavar="CLUSTER"),
+]
+At = Annotated[
+    str | None,
+    typer.Option(help="When: seconds of the trace, a date such as 2026-01-31T12:00, or a share: 60%.", metavar="TIME"),
+]
+InForce = Annotated[
+    str | None,
+    typer.Option(
+        "--pipeline",
+        help="With --trace: what orders the queue, as tables name it.",
+        metavar="PIPELINE",
+        show_default="as the cluster's file says, or multifactor + easy",
+    ),
+]
+JournalOption = Annotated[
+    Path | None, typer.Option("--journal", "-j", help="Ask about a cycle of this journal.", metavar="FILE")
+]
+CycleNumber = Annotated[int, typer.Option("--cycle", help="Which cycle of the journal; 0 = the last.", metavar="N")]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="The controller's settings, of a running Slurm.", metavar="FILE")
+]
+Testbed = Annotated[
+    Path | None, typer.Option(help="Take the Slurm of `rltune slurm testbed` in this folder.", metavar="FOLDER")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which moment is asked about."""
+
+    trace: str | None = None
+    cluster: str | None = None
+    at: str | None = None
+    pipeline: str | None = None
+    estimator: str | None = None
+    journal: Path | None = None
+    cycle: int = 0
+    config: Path | None = None
+    testbed: Path | None = None
+
+    def require_one(self) -> None:
+        """Refuse what does not go together."""
+        if self.trace is not None and (self.journal or self.config or self.testbed):
+            raise InputError("--trace asks about a history; --journal, --config and --testbed about a Slurm: give one")
+        if self.trace is not None and (self.cluster is None or self.at is None):
+            raise InputError("--trace needs --cluster and --at: the history's cluster, and the time to ask about")
+        if self.trace is None and (self.cluster or self.at or self.pipeline):
+            raise InputError("--cluster, --at and --pipeline say more of a history: give it by --trace")
+
+    def present(self) -> "Present":
+        """Take the moment."""
+        self.require_one()
+        if self.trace is not None:
+            return self.replayed()
+        compile_core()
+        return self._of_journal() if self.journal is not None else self._of_slurm()
+
+    def site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
+        """Read the history, its cluster, the pipeline in force and the time."""
+        from rltune import Cluster
+        from rltune.engine.parse_pipeline import read_pipeline
+        from rltune.estimate import get_estimator
+
+        assert self.trace is not None
+        assert self.cluster is not None
+        on = Cluster.load(self.cluster)
+        work = load_workload(self.trace, None, on, allow_rejected=True)
+        usual = f"{on.scheduler.policy} + {on.scheduler.backfill}" if on.scheduler else USUAL
+        pipeline = read_pipeline(self.pipeline or usual)
+        compile_core([pipeline])
+        return work.jobs, on, pipeline, get_estimator(self.estimator or "history"), self._time(work.jobs)
+
+    def checked_site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
+        """Read all of a history that is asked about as a whole."""
+        self.require_one()
+        return self.site()
+
+    def replayed(self) -> "Present":
+        """Replay the history to the time."""
+        from rltune.present.of_run import replay
+
+        jobs, cluster, pipeline, estimator, at_s = self.site()
+        with spinner("replaying the history"):
+            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {self.at}")
+
+    def _time(self, jobs: "Jobs") -> float:
+        text = str(self.at)
+        first, last = float(jobs.submit_s.min()), float(jobs.submit_s.max())
+        try:
+            if text.endswith("%"):
+                return first + float(text[:-1]) / 100 * (last - first)
+            return float(text)
+        except ValueError:
+            return float(moment(text))
+
+    def _of_journal(self) -> "Present":
+        from rltune.live.journal.store import Journal
+        from rltune.live.present_of_slurm import present_of_cycle
+
+        assert self.journal is not None
+        with spinner("reading the journal"):
+            return present_of_cycle(Journal.read(self.journal), self.cycle)
+
+    def _of_slurm(self) -> "Present":
+        from rltune.live.control_settings_file import load_settings
+        from rltune.live.pinned_pipeline import pin_pipeline
+        from rltune.live.present_of_slurm import present_of_slurm
+        from rltune.live.see.backend import BackendError
+
+        settings = load_settings(self.config, {"pipeline": {"estimator": self.estimator}})
+        backend, _ = slurm_of(self.testbed)
+        try:
+            with spinner("asking Slurm"):
+                return present_of_slurm(backend, settings, pin_pipeline(settings))
+        except BackendError as error:
+            raise InputError(f"{error}. Without a Slurm, ask a journal (--journal) or a history (--trace)") from None

@@ -1,0 +1,169 @@
+"""`rltune serve`: pages, an HTTP API and metrics over a controller's journal, or over a simulated cluster."""
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli.console import say, show_line
+from rltune.cli.control_command import JOURNAL
+from rltune.cli.options import examples
+from rltune.cli.terminal_progress import spinner
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune.serve.app import ServeSettings
+    from rltune.serve.tokens import Tokens
+
+EXAMPLES = examples(
+    "rltune serve --demo                                      # a simulated cluster; nothing else is needed",
+    "rltune serve --journal /var/lib/rltune/journal.db        # on this machine only",
+    "rltune serve --new-token grafana --tokens tokens.toml    # make a token, then",
+    "rltune serve --address 0.0.0.0 --tokens tokens.toml      # for everybody who has one",
+)
+
+_Journal = Annotated[Path, typer.Option("--journal", "-j", help="The controller's journal.", metavar="FILE")]
+_Demo = Annotated[bool, typer.Option("--demo", help="Show a simulated cluster instead.")]
+_Speed = Annotated[float, typer.Option(help="How much faster than time the demo runs.", min=1.0, max=3600.0)]
+_Address = Annotated[str, typer.Option(help="Where to listen; another than this machine's own needs --tokens.")]
+_Port = Annotated[int, typer.Option(help="The port; 0 = any that is free.", min=0, max=65535)]
+_TokenFile = Annotated[Path | None, typer.Option("--tokens", help="Who may look, as TOML.", metavar="FILE")]
+_NewToken = Annotated[
+    str, typer.Option("--new-token", help="Make a token for NAME, add it to --tokens, show it once.", metavar="NAME")
+]
+_Role = Annotated[str, typer.Option(help="Of a new token: viewer or operator.", metavar="ROLE")]
+_OnlyUser = Annotated[str, typer.Option("--user", help="Of a new token: sees only this user's jobs.", metavar="NAME")]
+_Buckets = Annotated[
+    str, typer.Option("--wait-buckets", help="Edges of /metrics' histogram of waits: 1m,10m,1h,...", metavar="LIST")
+]
+
+
+def serve(
+    journal: _Journal = JOURNAL,
+    demo: _Demo = False,
+    speed: _Speed = 60.0,
+    address: _Address = "127.0.0.1",
+    port: _Port = 8470,
+    tokens: _TokenFile = None,
+    new_token: _NewToken = "",
+    role: _Role = "viewer",
+    user: _OnlyUser = "",
+    wait_buckets: _Buckets = "",
+) -> None:
+    """Show what waits, why and since when: pages for people, /api/v1 for programs, /metrics for Prometheus.
+
+    It reads the journal that `rltune control` writes, and changes nothing.
+    """
+    if new_token:
+        _make_token(tokens, new_token, role, user)
+        return
+    _require_installed()
+    settings = _settings(tokens, address, wait_buckets, demo=demo)
+    with _journal(journal, speed, demo=demo) as path:
+        _run(path, settings, address, port)
+
+
+def _make_token(path: Path | None, name: str, role: str, user: str) -> None:
+    from rltune.serve.tokens import Role, Tokens, new_token
+    from rltune.whole_file import write_whole
+
+    if path is None:
+        raise InputError("--new-token: say with --tokens FILE where it is kept")
+    if role not in set(Role):
+        raise InputError(f"--role: {role!r} should be viewer or operator")
+    token, lines = new_token(name, Role(role), user)
+    before = ""
+    if path.exists():
+        Tokens.read(path)  # one that cannot be read is not added to
+        before = path.read_text(encoding="utf-8")
+    write_whole(path, before + lines, private=True)
+    show_line(token)
+    say(f"rltune: {path} knows this token by its hash; it is not shown again")
+
+
+def _require_installed() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"rltune serve needs {error.name}: pip install 'rltune[serve]'") from None
+
+
+def _settings(tokens: Path | None, address: str, buckets: str, *, demo: bool) -> "ServeSettings":
+    from rltune.serve.app import ServeSettings
+    from rltune.serve.cluster_metrics import WAIT_BUCKETS_S
+
+    known = _tokens(tokens, address)
+    return ServeSettings(tokens=known, wait_buckets_s=_edges(buckets) if buckets else WAIT_BUCKETS_S, demo=demo)
+
+
+def _tokens(path: Path | None, address: str) -> "Tokens | None":
+    from rltune.serve.tokens import Tokens
+
+    if path is not None:
+        return Tokens.read(path)
+    if not _is_loopback(address):
+        raise InputError(f"--address {address}: others could look at everybody's jobs; name who may with --tokens FILE")
+    return None
+
+
+def _is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        raise InputError(f"--address: {address!r} is no address; write 127.0.0.1, 0.0.0.0 or ::1") from None
+
+
+def _edges(text: str) -> tuple[float, ...]:
+    from rltune.cli.parsing import split
+    from rltune.text import read_seconds
+
+    try:
+        edges = tuple(read_seconds(word) for word in split(text))
+    except ValueError:
+        raise InputError(f"--wait-buckets: {text!r} should be times in order, such as 1m,10m,1h") from None
+    if not edges or any(b <= a for a, b in zip((0.0, *edges), edges, strict=False)):
+        raise InputError(f"--wait-buckets: {text!r} should be times in order, such as 1m,10m,1h")
+    return edges
+
+
+@contextmanager
+def _journal(path: Path, speed: float, *, demo: bool) -> Iterator[Path]:
+    if not demo:
+        yield path
+        return
+    from rltune.cli.compile_notice import compile_core
+    from rltune.engine.parse_pipeline import read_pipeline
+    from rltune.serve.demonstration import PIPELINES, demonstration
+
+    compile_core([read_pipeline(text) for text in PIPELINES])
+    with ExitStack() as stack:
+        with spinner("simulating a cluster"):
+            running = stack.enter_context(demonstration(speed))
+        yield running.journal
+
+
+def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None:
+    import socket
+
+    import uvicorn
+
+    from rltune.serve.app import make_app
+    from rltune.serve.sight import Watch
+
+    app = make_app(Watch(path), settings)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.create_server((address, port), family=family) as listening:
+            shown = listening.getsockname()[1]
+            host = f"[{address}]" if ":" in address else address
+            show_line(f"http://{host}:{shown}  (Ctrl-C ends it)")
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+            server.run(sockets=[listening])
+    except OSError as error:
+        raise InputError(f"{address}:{port}: cannot listen there: {error.strerror}") from None

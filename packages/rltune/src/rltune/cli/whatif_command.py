@@ -1,0 +1,114 @@
+"""`rltune whatif`: another policy, other nodes, limits or load, on a history or on the queue of now."""
+
+from typing import Annotated
+
+import typer
+
+from rltune.cli import options, present_options
+from rltune.cli.console import show_json, show_line
+from rltune.cli.options import examples
+from rltune.cli.present_options import Asked
+from rltune.cli.terminal_progress import bar, spinner
+from rltune.errors import InputError
+
+EXAMPLES = examples(
+    "rltune whatif add=4x8:A100 --trace history.txt -c my.toml",
+    "rltune whatif 'pipeline=saf + easy' load=+20% --trace history.txt -c my.toml",
+    "rltune whatif drain=rack3 --journal /var/lib/rltune/journal.db     # the queue of now",
+    "rltune whatif --target 'p90 wait < 1h for gpus>=8' --with 8:A100 --with 8:V100 --trace history.txt -c my.toml",
+)
+Changes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Changes, made together: 'pipeline=saf + easy', add=4x8:A100, remove=2:V100, retire=V100, drain=RACK, "
+        "limit=user:*:gpus=16, cap=PARTITION:64, 'join=a|b', turns=las, load=+20%.",
+        metavar="CHANGE",
+    ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option("--target", help="Find how many nodes meet this: 'p90 wait < 1h for gpus>=8'.", metavar="TARGET"),
+]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", help="For --target: nodes of this kind, GPUs:type, as 8:A100. May be given again."),
+]
+Rolls = Annotated[int, typer.Option(help="On the queue of now: how many futures are drawn.", min=2, metavar="N")]
+
+
+def whatif(
+    changes: Changes = None,
+    target: TargetOption = None,
+    kinds: With = None,
+    trace: present_options.TraceOption = None,
+    cluster: present_options.ClusterOption = None,
+    at: present_options.At = None,
+    pipeline: present_options.InForce = None,
+    estimator: options.Estimator = None,
+    journal: present_options.JournalOption = None,
+    cycle: present_options.CycleNumber = 0,
+    rolls: Rolls = 30,
+    seed: options.Seed = 0,
+    workers: options.Workers = 2,
+    json: options.Json = False,
+    config: present_options.Config = None,
+    testbed: present_options.Testbed = None,
+) -> None:
+    """Say what a change would come to: waits now and then, how sure, and who gains and loses.
+
+    With --trace alone the whole history is run twice; with --at, a journal or a running Slurm, the queue of that
+    moment is rolled forward under both.
+    """
+    from rltune.whatif import parse_edit
+
+    edits = [parse_edit(text) for text in changes or ()]
+    if bool(edits) == bool(target):
+        raise InputError("give changes such as add=4x8:A100, or a --target; not both, and not neither")
+    if target is not None:
+        _solve(target, kinds or [], Asked(trace, cluster, at or "100%", pipeline, estimator), json=json)
+        return
+    if trace is not None and at is None:
+        from rltune.whatif import what_if
+        from rltune.whatif.edits import Site
+
+        jobs, on, planned, guess, _ = Asked(trace, cluster, "100%", pipeline, estimator).checked_site()
+        with bar("simulating") as tell:
+            told = what_if(
+                Site(jobs, on, planned), edits, guess, progress=lambda done, total: tell(done, total, "jobs")
+            )
+    else:
+        from rltune.whatif import what_if_now
+
+        present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
+        with bar("rolling") as tell:
+            told = what_if_now(
+                present,
+                edits,
+                rolls,
+                seed,
+                workers=workers,
+                progress=lambda done, total: tell(done, total, "futures"),
+            )
+    if json:
+        show_json(told.to_dict())
+    else:
+        show_line(str(told))
+
+
+def _solve(target: str, kinds: list[str], asked: Asked, *, json: bool) -> None:
+    from rltune.whatif import Target, solve
+    from rltune.whatif.edits import Site
+
+    if not kinds:
+        raise InputError("--target needs --with: the kind of nodes to add, GPUs:type, as 8:A100")
+    if asked.trace is None:
+        raise InputError("--target is found on a history: give one by --trace")
+    wanted = Target.parse(target)
+    jobs, on, planned, guess, _ = asked.checked_site()
+    with spinner("trying numbers of nodes"):
+        found = [solve(Site(jobs, on, planned), wanted, kind, guess) for kind in kinds]
+    if json:
+        show_json([one.to_dict() for one in found])
+        return
+    for one in found:
+        show_line(str(one))

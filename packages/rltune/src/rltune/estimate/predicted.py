@@ -1,0 +1,320 @@
+"""Run times predicted from all that a history tells: the estimator `predicted`.
+
+A regression of the logarithm is learnt from jobs that had ended, refitted as time goes on. What it is told of a job is
+what was known when the job was submitted: the job's own columns, and what has happened to jobs of its kinds so far. In
+a run the engine *looks* again every few submissions: what has ended by then is told, jobs that wait are predicted anew,
+and jobs that run are believed to last as long as those did that ran for so long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.estimate.estimators import Believed, Estimates, RunSeen, join_jobs
+from rltune.estimate.kind_memory import (
+    ASK,
+    END,
+    RUN_FOR,
+    RUNNING_N,
+    SINCE_SUBMIT,
+    START,
+    SUBMIT,
+    TOLD,
+    WAITING_N,
+    Happenings,
+    KindMemory,
+)
+from rltune.estimate.kinds import Codes, Kinds, kinds_of
+from rltune.estimate.regressors import Regressor, fit_regressor, has_lightgbm
+from rltune.estimate.run_time_spread import RunTimeSpread, wide_spread
+from rltune.jobs import Floats, Jobs
+
+PREDICTED = "predicted"
+FEWEST = 200  # jobs that must have ended before anything is fitted
+NEWEST = 40_000  # of the ended jobs, so many are learnt from
+HELD_BACK = 0.2  # of those, the newest share shows how far predictions are off
+REFIT = 4_096  # submissions after which it is fitted anew
+LOOK_EVERY = 32  # submissions between two looks
+UNTOLD_S = 3_600.0  # run time of a job of which nothing is known, not even a limit
+COLD_TRUST = 4.0  # ended jobs of a kind that count as much as the coarser kind, before anything is fitted
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A regression, and how far it was off on jobs that it had not seen."""
+
+    regressor: Regressor | None  # None: too little has ended yet
+    spread: RunTimeSpread
+
+    def log_s(self, table: Floats, cold: Floats) -> Floats:
+        """Predict logarithms of run times; cold ones where nothing is fitted."""
+        return cold if self.regressor is None else self.regressor.predict(table)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predict run times from users, names, sizes and what has ended, refitted as time goes on."""
+
+    before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history; what ended is known at once
+    order_by: float | None = None  # the quantile by which jobs are ordered and reserved; None = the mean
+    plain: bool = False  # without LightGBM, even if it is there
+    name: str = PREDICTED
+
+    def after(self, before: Jobs) -> Predicted:
+        """Start warm: from the jobs of an earlier part of the trace that had ended when the run begins."""
+        return replace(self, before=before)
+
+    def estimate(self, jobs: Jobs, seed: int) -> Estimates:
+        """Predict every job as of the start, and leave the rest to looks in the run."""
+        earlier = 0 if self.before is None else len(self.before)
+        both = jobs if self.before is None else join_jobs(self.before, jobs)
+        course = PredictionCourse(both, known=earlier, seed=seed, plain=self.plain)
+        return course.estimates(earlier, np.arange(earlier, len(both)), self.order_by)
+
+
+class PredictionCourse:
+    """A history in order of submission, and what can be learnt from it up to each of its rows."""
+
+    def __init__(self, jobs: Jobs, *, known: int, seed: int = 0, plain: bool = False) -> None:
+        self._submit_s = jobs.submit_s
+        self._limit_s = jobs.limit_s
+        self.kinds = kinds_of(jobs)
+        self.seed, self.plain = seed, plain or not has_lightgbm()
+        start = np.where(np.isnan(jobs.recorded_start_s), jobs.submit_s, jobs.recorded_start_s)
+        self.start_s = np.where(np.arange(len(jobs)) < known, start, np.nan)
+        self.run_s = np.where(np.arange(len(jobs)) < known, jobs.duration_s, np.nan)  # beyond it nothing is known
+        self._table: Floats | None = None
+        self._fits: dict[int, Fit] = {}
+        self._known = known
+
+    def __len__(self) -> int:
+        return len(self._submit_s)
+
+    @property
+    def submit_s(self) -> Floats:
+        """Return when jobs were submitted."""
+        return self._submit_s
+
+    @property
+    def end_s(self) -> Floats:
+        """Return when jobs ended, as recorded; NaN = not known."""
+        return self.start_s + self.run_s
+
+    @property
+    def log_run(self) -> Floats:
+        """Return the logarithms of known run times."""
+        return np.log(np.maximum(self.run_s, 1.0))
+
+    def table(self) -> Floats:
+        """Return the features of the known rows, each as of its submission."""
+        if self._table is None:
+            rows = np.arange(self._known)
+            submit, start, end = self._submit_s[rows], self.start_s[rows], self.end_s[rows]
+            happened = Happenings.of(
+                (END, rows, end), (ASK, rows, submit), (SUBMIT, rows, submit), (START, rows, start)
+            )
+            told = np.empty((self._known, self.kinds.of.shape[1] * len(TOLD)))
+            asked = happened.row[happened.event == ASK]
+            told[asked] = KindMemory(self.kinds).note(happened, self.log_run, self.start_s)
+            self._table = np.concatenate([self.kinds.own[rows], told], axis=1)
+        return self._table
+
+    def fit_before(self, row: int) -> Fit:
+        """Return what was learnt at the last refit before a row: from jobs that had ended then, and no others."""
+        at = row // REFIT * REFIT if row >= REFIT else row
+        if at not in self._fits:
+            time_s = float(self._submit_s[at]) if at < len(self) else np.inf
+            rows = np.flatnonzero(self.end_s[:at] <= time_s)
+            self._fits[at] = fit_rows(self, rows, self.table()[rows], self.run_s[rows])
+        return self._fits[at]
+
+    def memory_before(self, row: int) -> KindMemory:
+        """Return what is known of each kind when a row is submitted; nobody runs yet."""
+        memory = KindMemory(self.kinds)
+        time_s = float(self._submit_s[row]) if row < len(self) else np.inf
+        rows = np.arange(min(row, self._known))
+        parts = ((END, self.end_s), (SUBMIT, self._submit_s), (START, self.start_s))
+        happened = Happenings.of(*((event, rows, times[rows]) for event, times in parts)).until(time_s)
+        memory.note(happened, self.log_run, self.start_s)
+        memory.forget_running()
+        return memory
+
+    def cold_log_s(self, rows: Codes, table: Floats) -> Floats:
+        """Predict by the means of kinds alone, coarse to fine, from the limit or an hour."""
+        limit = self._limit_s[rows]
+        log_s = np.log(np.maximum(np.where(np.isnan(limit), UNTOLD_S, limit), 1.0))
+        for level in range(self.kinds.of.shape[1]):
+            told = table[:, self.kinds.own.shape[1] + level * len(TOLD) :]
+            number, mean = np.expm1(np.nan_to_num(told[:, 0])), np.nan_to_num(told[:, 1])
+            log_s = (number * mean + COLD_TRUST * log_s) / (number + COLD_TRUST)
+        return log_s
+
+    def estimates(self, first: int, rows: Codes, order_by: float | None) -> Estimates:
+        """Return the estimates of a run of some rows that begins when row `first` is submitted."""
+        prophet = Prophet(self, first, rows, order_by)
+        return Estimates(prophet.begin().at_once(), looks=prophet)
+
+
+def fit_rows(course: PredictionCourse, rows: Codes, table: Floats, run_s: Floats) -> Fit:
+    """Learn from rows that have ended, in order of submission; the newest of them show how far it is off."""
+    rows, table, run_s = rows[-NEWEST:], table[-NEWEST:], run_s[-NEWEST:]
+    log_run = np.log(np.maximum(run_s, 1.0))
+    cut = int(len(rows) * (1 - HELD_BACK))
+    if len(rows) < FEWEST:
+        return Fit(None, wide_spread())
+    learnt = _as_if_idle(course.kinds, table[:cut])
+    regressor = fit_regressor(learnt, course.kinds.labels, log_run[:cut], course.seed, plain=course.plain)
+    return Fit(regressor, RunTimeSpread.of(regressor.predict(table[cut:]), log_run[cut:]))
+
+
+def _as_if_idle(kinds: Kinds, table: Floats) -> Floats:
+    """Tell every second job that nobody of its kinds runs or waits: in a run that begins idle nobody does at first."""
+    table = table.copy()
+    for level in range(kinds.of.shape[1]):
+        at = kinds.own.shape[1] + level * len(TOLD)
+        table[1::2, at + RUNNING_N] = table[1::2, at + WAITING_N] = 0.0
+        table[1::2, at + RUN_FOR] = np.nan
+    return table
+
+
+@dataclass(frozen=True)
+class Prophet:
+    """Makes those who look at a run of some rows of a course: a fresh one for every run."""
+
+    course: PredictionCourse = field(repr=False)
+    first: int
+    rows: Codes = field(repr=False)  # per job of the run its row of the course; -1 = none
+    order_by: float | None = None
+    every: int = LOOK_EVERY
+
+    def begin(self) -> Onlooker:
+        """Return one who has seen nothing of the run yet."""
+        return Onlooker(self)
+
+    def in_order(self, order: NDArray[np.intp]) -> Prophet:
+        """Return the same for jobs in another order; a number past the last is a stranger."""
+        rows = np.append(self.rows, -1)
+        return replace(self, rows=rows[np.minimum(order, len(self.rows))])
+
+
+class Onlooker:
+    """Looks at a run now and then, and says what is believed of its jobs."""
+
+    def __init__(self, prophet: Prophet) -> None:
+        self._course, self._rows, self._order_by = prophet.course, prophet.rows, prophet.order_by
+        self._memory = self._course.memory_before(prophet.first)
+        self._fit = self._course.fit_before(prophet.first)
+        self._known_rows = np.flatnonzero(self._course.end_s[: prophet.first] <= self._time(prophet.first))
+        self.every = prophet.every
+        n, width = len(self._rows), self._course.kinds.own.shape[1] + self._course.kinds.of.shape[1] * len(TOLD)
+        self._log_s = np.zeros(n)  # what was last predicted
+        self._first_log_s = np.full(n, np.nan)  # and at submission
+        self._table = np.full((n, width), np.nan)  # what each was told at submission
+        self._log_run, self._start_s = np.full(len(self._course), np.nan), np.full(len(self._course), np.nan)
+        self._ended: list[NDArray[np.int64]] = []
+        self._since_fit = 0
+
+    def at_once(self) -> Floats:
+        """Return an estimate for every job as of the start, from what was known then."""
+        jobs = np.flatnonzero(self._rows >= 0)
+        rows = self._rows[jobs]
+        time_s = np.full(len(rows), self._course.submit_s[rows].min(initial=np.inf))
+        told = self._memory.note(Happenings.of((ASK, rows, time_s)), self._log_run, self._start_s)
+        back = np.empty_like(told)
+        back[np.argsort(rows, kind="stable")] = told
+        table = np.concatenate([self._course.kinds.own[rows], back], axis=1)
+        values = np.zeros(len(self._rows))
+        values[jobs] = self._values(self._predict(rows, table))
+        return values
+
+    def look(self, look: RunSeen) -> Believed:
+        """Take in what has happened, and say what is believed of those who come, wait and run."""
+        self._take_in(look)
+        coming, waiting = (self._known(jobs) for jobs in (look.coming, look.waiting))
+        table = self._ask(coming, waiting, look.now_s)
+        jobs = np.concatenate([waiting, coming])
+        self._log_s[jobs] = self._predict(self._rows[jobs], table)
+        self._first_log_s[coming] = self._log_s[coming]
+        self._table[coming] = table[len(waiting) :]
+        running = self._known(look.running)
+        attained = look.attained_s[np.isin(look.running, running)]
+        beyond = self._fit.spread.mean_beyond_s(self._log_s[running], attained)
+        return Believed(
+            coming, self._values(self._log_s[coming]), waiting, self._values(self._log_s[waiting]), running, beyond
+        )
+
+    def interval_s(self, share: float) -> tuple[Floats, Floats]:
+        """Return for each job the run times between which it was said to lie with such a chance, at submission."""
+        spread, log_s = self._fit.spread, self._first_log_s
+        return spread.quantile_s(log_s, (1 - share) / 2), spread.quantile_s(log_s, (1 + share) / 2)
+
+    def _take_in(self, look: RunSeen) -> None:
+        started, ended = self._known(look.started), self._known(look.ended)
+        rows, gone = self._rows[started], self._rows[ended]
+        self._start_s[rows] = look.started_s[np.isin(look.started, started)]
+        here = np.isin(look.ended, ended)
+        self._log_run[gone] = np.log(np.maximum(look.ended_run_s[here], 1.0))
+        happened = Happenings.of((START, rows, self._start_s[rows]), (END, gone, look.ended_s[here]))
+        self._memory.note(happened, self._log_run, self._start_s)
+        self._ended.append(ended)
+        self._since_fit += len(look.coming)
+        if self._since_fit >= REFIT:
+            self._refit()
+
+    def _refit(self) -> None:
+        """Learn anew from all that had ended before the run and has ended in it."""
+        self._since_fit = 0
+        ended = np.sort(np.concatenate(self._ended))
+        ended = ended[~np.isnan(self._table[ended]).all(axis=1)]
+        rows = np.concatenate([self._known_rows, self._rows[ended]])
+        known = self._course.table()[self._known_rows] if len(self._known_rows) else self._table[:0]
+        table = np.concatenate([known, self._table[ended]])
+        run_s = np.concatenate([self._course.run_s[self._known_rows], np.exp(self._log_run[self._rows[ended]])])
+        self._fit = fit_rows(self._course, rows, table, run_s)
+
+    def _ask(self, coming: Codes, waiting: Codes, now_s: float) -> Floats:
+        """Return the features of jobs that wait and then of jobs that come, the latter as of their submission."""
+        rows, new = self._rows[waiting], self._rows[coming]
+        submit_s = self._course.submit_s[new]
+        asked = Happenings.of((ASK, rows, np.full(len(rows), now_s)))
+        told = self._memory.note(asked, self._log_run, self._start_s)
+        again = np.empty_like(told)
+        again[np.argsort(rows, kind="stable")] = told
+        came = Happenings.of((ASK, new, submit_s), (SUBMIT, new, submit_s))
+        order = came.row[came.event == ASK]
+        found = self._memory.note(came, self._log_run, self._start_s)
+        first = np.empty_like(found)
+        by_row = np.argsort(new, kind="stable")  # jobs need not come in the order of the table
+        first[by_row[np.searchsorted(new, order, sorter=by_row)]] = found
+        table = np.concatenate([again, first])
+        table = np.concatenate([self._course.kinds.own[np.concatenate([rows, new])], table], axis=1)
+        self._as_at_submission(table, waiting)
+        return table
+
+    def _as_at_submission(self, table: Floats, waiting: Codes) -> None:
+        """Leave the job itself out of what a waiting job is told of its kinds, as it was at its submission."""
+        own = self._course.kinds.own.shape[1]
+        for level in range(self._course.kinds.of.shape[1]):
+            at = own + level * len(TOLD)
+            table[: len(waiting), at + SINCE_SUBMIT] = self._table[waiting, at + SINCE_SUBMIT]
+            table[: len(waiting), at + WAITING_N] -= 1.0
+
+    def _predict(self, rows: Codes, table: Floats) -> Floats:
+        cold = self._course.cold_log_s(rows, table) if self._fit.regressor is None else table[:, 0]
+        return self._fit.log_s(table, cold) if len(rows) else np.zeros(0)
+
+    def _values(self, log_s: Floats) -> Floats:
+        spread = self._fit.spread
+        return spread.mean_s(log_s) if self._order_by is None else spread.quantile_s(log_s, self._order_by)
+
+    def _known(self, jobs: NDArray[np.integer]) -> Codes:
+        """Leave strangers out."""
+        jobs = np.asarray(jobs, dtype=np.int64)
+        known: Codes = jobs[self._rows[jobs] >= 0]
+        return known
+
+    def _time(self, row: int) -> float:
+        return float(self._course.submit_s[row]) if row < len(self._course) else np.inf

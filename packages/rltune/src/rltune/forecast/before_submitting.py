@@ -1,0 +1,178 @@
+"""A request that is not submitted yet: when it would start, and which request like it would start soonest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rltune.errors import InputError, unknown
+from rltune.forecast.rolls import ROLLS, forecast
+from rltune.forecast.start_forecast import JobForecast, StartCalibration
+from rltune.jobs import Jobs
+from rltune.present.present import Present, told_time
+from rltune.text import columns, read_seconds, seconds
+
+NAME = "this request"
+_WORDS = ("gpus", "type", "time", "nodes", "partition", "user", "account", "qos", "cpus", "mem")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What would be asked."""
+
+    gpus: int
+    time_s: float = np.nan  # NaN = no limit is asked
+    gpu_type: str = ""
+    nodes: int = 0
+    partition: str = ""
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+    cpus: float = np.nan
+    mem_gib: float = np.nan
+
+    def __str__(self) -> str:
+        parts = [f"gpus={self.gpus}"]
+        parts += [f"type={self.gpu_type}"] if self.gpu_type else []
+        parts += [f"nodes={self.nodes}"] if self.nodes else []
+        parts += [f"time={seconds(self.time_s)}"] if np.isfinite(self.time_s) else []
+        parts += [f"partition={self.partition}"] if self.partition else []
+        return ",".join(parts)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """When one request would start."""
+
+    request: Request
+    start: JobForecast
+
+
+@dataclass(frozen=True)
+class Offers:
+    """When a request would start, and others like it; the one as asked comes first."""
+
+    now_s: float
+    offers: tuple[Offer, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def soonest(self) -> Offer:
+        """Return the one that starts soonest by its median; of equals the one nearest to what was asked."""
+        return min(self.offers, key=lambda offer: offer.start.p50_s)
+
+    def __str__(self) -> str:
+        times = ("p10", "p50", "p90")
+        rows: list[tuple[str, ...]] = [("request", *times)]
+        for one in self.offers:
+            at = (one.start.p10_s, one.start.p50_s, one.start.p90_s)
+            rows.append((str(one.request), *(told_time(t, self.now_s) if np.isfinite(t) else "not seen" for t in at)))
+        best = self.soonest
+        asked = "as asked" if best is self.offers[0] else f"{best.request}"
+        return "\n".join([f"Soonest: {asked}", *columns(rows), *(f"Note: {note}." for note in self.notes)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON keeps."""
+        plain = [{"request": str(one.request), **asdict(one.start)} for one in self.offers]
+        for one in plain:
+            one.update({key: None for key, value in one.items() if isinstance(value, float) and not np.isfinite(value)})
+        return {"now_s": self.now_s, "soonest": str(self.soonest.request), "offers": plain, "notes": list(self.notes)}
+
+
+def parse_request(text: str) -> Request:
+    """Read a request such as `gpus=16,type=V100,time=4h`."""
+    given: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        key, _, value = part.partition("=")
+        if key not in _WORDS:
+            raise unknown("word of a request", key, _WORDS)
+        given[key] = value
+    try:
+        return Request(
+            gpus=int(given["gpus"]),
+            time_s=read_seconds(given["time"]) if "time" in given else np.nan,
+            gpu_type=given.get("type", ""),
+            nodes=int(given.get("nodes", 0)),
+            partition=given.get("partition", ""),
+            user=given.get("user", ""),
+            account=given.get("account", ""),
+            qos=given.get("qos", ""),
+            cpus=float(given.get("cpus", "nan")),
+            mem_gib=float(given.get("mem", "nan")),
+        )
+    except (KeyError, ValueError) as error:
+        told = "gpus= is missing" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"request {text!r} is not understood ({told}); write gpus=16,type=V100,time=4h") from None
+
+
+def with_request(present: Present, request: Request) -> Present:
+    """Return the present with a request submitted now."""
+    row = len(present.jobs)
+    limit = request.time_s if np.isfinite(request.time_s) else _usual_limit(present)
+    job = Jobs.from_arrays(
+        submit_s=[present.now_s],
+        duration_s=[0.0],
+        gpus=[request.gpus],
+        nodes=[request.nodes],
+        limit_s=[request.time_s],
+        gpu_types=[request.gpu_type or None],
+        vc=[request.partition or None],
+        user=[request.user or None],
+        account=[request.account or None],
+        qos=[request.qos or None],
+        cpus=[request.cpus],
+        mem_gib=[request.mem_gib],
+    )
+    return replace(
+        present,
+        jobs=present.jobs.followed_by(job),
+        names=(*present.names, NAME),
+        estimate_s=np.append(present.estimate_s, limit),
+        waiting=np.append(present.waiting, row),
+    )
+
+
+def _usual_limit(present: Present) -> float:
+    """Return what a job without a limit is taken to run: as the others that wait, or a day."""
+    waiting = present.estimate_s[present.waiting]
+    return float(np.median(waiting)) if len(waiting) else 86_400.0
+
+
+def variants(present: Present, request: Request) -> Iterator[Request]:
+    """Return the request, then others like it: other types, half the GPUs, half the time, more nodes."""
+    yield request
+    for kind in present.cluster.gpu_types:
+        if request.gpu_type and kind.casefold() != request.gpu_type.casefold():
+            yield replace(request, gpu_type=kind)
+    if request.gpu_type and len(present.cluster.gpu_types) > 1:
+        yield replace(request, gpu_type="")
+    if request.gpus > 1:
+        yield replace(request, gpus=request.gpus // 2, nodes=min(request.nodes, request.gpus // 2))
+    if np.isfinite(request.time_s):
+        yield replace(request, time_s=request.time_s / 2)
+    if request.gpus >= 2 and not request.nodes and request.gpus % 2 == 0:
+        yield replace(request, nodes=2)
+
+
+def compare_requests(
+    present: Present,
+    request: Request,
+    rolls: int = ROLLS,
+    seed: int = 0,
+    calibration: StartCalibration | None = None,
+    *,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> Offers:
+    """Forecast the request and those like it, each submitted alone, under the same drawn futures."""
+    tried = list(variants(present, request))
+    offers = []
+    for i, one in enumerate(tried):
+        made = forecast(with_request(present, one), rolls, seed, calibration, workers=workers)
+        offers.append(Offer(one, made.by_job[NAME]))
+        if progress is not None:
+            progress(i + 1, len(tried))
+    return Offers(present.now_s, tuple(offers), present.notes)

@@ -1,0 +1,137 @@
+"""A present rolled forward many times, each under run times and arrivals of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from rltune.errors import InputError
+from rltune.forecast.arrivals import Arrivals
+from rltune.forecast.run_time_draws import RunTimes
+from rltune.forecast.start_forecast import QUANTILES, Forecast, JobForecast, StartCalibration
+from rltune.jobs import Floats
+from rltune.parallel import Spread, Threads
+from rltune.present.moment import roll
+from rltune.present.present import Present
+
+ROLLS = 100
+FLOOR_S = 60.0  # added to waits before their logarithm is taken: nobody minds a minute
+LEAST_SPREAD = 0.1  # of the logarithm of a wait
+LONGEST = 4.0  # times the deterministic roll, for which arrivals are drawn
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class FutureRoller:
+    """A present, and all that is drawn for it; sent once to every worker."""
+
+    present: Present
+    seed: int = 0
+    arrivals: bool = True
+    horizon_s: float = 0.0  # for how long jobs come; 0 = as long as the present seems to need
+
+    @cached_property
+    def _run_times(self) -> RunTimes:
+        return RunTimes.of(self.present)
+
+    @cached_property
+    def _coming(self) -> Arrivals | None:
+        return Arrivals.of(self.present) if self.arrivals else None
+
+    @cached_property
+    def deterministic(self) -> Floats:
+        """Return each row's start if estimates were the truth and nobody came."""
+        return roll(self.present)
+
+    def prepare(self) -> FutureRoller:
+        """Work out what all rolls share, before they are spread."""
+        ready = self if self.horizon_s else replace(self, horizon_s=self._needed_s())
+        _ = ready._run_times, ready._coming, ready.deterministic  # noqa: SLF001  its own
+        return ready
+
+    def _needed_s(self) -> float:
+        """Return for how long jobs should come: long enough for all that wait to start, not for ever."""
+        waits = self.deterministic[self.present.waiting] - self.present.now_s
+        known = waits[np.isfinite(waits)]
+        return max(3600.0, LONGEST * float(known.max(initial=0.0)))
+
+    def one(self, number: int) -> Floats:
+        """Return each row's start in one roll; the same number gives the same roll."""
+        rng = np.random.default_rng((self.seed, number))
+        duration = self._run_times.draw(rng)
+        later = self._coming.draw(rng, self.horizon_s) if self._coming is not None else None
+        return roll(self.present, duration, later)
+
+
+def forecast(
+    present: Present,
+    rolls: int = ROLLS,
+    seed: int = 0,
+    calibration: StartCalibration | None = None,
+    *,
+    arrivals: bool = True,
+    workers: int = 2,
+    spread: Spread | None = None,
+    progress: Progress | None = None,
+) -> Forecast:
+    """Say when each waiting job will start; with a calibration, corrected by it."""
+    if rolls < 2:
+        raise InputError(f"a forecast needs two rolls or more, not {rolls}")
+    roller = FutureRoller(present, seed, arrivals).prepare()
+    starts = drawn_starts(roller, rolls, workers, spread, progress)
+    return summed_up(roller, starts, calibration or StartCalibration())
+
+
+def drawn_starts(
+    roller: FutureRoller, rolls: int, workers: int = 2, spread: Spread | None = None, progress: Progress | None = None
+) -> Floats:
+    """Return the starts of each roll, [roll, row]; compiled code lets go of the interpreter, so threads do."""
+    told = None if progress is None else lambda done: progress(done, rolls)
+    if spread is not None:
+        return np.array(spread.map(roller.one, range(rolls), told))
+    with Threads(workers) as threads:
+        return np.array(threads.map(roller.one, range(rolls), told))
+
+
+def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibration) -> Forecast:
+    """Sum rolls up by job: the first row of a job that has several counts."""
+    present = roller.present
+    rows = {name: present.waiting_row(name) for name in present.waiting_names}
+    quantiles = start_quantiles(starts, present.now_s, calibration)
+    started = np.isfinite(starts).mean(axis=0)
+    jobs = tuple(
+        JobForecast(
+            job=name,
+            p10_s=float(quantiles[0, row]),
+            p50_s=float(quantiles[1, row]),
+            p90_s=float(quantiles[2, row]),
+            rolled_s=float(roller.deterministic[row]),
+            started=float(started[row]),
+        )
+        for name, row in rows.items()
+    )
+    told = () if roller.arrivals and present.history is not None else ("nobody is taken to come after now",)
+    return Forecast(present.now_s, jobs, len(starts), present.pipeline.label, calibration, (*present.notes, *told))
+
+
+def start_quantiles(starts: Floats, now_s: float, calibration: StartCalibration) -> Floats:
+    """Return p10, p50 and p90 by row, [3, row], as the calibration corrects them."""
+    low, middle, high = log_quantiles(starts, now_s)
+    with np.errstate(invalid="ignore"):
+        below, above = middle - low + LEAST_SPREAD, high - middle + LEAST_SPREAD
+        shifted = middle + calibration.middle * np.where(calibration.middle > 0, above, below)
+        made = np.array([low - calibration.low * below, shifted, high + calibration.high * above])
+    made[0], made[2] = np.fmin(made[0], made[1]), np.fmax(made[2], made[1])
+    waits = np.maximum(np.exp(made) - FLOOR_S, 0.0)
+    return now_s + np.where(np.isnan(waits), np.inf, waits)
+
+
+def log_quantiles(starts: Floats, now_s: float) -> Floats:
+    """Return quantiles of the logarithm of the wait from now, [3, row]; infinite where too few rolls start a job."""
+    with np.errstate(invalid="ignore"):
+        waits = np.log(np.maximum(starts - now_s, 0.0) + FLOOR_S)
+    return np.quantile(waits, QUANTILES, axis=0, method="higher")

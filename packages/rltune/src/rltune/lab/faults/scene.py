@@ -1,0 +1,172 @@
+"""A scene for a fault: a testbed with a queue that waits for a word, and a controller that acts on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from rltune.errors import InputError
+from rltune.lab.faults.spell_log import SpellLog, keys_of
+from rltune.lab.faults.wire import Wire
+from rltune.lab.testbed import Testbed
+from rltune.live.see.snapshot import LiveJob
+from rltune.whole_file import write_whole
+
+RLTUNE = (sys.executable, "-c", "from rltune.cli import main; main()")
+K80 = {"gpus": 2, "gpu_type": "k80"}
+JOURNAL_MIB = 32
+_PATIENCE_S = 240.0  # of a machine that has much else to do
+
+
+@dataclass
+class Scene:
+    """One fault's stage. Jobs of the queue wait for nodes whose holders end when `let_go` is called."""
+
+    bed: Testbed
+    folder: Path
+    random: Random
+    expected: dict[str, str] = field(default_factory=dict)  # job: why it may have run more than once; "" = it may not
+    excused: set[str] = field(default_factory=set)  # jobs that the fault itself ends
+    extra: list[int] = field(default_factory=list)  # jobs that say nothing of their spells
+    holders: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    controllers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    wire: Wire | None = None
+    _logs: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("etc", "journal"):
+            (self.folder / name).mkdir(parents=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={JOURNAL_MIB}m", "tmpfs", str(self.folder / "journal")]
+        subprocess.run(mount, check=True)  # a disk that a fault can fill
+        text = (self.bed.folder / "etc/slurm.conf").read_text(encoding="utf-8")
+        port = re.search(r"^SlurmctldPort=(\d+)$", text, flags=re.MULTILINE)
+        assert port is not None
+        self.wire = Wire(int(port[1]))
+        conf = text.replace(port[0], f"SlurmctldPort={self.wire.port}")
+        write_whole(self.folder / "etc/slurm.conf", conf)
+
+    @property
+    def spells(self) -> SpellLog:
+        """Return where jobs say that they start and end."""
+        return SpellLog(self.folder / "spells")
+
+    @property
+    def journal(self) -> Path:
+        """Return where the controller keeps its journal."""
+        return self.folder / "journal/control.db"
+
+    def submit(self, *options: str, doing: str = "sleep 0.1", tasks: int = 0, gpus: int = 2, limit_min: int = 5) -> int:
+        """Submit a job, or an array, that writes down its spells."""
+        words = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/", f"--time={limit_min}"]
+        words += [f"--gpus-per-node=k80:{gpus}"] if gpus else []
+        words += [f"--array=1-{tasks}"] if tasks else []
+        job = int(self.bed.run(*words, *options, f"--wrap={self.spells.script(doing)}").split(";")[0])
+        self.expected |= dict.fromkeys(keys_of(job, tasks), "")
+        return job
+
+    def fill(self, waiting: int = 8) -> None:
+        """Take both nodes of K80 until `let_go`, and let jobs wait for them."""
+        held = f"while [ ! -e {self.folder}/go ]; do sleep 0.2; done"
+        self.holders = [self.submit("--nodes=1", doing=held, limit_min=60) for _ in range(2)]
+        self.wait_for("the nodes to be taken", lambda: all(self.job(job).on_nodes for job in self.holders))
+        self.waiting = [self.submit("--nodes=1", limit_min=self.random.randint(5, 55)) for _ in range(waiting)]
+
+    def let_go(self) -> None:
+        """Let the holders end, and so the queue run."""
+        (self.folder / "go").touch()
+
+    def may_run_again(self, job: int, cause: str) -> None:
+        """Name why a job may have more than one spell."""
+        self.expected[keys_of(job)[0]] = cause
+
+    def job(self, job: int) -> LiveJob:
+        """Return a job as Slurm has it now."""
+        return self.bed.backend().observe().job_by_id[job]
+
+    def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float = _PATIENCE_S) -> None:
+        """Wait until something is so."""
+        self.bed.wait_for(what, done, timeout_s)
+
+    def numbers(self) -> dict[int, int]:
+        """Return the site factors that Slurm holds."""
+        return {job: parts.site for job, parts in self.bed.backend().priorities().items()}
+
+    def start_controller(self, journal: Path | None = None) -> subprocess.Popen[bytes]:
+        """Start a controller that acts, a cycle a second, through the wire."""
+        words = ["control", "--mode", "act", "--partition", "gpu", "--policy", "saf", "--cycle", "1"]
+        words += ["--journal", str(journal or self.journal)]
+        self._logs += 1
+        with (self.folder / f"controller{self._logs}.log").open("wb") as log:
+            process = subprocess.Popen([*RLTUNE, *words], env=self._environment(), stdout=log, stderr=log)
+        self.controllers.append(process)
+        return process
+
+    def act(self) -> None:
+        """Start a controller and wait until Slurm holds numbers of its."""
+        self.start_controller()
+        self.wait_for("numbers in Slurm", lambda: any(self.numbers().values()))
+
+    def pass_cycles(self, count: int, timeout_s: float = 30.0) -> None:
+        """Give the controllers time for some cycles; one that is down makes none."""
+        before, deadline = self._cycles(), time.monotonic() + timeout_s
+        while self._cycles() < before + count and self.alive and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    @property
+    def alive(self) -> bool:
+        """Return whether a controller runs."""
+        return any(process.poll() is None for process in self.controllers)
+
+    def kill_controllers(self, sign: signal.Signals) -> list[int]:
+        """End all controllers that run; return their exit codes."""
+        running = [process for process in self.controllers if process.poll() is None]
+        for process in running:
+            process.send_signal(sign)
+        codes = [process.wait(_PATIENCE_S) for process in running]
+        self.controllers.clear()
+        return codes
+
+    def release(self) -> int:
+        """Run `rltune control --release` and return its exit code."""
+        words = ("control", "--release", "--journal", str(self.journal))
+        with (self.folder / "release.log").open("ab") as log:
+            done = subprocess.run(
+                [*RLTUNE, *words], env=self._environment(), stdout=log, stderr=log, check=False, timeout=_PATIENCE_S
+            )
+        return done.returncode
+
+    def said(self) -> str:
+        """Return what controllers and release have said so far."""
+        return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
+
+    def close(self) -> None:
+        """End what is left of it; the testbed is cleared, not ended."""
+        self.kill_controllers(signal.SIGKILL)
+        if self.wire is not None:
+            self.wire.close()
+        subprocess.run(["umount", "--lazy", str(self.folder / "journal")], check=False)
+        self.bed.clear()
+
+    def _cycles(self) -> int:
+        return sum(line.startswith("cycle ") for line in self.said().splitlines())
+
+    def _environment(self) -> dict[str, str]:
+        told = {"SLURM_CONF": f"{self.folder}/etc/slurm.conf", "HOME": str(self.folder), "COLUMNS": "200"}
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return {**self.bed.environment, **told, "XDG_CACHE_HOME": cache}
+
+
+def require_all_up(scene: Scene) -> None:
+    """Refuse to go on if the testbed itself is not as it should be after a fault was mended."""
+    down = [name for name, runs in scene.bed.running().items() if not runs]
+    if down:
+        raise InputError(f"the fault was not mended: {', '.join(down)} is down")

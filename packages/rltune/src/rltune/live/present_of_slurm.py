@@ -1,0 +1,183 @@
+"""A present out of a running Slurm, or out of a cycle of the controller's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from rltune.engine.filled_moment import Seats
+from rltune.engine.pipeline import Pipeline
+from rltune.errors import InputError
+from rltune.estimate.estimators import ended_by
+from rltune.jobs import Jobs
+from rltune.live.control_settings import ControlSettings, Mode
+from rltune.live.decide.decide import Known, Situation
+from rltune.live.decide.job_table import Problem, pose
+from rltune.live.decide.node_layout import NodeLayout, lay_out
+from rltune.live.decide.pinned import Pinned
+from rltune.live.decide.ranking import by_slurm, tier_of
+from rltune.live.decide.run_times import estimate, limit_of
+from rltune.live.decide.scope import left_to_slurm
+from rltune.live.journal.store import Journal
+from rltune.live.replay_cycle import RecalledCycle, recall
+from rltune.live.see.backend import Backend
+from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.present.fixed_order import FixedOrder
+from rltune.present.present import Aside, Present, SetAside, Why
+
+MOST_PLANNED = 300  # waiting jobs, up to which Slurm's backfilling is taken to plan for everybody
+_HELD_BY_LIMIT = ("Limit", "QOS", "Assoc", "MaxJobs", "MaxNodes", "MaxCpu", "MaxGRES", "MaxTRES", "Grp")
+_NEVER = ("PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS")
+UNKNOWN = "(unknown)"  # what a node says is in use and no job does
+
+
+def present_of_slurm(
+    backend: Backend, settings: ControlSettings, pinned: Pinned, history: Jobs | None = None
+) -> Present:
+    """Look at a running Slurm once."""
+    snapshot = backend.observe()
+    return present_of(Situation(snapshot), settings, pinned, Known(history=history), f"Slurm {snapshot.version}")
+
+
+def present_of_cycle(journal: Journal, number: int = 0) -> Present:
+    """Return what the controller saw in one cycle of its journal; 0 is the last."""
+    was = recall(journal, number)
+    known = replace(was.known, history=history_until(journal, was))
+    source = f"cycle {was.record.id} of the journal"
+    return present_of(was.situation, was.settings, was.pinned, known, source, acting=was.record.acting)
+
+
+def history_until(journal: Journal, was: RecalledCycle) -> Jobs:
+    """Return the jobs that the journal knows to have ended by a cycle, whether the policy of then asked or not."""
+    most = was.settings.advanced.journal.history_jobs
+    return ended_by(journal.history(most), was.situation.snapshot.taken_s)
+
+
+def present_of(
+    situation: Situation,
+    settings: ControlSettings,
+    pinned: Pinned,
+    known: Known,
+    source: str = "",
+    *,
+    acting: bool | None = None,
+) -> Present:
+    """Return the present of a snapshot. Who is next is Slurm's order unless the controller acts."""
+    acts = settings.mode is Mode.ACT if acting is None else acting
+    snapshot = situation.snapshot
+    if not snapshot.nodes:
+        raise InputError("Slurm tells of no nodes")
+    left = {job.id: left_to_slurm(job, snapshot, situation.holdings) for job in snapshot.pending}
+    queued = [job for job in snapshot.pending if not left[job.id]]
+    layout = lay_out(snapshot, queued)
+    estimates = _estimates(situation, pinned, known, policy=acts)
+    problem = pose(snapshot, layout, queued, estimates)
+    pipeline = pinned.pipeline if acts else _slurms_pipeline(problem, snapshot, pinned.pipeline)
+    return Present(
+        now_s=snapshot.taken_s,
+        cluster=layout.cluster,
+        jobs=problem.jobs,
+        names=_names(problem),
+        estimate_s=problem.estimate_s,
+        seats=Seats.of((row, p.start_s, p.job.served_s if p.job else 0.0, p.nodes) for row, p in problem.pieces),
+        waiting=np.array(sorted(row for row, _ in problem.tasks), dtype=np.int64),
+        pipeline=pipeline,
+        source=source,
+        node_names=layout.names,
+        down=layout.down,
+        asides=_asides(snapshot, left),
+        windows=_windows(snapshot, layout),
+        history=known.history,
+        offered=None if acts else pinned.pipeline,
+        notes=_notes(snapshot, pipeline, acts=acts),
+    )
+
+
+def _estimates(situation: Situation, pinned: Pinned, known: Known, *, policy: bool) -> dict[int, float]:
+    """Return what whoever orders the queue takes run times to be: the policy its estimates, Slurm the limits."""
+    snapshot = situation.snapshot
+    if not policy:
+        return {job.id: limit_of(job, snapshot) for job in snapshot.jobs if not job.ended}
+    made = known.estimates if known.estimates is not None else estimate(snapshot, pinned.estimator, known.history)
+    return dict(made)
+
+
+def _slurms_pipeline(problem: Problem, snapshot: Snapshot, ours: Pipeline) -> Pipeline:
+    """Return Slurm's order: by tier, priority and age, with its backfilling."""
+    jobs = {job.id: job for _, job in problem.tasks}
+    ordered = sorted(jobs.values(), key=lambda job: (-tier_of(job, snapshot), *by_slurm(job)))
+    place = {job.id: len(ordered) - i for i, job in enumerate(ordered)}
+    priority = np.zeros(len(problem.jobs))
+    for row, job in problem.tasks:
+        priority[row] = place[job.id]
+    backfill = "conservative" if len(jobs) <= MOST_PLANNED else "easy"
+    return Pipeline(policy=FixedOrder(priority, name="Slurm's order"), backfill=backfill, seed=ours.seed)
+
+
+def _names(problem: Problem) -> tuple[str, ...]:
+    names = [""] * len(problem.jobs)
+    for row, piece in problem.pieces:
+        names[row] = piece.job.command_name if piece.job else UNKNOWN
+    for row, job in problem.tasks:
+        names[row] = job.command_name
+    return tuple(names)
+
+
+def _asides(snapshot: Snapshot, left: Mapping[int, str]) -> dict[str, Aside]:
+    return {job.command_name: _aside(job, left[job.id], snapshot) for job in snapshot.pending if left[job.id]}
+
+
+def _aside(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
+    """Name the kind of what keeps a job out of the queue."""
+    if job.held:
+        who = "its user" if job.reason == "JobHeldUser" else "an administrator"
+        return Aside(Why.HOLD, f"held by {who if job.reason.startswith('JobHeld') else 'its user or an administrator'}")
+    if job.dependency:
+        return Aside(Why.DEPENDENCY, f"waits for other jobs: {job.dependency}")
+    if job.begin_s > snapshot.taken_s:
+        return Aside(Why.NOT_YET, "is not to begin yet")
+    if text.startswith("waits for other tasks"):
+        return Aside(Why.LIMIT, f"{text}: at most {job.array_throttle} may run at once")
+    if job.reservation:
+        return Aside(Why.RESERVED, text)
+    if job.reason.startswith(_NEVER):
+        return Aside(Why.NEVER, f"Slurm says {job.reason}")
+    if any(word in job.reason for word in _HELD_BY_LIMIT):
+        return Aside(Why.LIMIT, f"Slurm says {job.reason}")
+    return Aside(Why.LEFT, text)
+
+
+def _windows(snapshot: Snapshot, layout: NodeLayout) -> tuple[SetAside, ...]:
+    return tuple(
+        SetAside(
+            name=one.name,
+            start_s=one.start_s,
+            end_s=one.end_s,
+            nodes=frozenset(layout.number[name] for name in one.node_names if name in layout.number),
+            maintenance=one.maintenance,
+            who=", ".join((*one.users, *(f"account {name}" for name in one.accounts))),
+        )
+        for one in snapshot.reservations
+        if one.end_s > max(snapshot.taken_s, one.start_s)
+    )
+
+
+def _notes(snapshot: Snapshot, pipeline: Pipeline, *, acts: bool) -> tuple[str, ...]:
+    notes = []
+    if not acts:
+        notes.append("Slurm's order of this moment is taken to stay; jobs to come are behind all that wait")
+        if pipeline.backfill == "easy":
+            notes.append(f"more than {MOST_PLANNED} jobs wait: only the first of each pool has a reservation")
+    tiers = {partition.priority_tier for partition in snapshot.partitions}
+    if acts and len(tiers) > 1:
+        notes.append("partitions' priority tiers are not in the order of jobs to come")
+    if not all(node.up for node in snapshot.nodes):
+        notes.append("nodes that are down are taken to stay down")
+    return tuple(notes)
+
+
+def in_our_order(present: Present) -> Present:
+    """Return the moment as it would be if the controller acted; the same if it does."""
+    return present if present.offered is None else replace(present, pipeline=present.offered, offered=None)

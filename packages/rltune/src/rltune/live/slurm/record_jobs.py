@@ -1,0 +1,62 @@
+"""Records as Slurm's jobs: held, not to begin for years, and with nothing to run, so that no accident starts one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rltune.live.see.backend import RECORD_NAME, BackendError
+from rltune.live.see.record_text import is_record
+from rltune.live.see.snapshot import LiveJob, RecordJob
+
+SCRIPT = "#!/bin/sh\nexit 0\n"
+_PROMPT = "scontrol:"
+_BEGIN = "2037-01-01"  # a hold can be lifted by mistake; before this date Slurm would not start it even then
+
+
+def submission(text: str, partition: str) -> tuple[str, ...]:
+    """Spell the command that makes a record; it reads its script from its input."""
+    return (
+        "sbatch",
+        "--parsable",
+        "--hold",
+        f"--begin={_BEGIN}",
+        f"--job-name={RECORD_NAME}",
+        f"--comment={text}",
+        "--nodes=1",
+        "--ntasks=1",
+        "--time=1",
+        "--output=/dev/null",
+        "--chdir=/",
+        "--export=NONE",
+        *((f"--partition={partition}",) if partition else ()),
+    )
+
+
+def number_of(printed: str) -> int:
+    """Read the id of a job that was submitted."""
+    try:
+        return int(printed.strip().splitlines()[-1].split(";")[0])
+    except (IndexError, ValueError):
+        raise BackendError(f"sbatch printed what is no job id: {printed.strip()[:100]!r}") from None
+
+
+def lines_of(texts: Mapping[int, str]) -> list[str]:
+    """Spell as scontrol wants it that these jobs have these texts."""
+    return [f"update JobId={job} Comment={text}" for job, text in texts.items()]
+
+
+def refusal_of(transcript: str) -> str:
+    """Return what scontrol says was wrong; it repeats every line that it reads, and is silent on those it takes."""
+    said = (line.strip() for line in transcript.splitlines() if not line.startswith(_PROMPT))
+    return "; ".join(dict.fromkeys(line for line in said if line))
+
+
+def parted(jobs: Iterable[LiveJob]) -> tuple[tuple[LiveJob, ...], tuple[RecordJob, ...]]:
+    """Part the jobs from the records among them; a record that has ended is neither."""
+    others, records = [], []
+    for job in jobs:
+        if job.name != RECORD_NAME or not is_record(job.comment):
+            others.append(job)
+        elif not job.ended:
+            records.append(RecordJob(job.id, job.user, job.comment))
+    return tuple(others), tuple(records)

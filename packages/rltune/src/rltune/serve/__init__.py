@@ -1,0 +1,1 @@
+"""A service over HTTP: what waits, why and since when, for people, programs and Prometheus. It changes nothing."""

@@ -1,0 +1,209 @@
+"""The data behind the pages, for programs: `/api/v1`. Everything is read; nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from rltune.errors import InputError
+from rltune.live.journal.story import Line
+from rltune.live.journal.story import story as tell
+from rltune.serve.answers import Answers
+from rltune.serve.callers import Operator, Viewer
+from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SortKey, page_of, visible_rows
+from rltune.serve.live_view import stream
+from rltune.serve.sight import Sight, Watch
+from rltune.serve.status import EventRow, NodeState, Status, events_of, node_states, status_of
+from rltune.serve.tokens import Caller
+
+MOST_ROWS = 1000
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "No token, or one that nobody knows."},
+    429: {"description": "Too many requests."},
+    503: {"description": "There is no cycle yet, or too many ask at once."},
+}
+_NOT_THERE: dict[int | str, dict[str, Any]] = {404: {"description": "No such job, or none that may be seen."}}
+
+router = APIRouter(prefix="/api/v1", responses=_REFUSALS)
+
+JobId = Annotated[int, Path(ge=1, le=2**53, description="The job's number.")]
+Words = Annotated[str, Query(max_length=200)]
+
+
+def watch_of(request: Request) -> Watch:
+    """Return the watch over the journal."""
+    watch: Watch = request.app.state.watch
+    return watch
+
+
+def sight_of(request: Request) -> Sight:
+    """Return the newest cycle."""
+    try:
+        return watch_of(request).sight()
+    except InputError as error:
+        raise HTTPException(503, str(error), {"retry-after": "10"}) from None
+
+
+def answers_of(request: Request) -> Answers:
+    """Return what answers why, when and what if."""
+    answers: Answers = request.app.state.answers
+    return answers
+
+
+Answering = Annotated[Answers, Depends(answers_of)]
+Newest = Annotated[Sight, Depends(sight_of)]
+Watched = Annotated[Watch, Depends(watch_of)]
+
+
+class StoryLine(BaseModel):
+    """Something that happened to a job."""
+
+    at_s: float
+    text: str
+
+
+class JobStory(BaseModel):
+    """A job, and all that the journal tells of it."""
+
+    job: JobRow | None
+    story: list[StoryLine]
+
+
+@router.get("/status")
+def status(sight: Newest, caller: Viewer) -> Status:  # noqa: ARG001
+    """Return queue, GPUs by type and the controller's state."""
+    return status_of(sight)
+
+
+def query_of(
+    search: Words = "",
+    state: Words = "",
+    user: Words = "",
+    partition: Words = "",
+    reason: Words = "",
+    sort: SortKey = "rank",
+    descending: bool = False,
+    offset: Annotated[int, Query(ge=0, le=10**7)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
+) -> JobQuery:
+    """Read which rows are asked for."""
+    return JobQuery(search, state, user, partition, reason, sort, descending, offset, limit)
+
+
+Asked = Annotated[JobQuery, Depends(query_of)]
+
+
+@router.get("/jobs")
+def jobs(sight: Newest, caller: Viewer, query: Asked) -> JobPage:
+    """List the jobs that wait or run: searched, sorted and in pages."""
+    return page_of(sight, visible_rows(sight, caller), query)
+
+
+@router.get("/jobs/{job}", responses=_NOT_THERE)
+def job(job: JobId, sight: Newest, watch: Watched, caller: Viewer) -> JobStory:
+    """Return one job with its story."""
+    row = find_row(sight, job, caller)
+    lines = story_of(watch, job) if row or not caller.user else []  # of ended jobs the owner is not at hand
+    if row is None and not lines:
+        raise HTTPException(404, f"job {job} is not known here, or not yours")
+    return JobStory(job=row, story=[StoryLine(at_s=line.at_s, text=line.text) for line in lines])
+
+
+def find_row(sight: Sight, job: int, caller: Caller) -> JobRow | None:
+    """Return a job's row if there is one and the caller may see it."""
+    return next((row for row in sight.rows if row.id == job and caller.may_see(row.user)), None)
+
+
+def story_of(watch: Watch, job: int) -> list[Line]:
+    """Return what the journal tells of a job, oldest first; nothing if it tells nothing."""
+    with watch.journal() as journal:
+        try:
+            return tell(journal, job)
+        except InputError:
+            return []
+
+
+@router.get("/jobs/{job}/explanation", responses=_NOT_THERE)
+def explanation(
+    job: JobId,
+    sight: Newest,
+    answers: Answering,
+    caller: Viewer,
+    changes: Annotated[bool, Query(description="Also try which change of the request would start it sooner.")] = False,
+) -> dict[str, Any]:
+    """Say why a job waits: one dominant reason with its evidence, the others, and what would start it."""
+    row = find_row(sight, job, caller)
+    if row is None or row.state != "PENDING":
+        raise HTTPException(404, f"job {job} does not wait here, or is not yours")
+    return explained(answers, job, caller, changes=changes)
+
+
+def explained(answers: Answers, job: int, caller: Caller, *, changes: bool) -> dict[str, Any]:
+    """Explain a job; who may see only one user's jobs is not told which others are before them."""
+    try:
+        told = answers.explain(job, changes=changes).to_dict()
+    except InputError as error:
+        raise HTTPException(404, str(error)) from None
+    return told | ({"ahead": [], "overtaken_by": []} if caller.user else {})
+
+
+@router.get("/forecast")
+def starts(sight: Newest, answers: Answering, caller: Viewer) -> dict[str, Any]:
+    """Forecast when the waiting jobs will start: p10, p50 and p90, by rolling the core forward."""
+    made = answers.forecast()
+    if made is None:
+        raise HTTPException(503, "too many jobs wait for a forecast here; ask `rltune forecast`")
+    told = made.to_dict()
+    seen = {str(row.id) for row in visible_rows(sight, caller)}
+    return told | {"jobs": [one for one in told["jobs"] if one["job"] in seen]}
+
+
+class Question(BaseModel):
+    """Changes as `rltune whatif` takes them."""
+
+    changes: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=10)]
+
+
+@router.post(
+    "/whatif",
+    responses={400: {"description": "A change that is not understood."}, 403: {"description": "Not an operator."}},
+)
+def what_if(question: Question, answers: Answering, sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
+    """Roll the present queue with some changes and without; it takes seconds, and an operator's token."""
+    return answers.what_if(question.changes).to_dict()
+
+
+@router.get("/nodes")
+def nodes(sight: Newest, caller: Viewer) -> list[NodeState]:
+    """List the nodes with what is used of them."""
+    return node_states(sight, caller)
+
+
+@router.get("/events")
+def events(
+    watch: Watched,
+    caller: Viewer,  # noqa: ARG001
+    before: Annotated[int, Query(ge=0, le=2**53, description="Events older than this one; 0 = the newest.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
+) -> list[EventRow]:
+    """List trips, stops, verdicts and the like, newest first."""
+    with watch.journal() as journal:
+        return events_of(journal, before, limit)
+
+
+@router.get("/settings")
+def settings(sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
+    """Return how the controller is set."""
+    return sight.settings.model_dump(mode="json")
+
+
+@router.get("/stream", response_class=StreamingResponse)
+async def live(request: Request, watch: Watched, caller: Viewer) -> StreamingResponse:  # noqa: ARG001
+    """Tell of every new cycle as it comes, as server-sent events."""
+    gate = request.app.state.streams
+    if gate.full:
+        raise HTTPException(503, "too many live views; reload the page by hand", {"retry-after": "30"})
+    return StreamingResponse(stream(watch, gate), media_type="text/event-stream")

@@ -1,0 +1,109 @@
+"""The service put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from rltune.errors import InputError
+from rltune.serve import api, pages
+from rltune.serve.answers import Answers
+from rltune.serve.callers import Viewer
+from rltune.serve.cluster_metrics import WAIT_BUCKETS_S, metrics_text
+from rltune.serve.guard_rails import Limited, RequestLimits, SafeHeaders, TooLargeError
+from rltune.serve.live_view import StreamGate
+from rltune.serve.sight import Watch
+from rltune.serve.tokens import Tokens
+from rltune.version import __version__
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "testserver")
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """How the service behaves."""
+
+    tokens: Tokens | None = None  # None: whoever can reach the port may look
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    wait_buckets_s: Sequence[float] = WAIT_BUCKETS_S
+    demo: bool = False
+
+
+def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
+    """Put the service together around a journal."""
+    how = settings or ServeSettings()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        watch.close()
+
+    app = FastAPI(
+        title="rltune",
+        version=__version__,
+        description="What waits on this cluster, why, and since when. Everything is read; nothing is changed.",
+        docs_url=None,  # its page loads scripts from elsewhere; the schema is at /openapi.json
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.watch, app.state.tokens, app.state.demo = watch, how.tokens, how.demo
+    app.state.answers = Answers(watch)
+    app.state.streams = StreamGate(how.limits.streams)
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    _add_metrics(app, how)
+    _add_refusals(app)
+    app.add_middleware(Limited, limits=how.limits)
+    if how.tokens is None:
+        # A page from elsewhere could make its own name point to this machine, and have a browser here ask.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
+    app.add_middleware(SafeHeaders)
+    return app
+
+
+def _add_metrics(app: FastAPI, how: ServeSettings) -> None:
+    @app.get("/metrics", include_in_schema=False)
+    def metrics(caller: Viewer) -> Response:  # noqa: ARG001
+        text = metrics_text(app.state.watch, how.wait_buckets_s)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_refusals(app: FastAPI) -> None:
+    """Say what was wrong: to programs as JSON, to people as a page."""
+
+    def answer(request: Request, status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+        if _is_page(request):
+            return pages.refused(request, status, why)
+        return JSONResponse({"detail": why}, status, headers)
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        return answer(request, error.status_code, str(error.detail), dict(error.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    async def misread(request: Request, error: RequestValidationError) -> Response:
+        if _is_page(request):
+            first = error.errors()[0]
+            return answer(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
+        plain = [{k: v for k, v in one.items() if k in {"loc", "msg", "type"}} for one in error.errors()]
+        return JSONResponse({"detail": plain}, 422)
+
+    @app.exception_handler(InputError)
+    async def mistaken(request: Request, error: InputError) -> Response:
+        return answer(request, 400, str(error))
+
+    @app.exception_handler(TooLargeError)
+    async def too_large(request: Request, error: TooLargeError) -> Response:  # noqa: ARG001
+        return answer(request, 413, "the request is too large")
+
+
+def _is_page(request: Request) -> bool:
+    path = request.url.path
+    return not path.startswith(("/api/", "/metrics", "/assets/", "/openapi.json"))

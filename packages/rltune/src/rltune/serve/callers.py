@@ -1,0 +1,47 @@
+"""Find out who asks: by a bearer token, by the cookie that a browser got for one, or by being on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request
+
+from rltune.serve.tokens import NOBODY_ASKED, Caller, Tokens
+
+COOKIE = "rltune_token"
+_BEARER = "bearer "
+_ASK = {"www-authenticate": "Bearer"}
+
+
+def token_of(request: Request) -> str:
+    """Return the token that came with a request, or ""."""
+    told = request.headers.get("authorization", "")
+    if told.lower().startswith(_BEARER):
+        return told[len(_BEARER) :].strip()
+    return request.cookies.get(COOKIE, "")
+
+
+def find_caller(request: Request) -> Caller | None:
+    """Return who asks; None if nobody knows them."""
+    tokens: Tokens | None = request.app.state.tokens
+    return NOBODY_ASKED if tokens is None else tokens.caller(token_of(request))
+
+
+def viewer(request: Request) -> Caller:
+    """Return who asks, if they may look."""
+    caller = find_caller(request)
+    if caller is None:
+        raise HTTPException(401, "a bearer token is needed; ask who runs this service", _ASK)
+    return caller
+
+
+def operator(request: Request) -> Caller:
+    """Return who asks, if they may ask for what costs something."""
+    caller = viewer(request)
+    if not caller.is_operator:
+        raise HTTPException(403, "this needs a token of role operator")
+    return caller
+
+
+Viewer = Annotated[Caller, Depends(viewer)]
+Operator = Annotated[Caller, Depends(operator)]

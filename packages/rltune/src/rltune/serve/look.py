@@ -1,0 +1,58 @@
+"""Templates and the files that pages are made with: all of them in the package, none from elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rltune.metrics.formats import seconds
+
+NOTHING = "-"
+_OF = {"report.css": "rltune.report", "serve.css": "rltune.serve", "serve.js": "rltune.serve"}
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("rltune.serve", "assets"),
+        autoescape=True,  # every name in these pages is somebody's text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"span": span, "clock": clock, "percent": percent}
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template."""
+    return _templates().get_template(template).render(**values)
+
+
+@cache
+def asset(name: str) -> bytes | None:
+    """Return a file of the pages; None if there is no such."""
+    package = _OF.get(name)
+    return None if package is None else (resources.files(package) / "assets" / name).read_bytes()
+
+
+def span(value: float | None) -> str:
+    """Write a time span."""
+    return NOTHING if value is None else seconds(value)
+
+
+def clock(value: float | None) -> str:
+    """Write a moment, in UTC."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def percent(part: float, whole: float) -> str:
+    """Write a share."""
+    return f"{100 * part / whole:.0f} %" if whole else NOTHING

@@ -1,0 +1,171 @@
+"""The newest look that a controller's journal holds, taken apart once for all who ask."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from rltune.errors import InputError
+from rltune.live.control_settings import ControlSettings
+from rltune.live.decide.decide import Situation
+from rltune.live.decide.decision import Decision, Waiting
+from rltune.live.journal.packing import unpack_decision, unpack_estimates, unpack_holdings, unpack_snapshot
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
+from rltune.live.see.snapshot import LiveJob, LiveNode, Snapshot
+from rltune.serve.job_rows import JobRow, job_row
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One cycle: what the cluster looked like, and what was decided."""
+
+    cycle: CycleRecord = field(repr=False)
+    run: ControllerRun = field(repr=False)
+    situation: Situation = field(repr=False)
+    decision: Decision = field(repr=False)
+    estimates: Mapping[int, float] = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal, number: int = 0) -> Sight:
+        """Take a cycle of the journal apart; 0 = the newest."""
+        cycle = journal.cycle(number)
+        situation = Situation(unpack_snapshot(cycle.snapshot), unpack_holdings(cycle.holdings))
+        return cls(
+            cycle,
+            journal.run(cycle.run),
+            situation,
+            unpack_decision(cycle.decision),
+            unpack_estimates(cycle.estimates),
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Return the look itself."""
+        return self.situation.snapshot
+
+    @property
+    def taken_s(self) -> float:
+        """Return when it was taken, by the cluster's clock."""
+        return self.snapshot.taken_s
+
+    @cached_property
+    def settings(self) -> ControlSettings:
+        """Return how the controller was set."""
+        return ControlSettings.model_validate_json(self.run.settings)
+
+    @cached_property
+    def jobs(self) -> tuple[LiveJob, ...]:
+        """Return the jobs that wait or run, waiting ones first and in their order."""
+        waiting = {part.job: at for at, part in enumerate(self.decision.waiting)}
+        alive = [job for job in self.snapshot.jobs if not job.ended]
+        return tuple(sorted(alive, key=lambda job: (not job.pending, waiting.get(job.id, len(waiting)), job.id)))
+
+    @cached_property
+    def rows(self) -> tuple[JobRow, ...]:
+        """Return a row for each of these jobs."""
+        return tuple(job_row(self, job) for job in self.jobs)
+
+    def part(self, job: int) -> Waiting | None:
+        """Return what was decided of a waiting job."""
+        return self.decision.by_job.get(job)
+
+    @cached_property
+    def jobs_by_node(self) -> dict[str, list[tuple[LiveJob, int]]]:
+        """Return who runs on each node, with how many GPUs of it."""
+        on: dict[str, list[tuple[LiveJob, int]]] = {}
+        for job in self.snapshot.jobs:
+            if job.on_nodes:
+                gpus = job.gpus_by_node or (0,) * len(job.node_names)
+                for node, count in zip(job.node_names, gpus, strict=True):
+                    on.setdefault(node, []).append((job, count))
+        return on
+
+    @cached_property
+    def gpus_by_type(self) -> dict[str, GpuCount]:
+        """Return how many GPUs of each type there are, and what they do."""
+        made: dict[str, GpuCount] = {}
+        for node in self.snapshot.nodes:
+            if node.gpus:
+                kind = node.gpu_type or "gpu"
+                made[kind] = made.get(kind, GpuCount()).with_node(node)
+        return made
+
+    @cached_property
+    def pending_reasons(self) -> Counter[str]:
+        """Count the waiting jobs by reason; tasks of an array that are one record count each."""
+        counted: Counter[str] = Counter()
+        for job in self.snapshot.pending:
+            part = self.part(job.id)
+            counted[(part.reason if part else "") or "should start now"] += max(1, job.array_waiting)
+        return counted
+
+
+@dataclass(frozen=True)
+class GpuCount:
+    """GPUs of one type. `free` ones lie on nodes that take jobs; `whole_free` ones on nodes that are empty."""
+
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    whole_free: int = 0
+    down: int = 0
+    most_on_a_node: int = 0
+
+    @property
+    def fragmented(self) -> int:
+        """Return how many are free beside others that are used."""
+        return self.free - self.whole_free
+
+    def with_node(self, node: LiveNode) -> GpuCount:
+        """Return the count with one more node."""
+        used = min(node.gpus_used, node.gpus)
+        free = node.gpus - used if node.up else 0
+        return GpuCount(
+            self.total + node.gpus,
+            self.used + used,
+            self.free + free,
+            self.whole_free + (free if not used else 0),
+            self.down + (node.gpus - used if not node.up else 0),
+            max(self.most_on_a_node, free),
+        )
+
+
+class Watch:
+    """Keeps the newest cycle at hand; a cycle is taken apart once, whoever asks first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._journal = Journal.read(path)
+        self._lock = threading.Lock()
+        self._sight: Sight | None = None
+
+    @contextmanager
+    def journal(self) -> Iterator[Journal]:
+        """Lend the journal to one thread at a time."""
+        with self._lock:
+            yield self._journal
+
+    def newest(self) -> int:
+        """Return the number of the newest cycle; 0 = there is none."""
+        with self.journal() as journal:
+            return journal.last_cycle()
+
+    def sight(self) -> Sight:
+        """Return the newest cycle."""
+        with self.journal() as journal:
+            last = journal.last_cycle()
+            if not last:
+                raise InputError(f"{self.path}: holds no cycle yet; `rltune control` writes one in every cycle")
+            if self._sight is None or self._sight.cycle.id != last:
+                self._sight = Sight.of(journal, last)
+            return self._sight
+
+    def close(self) -> None:
+        """Close the journal."""
+        with self.journal() as journal:
+            journal.close()

@@ -1,0 +1,223 @@
+"""Changes of a site: what is run, on what, under which rules. Each is made on a copy of cluster, jobs and pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rltune.cluster import Cluster, Limit, NodeGroup, same_name
+from rltune.engine.parse_pipeline import read_pipeline
+from rltune.engine.pipeline import Pipeline
+from rltune.engine.turns import get_turns
+from rltune.errors import InputError, unknown
+from rltune.jobs import Jobs
+
+FORMS = (
+    "pipeline=saf + easy, add=4x8:A100 (nodes x GPUs : type, or 4x8:A100@partition), remove=2:V100, retire=V100, "
+    "drain=RACK, limit=user:*:gpus=16 (or running=, submitted=), cap=PARTITION:64, join=a|b, turns=las, load=+20%"
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a change is made of."""
+
+    jobs: Jobs
+    cluster: Cluster
+    pipeline: Pipeline
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change."""
+
+    text: str
+    make: Callable[[Site], Site]
+
+    def __call__(self, site: Site) -> Site:
+        """Return the site with the change made."""
+        return self.make(site)
+
+
+def parse_edit(text: str) -> Edit:
+    """Read a change such as `add=4x8:A100` or `load=+20%`."""
+    kind, _, value = text.partition("=")
+    kind = kind.strip()
+    if kind not in _KINDS or not value.strip():
+        raise InputError(f"change {text!r} is not understood; write {FORMS}")
+    return Edit(text, _KINDS[kind](value.strip(), text))
+
+
+def _pipeline(value: str, text: str) -> Callable[[Site], Site]:  # noqa: ARG001  all have the same form
+    made = read_pipeline(value)
+    return lambda site: replace(site, pipeline=replace(made, seed=site.pipeline.seed))
+
+
+def _turns(value: str, text: str) -> Callable[[Site], Site]:  # noqa: ARG001
+    turns = get_turns(value)
+
+    def make(site: Site) -> Site:
+        if not site.jobs.preemptible.any() and not site.cluster.preemption:
+            raise InputError(f"turns={value}: no job may be displaced; say who may under [[preemption]] in the cluster")
+        return replace(site, pipeline=replace(site.pipeline, turns=turns))
+
+    return make
+
+
+def new_nodes(value: str, text: str) -> NodeGroup:
+    """Read nodes to add: 4x8:A100, 4x8:A100@partition."""
+    match = re.fullmatch(r"(\d+)x(\d+)(?::([^@]+))?(?:@(.+))?", value)
+    if match is None or int(match[1]) < 1:
+        raise InputError(f"{text}: nodes to add are written as 4x8:A100 (nodes x GPUs : type)")
+    vc = tuple(match[4].split("|")) if match[4] else ()
+    return NodeGroup(count=int(match[1]), gpus=int(match[2]), gpu_type=match[3] or "", vc=vc, name="added")
+
+
+def _add(value: str, text: str) -> Callable[[Site], Site]:
+    group = new_nodes(value, text)
+    return lambda site: replace(site, cluster=with_nodes(site.cluster, group))
+
+
+def with_nodes(cluster: Cluster, group: NodeGroup) -> Cluster:
+    """Return the cluster with nodes added behind all others; CPUs and memory as on nodes with as many GPUs."""
+    alike = [g for g in cluster.groups if g.gpus == group.gpus]
+    own_type = [g for g in alike if same_name(g.gpu_type, group.gpu_type)]
+    like = next(iter(own_type or alike), None)
+    if like is not None:
+        group = group.model_copy(update={"cpus": like.cpus, "mem_gib": like.mem_gib})
+    return replace(cluster, groups=(*cluster.groups, group))
+
+
+def _remove(value: str, text: str) -> Callable[[Site], Site]:
+    count, _, kind = value.partition(":")
+    if not count.isdecimal() or not kind:
+        raise InputError(f"{text}: nodes to remove are written as 2:V100")
+
+    def make(site: Site) -> Site:
+        rows = _of_type(site.cluster, kind)
+        return replace(site, cluster=without_nodes(site.cluster, rows[len(rows) - int(count) :], text))
+
+    return make
+
+
+def _retire(value: str, text: str) -> Callable[[Site], Site]:
+    return lambda site: replace(site, cluster=without_nodes(site.cluster, _of_type(site.cluster, value), text))
+
+
+def _drain(value: str, text: str) -> Callable[[Site], Site]:
+    def make(site: Site) -> Site:
+        named = [(g.rack, n) for g, n in _nodes(site.cluster)]
+        if value not in {rack for rack, _ in named}:
+            raise unknown("rack", value, sorted({rack for rack, _ in named if rack}))
+        return replace(site, cluster=without_nodes(site.cluster, [n for rack, n in named if rack == value], text))
+
+    return make
+
+
+def _nodes(cluster: Cluster) -> list[tuple[NodeGroup, int]]:
+    groups = [group for group in cluster.groups for _ in range(group.count)]
+    return [(group, node) for node, group in enumerate(groups)]
+
+
+def _of_type(cluster: Cluster, kind: str) -> list[int]:
+    found = [node for group, node in _nodes(cluster) if same_name(group.gpu_type, kind)]
+    if not found:
+        raise unknown("GPU type", kind, cluster.gpu_types)
+    return found
+
+
+def without_nodes(cluster: Cluster, nodes: list[int], text: str) -> Cluster:
+    """Return the cluster without some nodes. Outages name nodes by number, so they are kept for those that stay."""
+    gone = set(nodes)
+    kept: list[NodeGroup] = []
+    renamed: dict[int, int] = {}
+    first, groups_kept = 0, []
+    for g, group in enumerate(cluster.groups):
+        stay = [node for node in range(first, first + group.count) if node not in gone]
+        first += group.count
+        renamed |= {node: len(renamed) + i for i, node in enumerate(stay)}
+        if stay:
+            kept.append(group.model_copy(update={"count": len(stay)}))
+            groups_kept.append(g)
+    if not kept:
+        raise InputError(f"{text}: no node would be left")
+    place = {g: i for i, g in enumerate(groups_kept)}
+    windows = tuple(
+        w.model_copy(update={"groups": tuple(place[g] for g in w.groups if g in place)})
+        for w in cluster.maintenance
+        if not w.groups or any(g in place for g in w.groups)
+    )
+    outages = tuple(o.model_copy(update={"node": renamed[o.node]}) for o in cluster.outages if o.node in renamed)
+    types = {group.gpu_type.casefold() for group in kept}
+    speed = {name: value for name, value in cluster.speed.items() if name.casefold() in types}
+    return replace(cluster, groups=tuple(kept), maintenance=windows, outages=outages, speed=speed)
+
+
+def _limit(value: str, text: str) -> Callable[[Site], Site]:
+    match = re.fullmatch(r"(user|account|vc|partition|qos):([^:]+):(gpus|running|submitted)=(\d+)", value)
+    if match is None:
+        raise InputError(f"{text}: a limit is written as limit=user:*:gpus=16, with user, account, partition or qos")
+    scope = "vc" if match[1] == "partition" else match[1]
+    limit = Limit.model_validate({"scope": scope, "name": match[2], f"max_{match[3]}": int(match[4])})
+    return lambda site: replace(site, cluster=replace(site.cluster, limits=(*site.cluster.limits, limit)))
+
+
+def _cap(value: str, text: str) -> Callable[[Site], Site]:
+    name, _, gpus = value.rpartition(":")
+    if not name or not gpus.isdecimal():
+        raise InputError(f"{text}: a cap is written as cap=PARTITION:64 (GPUs)")
+    limit = Limit(scope="vc", name=name, max_gpus=int(gpus))
+    return lambda site: replace(site, cluster=replace(site.cluster, limits=(*site.cluster.limits, limit)))
+
+
+def _join(value: str, text: str) -> Callable[[Site], Site]:
+    names = [name.strip() for name in value.split("|")]
+
+    def make(site: Site) -> Site:
+        lacking = [name for name in names if not any(same_name(name, vc) for vc in site.cluster.vcs)]
+        if len(names) < 2 or lacking:
+            raise InputError(
+                f"{text}: partitions to join are written as join=a|b; there are: {', '.join(site.cluster.vcs)}"
+            )
+        groups = tuple(
+            g.model_copy(update={"vc": (*g.vc, *(n for n in names if not any(same_name(n, own) for own in g.vc)))})
+            if any(same_name(n, own) for n in names for own in g.vc)
+            else g
+            for g in site.cluster.groups
+        )
+        return replace(site, cluster=replace(site.cluster, groups=groups))
+
+    return make
+
+
+def _load(value: str, text: str) -> Callable[[Site], Site]:
+    match = re.fullmatch(r"([+-]\d+(?:\.\d+)?)\s*%", value)
+    if match is None or float(match[1]) <= -100:
+        raise InputError(f"{text}: load is written as load=+20% or load=-10%")
+    factor = 1 + float(match[1]) / 100
+
+    def make(site: Site) -> Site:
+        first = float(site.jobs.submit_s.min(initial=0.0))
+        sooner = first + (site.jobs.submit_s - first) / factor
+        nothing = np.full(len(site.jobs), np.nan)
+        jobs = site.jobs.with_columns(submit_s=sooner, recorded_start_s=nothing, recorded_eligible_s=nothing)
+        return replace(site, jobs=jobs)
+
+    return make
+
+
+_KINDS: dict[str, Callable[[str, str], Callable[[Site], Site]]] = {
+    "pipeline": _pipeline,
+    "turns": _turns,
+    "add": _add,
+    "remove": _remove,
+    "retire": _retire,
+    "drain": _drain,
+    "limit": _limit,
+    "cap": _cap,
+    "join": _join,
+    "load": _load,
+}

@@ -1,0 +1,88 @@
+"""A change tried on a history: the same jobs under both, from the same idle beginning, the first part not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rltune.engine.run import Progress, run_pipeline
+from rltune.errors import InputError
+from rltune.estimate.estimators import Estimator
+from rltune.jobs import Floats
+from rltune.metrics.utilisation import share_in_use
+from rltune.schedule import Schedule
+from rltune.trials.intervals import difference, over_jobs, ratio
+from rltune.trials.shares import shares_between
+from rltune.whatif.edits import Edit, Site
+from rltune.whatif.outcome_of_change import WhatIf
+
+WARM_UP = 0.2  # of the time, in which the cluster fills; its jobs are not counted
+CONFIDENCE = 0.95
+
+
+def what_if(
+    site: Site,
+    edits: Sequence[Edit],
+    estimator: Estimator,
+    *,
+    warm_up: float = WARM_UP,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """Run a history as it is and with the changes, and pair the waits job by job."""
+    if not edits:
+        raise InputError("what if what? give a change")
+    now = run_site(site, estimator, progress)
+    then = run_site(changed_site(site, edits), estimator, progress)
+    return compared(now, then, ", ".join(edit.text for edit in edits), warm_up)
+
+
+def changed_site(site: Site, edits: Sequence[Edit]) -> Site:
+    """Make the changes one after the other."""
+    for edit in edits:
+        site = edit(site)
+    return site
+
+
+def run_site(site: Site, estimator: Estimator, progress: Progress | None = None) -> Schedule:
+    """Replay a site's history."""
+    return run_pipeline(site.jobs, site.cluster, site.pipeline, estimator, progress)
+
+
+def counted_jobs(schedule: Schedule, warm_up: float) -> NDArray[np.bool_]:
+    """Return which jobs count: those submitted after the first part of the time."""
+    submit = schedule.jobs.submit_s
+    begin = float(submit.min() + warm_up * np.ptp(submit))
+    counts: NDArray[np.bool_] = submit >= begin
+    return counts
+
+
+def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_UP) -> WhatIf:
+    """Pair two runs of the same jobs."""
+    kept = np.flatnonzero(now.ran & then.ran & counted_jobs(now, warm_up))
+    ours, theirs, submit = then.wait_s[kept], now.wait_s[kept], now.jobs.submit_s[kept]
+    notes = [f"the first {warm_up:.0%} of the time is not counted"]
+    if not np.array_equal(now.jobs.submit_s, then.jobs.submit_s):
+        notes.append("times between submissions were changed, and with them nothing else")
+    return WhatIf(
+        change=change,
+        where=f"{now.settings.label} now, {then.settings.label} then; run times known by {now.settings.estimator}",
+        jobs=len(kept),
+        now_s=told_waits(theirs),
+        then_s=told_waits(ours),
+        difference=over_jobs(ours, theirs, submit, difference, confidence=CONFIDENCE),
+        ratio=over_jobs(ours, theirs, submit, ratio, confidence=CONFIDENCE),
+        utilisation=(share_in_use(now), share_in_use(then)),
+        shares=shares_between(now.jobs, now.wait_s, then.wait_s, kept),
+        rejected=(int(now.rejected.sum()), int(then.rejected.sum())),
+        notes=tuple(notes),
+    )
+
+
+def told_waits(wait_s: Floats) -> dict[str, float]:
+    """Return mean and percentiles of waits."""
+    if not len(wait_s):
+        return dict.fromkeys(("mean", "p50", "p90", "p99"), float("nan"))
+    p50, p90, p99 = np.quantile(wait_s, (0.5, 0.9, 0.99)).tolist()
+    return {"mean": float(wait_s.mean()), "p50": p50, "p90": p90, "p99": p99}

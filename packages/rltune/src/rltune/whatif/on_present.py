@@ -1,0 +1,112 @@
+"""A change tried on the present queue: both futures rolled forward under the same drawn run times and arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rltune.cluster import same_name
+from rltune.errors import InputError
+from rltune.forecast.rolls import FutureRoller, Progress, drawn_starts
+from rltune.jobs import Floats
+from rltune.present.present import Present
+from rltune.trials.intervals import Interval, student
+from rltune.trials.shares import shares_between
+from rltune.whatif.edits import Edit, Site
+from rltune.whatif.on_history import CONFIDENCE, changed_site, told_waits
+from rltune.whatif.outcome_of_change import WhatIf
+
+ROLLS = 30
+
+
+def what_if_now(
+    present: Present,
+    edits: Sequence[Edit],
+    rolls: int = ROLLS,
+    seed: int = 0,
+    *,
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """Roll a present forward as it is and with the changes; a job's wait counts from now."""
+    if not edits:
+        raise InputError("what if what? give a change")
+    if not len(present.waiting):
+        raise InputError(f"{present.source or 'this moment'}: no job waits, so there is nothing to compare")
+    then = changed_present(present, edits)
+    one = FutureRoller(present, seed).prepare()
+    other = FutureRoller(then, seed, horizon_s=one.horizon_s).prepare()
+    now_s, then_s = (
+        drawn_starts(roller, rolls, workers, progress=progress)[:, present.waiting] - present.now_s
+        for roller in (one, other)
+    )
+    return _paired(present, now_s, then_s, ", ".join(edit.text for edit in edits), then.pipeline.label)
+
+
+def changed_present(present: Present, edits: Sequence[Edit]) -> Present:
+    """Make the changes on the present: what runs goes on where it is, also on nodes that are taken away."""
+    kept, edits = _without_removals(present, edits)
+    site = changed_site(Site(present.jobs, present.cluster, present.pipeline), edits)
+    if not np.array_equal(site.jobs.submit_s, present.jobs.submit_s):
+        raise InputError("another load can be tried on a history alone: what waits now has been submitted")
+    names = present.node_names
+    added = site.cluster.node_count - present.cluster.node_count
+    names = (*names, *(f"new{i + 1}" for i in range(added))) if names else names
+    return replace(kept, cluster=site.cluster, pipeline=site.pipeline, node_names=names)
+
+
+def _without_removals(present: Present, edits: Sequence[Edit]) -> tuple[Present, list[Edit]]:
+    """Take nodes down in place of taking them away, so that nodes keep their numbers."""
+    down, others = set(present.down), []
+    groups = [group for group in present.cluster.groups for _ in range(group.count)]
+    busy = set(present.seats.nodes.tolist())
+    for edit in edits:
+        kind, _, value = edit.text.partition("=")
+        if kind not in {"remove", "retire", "drain"}:
+            others.append(edit)
+            continue
+        edit(Site(present.jobs, present.cluster, present.pipeline))  # it says what is wrong
+        count, _, wanted = value.partition(":") if kind == "remove" else ("", "", value)
+        named = [
+            node
+            for node, group in enumerate(groups)
+            if (group.rack == wanted if kind == "drain" else same_name(group.gpu_type, wanted)) and node not in down
+        ]
+        named.sort(key=lambda node: (node in busy, -node))
+        down |= set(named[: int(count)] if count else named)
+    return replace(present, down=tuple(sorted(down))), others
+
+
+def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label: str) -> WhatIf:
+    """Compare the same jobs under the same draws, roll by roll."""
+    kept = np.isfinite(now_s).all(axis=0) & np.isfinite(then_s).all(axis=0)
+    rows = present.waiting[kept]
+    ours, theirs = then_s[:, kept].mean(axis=1), now_s[:, kept].mean(axis=1)
+    waits = [np.zeros(len(present.jobs)) for _ in range(2)]
+    for wait, drawn in zip(waits, (now_s, then_s), strict=True):
+        wait[rows] = drawn[:, kept].mean(axis=0)
+    return WhatIf(
+        change=change,
+        where=f"waiting now, {len(now_s)} paired futures; {present.pipeline.label} now, {label} then",
+        jobs=int(kept.sum()),
+        now_s=told_waits(waits[0][rows]),
+        then_s=told_waits(waits[1][rows]),
+        difference=_over_rolls(ours - theirs),
+        ratio=_over_rolls(np.divide(ours, theirs, out=np.full_like(ours, np.nan), where=theirs > 0)),
+        utilisation=(float("nan"), float("nan")),
+        shares=shares_between(present.jobs, waits[0], waits[1], rows.astype(np.intp), fewest=3),
+        rejected=tuple(int((~np.isfinite(drawn)).any(axis=0).sum()) for drawn in (now_s, then_s)),  # type: ignore[arg-type]
+        notes=("waits count from now; the interval is over drawn futures of this one queue", *present.notes),
+    )
+
+
+def _over_rolls(values: Floats) -> Interval:
+    """Return the mean over independent rolls, and its interval by Student's t."""
+    known = values[np.isfinite(values)]
+    if len(known) < 2:
+        return Interval(float(known.mean()) if len(known) else np.nan, np.nan, np.nan)
+    half = student(0.5 + CONFIDENCE / 2, len(known) - 1) * float(known.std(ddof=1)) / np.sqrt(len(known))
+    mean = float(known.mean())
+    return Interval(mean, mean - half, mean + half)

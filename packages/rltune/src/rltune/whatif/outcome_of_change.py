@@ -1,0 +1,125 @@
+"""The answer to "what if?": values that print themselves and turn into JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rltune.text import columns, counted, percent, seconds
+from rltune.trials.intervals import Interval
+from rltune.trials.shares import Share
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Waits now and with a change, of the same jobs, and who gains and loses."""
+
+    change: str
+    where: str  # on which jobs
+    jobs: int
+    now_s: dict[str, float]  # mean, p50, p90, p99 of the wait
+    then_s: dict[str, float]
+    difference: Interval  # of the mean wait, then less now
+    ratio: Interval
+    utilisation: tuple[float, float]
+    shares: tuple[Share, ...] = ()
+    rejected: tuple[int, int] = (0, 0)  # jobs that can never run, now and then
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """Say what the change comes to, and how sure that is."""
+        gain, span = self.difference.estimate, f"{_signed(self.difference.low)} to {_signed(self.difference.high)}"
+        if not math.isfinite(gain):
+            return f"{self.change}: no job could be compared"
+        waits = f"the mean wait goes from {seconds(self.now_s['mean'])} to {seconds(self.then_s['mean'])}"
+        if not math.isfinite(self.difference.low):
+            return f"{self.change}: {waits}; too few jobs to say how sure that is"
+        sure = "" if self.difference.excludes_zero else "; that includes 0, so nothing is shown"
+        return f"{self.change}: {waits}, {_signed(gain)} (95 % interval {span}){sure}"
+
+    def lines(self) -> list[str]:
+        """Return the answer line by line."""
+        told = [self.sentence, f"{counted(self.jobs, 'job')}, {self.where}"]
+        names = ("mean", "p50", "p90", "p99")
+        rows: list[tuple[str, ...]] = [("wait", *names)]
+        rows += [(what, *(seconds(of[n]) for n in names)) for what, of in (("now", self.now_s), ("then", self.then_s))]
+        told += columns(rows)
+        if math.isfinite(self.utilisation[0]):
+            told.append(f"Utilisation: {percent(self.utilisation[0])} now, {percent(self.utilisation[1])} then")
+        if self.rejected[1] != self.rejected[0]:
+            told.append(
+                f"{counted(self.rejected[1], 'job')} could never run then, {self.rejected[0]:,} now; in no mean"
+            )
+        told += _gains_and_losses(self.shares)
+        return [*told, *(f"Note: {note}." for note in self.notes)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON keeps; what is not known is null."""
+        return {"sentence": self.sentence, **finite_or_null(asdict(self))}
+
+
+@dataclass(frozen=True)
+class Solved:
+    """How many nodes of a kind meet a target."""
+
+    kind: str  # 8:A100
+    target: str
+    nodes: int | None  # the fewest that meet it; None if as many as were tried do not
+    low: int | None  # the fewest if the history were kinder, and harsher: 95 % over blocks of time
+    high: int | None
+    reached_s: float  # the measure with that many nodes
+    now_s: float
+    tried: dict[int, float]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        now = f"now {seconds(self.now_s)}"
+        if self.nodes is None:
+            return f"{self.target}: not met by {max(self.tried)} nodes more of {self.kind} ({now})"
+        if self.nodes == 0:
+            return f"{self.target}: met already ({now})"
+        span = f"{_count(self.low)} to {_count(self.high)}"
+        more = counted(self.nodes, "node more", "nodes more")
+        return f"{self.target}: {more} of {self.kind} ({span}), which come to {seconds(self.reached_s)}; {now}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON keeps."""
+        return {"sentence": str(self), **finite_or_null(asdict(self))}
+
+
+def _count(nodes: int | None) -> str:
+    return "more than were tried" if nodes is None else f"{nodes:,}"
+
+
+def _signed(value_s: float) -> str:
+    return f"{'+' if value_s > 0 else ''}{seconds(value_s)}"
+
+
+def _gains_and_losses(shares: tuple[Share, ...]) -> list[str]:
+    """Return the groups that gain and lose most, by what their jobs wait in all."""
+    ranked = sorted(shares, key=lambda share: share.jobs * (share.then_s - share.now_s))
+    gain = [share for share in ranked if share.then_s < share.now_s][:_SHOWN]
+    lose = [share for share in reversed(ranked) if share.then_s > share.now_s][:_SHOWN]
+    told = []
+    for title, some in (("Gain most", gain), ("Lose most", lose)):
+        told += [f"{title}:"] if some else []
+        told += [
+            f"  {s.kind} {s.name} ({counted(s.jobs, 'job')}): {seconds(s.now_s)} -> {seconds(s.then_s)}" for s in some
+        ]
+    return told
+
+
+def finite_or_null(value: Any) -> Any:
+    """Replace numbers that are none by null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite_or_null(one) for key, one in value.items()}
+    return [finite_or_null(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,253 @@
+"""Each kind of reason is the dominant one where it should be, and a proposed change starts the job when made."""
+
+import json
+
+import numpy as np
+import pytest
+from live_cases import NOW, job, running, settings, snapshot
+
+from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup
+from rltune.engine.parse_pipeline import read_pipeline
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.explain import Explainer, explain
+from rltune.explain.request_changes import changed, starts_now
+from rltune.jobs import Jobs
+from rltune.kernel.state import arrays as core
+from rltune.live.decide.decide import Known, Situation
+from rltune.live.pinned_pipeline import pin_pipeline
+from rltune.live.present_of_slurm import present_of
+from rltune.live.see.snapshot import Reservation
+from rltune.present import Why
+from rltune.present.moment import machine_at
+from rltune.present.of_run import replay
+
+HOUR = 3600.0
+
+
+def of_slurm(*args, **more):
+    """Take the present of a snapshot made by hand, in Slurm's order."""
+    shadow = settings(mode="shadow")
+    return present_of(Situation(snapshot(*args, **more)), shadow, pin_pipeline(shadow), Known())
+
+
+def of_history(columns, pipeline="fcfs + easy", cluster=None, at_s=100.0):
+    """Replay a few jobs to 100 s on two nodes of 4 GPUs."""
+    jobs = Jobs.from_arrays(**columns)
+    on = cluster or Cluster.uniform(2, 4, "V100")
+    return replay(jobs, on, read_pipeline(pipeline), get_estimator("oracle"), at_s)
+
+
+PROMISED = [
+    running(1, "n0", 3, minutes=30),
+    running(2, "n1", 3),
+    job(8, 4, nodes=1, priority=30_000),
+    job(9, 1, 600),
+    job(10, 1, 600),
+]
+UPGRADE = Reservation(
+    name="upgrade", start_s=NOW + HOUR, end_s=NOW + 9 * HOUR, node_names=("n0", "n1"), flags=("MAINT",)
+)
+FULL_NODES = [running(1, "n0", 4), running(2, "n1", 4)]
+SITUATIONS = {
+    Why.STARTS: (lambda: of_slurm([job(9, 2)]), "9", "on n0"),
+    Why.FULL: (lambda: of_slurm([*FULL_NODES, job(9, 2)]), "9", "0 of the 8 p100 GPUs"),
+    Why.FRAGMENTED: (
+        lambda: of_slurm([running(1, "n0", 2), running(2, "n1", 2), job(9, 4, nodes=1)]),
+        "9",
+        "4 p100 GPUs are free but over 2 nodes, the most on one is 2",
+    ),
+    Why.NO_FIT: (
+        lambda: of_slurm([running(1, "n0", 1, cpus=32.0), running(2, "n1", 1, cpus=32.0), job(9, 2, cpus=4.0)]),
+        "9",
+        "not the CPUs",
+    ),
+    Why.PRIORITY: (lambda: of_slurm([*FULL_NODES, job(8, 4, priority=30_000), job(9, 4)]), "9", "1 job with 4 GPUs"),
+    Why.RESERVED: (lambda: of_slurm(PROMISED), "10", "reserved for"),
+    Why.MAINTENANCE: (
+        lambda: of_slurm([job(9, 2, minutes=120)], reservations=[UPGRADE]),
+        "9",
+        "maintenance upgrade begins",
+    ),
+    Why.HOLD: (lambda: of_slurm([job(9, 2, held=True, reason="JobHeldUser", priority=0)]), "9", "held by its user"),
+    Why.DEPENDENCY: (lambda: of_slurm([job(9, 2, dependency="afterok:8")]), "9", "afterok:8"),
+    Why.LIMIT: (lambda: of_slurm([job(9, 2, reason="QOSMaxGRESPerUser")]), "9", "QOSMaxGRESPerUser"),
+    Why.NOT_YET: (lambda: of_slurm([job(9, 2, begin_s=NOW + 60)]), "9", "not to begin yet"),
+    Why.NEVER: (lambda: of_slurm([job(9, 64)]), "9", "larger than the cluster"),
+    Why.LEFT: (lambda: of_slurm([job(9, 1, shares_gpu=True)]), "9", "part of a GPU"),
+    Why.GUARD: (
+        lambda: of_history(
+            {
+                "id": [1, 2, 3],
+                "submit_s": [0.0, 1.0, 5000.0],
+                "duration_s": [9000.0, 900.0, 10.0],
+                "gpus": [8, 8, 4],
+            },
+            "saf+guard:1h + none",
+            at_s=5500.0,
+        ),
+        "3",
+        "guard puts first",
+    ),
+}
+
+
+def out_of_view():
+    """Let the policy see one job."""
+    from rltune.engine.parse_pipeline import parse_pipeline
+
+    jobs = Jobs.from_arrays(submit_s=[0.0, 1.0, 2.0], duration_s=900.0, gpus=[8, 8, 1])
+    return replay(jobs, Cluster.uniform(2, 4), parse_pipeline("fcfs", "easy", view=1), get_estimator("oracle"), 100.0)
+
+
+SITUATIONS[Why.OUT_OF_VIEW] = (out_of_view, "2", "1 oldest")
+
+
+@pytest.mark.parametrize("why", SITUATIONS, ids=str)
+def test_the_dominant_reason(why):
+    """One situation for each kind of reason: that one is named first, and the sentence has its evidence."""
+    make, name, evidence = SITUATIONS[why]
+    told = explain(make(), name, changes=False)
+    assert told.reason.why is why, str(told)
+    assert evidence in told.reason.text
+    assert told.next_step or why is Why.STARTS
+    assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["reason"]["why"] == why.value
+    assert str(told).startswith(f"Job {name}: {why}")
+
+
+def test_every_kind_has_its_situation():
+    """No kind of reason is untested."""
+    assert set(SITUATIONS) == set(Why)
+
+
+def test_reservations_for_somebody_are_no_maintenance():
+    """A reservation without MAINT says for whom the nodes are kept."""
+    kept = Reservation(name="class", start_s=NOW - 60, end_s=NOW + HOUR, node_names=("n0", "n1"), users=("eve",))
+    told = explain(of_slurm([job(9, 2)], reservations=[kept]), "9", changes=False)
+    assert told.reason.why is Why.RESERVED
+    assert "for eve (class)" in told.reason.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit(scope="user", max_gpus=4), "user ann has 4 of 4 GPUs in use, and it asks for 2"),
+        (Limit(scope="account", name="lab", max_running=1), "account lab has 1 of 1 jobs running"),
+    ],
+)
+def test_limits_of_the_core(limit, text):
+    """A job held by a limit that the core knows says which, and how much of it is used."""
+    on = Cluster((NodeGroup(count=2, gpus=4),), limits=(limit,))
+    columns = {"submit_s": [0.0, 1.0], "duration_s": 900.0, "gpus": [4, 2], "user": ["ann"] * 2, "account": ["lab"] * 2}
+    told = explain(of_history(columns, cluster=on), "1", changes=False)
+    assert (told.reason.why, told.reason.text) == (Why.LIMIT, text)
+
+
+def test_dependencies_of_a_history_name_the_job():
+    """The parent's own id stands in the sentence."""
+    columns = {"id": [70, 71], "submit_s": [0.0, 1.0], "duration_s": 900.0, "gpus": [1, 1], "after": [[], [0]]}
+    told = explain(of_history(columns), "71", changes=False)
+    assert (told.reason.why, told.reason.text) == (Why.DEPENDENCY, "waits for job 70 to end")
+
+
+def test_maintenance_of_a_simulated_cluster():
+    """A window of the cluster's file is maintenance, too, and its end is told."""
+    on = Cluster((NodeGroup(count=2, gpus=4),), maintenance=(Maintenance(start_s=500.0, end_s=5000.0),))
+    told = explain(of_history({"submit_s": [50.0], "duration_s": 900.0, "gpus": [4]}, cluster=on), "0")
+    assert told.reason.why is Why.MAINTENANCE
+    assert [change.columns["limit_s"] for change in told.changes] == [400.0]
+
+
+def test_the_earliest_start_names_whose_end_makes_room():
+    """As by a reservation of the core."""
+    present = of_slurm([running(1, "n0", 4, minutes=20), running(2, "n1", 4, minutes=40), job(9, 8, nodes=2)])
+    told = explain(present, "9", changes=False)
+    assert told.earliest_s == NOW - 600 + 40 * 60
+    assert "when job 2 is expected to end" in told.reason.text
+
+
+def test_who_overtook_it_and_who_is_before_it():
+    """Younger jobs that run where it could run, and waiting jobs before it with why."""
+    jobs = [running(12, "n0", 4), running(2, "n1", 4), job(8, 4, priority=30_000), job(9, 4)]
+    told = explain(of_slurm(jobs), "9", changes=False)
+    assert [one.job for one in told.overtaken_by] == ["12"]
+    assert [one.job for one in told.ahead] == ["8"]
+    assert (told.place, told.pool) == (2, 2)
+
+
+def test_what_does_not_wait_is_refused():
+    """With the names that do."""
+    present = of_slurm([running(1, "n0", 4), job(9, 8)])
+    with pytest.raises(InputError, match="job 1 runs"):
+        explain(present, "1")
+    with pytest.raises(InputError, match="9"):
+        explain(present, "77")
+
+
+def busy(seed, pipeline="saf + easy"):
+    """Replay a crowded history on three kinds of nodes."""
+    rng = np.random.default_rng(seed)
+    n = 60
+    on = Cluster(
+        (
+            NodeGroup(count=2, gpus=4, gpu_type="V100", vc=("a",)),
+            NodeGroup(count=2, gpus=4, gpu_type="A100", vc=("b",)),
+            NodeGroup(count=1, gpus=8, gpu_type="A100"),
+        )
+    )
+    jobs = Jobs.from_arrays(
+        submit_s=np.sort(rng.uniform(0, 4000, n)),
+        duration_s=rng.lognormal(7, 1, n),
+        gpus=rng.choice([1, 2, 4, 8], n),
+        gpu_types=rng.choice(["V100", "A100", "A100|V100"], n).tolist(),
+        vc=rng.choice(["a", "b"], n).tolist(),
+        user=[f"u{i % 4}" for i in range(n)],
+    )
+    return replay(jobs, on, read_pipeline(pipeline), get_estimator("oracle"), 3500.0)
+
+
+@pytest.mark.parametrize("pipeline", ["saf + easy", "fcfs + none", "wfp3+guard:1h + easy"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_proposed_change_starts_the_job_when_it_is_made(seed, pipeline):
+    """What is said to start it now does, in a pass over the changed moment; nothing is said of the others."""
+    present = busy(seed, pipeline)
+    explainer = Explainer(present)
+    proposed = 0
+    for name in present.waiting_names[:6]:
+        row = present.waiting_row(name)
+        for change in explainer.explain(name).changes:
+            if change.starts_now:
+                machine = machine_at(present.with_row(row, **change.columns))
+                machine.make_pass()
+                assert machine.state.life["status"][row] == core.RUNNING, change.text
+                proposed += 1
+    assert proposed or not any(
+        starts_now(present, present.waiting_row(name), _one_gpu(present, name)) for name in present.waiting_names[:6]
+    )
+
+
+def _one_gpu(present, name):
+    from rltune.explain.request_changes import RequestChange
+
+    columns = {"gpus": 1, "nodes": 0, "gpus_per_node": 0}
+    assert changed(present, present.waiting_row(name), RequestChange("gpus", "", columns)).jobs.gpus.min() == 1
+    return RequestChange("gpus", "", columns)
+
+
+@pytest.mark.parametrize("pipeline", ["saf", "fcfs", "wfp3", "multifactor", "learned"])
+def test_what_the_score_is_made_of(pipeline):
+    """Terms are named, and put to the queue's median a term moves nothing."""
+    present = busy(1, f"{pipeline} + easy")
+    told = Explainer(present).explain(present.waiting_names[-1], changes=False)
+    assert told.parts
+    assert all(np.isfinite(part.moved) for part in told.parts)
+
+
+def test_reasons_of_all_agree_with_one_by_one():
+    """The table of all is what each is told."""
+    present = busy(2)
+    explainer = Explainer(present)
+    every = explainer.all_reasons()
+    assert {name: explain(present, name, changes=False).reason.why for name in every} == {
+        name: reason.why for name, reason in every.items()
+    }

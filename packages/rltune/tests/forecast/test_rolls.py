@@ -1,0 +1,138 @@
+"""Futures are drawn from what is known, alike for the same seed, and their quantiles are in order."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rltune.cluster import Cluster
+from rltune.engine.parse_pipeline import read_pipeline
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.forecast import forecast
+from rltune.forecast.arrivals import Arrivals
+from rltune.forecast.before_submitting import NAME, compare_requests, parse_request, with_request
+from rltune.forecast.calibrate_forecast import TriedMoment, calibrate, calibration_of, correction
+from rltune.forecast.run_time_draws import RunTimes
+from rltune.forecast.start_forecast import StartCalibration
+from rltune.jobs import Jobs
+from rltune.present.moment import roll
+from rltune.present.of_run import replay
+
+HOUR = 3600.0
+
+
+def history(n=80, seed=0):
+    """Make jobs that crowd two nodes of 4 GPUs, with limits above their run times."""
+    rng = np.random.default_rng(seed)
+    duration = rng.lognormal(6, 0.7, n)
+    return Jobs.from_arrays(
+        submit_s=np.sort(rng.uniform(0, 120.0 * n, n)),
+        duration_s=duration,
+        gpus=rng.choice([1, 2, 4], n),
+        limit_s=duration * rng.uniform(1.0, 5.0, n),
+        user=[f"u{i % 3}" for i in range(n)],
+    )
+
+
+@pytest.fixture(scope="module")
+def present():
+    """Take the middle of the history."""
+    jobs = history()
+    on = Cluster.uniform(2, 4, "V100")
+    return replay(jobs, on, read_pipeline("saf + easy"), get_estimator("user"), float(jobs.submit_s[55]))
+
+
+def test_a_forecast_repeats_and_is_in_order(present):
+    """The same seed gives the same numbers on one worker and on two; p10 <= p50 <= p90, none before now."""
+    one, two = (forecast(present, rolls=6, workers=workers) for workers in (1, 2))
+    assert one.to_dict() == two.to_dict()
+    assert one.jobs
+    for job in one.jobs:
+        assert present.now_s <= job.p10_s <= job.p50_s <= job.p90_s
+    assert json.dumps(one.to_dict(), allow_nan=False)
+    assert set(one.by_job) == set(present.waiting_names)
+
+
+def test_without_chance_the_rolls_are_the_deterministic_one(present):
+    """With run times as estimated and nobody coming, what is rolled is the roll."""
+    assert np.array_equal(roll(present), roll(present))
+    assert forecast(present, rolls=2, arrivals=False).notes[-1] == "nobody is taken to come after now"
+
+
+def test_drawn_run_times_are_conditional(present):
+    """Nobody who runs is drawn to have ended by now, and nobody runs past the limit at which he is killed."""
+    known = RunTimes.of(present)
+    rng = np.random.default_rng(0)
+    drawn = np.array([known.draw(rng) for _ in range(50)])
+    assert (drawn > known.attained_s).all()
+    assert (drawn <= np.maximum(known.limit_s, known.attained_s + 1.0) + 1e-9).all()
+    assert np.allclose(known.weight.sum(axis=1), 1.0)
+
+
+def test_draws_have_the_distribution_of_jobs_alike():
+    """Where a thousand jobs alike are known, medians agree, from the start and after a while."""
+    rng = np.random.default_rng(3)
+    n = 1000
+    jobs = Jobs.from_arrays(submit_s=np.arange(n) * 10.0, duration_s=rng.exponential(1000.0, n), gpus=1)
+    last = Jobs.from_arrays(submit_s=[2e5, 2e5 + 1], duration_s=[50_000.0, 50_000.0], gpus=[1, 4])
+    on = Cluster.uniform(1, 4)
+    here = replay(jobs.followed_by(last), on, read_pipeline("fcfs"), get_estimator("history"), 2e5 + 2000.0)
+    known = RunTimes.of(here)
+    drawn = np.array([known.draw(rng) for _ in range(2000)])
+    running = int(here.seats.rows[0])
+    assert np.median(drawn[:, running] - known.attained_s[running]) == pytest.approx(1000 * np.log(2), rel=0.25)
+
+
+def test_arrivals_are_history_shifted_by_whole_blocks(present):
+    """They come after now, as often as before, and each is a job of the history."""
+    coming = Arrivals.of(present)
+    later = coming.draw(np.random.default_rng(1), 4 * coming.block_s)
+    assert (later.jobs.submit_s > present.now_s).all()
+    assert (np.diff(later.jobs.submit_s) >= 0).all()
+    assert set(later.jobs.duration_s) <= set(present.history.duration_s)
+    assert len(later.jobs) == len(later.estimate_s)
+
+
+def test_a_request_is_answered_before_it_is_submitted(present):
+    """The request waits behind the others; the soonest of its like is named."""
+    request = parse_request("gpus=4,type=V100,time=10m,user=u1")
+    asked = with_request(present, request)
+    assert asked.names[-1] == NAME
+    assert asked.waiting[-1] == len(present.jobs)
+    told = compare_requests(present, request, rolls=3)
+    assert told.offers[0].request == request
+    assert told.soonest.start.p50_s == min(one.start.p50_s for one in told.offers)
+    assert str(told).startswith("Soonest: ")
+    with pytest.raises(InputError, match="gpus= is missing"):
+        parse_request("time=4h")
+    with pytest.raises(InputError, match="gpu"):
+        parse_request("gpu=4")
+
+
+def test_a_correction_makes_quantiles_what_they_are_called():
+    """Draws that are half as wide as the truth are widened until eight in ten truths are inside."""
+    rng = np.random.default_rng(5)
+    trials = []
+    for _ in range(80):
+        middle = rng.uniform(6, 9, 100)
+        starts = np.exp(middle + rng.normal(0, 0.5, (100, 100)))
+        trials.append(TriedMoment(0.0, starts, np.exp(middle), np.exp(middle + rng.normal(0, 1.0, 100))))
+    made = calibration_of(trials)
+    assert made.covered < 0.6
+    assert 0.7 <= made.covered_corrected <= 0.85
+    assert correction(trials).low > 0
+    assert "80 % interval" in str(made)
+
+
+def test_calibration_on_a_history():
+    """Earlier moments are tried, and what is told of them is complete."""
+    jobs = history()
+    on = Cluster.uniform(2, 4, "V100")
+    made = calibrate(
+        jobs, on, read_pipeline("fcfs + easy"), get_estimator("user"), float(jobs.submit_s[70]), 3, rolls=4
+    )
+    assert 0 < made.moments <= 3
+    assert 0 <= made.covered <= 1
+    assert np.isfinite(made.median_error_s)
+    assert str(StartCalibration()).startswith("not calibrated")

@@ -1,0 +1,69 @@
+"""The controller on every release of Slurm that is here: what it means is what Slurm holds, and all is given back."""
+
+import subprocess
+import sys
+
+import pytest
+from live_cases import settings
+
+from rltune.live.clock import SystemClock
+from rltune.live.controller import Controller
+from rltune.live.decide.ranking import by_slurm
+from rltune.live.journal.packing import unpack_decision
+from rltune.live.journal.store import Journal
+
+RLTUNE = "from rltune.cli import main; main()"
+
+
+@pytest.fixture
+def crowded(testbed_of_any_release):
+    """A Slurm whose K80 are taken, with four kinds of jobs that wait for them."""
+    bed = testbed_of_any_release
+    k80 = {"gpus": 2, "gpu_type": "k80"}
+    holder = bed.submit(600, **k80, nodes=2, limit_min=60)
+    bed.wait_for("a start", lambda: bed.job(holder)["job_state"] == "RUNNING")
+    for minutes in (50, 40, 30):
+        bed.submit(600, **k80, limit_min=minutes)
+    bed.submit(600, "--array=1-199:2%3", **k80, limit_min=20)
+    bed.submit(600, "--hold", **k80, limit_min=10)
+    bed.submit(600, "--exclusive", **k80, limit_min=45)
+    by_hand = bed.submit(600, **k80, limit_min=59)
+    bed.run("scontrol", "update", f"JobId={by_hand}", "Priority=7654321")
+    # Newer releases make a job eligible a second after it came, and sprio is silent until then.
+    bed.wait_for("sprio to tell of all that compete", lambda: len(bed.backend().priorities()) >= 6)
+    return bed
+
+
+def standing(bed):
+    """Return everything a controller could have changed, as Slurm has it."""
+    return {
+        job.id: (job.priority, job.site_factor, job.nice, job.excluded_nodes, job.required_nodes)
+        for job in bed.backend().observe().pending
+    }
+
+
+def test_what_is_meant_is_what_slurm_holds_and_all_is_given_back(crowded, tmp_path):
+    """Arrays, holds and a human's own priority among the waiting."""
+    before = standing(crowded)
+    acting = Controller(crowded.backend(), Journal.create(tmp_path / "j.db"), settings(), SystemClock())
+    report = acting.cycle()
+    assert (report.outcome, report.refused, report.acting) == ("ok", 0, True)
+    assert report.changes >= 3
+    meant = [w.job for w in unpack_decision(acting.journal.cycle(0).decision).waiting if w.competes]
+    assert [job.id for job in sorted(crowded.backend().observe().pending, key=by_slurm)][: len(meant)] == meant
+    assert acting.cycle().changes == 0
+    assert acting.release() == 0
+    assert standing(crowded) == before
+
+
+def test_the_command_looks_and_says_what_it_would_do(crowded, tmp_path):
+    """`rltune control` as an operator calls it, which finds the testbed's own Slurm."""
+    words = ["control", "--once", "--mode", "advise", "--policy", "saf", "--testbed", str(crowded.folder)]
+    done = subprocess.run(
+        [sys.executable, "-c", RLTUNE, *words, "--journal", str(tmp_path / "j.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scontrol update JobId=" in done.stdout

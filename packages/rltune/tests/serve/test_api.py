@@ -1,0 +1,219 @@
+import re
+from importlib import resources
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import given
+from live_cases import NOW
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from serve_cases import HOSTILE, journal_of, service
+from starlette.testclient import TestClient
+
+from rltune.live.journal.store import Journal
+from rltune.serve.guard_rails import RequestLimits
+from rltune.serve.tokens import Role, Tokens, new_token
+
+MANY = RequestLimits(per_s=1e6, burst=10**6)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return journal_of(tmp_path_factory.mktemp("journal"))
+
+
+@pytest.fixture
+def client(path):
+    with TestClient(service(path, limits=MANY)) as client:
+        yield client
+
+
+def _tokens(folder, **callers):
+    """Make tokens; each caller is a role and a user."""
+    made = {name: new_token(name, *what) for name, what in callers.items()}
+    file = folder / "tokens.toml"
+    file.write_text("".join(lines for _, lines in made.values()))
+    file.chmod(0o600)
+    return Tokens.read(file), {name: {"authorization": f"Bearer {token}"} for name, (token, _) in made.items()}
+
+
+def test_status_counts_jobs_and_gpus_as_the_cluster_has_them(client):
+    status = client.get("/api/v1/status").json()
+    assert (status["waiting"], status["running"], status["mode"]) == (4, 2, "shadow")
+    assert status["gpus"] == [
+        {"gpu_type": "p100", "total": 8, "used": 7, "free": 1, "fragmented": 1, "down": 0, "most_on_a_node": 1}
+    ]
+    assert sum(status["reasons"].values()) == 4
+
+
+def test_jobs_are_found_sorted_and_cut_into_pages(client):
+    everything = client.get("/api/v1/jobs").json()
+    assert everything["total"] == 6
+    assert {row["id"] for row in everything["jobs"]} == {100, 101, 1, 2, 3, 4}
+    assert [r["id"] for r in client.get("/api/v1/jobs?search=LARGE").json()["jobs"]] == [3]
+    by_gpus = client.get("/api/v1/jobs?sort=gpus&descending=true").json()["jobs"]
+    assert [row["gpus"] for row in by_gpus] == sorted((row["gpus"] for row in by_gpus), reverse=True)
+    pages = [client.get(f"/api/v1/jobs?limit=4&offset={at}").json()["jobs"] for at in (0, 4)]
+    assert [row["id"] for page in pages for row in page] == [row["id"] for row in everything["jobs"]]
+
+
+def test_a_waiting_job_has_its_reason_place_and_wait(client):
+    row = client.get("/api/v1/jobs/3").json()["job"]
+    assert row["reason"]
+    assert row["rank"] >= 1
+    assert row["wait_s"] == pytest.approx(1000.0 - 3)
+    assert row["start_s"] is None
+
+
+def test_a_job_that_nobody_knows_is_not_found(client):
+    assert client.get("/api/v1/jobs/999").status_code == 404
+    assert client.get("/api/v1/jobs/0").status_code == 422
+
+
+def test_without_a_token_nothing_is_told_where_tokens_are_asked_for(path, tmp_path):
+    tokens, of = _tokens(tmp_path, one=(Role.VIEWER, ""))
+    with TestClient(service(path, tokens=tokens)) as client:
+        for address in ("/api/v1/status", "/api/v1/jobs", "/api/v1/nodes", "/api/v1/stream", "/metrics"):
+            assert client.get(address).status_code == 401
+            assert client.get(address, headers={"authorization": "Bearer wrong"}).status_code == 401
+        assert client.get("/", follow_redirects=False).headers["location"] == "/login"
+        assert client.get("/api/v1/status", headers=of["one"]).status_code == 200
+
+
+def test_a_viewer_of_one_user_sees_no_job_of_another_anywhere(path, tmp_path):
+    tokens, of = _tokens(tmp_path, ann=(Role.VIEWER, "ann"))
+    with TestClient(service(path, tokens=tokens, limits=MANY), headers=of["ann"]) as client:
+        assert {row["user"] for row in client.get("/api/v1/jobs").json()["jobs"]} == {"ann"}
+        assert client.get("/api/v1/jobs/1").status_code == 404
+        nodes = client.get("/api/v1/nodes").json()
+        assert [node["jobs"] for node in nodes] == [[100], []]
+        for page in ("/", "/jobs", "/timeline", "/controller"):
+            text = client.get(page).text
+            assert "bob" not in text
+            assert "alert(1)" not in text
+        assert client.get("/jobs/1").status_code == 404
+
+
+def test_settings_are_for_operators(path, tmp_path):
+    tokens, of = _tokens(tmp_path, looks=(Role.VIEWER, ""), runs=(Role.OPERATOR, ""))
+    with TestClient(service(path, tokens=tokens)) as client:
+        assert client.get("/api/v1/settings", headers=of["looks"]).status_code == 403
+        assert client.get("/api/v1/settings", headers=of["runs"]).json()["mode"] == "shadow"
+
+
+def test_open_to_this_machine_means_by_this_machines_names(client):
+    assert client.get("/api/v1/status", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_an_empty_journal_says_that_there_is_no_cycle_yet(tmp_path):
+    empty = tmp_path / "journal.db"
+    Journal.create(empty).close()
+    with TestClient(service(empty)) as client:
+        answer = client.get("/api/v1/status")
+        assert answer.status_code == 503
+        assert "no cycle yet" in answer.json()["detail"]
+        assert client.get("/").status_code == 503
+        assert client.get("/metrics").status_code == 200
+
+
+def test_a_new_cycle_is_told_to_open_pages(path):
+    import asyncio
+
+    from rltune.serve.live_view import StreamGate, stream
+    from rltune.serve.sight import Watch
+
+    async def first_two():
+        gate = StreamGate(3)
+        told = stream(Watch(path), gate)
+        lines = [await anext(told), await anext(told)]
+        assert gate.open == 1
+        await told.aclose()
+        return lines, gate.open
+
+    lines, still_open = asyncio.run(first_two())
+    assert lines[1].startswith("event: cycle\nid: 1\ndata: {")
+    assert still_open == 0
+
+
+def test_pages_show_a_hostile_name_as_text(client):
+    for page in ("/jobs", "/jobs/1", "/timeline"):
+        text = client.get(page).text
+        assert HOSTILE not in text
+        assert "&lt;script&gt;alert(1)" in text
+        assert "49" not in text.partition("alert(1)")[2][:60]
+
+
+def test_metrics_count_by_reason_and_type_and_their_histogram_adds_up(client):
+    text = client.get("/metrics").text
+    assert 'rltune_gpus{gpu_type="p100",state="fragmented"} 1.0' in text
+    assert 'rltune_pending_age_seconds_bucket{le="+Inf",partition="gpu"} 3.0' in text
+    assert 'rltune_pending_age_seconds_bucket{le="60.0",partition="gpu"} 0.0' in text
+    assert 'rltune_jobs_pending{gpu_type="any",partition="gpu",reason="held"} 1.0' in text
+    pending = [line for line in text.splitlines() if line.startswith("rltune_jobs_pending{")]
+    assert sum(float(line.rpartition(" ")[2]) for line in pending) == 4
+
+
+def test_the_grafana_dashboard_asks_only_for_metrics_that_there_are(client):
+    text = client.get("/metrics").text
+    told = (resources.files("rltune") / "deploy" / "grafana-dashboard.json").read_text()
+    asked = set(re.findall(r"rltune_\w+", " ".join(re.findall(r'"expr": "([^"]*)"', told))))
+    assert len(asked) >= 6
+    for name in asked - {"rltune_decision_work"}:  # a small queue leaves nothing to count
+        assert f"\n{name}" in text, name
+
+
+def test_an_explanation_names_one_reason_and_says_nothing_of_others_to_who_may_not_see_them(path, tmp_path, client):
+    told = client.get("/api/v1/jobs/3/explanation?changes=true").json()
+    assert told["reason"]["text"]
+    assert told["next_step"]
+    assert client.get("/api/v1/jobs/100/explanation").status_code == 404
+    tokens, of = _tokens(tmp_path, ann=(Role.VIEWER, "ann"))
+    with TestClient(service(path, tokens=tokens), headers=of["ann"]) as hers:
+        assert hers.get("/api/v1/jobs/1/explanation").status_code == 404
+        assert hers.get("/api/v1/jobs/3/explanation").json()["ahead"] == []
+        assert {one["job"] for one in hers.get("/api/v1/forecast").json()["jobs"]} <= {"2", "3"}
+
+
+def test_a_forecast_is_in_order_and_not_in_the_past(client):
+    made = client.get("/api/v1/forecast").json()
+    assert made["jobs"]
+    for one in made["jobs"]:
+        times = [one["p10_s"], one["p50_s"], one["p90_s"]]
+        known = [time for time in times if time is not None]
+        assert known == sorted(known)
+        assert all(time >= made["now_s"] for time in known)
+
+
+def test_what_if_is_for_operators_and_a_wrong_change_is_a_sentence(path, tmp_path):
+    tokens, of = _tokens(tmp_path, looks=(Role.VIEWER, ""), runs=(Role.OPERATOR, ""))
+    with TestClient(service(path, tokens=tokens, limits=MANY)) as client:
+        more = {"changes": ["add=2x4:p100"]}
+        assert client.post("/api/v1/whatif", json=more).status_code == 401
+        assert client.post("/api/v1/whatif", json=more, headers=of["looks"]).status_code == 403
+        answer = client.post("/api/v1/whatif", json=more, headers=of["runs"]).json()
+        assert answer["then_s"]["mean"] <= answer["now_s"]["mean"]
+        wrong = client.post("/api/v1/whatif", json={"changes": ["wish=luck"]}, headers=of["runs"])
+        assert wrong.status_code == 400
+        assert "not understood" in wrong.json()["detail"]
+        page = client.post("/whatif", data={"changes": "wish=luck"}, headers=of["runs"])
+        assert page.status_code == 400
+        assert "not understood" in page.text
+
+
+def test_no_request_makes_the_service_fail_or_answer_otherwise_than_its_schema_says(path):
+    schema = schemathesis.openapi.from_asgi("/openapi.json", service(path, limits=MANY))
+    operations = [found.ok() for found in schema.exclude(path="/api/v1/stream").get_all_operations()]
+    assert len(operations) >= 6
+
+    for operation in operations:
+
+        @hypothesis.settings(max_examples=20, deadline=None, database=None)
+        @given(case=operation.as_strategy())
+        def answers(case):
+            case.call_and_validate(excluded_checks=[positive_data_acceptance])  # no schema knows what a change is
+
+        answers()
+
+
+def test_the_clusters_clock_is_what_is_shown(client):
+    assert client.get("/api/v1/status").json()["taken_s"] == NOW

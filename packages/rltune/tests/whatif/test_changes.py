@@ -1,0 +1,148 @@
+"""A change is made as it is written, pairs the same jobs, and a solved target holds when it is tried."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rltune.cluster import Cluster, NodeGroup
+from rltune.engine.parse_pipeline import read_pipeline
+from rltune.errors import InputError
+from rltune.estimate import get_estimator
+from rltune.jobs import Jobs
+from rltune.present.of_run import replay
+from rltune.whatif import Target, parse_edit, solve, what_if, what_if_now
+from rltune.whatif.edits import Site, new_nodes, with_nodes
+from rltune.whatif.on_history import run_site
+
+ORACLE = get_estimator("oracle")
+
+
+def site(n=300, pipeline="fcfs + easy"):
+    """Make a crowded site of two types in two partitions, the V100s in two racks."""
+    rng = np.random.default_rng(1)
+    jobs = Jobs.from_arrays(
+        submit_s=np.sort(rng.uniform(0, 300.0 * n, n)),
+        duration_s=rng.lognormal(7.5, 0.8, n),
+        gpus=rng.choice([1, 2, 4], n),
+        gpu_types=rng.choice(["V100", "A100|V100"], n).tolist(),
+        vc=rng.choice(["a", "b"], n).tolist(),
+        user=[f"u{i % 4}" for i in range(n)],
+    )
+    cluster = Cluster(
+        (
+            NodeGroup(count=2, gpus=4, gpu_type="V100", rack="r1", cpus=16.0),
+            NodeGroup(count=1, gpus=4, gpu_type="V100", rack="r2", cpus=16.0),
+            NodeGroup(count=1, gpus=4, gpu_type="A100", vc=("a",)),
+        )
+    )
+    return Site(jobs, cluster, read_pipeline(pipeline))
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [("add=2x8:H100", 6), ("remove=1:V100", 3), ("retire=v100", 1), ("drain=r1", 2), ("cap=a:4", 4), ("load=+50%", 4)],
+)
+def test_a_change_is_made_on_a_copy(text, nodes):
+    """Nodes are as many as they should be, and the site itself stays as it was."""
+    before = site(20)
+    after = parse_edit(text)(before)
+    assert after.cluster.node_count == nodes
+    assert before.cluster.node_count == 4
+    same_jobs = np.array_equal(after.jobs.submit_s, before.jobs.submit_s)
+    assert not (same_jobs and after.cluster == before.cluster)
+
+
+def test_added_nodes_are_like_those_there():
+    """CPUs come from nodes with as many GPUs, or else jobs that name CPUs would not fit or fit too well."""
+    grown = with_nodes(site(20).cluster, new_nodes("3x4:V100@b", ""))
+    assert (grown.groups[-1].cpus, grown.groups[-1].vc, grown.groups[-1].count) == (16.0, ("b",), 3)
+
+
+def test_joined_partitions_share_nodes():
+    """Each admits the other's jobs."""
+    one = Site(
+        site(20).jobs,
+        Cluster((NodeGroup(count=1, gpus=4, vc=("a",)), NodeGroup(count=1, gpus=4, vc=("b",)))),
+        site(20).pipeline,
+    )
+    joined = parse_edit("join=a|b")(one).cluster
+    assert all(group.admits("a") and group.admits("b") for group in joined.groups)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "more=1", "add=4:A100", "remove=V100", "load=20", "cap=a", "limit=user:gpus=1", "drain=", "join=a"]
+)
+def test_what_is_not_understood_is_refused(text):
+    """In one sentence that says how to write it."""
+    with pytest.raises(InputError):
+        parse_edit(text)(site(20))
+
+
+def test_nothing_changed_is_exactly_nothing():
+    """The same pipeline on both sides gives a difference of 0."""
+    told = what_if(site(), [parse_edit("pipeline=fcfs + easy")], ORACLE)
+    assert told.difference.estimate == 0.0
+    assert "nothing is shown" in told.sentence or told.difference.low == 0.0
+
+
+def test_more_nodes_help_and_it_is_told_who_gains():
+    """Waits fall, with an interval, and JSON keeps all of it."""
+    told = what_if(site(), [parse_edit("add=4x4:V100")], ORACLE)
+    assert told.then_s["mean"] < told.now_s["mean"]
+    assert told.shares
+    assert "Gain most:" in str(told)
+    assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["jobs"] == told.jobs
+
+
+def test_jobs_that_could_never_run_are_counted():
+    """A retired type takes its jobs along, and they are in no mean."""
+    told = what_if(site(), [parse_edit("retire=V100")], ORACLE)
+    assert told.rejected[1] > told.rejected[0]
+    assert "could never run" in str(told)
+
+
+@pytest.mark.parametrize("text", ["add=2x4:V100", "remove=1:V100", "pipeline=saf + easy"])
+def test_the_queue_of_a_moment(text):
+    """Both futures are rolled under the same draws; more nodes never lengthen the wait, fewer never shorten it."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[90]))
+    told = what_if_now(present, [parse_edit(text)], rolls=4)
+    assert told.jobs <= len(present.waiting)
+    if text.startswith("add"):
+        assert told.difference.estimate <= 0
+    if text.startswith("remove"):
+        assert told.difference.estimate >= 0
+
+
+def test_another_load_is_for_a_history():
+    """What waits now has been submitted."""
+    base = site(60)
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[50]))
+    with pytest.raises(InputError, match="history alone"):
+        what_if_now(present, [parse_edit("load=+20%")], rolls=2)
+
+
+def test_a_solved_target_holds_when_it_is_tried():
+    """With so many nodes the target is met, with one fewer it is not."""
+    here, target = site(), Target.parse("p90 wait < 20m for gpus>=2")
+    found = solve(here, target, "4:V100", ORACLE)
+    assert found.nodes is not None
+    assert found.nodes > 0
+    assert found.low <= found.nodes
+
+    def p90(nodes):
+        grown = Site(here.jobs, with_nodes(here.cluster, new_nodes(f"{nodes}x4:V100", "")), here.pipeline)
+        schedule = run_site(grown, ORACLE)
+        late = here.jobs.submit_s >= here.jobs.submit_s.min() + 0.2 * np.ptp(here.jobs.submit_s)
+        return np.quantile(schedule.wait_s[late & (here.jobs.gpus >= 2)], 0.9)
+
+    assert p90(found.nodes) <= 1200.0
+    assert found.nodes == 1 or p90(found.nodes - 1) > 1200.0
+
+
+def test_targets_that_are_not_understood_are_refused():
+    """Before anything runs."""
+    for text in ("p90 < 1h", "p80 wait < 1h", "p90 wait < soon", "p90 wait < 1h for size>=8"):
+        with pytest.raises(InputError):
+            Target.parse(text)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from live_cases import settings
@@ -18,7 +19,20 @@ from rltune.live.see.backend import Change, ChangeKind
 
 M40 = ("--gpus-per-node=m40:1", "--nodes=1", "--output=/dev/null", "--chdir=/")
 TURNS = {"order": "srsf", "comment": "yields", "min_run": 0, "checkpoint": 1, "restart": 0}
-WORK_S = 6.0
+WORK_S = 3.0
+# A job that comes to its last checkpoint only when it is let: however slow the machine is, it runs until then.
+PATIENT = """
+import sys, time
+sys.path.append(sys.argv.pop(1))
+from checkpointing_job import Task, main
+save = Task.save
+def wait_then_save(task, done_s):
+    while done_s >= task.work_s and not (task.folder / "may-end").exists():
+        time.sleep(0.1)
+    save(task, done_s)
+Task.save = wait_then_save
+main(sys.argv[1:])
+"""
 
 
 @pytest.fixture
@@ -30,17 +44,23 @@ def shared(tmp_path):
 
 
 def controller(bed, path):
-    acting = settings(preempt=TURNS, cycle_s=1, steer="off")
+    acting = settings(preempt=TURNS, cycle_s=1, steer="off", health={"max_overruns": 1_000_000})
     rehearse(acting, pin_pipeline(acting))  # before any job runs: compiled code may take minutes to come
     return Controller(bed.backend(), Journal.create(path), acting, SystemClock())
 
 
 def worker(bed, shared, *options, work_s=WORK_S):
-    """Start a long job that writes checkpoints, and wait until it has written one."""
-    command = f"{sys.executable} {checkpointing_job.__file__} {shared} {work_s} 1 0.5"
+    """Start a long job that writes checkpoints, and wait until it has written one; it ends once it may."""
+    (shared / "patient.py").write_text(PATIENT)
+    beside = Path(checkpointing_job.__file__).parent
+    command = f"{sys.executable} {shared}/patient.py {beside} {shared} {work_s} 1 0.5"
     number = int(bed.run("sbatch", "--parsable", "--time=600", *M40, *options, f"--wrap=exec {command}"))
     bed.wait_for("a checkpoint", (shared / f"{number}.json").exists)
     return number
+
+
+def may_end(shared):
+    (shared / "may-end").touch()
 
 
 def lines(shared, number):
@@ -52,7 +72,7 @@ def state(bed, number):
     return bed.job(number)["job_state"]
 
 
-def until(bed, acting, done, timeout_s=60):
+def until(bed, acting, done, timeout_s=300):
     """Let the controller go on, a cycle a second, until something is so."""
     deadline = time.monotonic() + timeout_s
     while not done():
@@ -81,6 +101,7 @@ def test_a_job_that_agreed_gives_way_and_ends_once_with_its_work(testbed, tmp_pa
     waiting = testbed.submit(0.5, gpus=1, gpu_type="m40", limit_min=500)
     claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
     until(testbed, acting, lambda: acting.brain.turns.open)
+    may_end(shared)
     until(testbed, acting, lambda: state(testbed, claimant) == "COMPLETED")
     until(testbed, acting, lambda: all(state(testbed, job) == "COMPLETED" for job in (victim, waiting)))
     assert testbed.job(claimant)["start_time"] < testbed.job(waiting)["start_time"]
@@ -103,6 +124,9 @@ def test_a_job_that_did_not_agree_is_never_touched(testbed, tmp_path, shared):
     acting = controller(testbed, tmp_path / "j.db")
     others = worker(testbed, shared, "--requeue", "--comment=yields-not")
     claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
+    for _ in range(3):
+        acting.cycle()
+    may_end(shared)
     until(testbed, acting, lambda: state(testbed, others) == "COMPLETED")
     assert testbed.job(others)["restart_cnt"] == 0
     assert [what for what, _ in lines(shared, others)].count("start") == 1
@@ -112,6 +136,7 @@ def test_a_job_that_did_not_agree_is_never_touched(testbed, tmp_path, shared):
 
 def test_a_job_that_completed_just_now_is_not_run_again(testbed, shared):
     """What was decided on it comes too late; Slurm answers that all is well."""
+    may_end(shared)
     done = worker(testbed, shared, "--comment=yields", work_s=1.0)
     testbed.wait_for("its end", lambda: state(testbed, done) == "COMPLETED")
     (outcome,) = testbed.backend().apply([Change(done, ChangeKind.REQUEUE)])
@@ -129,6 +154,7 @@ def test_killed_and_doubled_controllers_lose_nobody_and_run_nobody_twice(testbed
     until(testbed, first, lambda: first.brain.turns.open)
     other.cycle()
     first.journal.close()  # as if killed: nothing is given back
+    may_end(shared)
     again = controller(testbed, tmp_path / "j.db")
     assert [turn.turn.claimant for turn in again.brain.turns.open] == [claimant]
     until(testbed, again, lambda: state(testbed, victim) == "COMPLETED")
@@ -164,6 +190,7 @@ def test_a_controller_killed_around_its_command_leaves_a_turn_that_the_next_sett
     with pytest.raises(Killed):
         until(testbed, first, lambda: first.brain.turns.open)
     first.journal.close()
+    may_end(shared)
     again = controller(testbed, tmp_path / "j.db")
     assert [turn.turn.claimant for turn in again.brain.turns.open] == [claimant]
     until(testbed, again, lambda: all(state(testbed, job) == "COMPLETED" for job in (victim, claimant)))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from live_cases import settings
+from live_cases import dead, settings
 from real_slurm import site_factors as factors
 from typer.testing import CliRunner
 
@@ -23,8 +23,8 @@ from rltune.live.see.ownership import OwnRecords
 from rltune.live.see.record_text import Holder
 
 K80 = {"gpus": 2, "gpu_type": "k80"}
-ELSEWHERE = Holder("elsewhere", 4711)
-DEAD = replace(this_process(), pid=2**22 + 1)  # no process has such a number
+ELSEWHERE = Holder("elsewhere", 4711, token="theirs")
+DEAD = dead()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_all_is_given_back_without_a_journal_from_another_machine(bed, tmp_path)
     assert controller(bed, tmp_path / "j.db").cycle().changes == 3
     (tmp_path / "j.db").unlink()
     lock = records(bed).locks[0]
-    assert (lock.user, lock.lock.holder, lock.lock.partitions) == ("slurm", this_process(), ("gpu",))
+    assert (lock.user, lock.lock.holder.pid, lock.lock.partitions) == ("slurm", os.getpid(), ("gpu",))
     with pytest.raises(InputError, match=r"another controller is at work: process .* --take-over"):
         release(bed, ELSEWHERE)  # its holder may live, as far as another machine can know
     given = release(bed, ELSEWHERE, by_force=True)

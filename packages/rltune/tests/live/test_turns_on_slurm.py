@@ -1,11 +1,15 @@
 """Taking turns on a real Slurm: who agreed gives way, its work goes on, nobody is lost and nobody runs twice."""
 
+import json
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from live_cases import settings
+from live_cases import dead, settings
+from real_slurm import site_factors
 
 from rltune.lab.experiment import checkpointing_job
 from rltune.live.clock import SystemClock
@@ -43,10 +47,18 @@ def shared(tmp_path):
     return folder
 
 
-def controller(bed, path):
+def rehearsed():
+    """Return the settings, once all that they need is compiled: no job is to run for minutes until it is."""
     acting = settings(preempt=TURNS, cycle_s=1, steer="off", health={"max_overruns": 1_000_000})
-    rehearse(acting, pin_pipeline(acting))  # before any job runs: compiled code may take minutes to come
-    return Controller(bed.backend(), Journal.create(path), acting, SystemClock())
+    rehearse(acting, pin_pipeline(acting))
+    return acting
+
+
+def controller(bed, path):
+    """Make a controller that is dead to the next one, as if its process had been killed."""
+    acting = Controller(bed.backend(), Journal.create(path), rehearsed(), SystemClock())
+    acting.lock.keeper.me = dead()
+    return acting
 
 
 def worker(bed, shared, *options, work_s=WORK_S):
@@ -163,6 +175,67 @@ def test_killed_and_doubled_controllers_lose_nobody_and_run_nobody_twice(testbed
     assert testbed.job(victim)["restart_cnt"] == 1
     assert again.journal.rows("SELECT displaced FROM spell") == [(1,)]
     assert other.journal.rows("SELECT * FROM turn") == []
+
+
+class Command:
+    """`rltune control` in a process of its own, with a journal of its own."""
+
+    def __init__(self, bed, folder, name):
+        table = "\n".join(f"{key} = {json.dumps(value)}" for key, value in TURNS.items())
+        (folder / "c.toml").write_text(
+            f"steer = 'off'\n[preempt]\n{table}\n[advanced.health]\nmax_overruns = 1000000\n"
+        )
+        words = ["control", "--config", folder / "c.toml", "--mode", "act", "--partition", "gpu", "--policy", "saf"]
+        words += ["--cycle", "0.5", "--testbed", bed.folder, "--journal", folder / f"{name}.db"]
+        self.log = folder / f"{name}.log"
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-c", "from rltune.cli import main; main()", *map(str, words)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def alive(self):
+        return self.process.poll() is None
+
+    def end(self, sign):
+        self.process.send_signal(sign)
+        return self.process.wait(120)
+
+
+def test_of_two_controllers_that_start_at_once_one_acts(testbed, tmp_path, shared):
+    """Two processes, two journals: a job gives way once. The other is refused; when the first is killed it goes on."""
+    rehearsed()
+    victim = worker(testbed, shared, "--comment=yields")
+    claimant = testbed.submit(1, gpus=1, gpu_type="m40", limit_min=1)
+    both = [Command(testbed, tmp_path, name) for name in ("one", "two")]
+    try:
+        testbed.wait_for("one to be refused", lambda: not all(one.alive for one in both), 300)
+        testbed.wait_for("the other to act", lambda: state(testbed, claimant) == "COMPLETED", 300)
+        may_end(shared)
+        testbed.wait_for("the victim's end", lambda: state(testbed, victim) == "COMPLETED", 300)
+        (acts,), (refused,) = ([one for one in both if one.alive == alive] for alive in (True, False))
+        assert refused.process.returncode == 2
+        told = f"another controller is at work: process {acts.process.pid} on "
+        assert told in refused.log.read_text()
+        assert_conserved(lines(shared, victim))
+        assert testbed.job(victim)["restart_cnt"] == 1
+        holder = testbed.submit(600, gpus=1, gpu_type="m40", limit_min=60)
+        testbed.wait_for("a start", lambda: state(testbed, holder) == "RUNNING")
+        for minutes in (50, 40):
+            testbed.submit(600, gpus=1, gpu_type="m40", limit_min=minutes)
+        testbed.wait_for("numbers", lambda: any(site_factors(testbed).values()))
+        acts.end(signal.SIGKILL)
+        again = Command(testbed, tmp_path, "again")
+        both.append(again)
+        testbed.wait_for("it to take over", lambda: "cycle 1" in again.log.read_text(), 300)
+        assert f"process {acts.process.pid} on " in again.log.read_text()
+        assert " jobs are as an earlier controller left them; taken over" in again.log.read_text()
+        assert again.end(signal.SIGTERM) == 0
+        assert set(site_factors(testbed).values()) == {0}
+        assert testbed.backend().observe().records == ()
+    finally:
+        for one in both:
+            one.process.kill()
+            one.process.wait()
 
 
 class Killed(BaseException):

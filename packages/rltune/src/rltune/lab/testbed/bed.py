@@ -183,7 +183,7 @@ class Testbed:
     @property
     def rest_socket(self) -> str:
         """Return the other address of its slurmrestd."""
-        return f"unix:{self.folder}/rest/{conf.REST}.sock"
+        return f"unix:{self.folder}/rest/sock"
 
     def make_token(self, user: str, lifespan_s: int = _DAY_S) -> None:
         """Make a token for an account, in place of the last."""

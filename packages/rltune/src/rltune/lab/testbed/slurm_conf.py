@@ -77,6 +77,7 @@ def slurmdbd_conf(spec: Spec) -> str:
                 "StorageUser": "root",
                 "StorageLoc": "slurm_acct_db",
                 "CommunicationParameters": "NoInAddrAny",
+                **(_tokens(spec) if spec.rest else {}),  # newer slurmrestds ask it for names of resources
             }
         )
     )
@@ -239,7 +240,7 @@ def _slurmrestd(spec: Spec) -> list[str]:
     """Start slurmrestd as an account that is neither root's nor Slurm's, which it would refuse."""
     become = ["setpriv", f"--reuid={REST_USER}", f"--regid={REST_USER}", "--clear-groups"]
     plugin = "openapi/slurmctld" if spec.release else "openapi/v0.0.38"
-    listen = [f"127.0.0.1:{spec.ports[-1]}", f"unix:{spec.folder}/rest/{REST}.sock"]
+    listen = [f"127.0.0.1:{spec.ports[-1]}", f"unix:{spec.folder}/rest/sock"]
     return [*become, "env", "SLURM_JWT=daemon", REST, "-a", "rest_auth/jwt", "-s", plugin, *listen]
 
 

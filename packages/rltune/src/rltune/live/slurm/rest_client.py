@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
 
 from rltune.live.rest_place import RestPlace
 from rltune.live.see.backend import RECORD_NAME, BackendError, Change, ChangeKind, ChangeOutcome, UnreachableError
@@ -97,8 +96,7 @@ class SlurmRest:
     def _make(self, change: Change, dialect: RestDialect, line: Line) -> ChangeOutcome:
         if change.kind in dialect.cannot:
             return ChangeOutcome(change, f"slurmrestd (v0.0.{dialect.version}) cannot change {change.kind}")
-        name = quote(change.ref or str(change.job), safe="")
-        answer = line.ask("POST", f"{dialect.root}/job/{name}", dialect.update(change))
+        answer = line.ask("POST", dialect.path_of(change), dialect.update(change))
         self.calls["job"] += 1
         self._require_reached(answer, line)
         if change.kind is ChangeKind.SITE_FACTOR and not answer.error:

@@ -2,12 +2,13 @@
 
 | | v0.0.38 (Slurm 22.05) | v0.0.40 and later |
 | --- | --- | --- |
-| SiteFactor | neither told nor taken | neither told nor taken |
+| SiteFactor | neither told nor taken | taken, not told |
 | who set a priority | not told | not told |
 | Nice | told (below 0 as if unsigned), taken | told, taken |
 | node lists | "Disabled key" | taken |
 | AdminComment | unknown key | taken |
-| requeue | no way | no way |
+| requeue | no way | no way before v0.0.45 |
+| waiting tasks of an array | by name; "failed", whatever became of it | by number |
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from rltune.hostlist import expand
 from rltune.live.see.backend import BackendError, Change, ChangeKind
@@ -53,15 +55,20 @@ class RestDialect:
         """Return which changes it does not know."""
         return _NEVER | (_NOT_IN_OLD if self.is_old else frozenset())
 
+    def path_of(self, change: Change) -> str:
+        """Return the path of a job; by its number, 22.05 alone would change an array's running tasks as well."""
+        name = change.ref if self.is_old and "[" in change.ref else str(change.job)
+        return f"{self.root}/job/{quote(name, safe='')}"
+
     def update(self, change: Change) -> dict[str, Any]:
         """Spell a change as the body of an update."""
         match change.kind:
             case ChangeKind.SITE_FACTOR:
                 return {"nice": -change.value}
             case ChangeKind.EXCLUDE_NODES:
-                return {"excluded_nodes": list(change.nodes)}
+                return {"excluded_nodes": _names(change)}
             case ChangeKind.REQUIRE_NODES:
-                return {"required_nodes": list(change.nodes)}
+                return {"required_nodes": _names(change)}
             case ChangeKind.ADMIN_COMMENT:
                 return {"admin_comment": change.text}
             case ChangeKind.BEGIN_NOW:
@@ -90,6 +97,11 @@ def typed(change: Change) -> str:
     if change.kind is ChangeKind.SITE_FACTOR:
         return f"scontrol update JobId={job} Nice={-change.value}"
     return " && ".join(f"scontrol {line}" for line in orders.lines_of(change))
+
+
+def _names(change: Change) -> list[str] | None:
+    """Spell a list of nodes; an empty one would be taken, and clear nothing."""
+    return list(change.nodes) or None
 
 
 def partitions_of(answer: Mapping[str, Any]) -> tuple[Partition, ...]:

@@ -43,6 +43,28 @@ class Answer:
         return frozenset(int(e.get("error_number") or e.get("error_code") or 0) for e in errors) - {0}
 
 
+class _Alarm(threading.Timer):
+    """Hangs up when it is time. Time limits of a socket do not: a server that drips keeps within every one of them."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds, self._hang_up)
+        self.daemon = True
+        self.rang = False
+        self._sock: socket.socket | None = None
+
+    def watch(self, sock: socket.socket | None) -> None:
+        """Know what to hang up: a connection forgets its socket when the server says that it will close."""
+        self._sock = sock
+        if self.rang:
+            raise TimeoutError
+
+    def _hang_up(self) -> None:
+        self.rang = True
+        with contextlib.suppress(OSError):
+            if self._sock is not None:
+                self._sock.shutdown(socket.SHUT_RDWR)
+
+
 @dataclass
 class Line:
     """An open connection."""
@@ -50,6 +72,7 @@ class Line:
     place: RestPlace
     token: Token
     connection: http.client.HTTPConnection
+    alarm: _Alarm
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
         """Send one request and read the answer."""
@@ -58,8 +81,11 @@ class Line:
         if body is not None:
             sent, headers["Content-Type"] = json.dumps(body), "application/json"
         self.connection.request(method, path, sent, headers)
+        self.alarm.watch(self.connection.sock)
         response = self.connection.getresponse()
         text = response.read().decode(errors="replace")
+        if self.alarm.rang:
+            raise TimeoutError  # what was read was cut short
         if response.status in _DENIED:
             raise BackendError(f"slurmrestd does not accept {whose(self.place, self.token)}: HTTP {response.status}")
         if response.status == http.client.NOT_FOUND and not text.startswith("{"):
@@ -75,25 +101,15 @@ class Line:
 @contextlib.contextmanager
 def line_to(place: RestPlace, token: Token, timeout_s: float) -> Iterator[Line]:
     """Connect; whatever takes longer than this in all, or breaks, is an UnreachableError."""
-    connection = _connection(place, timeout_s)
-    late = threading.Event()
-
-    def hang_up() -> None:
-        late.set()
-        with contextlib.suppress(OSError):
-            if connection.sock is not None:
-                connection.sock.shutdown(socket.SHUT_RDWR)  # a read that waits for more ends by it
-
-    alarm = threading.Timer(timeout_s, hang_up)
-    alarm.daemon = True
+    connection, alarm = _connection(place, timeout_s), _Alarm(timeout_s)
     alarm.start()
     try:
-        yield Line(place, token, connection)
+        yield Line(place, token, connection, alarm)
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message
         raise BackendError(f"the certificate of {place.url} is not trusted: {why}; slurm.ca names who is") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        if late.is_set() or isinstance(error, TimeoutError):
+    except (OSError, http.client.HTTPException) as error:
+        if alarm.rang or isinstance(error, TimeoutError):
             raise UnreachableError(f"slurmrestd at {place.url} did not answer in {timeout_s:g} s") from None
         raise UnreachableError(f"slurmrestd at {place.url} does not answer: {_why(error)}") from None
     finally:

@@ -35,11 +35,12 @@ def explain(
     force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
-    present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
+    present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected).present()
     from rltune.explain import Explainer
 
     with spinner("asking the core"):

@@ -61,11 +61,12 @@ def forecast(
     force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say when waiting jobs will start: p10, p50 and p90 of drawn futures, in the order that is in force."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
-    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed)
+    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if job is not None and submit is not None:
         raise InputError("give a job that waits, or a request that is not submitted yet (--submit), not both")
     present = asked.present()

@@ -71,6 +71,7 @@ class Asked:
     cycle: int = 0
     config: Path | None = None
     testbed: Path | None = None
+    allow_rejected: bool = False
 
     def require_one(self) -> None:
         """Refuse what does not go together."""
@@ -98,7 +99,7 @@ class Asked:
         assert self.trace is not None
         assert self.cluster is not None
         on = Cluster.load(self.cluster)
-        work = load_workload(self.trace, None, on, allow_rejected=True)
+        work = load_workload(self.trace, None, on, allow_rejected=self.allow_rejected)
         usual = f"{on.scheduler.policy} + {on.scheduler.backfill}" if on.scheduler else USUAL
         pipeline = read_pipeline(self.pipeline or usual)
         compile_core([pipeline])

@@ -56,6 +56,7 @@ def whatif(
     force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say what a change would come to: waits now and then, how sure, and who gains and loses.
 
@@ -65,20 +66,29 @@ def whatif(
     outputs = Outputs(json)
     outputs.require_free(force=force)
     from rltune.whatif import parse_edit
+    from rltune.whatif.edits import require_once
 
     edits = [parse_edit(text) for text in changes or ()]
+    require_once(edits)
     if bool(edits) == bool(target):
         raise InputError("give changes such as add=4x8:A100, or a --target; not both, and not neither")
     if kinds and target is None:
         raise InputError("--with says which nodes would meet a --target; to add nodes write add=4x8:A100")
     if target is not None:
-        _solve(target, kinds or [], Asked(trace, cluster, at or "100%", pipeline, estimator), outputs)
+        _solve(
+            target,
+            kinds or [],
+            Asked(trace, cluster, at or "100%", pipeline, estimator, allow_rejected=allow_rejected),
+            outputs,
+        )
         return
     if trace is not None and at is None:
         from rltune.whatif import what_if
         from rltune.whatif.edits import Site
 
-        jobs, on, planned, guess, _ = Asked(trace, cluster, "100%", pipeline, estimator).checked_site()
+        jobs, on, planned, guess, _ = Asked(
+            trace, cluster, "100%", pipeline, estimator, allow_rejected=allow_rejected
+        ).checked_site()
         with bar("simulating") as tell:
             told = what_if(
                 Site(jobs, on, planned), edits, guess, progress=lambda done, total: tell(done, total, "jobs")
@@ -86,7 +96,9 @@ def whatif(
     else:
         from rltune.whatif import what_if_now
 
-        present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
+        present = Asked(
+            trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected
+        ).present()
         with bar("rolling") as tell:
             told = what_if_now(
                 present,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from rltune.engine.turns import get_turns
 from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs
 
+_ONE_OF_EACH = ("pipeline", "turns", "load")
 FORMS = (
     "pipeline=saf + easy, add=4x8:A100 (nodes x GPUs : type, or 4x8:A100@partition), remove=2:V100, retire=V100, "
     "drain=RACK, limit=user:*:gpus=16 (or running=, submitted=), cap=PARTITION:64, join=a|b, turns=las, load=+20%"
@@ -49,6 +50,14 @@ def parse_edit(text: str) -> Edit:
     if kind not in _KINDS or not value.strip():
         raise InputError(f"change {text!r} is not understood; write {FORMS}")
     return Edit(text, _KINDS[kind](value.strip(), text))
+
+
+def require_once(edits: Sequence[Edit]) -> None:
+    """Refuse two changes of which the second would undo or repeat the first."""
+    kinds = [edit.text.partition("=")[0].strip() for edit in edits]
+    for kind in _ONE_OF_EACH:
+        if kinds.count(kind) > 1:
+            raise InputError(f"{kind}= is given twice; give it once")
 
 
 def _pipeline(value: str, text: str) -> Callable[[Site], Site]:  # noqa: ARG001  all have the same form

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OPEN_RATIO = 39.0  # an interval that reaches so far up, from an estimate below, has no end
 
 
-def headline(comparison: Comparison) -> Table:
+def standings_table(comparison: Comparison) -> Table:
     """Lay out one row a contender: the metric, the difference to the baseline, its interval, the gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
     table = Table(

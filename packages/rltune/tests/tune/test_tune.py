@@ -72,6 +72,7 @@ def test_what_is_best_already_stays(made, jobs):
     assert again.answer is Advice.STAY
     assert "Stay with what you have" in sentences(again)[0]
     assert not again.decided
+    assert not [told for told in sentences(again) if told.startswith(("What decided it", "By "))]  # of no change
 
 
 def test_finished_runs_are_not_run_again(made, jobs):

@@ -72,7 +72,7 @@ class Tuning:
     together: Interval  # the same on both
     apart: Interval  # chosen - now on the last part
     values: tuple[float, float]  # now, chosen: the metric on the last part
-    decided: tuple[tuple[str, float], ...]  # part of the pipeline, how much worse without it; on the middle part
+    decided: tuple[tuple[str, float], ...]  # part, how much worse without it on the middle part; none if all stays
     shares: tuple[Share, ...]  # who wins and loses on the last part
     needed_jobs: int  # of history, to tell
     rejected: int  # jobs of the last part that never ran
@@ -306,8 +306,9 @@ def _report(
     both = [[score.outcomes[c.label, final], outcomes[c.label]] for c in (chosen, today)]
     together = over_blocks(blocks_of(*both), ratio, confidence=CONFIDENCE)
     minutes, seed, notes = about
+    answer = _answer(today, chosen, (choosing, tested, together))
     return Tuning(
-        answer=_answer(today, chosen, (choosing, tested, together)),
+        answer=answer,
         now=today,
         chosen=chosen,
         metric=runner.metric,
@@ -320,7 +321,7 @@ def _report(
         together=together,
         apart=over_blocks(blocks, difference, confidence=CONFIDENCE),
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
-        decided=_decided(chosen, today, score, final, search),
+        decided=() if answer is Advice.STAY else _decided(chosen, today, score, final, search),
         shares=shares_of(made[today.label], made[chosen.label], runner, test),
         needed_jobs=_needed(together, len(runner.jobs)),
         rejected=outcomes[today.label].rejected,

@@ -80,7 +80,9 @@ def _decided(made: Tuning) -> list[str]:
 
 
 def _who(made: Tuning) -> list[str]:
-    """Name who waits longer, and who shorter, by kind of group."""
+    """Name who waits longer, and who shorter, by kind of group; nobody does where all stays."""
+    if made.answer is Advice.STAY:
+        return []
     said = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
         shares = [s for s in made.shares if s.kind == kind]

@@ -1,9 +1,16 @@
 """Is a policy safe anywhere? Ratios to the best rule in hindsight, workload by workload.
 
-The workloads stand in safe_workloads.toml, which was there first.
+python benchmarks/rltune/safe.py --traces DIR [--minutes 9] [--only NAME,NAME]
+
+The workloads stand in safe_workloads.toml, which was there before the policy. A cell is a workload with an estimator, a
+backfilling and a metric, and has at least 10 disjoint windows in which jobs queue. The first 60 % of each workload are
+history, as is all that comes before a window. What has been run is kept in a folder, so that the command may be ended
+and started again; it writes docs/results/safe.md from what is there. Two quiet cores: about half an hour.
 """
 
 import argparse
+import json
+import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +18,21 @@ from pathlib import Path
 import numpy as np
 
 from rltune.cluster import Cluster, NodeGroup
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.jobs import Jobs
 from rltune.trace import load, synthesise
 from rltune.trials.contention import fcfs_wait_s
+from rltune.trials.intervals import Interval, over_windows, ratio
+from rltune.trials.measures import MEASURED, measures_of
+from rltune.trials.trial import Trial
 
 LIST = Path(__file__).with_name("safe_workloads.toml")
 HISTORY = 0.6  # of the jobs come before the windows that count
-FEWEST = 10  # windows
+FEWEST, MOST = 10, 10  # windows of a cell
 CALM_S = (600.0, 60.0, 0.0)  # a window counts if FCFS waits longer; the first of these under which there are enough
+ABOVE = 1.05  # no interval may lie wholly above
+OURS = {"wait": "portfolio", "slowdown": "portfolio:slowdown"}
+LEARNED = "learned"
 
 
 @dataclass(frozen=True)
@@ -49,12 +63,13 @@ class Workload:
         jobs = load(next(iter(sorted(folder.rglob(self.trace))))).jobs.sorted()
         jobs = jobs.take(np.arange(max(0, len(jobs) - self.jobs) if self.jobs else 0, len(jobs)))
         if not jobs.gpus.any():
-            jobs = jobs.with_columns(gpus=np.nan_to_num(jobs.cpus, nan=1.0).astype(np.int64), cpus=np.full(len(jobs), np.nan))
+            asked = np.nan_to_num(jobs.cpus, nan=1.0).astype(np.int64)
+            jobs = jobs.with_columns(gpus=asked, cpus=np.full(len(jobs), np.nan))
         return jobs if self.load is None else at_load(jobs, machine.gpu_count, self.load)
 
 
 def at_load(jobs: Jobs, gpus: int, load: float) -> Jobs:
-    """Stretch the time between submissions, and recorded waits not: so much GPU time is asked of what there is."""
+    """Stretch the time between submissions, and not recorded waits: so much GPU time is asked of what there is."""
     fits = jobs.gpus <= gpus
     span = float(jobs.submit_s[-1] - jobs.submit_s[0])
     stretch = float((jobs.gpus * jobs.duration_s)[fits].sum()) / (gpus * load) / span
@@ -71,33 +86,106 @@ def read_list(path: Path = LIST) -> tuple[dict, list[Workload]]:
     return whole, made
 
 
-def contended(jobs: Jobs, machine: Cluster, size: int) -> tuple[list[int], float]:
-    """Return where the windows that count start, and what FCFS waits at least in them."""
+def contended(jobs: Jobs, machine: Cluster, size: int) -> list[int]:
+    """Return where the windows that count start, evenly spread if there are many."""
     starts = range(-(-int(HISTORY * len(jobs)) // size) * size, len(jobs) - size + 1, size)
     waits = {first: fcfs_wait_s(jobs.window(first, size), machine) for first in starts}
     for calm in CALM_S:
         found = [first for first, wait in waits.items() if wait > calm]
         if len(found) >= FEWEST:
-            return found, calm
-    raise SystemExit(f"only {len(found)} windows have a queue")
+            break
+    if len(found) < FEWEST:
+        raise SystemExit(f"only {len(found)} windows have a queue")
+    return [found[i] for i in np.unique(np.linspace(0, len(found) - 1, MOST).round().astype(int))]
+
+
+def run(work: Workload, jobs: Jobs, estimator: str, windows: list[int], common: dict) -> dict:
+    """Return what every policy made of every window under every backfilling: by metric, and what portfolios took."""
+    trial, found = Trial(jobs, work.machine(), estimator), {}
+    policies = [*common["rules"], LEARNED]
+    columns = [MEASURED.index(metric) for metric in common["metrics"]]
+    for backfill in common["backfills"]:
+        pipelines = [parse_pipeline(policy, backfill) for policy in policies]
+        ours = [parse_pipeline(OURS[metric], backfill) for metric in common["metrics"]]
+        values, taken = [], []
+        for first in windows:
+            settled = [trial.settled(pipeline, first, work.size).policy.name for pipeline in ours]
+            taken.append([name.partition("=")[2] for name in settled])
+            values.append([measures_of(trial.run(p, first, work.size))[columns].tolist() for p in pipelines])
+        found[backfill] = {"values": values, "taken": taken}
+    return {"policies": policies, "windows": windows, "backfills": found}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of one table: what a portfolio and the shipped network have of the best rule in hindsight."""
+
+    workload: str
+    estimator: str
+    backfill: str
+    metric: str
+    best: str  # rule in hindsight
+    portfolio: Interval
+    learned: Interval
+    means: dict[str, float]  # by policy
+    taken: tuple[str, ...]
+
+    def is_unsafe(self, who: Interval) -> bool:
+        """Return whether an interval lies wholly above the bar."""
+        return bool(who.low > ABOVE)
+
+
+def cells_of(name: str, estimator: str, found: dict, common: dict) -> list[Cell]:
+    """Return the cells of a workload with an estimator."""
+    made = []
+    for backfill, kept in found["backfills"].items():
+        values = np.array(kept["values"])  # [window, policy, metric]
+        for column, metric in enumerate(common["metrics"]):
+            of = {policy: values[:, i, column] for i, policy in enumerate(found["policies"])}
+            taken = tuple(t[column] for t in kept["taken"])
+            # a portfolio's schedule is that of what it takes, which has been run
+            of[OURS[metric]] = np.array([of[policy][i] for i, policy in enumerate(taken)])
+            best = min(common["rules"], key=lambda rule: of[rule].mean())
+            who = [over_windows(of[p], of[best], ratio, confidence=0.95) for p in (OURS[metric], LEARNED)]
+            means = {policy: float(v.mean()) for policy, v in of.items()}
+            made.append(Cell(name, estimator, backfill, metric, best, *who, means, taken))
+    return made
+
+
+def gmean(values: list[float]) -> float:
+    """Return the geometric mean of ratios."""
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def main() -> None:
-    """Print what there is."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, help="the folder of the public traces")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="workloads, with commas")
+    parser.add_argument("--estimators", default="", help="with commas; all if not told")
+    parser.add_argument("--kept", type=Path, default=Path("out/safe"), help="where runs are kept")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="after which nothing new is begun")
+    parser.add_argument("--page", type=Path, default=Path("docs/results/safe.md"))
     given = parser.parse_args()
-    _, workloads = read_list()
+    common, workloads = read_list()
+    begin = time.monotonic()
+    given.kept.mkdir(parents=True, exist_ok=True)
     for work in workloads:
         if given.only and work.name not in given.only.split(","):
             continue
-        jobs, machine = work.read(given.traces), work.machine()
-        try:
-            found, calm = contended(jobs, machine, work.size)
-            print(work.name, f"{len(jobs):,}", machine.gpu_count, len(found), calm, flush=True)
-        except SystemExit as e:
-            print(work.name, len(jobs), e, flush=True)
+        wanted = [e for e in work.estimators if not given.estimators or e in given.estimators.split(",")]
+        missing = [e for e in wanted if not (given.kept / f"{work.name}+{e}.json").exists()]
+        if not missing or time.monotonic() - begin > 60 * given.minutes:
+            continue
+        jobs = work.read(given.traces)
+        windows = contended(jobs, work.machine(), work.size)
+        for estimator in missing:
+            if time.monotonic() - begin > 60 * given.minutes:
+                break
+            at = time.monotonic()
+            made = run(work, jobs, estimator, windows, common)
+            (given.kept / f"{work.name}+{estimator}.json").write_text(json.dumps(made))
+            print(work.name, estimator, f"{time.monotonic() - at:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rltune.schedule import Schedule, Settings
 
 FEWEST = 6  # windows with a queue; with fewer the prior is taken
-MOST = 48  # windows, the newest
+MOST = 16  # windows, the newest
 SIZES = (256, 1024)  # jobs of a window, fewest and most
 EVERY = 8  # windows after which it chooses anew
 WORTH = 0.02  # what is better than the prior by less is not taken

@@ -12,6 +12,8 @@ import argparse
 import json
 import time
 import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,7 @@ CALM_S = (600.0, 60.0, 0.0)  # a window counts if FCFS waits longer; the first o
 ABOVE = 1.05  # no interval may lie wholly above
 OURS = {"wait": "portfolio", "slowdown": "portfolio:slowdown"}
 LEARNED = "learned"
+BEGIN, END = "<!-- made by benchmarks/rltune/safe.py: begin -->", "<!-- end -->"
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,82 @@ def cells_of(name: str, estimator: str, found: dict, common: dict) -> list[Cell]
     return made
 
 
-def gmean(values: list[float]) -> float:
+def gmean(values: Iterable[float]) -> float:
     """Return the geometric mean of ratios."""
-    return float(np.exp(np.mean(np.log(values))))
+    return float(np.exp(np.mean(np.log(list(values)))))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lay out a table in markdown."""
+    return [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
+
+
+def told(found: Interval) -> str:
+    """Write a ratio with its interval."""
+    return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def standing(cells: Sequence[Cell], of: Callable[[Cell], Interval]) -> list[str]:
+    """Return how one policy stands over some cells: the middle, the worst, and how many it is unsafe in."""
+    worst = max(cells, key=lambda cell: of(cell).estimate)
+    unsafe = sum(cell.is_unsafe(of(cell)) for cell in cells)
+    return [f"{gmean(of(c).estimate for c in cells):.3f}", told(of(worst)), str(unsafe)]
+
+
+def of_rule(cell: Cell, rule: str) -> float:
+    """Return a rule's mean over that of the best rule in hindsight."""
+    return cell.means[rule] / cell.means[cell.best]
+
+
+def page(cells: Sequence[Cell], common: dict, missing: int) -> list[str]:
+    """Return the tables."""
+    ours, theirs = (lambda c: c.portfolio), (lambda c: c.learned)
+    rules = {rule: gmean(of_rule(c, rule) for c in cells) for rule in common["rules"]}
+    single = min(rules, key=rules.__getitem__)
+    workloads = list(dict.fromkeys(c.workload for c in cells))
+    left = f" {missing} pairs of workload and estimator were not run." if missing else ""
+    lines = [f"{len(cells)} cells of {len(workloads)} workloads, {FEWEST} windows each.{left}", ""]
+    heads = ["over all cells", "ratio to the best rule in hindsight", "worst cell", f"wholly above {ABOVE}"]
+    rows = [["portfolio", *standing(cells, ours)], ["`learned`, as shipped", *standing(cells, theirs)]]
+    rows += [
+        [f"`{rule}` always", f"{rules[rule]:.3f}", f"{max(of_rule(c, rule) for c in cells):.2f}", ""]
+        for rule in sorted(rules, key=rules.__getitem__)
+    ]
+    lines += table(heads, rows)
+    against = gmean(c.portfolio.estimate / of_rule(c, single) for c in cells)
+    lines += ["", f"The portfolio has {against:.3f} of `{single}`, the best single rule, in the geometric mean.", ""]
+    parts = [("workload", workloads, lambda c: c.workload)]
+    parts += [(what, common[f"{what}s"], lambda c, what=what: getattr(c, what)) for what in ("backfill", "metric")]
+    parts += [("estimator", list(dict.fromkeys(c.estimator for c in cells)), lambda c: c.estimator)]
+    for what, names, part in parts:
+        lines += [*by_part(what, names, [[c for c in cells if part(c) == name] for name in names], single), ""]
+    bad = sorted((c for c in cells if c.portfolio.estimate > ABOVE), key=lambda c: -c.portfolio.estimate)
+    lines += [f"Cells in which the portfolio's ratio is above {ABOVE} ({len(bad)}), whatever the interval:", ""]
+    lines += table(["workload", "estimator", "backfilling", "metric", "portfolio", "took", "best"], map(row_of, bad))
+    return lines
+
+
+def by_part(what: str, names: Sequence[str], groups: Sequence[Sequence[Cell]], single: str) -> list[str]:
+    """Lay out how both stand by one part of a cell."""
+    heads = [what, "cells", "portfolio", "worst", "above", "learned", "worst", "above", f"`{single}`", "best most often"]
+    rows = []
+    for name, cells in zip(names, groups, strict=True):
+        most, _ = Counter(c.best for c in cells).most_common(1)[0]
+        sides = [*standing(cells, lambda c: c.portfolio), *standing(cells, lambda c: c.learned)]
+        rows.append([name, str(len(cells)), *sides, f"{gmean(of_rule(c, single) for c in cells):.3f}", most])
+    return table(heads, rows)
+
+
+def row_of(cell: Cell) -> list[str]:
+    """Return one cell as a row."""
+    took = ", ".join(f"{name} {count}" for name, count in Counter(cell.taken).most_common())
+    return [cell.workload, cell.estimator, cell.backfill, cell.metric, told(cell.portfolio), took, cell.best]
+
+
+def write_page(path: Path, lines: Sequence[str]) -> None:
+    """Put the tables between the marks of the page."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    path.write_text(before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + rest.partition(END)[2])
 
 
 def main() -> None:
@@ -186,6 +262,11 @@ def main() -> None:
             made = run(work, jobs, estimator, windows, common)
             (given.kept / f"{work.name}+{estimator}.json").write_text(json.dumps(made))
             print(work.name, estimator, f"{time.monotonic() - at:.1f} s", flush=True)
+    pairs = [(w.name, e, given.kept / f"{w.name}+{e}.json") for w in workloads for e in w.estimators]
+    there = [(name, e, json.loads(file.read_text())) for name, e, file in pairs if file.exists()]
+    cells = [cell for name, e, found in there for cell in cells_of(name, e, found, common)]
+    if cells:
+        write_page(given.page, page(cells, common, len(pairs) - len(there)))
 
 
 if __name__ == "__main__":

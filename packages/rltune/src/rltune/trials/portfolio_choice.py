@@ -15,6 +15,7 @@ import numpy as np
 from rltune.engine.search import Search
 from rltune.errors import InputError
 from rltune.placement.placers import BEST_FIT
+from rltune.policy.base import Networked
 from rltune.policy.by_name import get_policy
 from rltune.policy.portfolio import Portfolio, settled
 from rltune.trials.contention import CONTENDED_S, fcfs_wait_s, is_contended
@@ -96,7 +97,7 @@ class PortfolioChoice:
         """Return the pipeline with a member's policy, placed greedily; None if it does not go with the rest."""
         policy = get_policy(name)
         seen = Exam(self.jobs.window(windows[0].first, windows[-1].first + windows[-1].count - windows[0].first))
-        if leaks([policy], [seen]):
+        if (pipeline.turns and isinstance(policy, Networked)) or leaks([policy], [seen]):
             return None
         try:
             greedy = BEST_FIT if pipeline.placement.may_solve else pipeline.placement

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
@@ -84,8 +85,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
         return None
-    layout = _layout(seen, snapshot)
-    jobs = _table(seen, layout, snapshot)
+    jobs, cluster = replayable(seen, snapshot)
     highest = max(s.priority for s in seen)
     pipeline = pinned.pipeline
     quick = replace(
@@ -94,7 +94,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
     waits = [
-        run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s
+        run_pipeline(jobs, cluster, one, pinned.estimator).wait_s
         for one in (replace(quick, policy=slurm, guard=Guard()), ours)
     ]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
@@ -104,10 +104,11 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
-    """Lay the nodes out by partition alone."""
+def replayable(seen: Sequence[Seen], snapshot: Snapshot) -> tuple[Jobs, Cluster]:
+    """Return the jobs as a table, and the nodes, laid out by partition alone."""
     partitions = dict.fromkeys(s.job.partitions for s in seen)
-    return lay_out(snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in partitions])
+    layout = lay_out(snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in partitions])
+    return _table(seen, layout, snapshot), layout.cluster
 
 
 def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:

@@ -17,7 +17,7 @@ from rltune.live.decide.decision import Decision, Waiting
 from rltune.live.journal.packing import unpack_decision, unpack_estimates, unpack_holdings, unpack_snapshot
 from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
 from rltune.live.see.snapshot import LiveJob, LiveNode, Snapshot
-from rltune.serve.job_rows import JobRow, job_row
+from rltune.serve.job_rows import STARTS_NOW, JobRow, job_row, reason_class
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class Sight:
         """Return a row for each of these jobs."""
         return tuple(job_row(self, job) for job in self.jobs)
 
+    @cached_property
+    def row_by_id(self) -> dict[int, JobRow]:
+        """Find a job's row."""
+        return {row.id: row for row in self.rows}
+
     def part(self, job: int) -> Waiting | None:
         """Return what was decided of a waiting job."""
         return self.decision.by_job.get(job)
@@ -97,11 +102,20 @@ class Sight:
 
     @cached_property
     def pending_reasons(self) -> Counter[str]:
-        """Count the waiting jobs by reason; tasks of an array that are one record count each."""
+        """Count the waiting jobs by the class of their reason."""
         counted: Counter[str] = Counter()
+        for (reason, _, _), count in self.pending_kinds.items():
+            counted[reason] += count
+        return counted
+
+    @cached_property
+    def pending_kinds(self) -> Counter[tuple[str, str, str]]:
+        """Count the waiting jobs by class of reason, partition and GPU type; tasks of an array count each."""
+        counted: Counter[tuple[str, str, str]] = Counter()
         for job in self.snapshot.pending:
             part = self.part(job.id)
-            counted[(part.reason if part else "") or "should start now"] += max(1, job.array_waiting)
+            reason = reason_class((part.reason if part else "") or STARTS_NOW)
+            counted[reason, ",".join(job.partitions), "|".join(job.gpu_types) or "any"] += max(1, job.array_waiting)
         return counted
 
 

@@ -95,13 +95,13 @@ class Answers:
         if not newest:
             raise InputError("there is no cycle yet")
         if self._explainer is None or self._cycle != newest:
-            self._explainer, self._cycle = Explainer(self._present()), newest
+            self._explainer, self._cycle = Explainer(self._present(newest)), newest
             self._explained.clear()
         return self._explainer
 
-    def _present(self) -> Present:
-        with self._watch.journal() as journal:
-            return present_of_cycle(journal)
+    def _present(self, cycle: int) -> Present:
+        with self._watch.own_journal() as journal:
+            return present_of_cycle(journal, cycle)
 
     def _others(self, caller: Caller) -> frozenset[str]:
         jobs = self._watch.sight().snapshot.jobs

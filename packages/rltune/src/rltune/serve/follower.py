@@ -66,6 +66,7 @@ class Follower:
     def run(self) -> None:
         """Look until stopped."""
         while not self._stop.wait(_LOOK_EVERY_S):
+            self._watch.refresh()
             self.look()
             if self._forecasts:
                 self.forecast_if_due()

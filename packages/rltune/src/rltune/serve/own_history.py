@@ -81,7 +81,7 @@ class OwnHistory:
             self._shown = ComparedHistory(ended, error=str(error) or type(error).__name__)
 
     def _made(self) -> ComparedHistory:
-        with self._watch.journal() as journal:
+        with self._watch.own_journal() as journal:
             was, ended = recall(journal, 0), journal.ended(MOST)
             first_look_s = float(journal.rows("SELECT min(taken_s) FROM cycle")[0][0])
         sight = self._watch.sight()

@@ -42,16 +42,15 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 @router.get("/")
 def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show queue, GPUs and nodes."""
+    values = watch.once_a_cycle("overview", sight, lambda: _overview(watch, sight))
+    return page(request, caller, "overview.html.j2", sight=sight, events=_events(watch, caller, 5), **values)
+
+
+def _overview(watch: Watch, sight: Sight) -> dict[str, Any]:
+    """Return what the overview shows to everybody."""
     with watch.journal() as journal:
         queue, use = queue_chart(journal), use_chart(journal, sight)
-    values: dict[str, Any] = {
-        "status": status_of(sight),
-        "nodes": node_map(sight),
-        "queue": queue,
-        "use": use,
-        "events": _events(watch, caller, 5),
-    }
-    return page(request, caller, "overview.html.j2", sight=sight, **values)
+    return {"status": status_of(sight), "nodes": node_map(sight), "queue": queue, "use": use}
 
 
 def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
@@ -83,15 +82,19 @@ async def one_job(
     request: Request, job: JobId, sight: Newest, watch: Watched, answers: Answering, caller: Viewer
 ) -> Response:
     """Show one job: why it waits, when it starts, what happened to it."""
+    values = await answers.aside(lambda: _job_values(watch, sight, answers, job, caller))
+    record = request.app.state.follower.record
+    return page(request, caller, "job.html.j2", sight=sight, record=record, most_forecast=MOST_FORECAST, **values)
+
+
+def _job_values(watch: Watch, sight: Sight, answers: Answers, job: int, caller: Caller) -> dict[str, Any]:
     row = find_row(sight, job, caller)
     with watch.journal() as journal:
         lines = story_of(journal, sight, job, caller)
     if row is None and not lines:
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
-    why, when = await answers.aside(lambda: _why_and_when(answers, sight, row, caller))
-    values: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    values |= {"record": request.app.state.follower.record, "most_forecast": MOST_FORECAST}
-    return page(request, caller, "job.html.j2", sight=sight, job=job, **values)
+    why, when = _why_and_when(answers, sight, row, caller)
+    return {"job": job, "row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
 
 
 def _why_and_when(
@@ -154,10 +157,14 @@ async def what_if_answer(
 @router.get("/timeline")
 async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
     """Show when jobs waited, ran and are expected to."""
-    forecast = await answers.aside(answers.forecast_at_hand)
-    with watch.journal() as journal:
-        drawn = timeline(journal, sight, caller, forecast)
-    return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+
+    def draw() -> Response:
+        forecast = answers.forecast_at_hand()
+        with watch.journal() as journal:
+            drawn = timeline(journal, sight, caller, forecast)
+        return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+
+    return await answers.aside(draw)
 
 
 @router.get("/policies")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rltune.errors import InputError
@@ -24,8 +25,10 @@ def find_row(sight: Sight, job: int, caller: Caller) -> JobRow | None:
     return row_for(row, caller) if row is not None and caller.may_see(row.user) else None
 
 
-def visible_rows(sight: Sight, caller: Caller) -> list[JobRow]:
+def visible_rows(sight: Sight, caller: Caller) -> Sequence[JobRow]:
     """Return the rows that a caller may see, as it may see them."""
+    if not caller.user:
+        return sight.rows
     return [row_for(row, caller) for row in sight.rows if caller.may_see(row.user)]
 
 

@@ -14,17 +14,13 @@ OFF = "off"
 ORDERS = {OFF: NO_TURNS, "las": BY_LAS, "gittins": BY_GITTINS, "srsf": BY_SRSF, "policy": BY_POLICY}
 MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
 LATE_S = 86400.0
-MARGIN, COST_ONCE, COST_EACH, GAIN = (
-    2.0,
-    1.0,
-    0.3,
-    4.0,
-)  # chosen on the part of the public traces before the held-out one
+# Chosen on the part of the public traces before the held-out one.
+MARGIN, COST_ONCE, COST_EACH, GAIN = 2.0, 1.0, 0.3, 4.0
 FORMS = (
     "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
     f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g}:"
-    f"gain={GAIN:g} (how cost and gain are weighed) and late=24h:times=1.5:cover=1 (how much later than without turns a "
-    "job may end, late=off: any; and only if there are GPUs to bring it back)"
+    f"gain={GAIN:g} (how cost and gain are weighed) and late=24h:times=1.5:cover=1 (how much later than without "
+    "turns a job may end, late=off: any; and only if there are GPUs to bring it back)"
 )
 
 

@@ -13,7 +13,7 @@ from rltune.calibration.closeness import Nearness, distance
 from rltune.calibration.cluster_file import taken_over
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
-from rltune.calibration.node_use import find_nodes
+from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
 from rltune.calibration.weights import find_weights
 from rltune.cluster import Cluster
@@ -96,6 +96,7 @@ def calibrate(
     how, schedule, close = min(made, key=lambda one: distance(one[2]))
     tell("looking for causes")
     limits, held = find_limits(history, cluster.gpu_count)
+    held |= held_beside_room(history, cluster, seed)
     found = [
         *find_causes(history, jobs.take(rows), cluster, schedule, seed),
         *find_nodes(history, cluster, held),

@@ -167,7 +167,7 @@ def _write(found: "Evolved", out: Path, cluster: str) -> None:
 def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     show_line(f"{out}: best of {found.told[-1].generation} generations is {found.best.generation}")
     held = found.model.card.held_out
-    on = f"{held.windows} held-out windows of {held.size:,} jobs" if held is not None else "held-out windows"
+    on = f"{held.windows} held-out windows of {held.jobs_each:,} jobs" if held is not None else "held-out windows"
     ratio = f"{found.best.validation:.3f} of {plan.base}'s under {plan.backfill}"
     show_line(f"{plan.objective} on {on}: {ratio} (at the start {found.told[0].validation:.3f})")
 

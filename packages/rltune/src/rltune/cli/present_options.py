@@ -144,7 +144,7 @@ class Asked:
         from rltune.live.see.backend import BackendError
 
         settings = load_settings(self.config, {"pipeline": {"estimator": self.estimator}})
-        backend, _ = slurm_of(self.testbed)
+        backend, _ = slurm_of(self.testbed, settings.slurm.place())
         try:
             with spinner("asking Slurm"):
                 return present_of_slurm(backend, settings, pin_pipeline(settings))

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,9 @@ _OnlyUser = Annotated[str, typer.Option("--user", help="Of a new token: sees onl
 _Buckets = Annotated[
     str, typer.Option("--wait-buckets", help="Edges of /metrics' histogram of waits: 1m,10m,1h,...", metavar="LIST")
 ]
+_Training = Annotated[
+    Path | None, typer.Option("--training", help="A folder of models and of the curves beside them.", metavar="FOLDER")
+]
 
 
 def serve(
@@ -56,6 +60,7 @@ def serve(
     role: _Role = "viewer",
     user: _OnlyUser = "",
     wait_buckets: _Buckets = "",
+    training: _Training = None,
 ) -> None:
     """Show what waits, why and since when: pages for people, /api/v1 for programs, /metrics for Prometheus.
 
@@ -65,7 +70,9 @@ def serve(
         _make_token(tokens, new_token, role, user)
         return
     _require_installed()
-    settings = _settings(tokens, address, wait_buckets, demo=demo)
+    if training is not None and not training.is_dir():
+        raise InputError(f"--training {training}: there is no such folder")
+    settings = replace(_settings(tokens, address, wait_buckets, demo=demo), training=training)
     with _journal(journal, speed, demo=demo) as path:
         _run(path, settings, address, port)
 
@@ -103,7 +110,8 @@ def _settings(tokens: Path | None, address: str, buckets: str, *, demo: bool) ->
     from rltune.serve.cluster_metrics import WAIT_BUCKETS_S
 
     known = _tokens(tokens, address)
-    return ServeSettings(tokens=known, wait_buckets_s=_edges(buckets) if buckets else WAIT_BUCKETS_S, demo=demo)
+    edges = _edges(buckets) if buckets else WAIT_BUCKETS_S
+    return ServeSettings(tokens=known, wait_buckets_s=edges, demo=demo, follow=True)
 
 
 def _tokens(path: Path | None, address: str) -> "Tokens | None":

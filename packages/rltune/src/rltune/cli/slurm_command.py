@@ -54,7 +54,7 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            help="The first of its ports, two and one a node; free ones are looked for if not told.",
+            help="The first of its ports, three and one a node; free ones are looked for if not told.",
             metavar="N",
             min=1024,
             max=60_000,
@@ -67,6 +67,7 @@ def up(
             metavar="RELEASE",
         ),
     ] = "",
+    rest: Annotated[bool, typer.Option("--rest", help="With a slurmrestd on loopback, and a token for it.")] = False,
 ) -> None:
     """Start a Slurm: munge, slurmctld and a slurmd a node, on loopback only.
 
@@ -80,12 +81,16 @@ def up(
     if release:
         _install(release)
     with spinner("starting Slurm"):
-        bed = Testbed.up(folder, cluster, factor=_factor(clock), database=database, port=port, release=release)
+        bed = Testbed.up(
+            folder, cluster, factor=_factor(clock), database=database, port=port, release=release, rest=rest
+        )
     _tell_ignored(cluster)
     show_line(f"Slurm is up in {bed.folder} with {len(bed.nodes)} nodes. To use it:")
     show_line(f"  export SLURM_CONF={bed.folder}/etc/slurm.conf")
     if release:
         show_line(f"  export PATH={bed.folder}/bin:$PATH")
+    if rest:
+        show_line(f'  slurm.rest = "{bed.rest}", slurm.token = "{bed.token_file}"')
     show_line("  sinfo -N -o '%N %G %T'; sbatch --gpus-per-node=2 --wrap='sleep 60'; squeue")
     show_line(f"To end it: rltune slurm testbed down{_option(folder)}")
 

@@ -187,7 +187,7 @@ def _tell(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, cl
         show_line(told)
     if made.finalists:
         show_table(finalists_table(made))
-    if made.chosen.label != made.now.label:
+    if made.recommended.label != made.now.label:
         show_table(shares_table(made))
     if out is not None:
         say(f"settings: {out}")

@@ -56,6 +56,9 @@ class Advice(Enum):
     TOO_LITTLE = "too little history"
 
 
+TO_CHANGE = frozenset({Advice.CHANGE, Advice.LIKELY})  # answers that recommend something else than there is now
+
+
 @dataclass(frozen=True)
 class Tuning:
     """What was chosen, on what, and how it did on the part of the history that chose nothing."""
@@ -73,8 +76,8 @@ class Tuning:
     together: Interval  # the same on both
     apart: Interval  # chosen - now on the last part
     values: tuple[float, float]  # now, chosen: the metric on the last part
-    decided: tuple[tuple[str, float], ...]  # part of the pipeline, how much worse without it; on the middle part
-    shares: tuple[Share, ...]  # who wins and loses on the last part
+    decided: tuple[tuple[str, float], ...]  # part, how much worse without it on the middle part; none if all stays
+    shares: tuple[Share, ...]  # who wins and loses on the last part; none if all stays
     needed_jobs: int  # of history, to tell
     rejected: int  # jobs of the last part that never ran
     resumed: bool  # began with what was recorded to run and wait
@@ -87,7 +90,7 @@ class Tuning:
     @property
     def recommended(self) -> Candidate:
         """Return what to run."""
-        return self.chosen if self.answer in {Advice.CHANGE, Advice.LIKELY} else self.now
+        return self.chosen if self.answer in TO_CHANGE else self.now
 
     @property
     def recommended_model(self) -> Model | None:
@@ -309,8 +312,9 @@ def _report(
     both = [[score.outcomes[c.label, final], outcomes[c.label]] for c in (chosen, today)]
     together = over_blocks(blocks_of(*both), ratio, confidence=CONFIDENCE)
     minutes, seed, notes = about
+    answer = _answer(today, chosen, (choosing, tested, together))
     return Tuning(
-        answer=_answer(today, chosen, (choosing, tested, together)),
+        answer=answer,
         now=today,
         chosen=chosen,
         metric=runner.metric,
@@ -323,8 +327,8 @@ def _report(
         together=together,
         apart=over_blocks(blocks, difference, confidence=CONFIDENCE),
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
-        decided=_decided(chosen, today, score, final, search),
-        shares=runner.shares(made[today.label], made[chosen.label], test),
+        decided=_decided(chosen, today, score, final, search) if answer in TO_CHANGE else (),
+        shares=runner.shares(made[today.label], made[chosen.label], test) if answer in TO_CHANGE else (),
         needed_jobs=_needed(together, len(runner.jobs)),
         rejected=outcomes[today.label].rejected,
         resumed=runner.window(test).resumes,

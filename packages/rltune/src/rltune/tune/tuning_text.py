@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
+CALM_S = 60.0  # a mean wait below this tells nothing of busy times
 
 
 def sentences(made: Tuning) -> list[str]:
@@ -122,7 +123,16 @@ def _sure(made: Tuning) -> list[str]:
         said.append(f"{made.rejected:,} of {test:,} jobs of the last part never ran and are in no mean.")
     if not made.resumed:
         said.append("Every part begins after a simulated warm-up: no usable starts are recorded.")
-    return [*said, *made.notes]
+    return [*said, *_calm(made), *made.notes]
+
+
+def _calm(made: Tuning) -> list[str]:
+    """Warn where nobody waits: what is best there need not be so when a queue forms."""
+    waits = {candidate.label: value for candidate, value in made.finalists}.get(made.now.label, math.nan)
+    if made.metric != "wait" or not waits < CALM_S:
+        return []
+    told = f"Hardly anybody waits on the middle part ({seconds(waits)} on average now)"
+    return [f"{told}, so it cannot tell what would help in busier times: try again with a history that has some."]
 
 
 def finalists_table(made: Tuning) -> Table:

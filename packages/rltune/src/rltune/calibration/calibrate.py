@@ -21,7 +21,7 @@ from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
-from rltune.estimate import get_estimator
+from rltune.estimate import get_estimator, sites_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.schedule import Schedule
 from rltune.trials.groups import Groups
@@ -84,7 +84,7 @@ def calibrate(
         raise InputError("no starts are recorded in this history, so there is nothing to calibrate by")
     ready = _from_when_ready(jobs, rows)
     history = Happened.of(ready)
-    guess = get_estimator(estimator or ("user" if float(np.mean(~np.isnan(jobs.limit_s))) > 0.5 else "history"))
+    guess = get_estimator(estimator or sites_estimator(jobs))
 
     def replay(on: Cluster, how: Pipeline) -> tuple[Schedule, Nearness]:
         tell(f"replaying under {how.label}")

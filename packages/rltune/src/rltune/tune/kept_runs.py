@@ -54,7 +54,7 @@ class KeptRuns:
 
 
 def _read(path: Path) -> dict[str, BlockSums]:
-    """Read what is there; a line that was cut off is left out, a file without a run is refused: it would be replaced."""
+    """Read what is there; a cut-off line is left out, a file without any run is refused: it would be replaced."""
     found: dict[str, BlockSums] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []

@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
+from live_cases import NOW, MemoryCluster, dead, job, running, settings, snapshot
 
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
@@ -58,6 +58,8 @@ class Rig:
             advise=self.advice.extend,
             **more,
         )
+        if self.controller.lock:
+            self.controller.lock.keeper.me = dead()  # to the next one
 
     def cycle(self, minutes=1):
         report = self.controller.cycle()

@@ -8,6 +8,7 @@ from time import perf_counter
 from rltune.errors import InputError, told
 from rltune.live.act.canary import wider
 from rltune.live.act.displacing import TurnsInHand
+from rltune.live.act.means import impossible
 from rltune.live.act.state_machine import (
     Adopt,
     Advise,
@@ -95,6 +96,7 @@ class Controller:
         self._gained_s = self._pruned_s = self.clock.elapsed_s()
         self._stopping = self._reloading = False
         self._overruns = 0
+        self._able = False  # it is not yet known whether this way of reaching Slurm can do all that is asked for
         self._watchdog = watchdog or Watchdog()
         self._read(pinned or pin_pipeline(settings))
 
@@ -237,6 +239,7 @@ class Controller:
     def _look(self, report: CycleReport) -> Event:
         begin = self.clock.elapsed_s()
         try:
+            self._require_means()
             if self.lock:
                 for told in self.lock.take():
                     self._hands.tell(Tell("record", told), report)
@@ -250,6 +253,14 @@ class Controller:
         end = self.clock.elapsed_s()
         self.journal.add_spells(self._spells.look(snapshot, self.brain.turns.commanded))
         return Looked(Look(self._spells.remembered(snapshot), end, end - begin))
+
+    def _require_means(self) -> None:
+        """Refuse once, before anything is changed, settings that cannot be followed by this way of reaching Slurm."""
+        if self._able or self.settings.mode is not Mode.ACT:
+            return
+        if problem := impossible(self.settings, self.backend.cannot()):
+            raise InputError(problem)
+        self._able = True
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""

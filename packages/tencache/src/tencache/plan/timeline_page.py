@@ -101,8 +101,8 @@ def _lead(result: StepCost, parameter_bytes: int) -> str:
     return (
         f"The device may hold {show_bytes(result.budget_bytes)}, which is {share:.0%} of the "
         f"{show_bytes(parameter_bytes)} of parameters. A step takes {result.step_s:.4g} s, of which "
-        f"{result.stall_s:.4g} s are waits; with everything on the device it would take {result.compute_s:.4g} s, "
-        f"and under this budget no plan can take less than {result.bound_s:.4g} s."
+        f"{result.stall_s:.4g} s are waits. Its computing, one thing after another, takes {result.compute_s:.4g} s; "
+        f"under this budget no plan can take less than {result.bound_s:.4g} s."
     )
 
 
@@ -113,15 +113,9 @@ def _facts(result: StepCost) -> list[tuple[str, str]]:
         ("step", f"{result.step_s:.4g} s; the bound is {result.of_bound:.0%} of it"),
         ("compute", f"{result.compute_s:.4g} s"),
         ("waits", f"{result.stall_s:.4g} s"),
-        (
-            "to the device",
-            f"{show_bytes(result.up_bytes)}; no plan can do with less than {show_bytes(result.up_floor_bytes)}",
-        ),
+        ("to the device", f"{show_bytes(result.up_bytes)}; {least}"),
         ("to the host", show_bytes(result.down_bytes)),
-        (
-            "touches of a parameter",
-            f"{result.hit_rate:.1%} find it there or on its way, {result.ready_rate:.1%} find it ready",
-        ),
+        ("touches of a parameter", found),
         ("device", f"{show_bytes(result.peak_bytes)} used of {show_bytes(result.budget_bytes)}"),
     ]
 

@@ -28,9 +28,13 @@ EXAMPLES = examples(
 
 _Journal = Annotated[Path, typer.Option("--journal", "-j", help="The controller's journal.", metavar="FILE")]
 _Demo = Annotated[bool, typer.Option("--demo", help="Show a simulated cluster instead.")]
-_Speed = Annotated[float, typer.Option(help="How much faster than time the demo runs.", min=1.0, max=3600.0)]
-_Address = Annotated[str, typer.Option(help="Where to listen; another than this machine's own needs --tokens.")]
-_Port = Annotated[int, typer.Option(help="The port; 0 = any that is free.", min=0, max=65535)]
+_Speed = Annotated[
+    float, typer.Option(help="How much faster than time the demo runs.", min=1.0, max=3600.0, metavar="X")
+]
+_Address = Annotated[
+    str, typer.Option(help="Where to listen; another than this machine's own needs --tokens.", metavar="ADDRESS")
+]
+_Port = Annotated[int, typer.Option(help="The port; 0 = any that is free.", min=0, max=65535, metavar="PORT")]
 _TokenFile = Annotated[Path | None, typer.Option("--tokens", help="Who may look, as TOML.", metavar="FILE")]
 _NewToken = Annotated[
     str, typer.Option("--new-token", help="Make a token for NAME, add it to --tokens, show it once.", metavar="NAME")
@@ -79,6 +83,8 @@ def _make_token(path: Path | None, name: str, role: str, user: str) -> None:
 
     if path is None:
         raise InputError("--new-token: say with --tokens FILE where it is kept")
+    if not name.strip():
+        raise InputError("--new-token: say for whom it is")
     if role not in set(Role):
         raise InputError(f"--role: {role!r} should be viewer or operator")
     token, lines = new_token(name, Role(role), user)

@@ -14,7 +14,7 @@ import numpy as np
 
 from rltune.jobs import TYPE_SEPARATOR
 from rltune.live.clock import Clock
-from rltune.live.see.backend import BackendError, Change, ChangeOutcome
+from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome
 from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partition, PriorityParts, Snapshot
 from rltune.schedule import Schedule
 
@@ -90,6 +90,10 @@ class PlayedCluster:
     def apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Refuse: a schedule that is played cannot be changed."""
         return tuple(ChangeOutcome(change, "this cluster is played, not run") for change in changes)
+
+    def cannot(self) -> frozenset[ChangeKind]:
+        """Name nothing in advance: all is refused."""
+        return frozenset()
 
     def user(self) -> str:
         """Return whose account it is: nobody's."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
@@ -92,8 +93,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
         return None
-    layout = lay_out_partitions((s.job.partitions for s in seen), snapshot)
-    jobs = _table(seen, layout, snapshot)
+    jobs, cluster = replayable(seen, snapshot)
     highest = max(s.priority for s in seen)
     pipeline = pinned.pipeline
     quick = replace(
@@ -102,7 +102,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
     waits = [
-        run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s
+        run_pipeline(jobs, cluster, one, pinned.estimator).wait_s
         for one in (replace(quick, policy=slurm, guard=Guard()), ours)
     ]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
@@ -110,6 +110,12 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
         return None
     observed = np.array([s.job.start_s - s.job.submit_s for s in seen])
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
+
+
+def replayable(seen: Sequence[Seen], snapshot: Snapshot) -> tuple[Jobs, Cluster]:
+    """Return the jobs as a table, and the nodes, laid out by partition alone."""
+    layout = lay_out_partitions((s.job.partitions for s in seen), snapshot)
+    return _table(seen, layout, snapshot), layout.cluster
 
 
 def lay_out_partitions(partitions: Iterable[tuple[str, ...]], snapshot: Snapshot) -> NodeLayout:

@@ -34,7 +34,9 @@ def render_tuning(made: Tuning, trace: str = "") -> str:
         trace=trace,
         lead=lead,
         notes=notes,
-        extent=f"{made.tried} candidates were tried on parts of {len(made.parts[1]):,} jobs, these on the longest.",
+        why="Why, who pays, how sure" if made.shares else "Why, and how sure",
+        extent=f"{made.tried} candidates were tried on parts of {len(made.parts[1]):,} jobs, these on the longest. "
+        f"They stand in order of a score: half the {metric_of(made.metric).title}, half the same by blocks of time.",
         finalists=_finalists(made),
         shares=_shares(made),
         settings=settings_file(made),

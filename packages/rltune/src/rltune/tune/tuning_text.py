@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
+WIDTH = 100  # of a line of comment in settings
 CALM_S = 60.0  # a mean wait below this tells nothing of busy times
 
 
@@ -162,7 +164,8 @@ def settings_file(made: Tuning, model: str = "") -> str:
     `model` names the file of a policy that was taught here.
     """
     best = made.recommended
-    lines = [*(f"# {told}" for told in sentences(made)), "", "[pipeline]"]
+    told = [wrap(sentence, WIDTH, initial_indent="# ", subsequent_indent="#   ") for sentence in sentences(made)]
+    lines = [*(line for lines in told for line in lines), "", "[pipeline]"]
     policy = best.pipeline.policy_name
     if model and made.recommended_model is not None:
         policy = model + policy.removeprefix(best.pipeline.policy.name)

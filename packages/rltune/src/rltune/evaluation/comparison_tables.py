@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FAR = 10.0  # times the estimate: ends that far off choose the unit
 
 
-def headline(comparison: Comparison) -> Table:
+def standings_table(comparison: Comparison) -> Table:
     """Lay out one row a contender: the metric, the difference to the baseline, its interval, the gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
     table = Table(

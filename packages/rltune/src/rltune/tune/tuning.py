@@ -11,6 +11,7 @@ import numpy as np
 
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
+from rltune.estimate import get_estimator
 from rltune.inputs import require_inputs
 from rltune.opt_in import opted_in
 from rltune.parallel import Here, Spread
@@ -25,7 +26,6 @@ from rltune.tune.learnt_here import HomeLesson, learn_all, require_ways
 from rltune.tune.pick import pick
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
-from rltune.tune.who_pays import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
+    from rltune.metrics.recorded import RecordedWait
     from rltune.model.learned_model import Model
 
     Progress = Callable[[int, int, str], None]  # runs done, runs known of, what is done
@@ -84,6 +85,7 @@ class Tuning:
     seed: int
     notes: tuple[str, ...]
     learnt: dict[str, Model] = field(default_factory=dict)  # that the first part taught, by the names of their policies
+    recorded: RecordedWait | None = None  # of the last part, beside a replay of what there is now
 
     @property
     def recommended(self) -> Candidate:
@@ -158,10 +160,10 @@ def tune(
     today = _today(ordered, now, now_estimator)
     parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
-    if len(ordered) < FEWEST_JOBS:
-        return _too_little(today, metric, ordered, parts, minutes, seed)
     policies, notes = _models(models, ordered, parts)
     search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
+    if len(ordered) < FEWEST_JOBS:
+        return _too_little(today, metric, ordered, parts, minutes, seed)
     estimators, unusable = _estimators(runner, parts[1])
     first = opening(today, policies, estimators)
     budget = minutes * (1 - LEARN_SHARE) if learn else minutes
@@ -213,6 +215,7 @@ def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
 
     usual = usual_now(jobs)
     pipeline = usual.pipeline if now is None else read_pipeline(now)
+    get_estimator(estimator or usual.estimator)
     return Candidate(pipeline, estimator or usual.estimator)
 
 
@@ -325,7 +328,7 @@ def _report(
         apart=over_blocks(blocks, difference, confidence=CONFIDENCE),
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
         decided=_decided(chosen, today, score, final, search) if answer in TO_CHANGE else (),
-        shares=shares_of(made[today.label], made[chosen.label], runner, test) if answer in TO_CHANGE else (),
+        shares=runner.shares(made[today.label], made[chosen.label], test) if answer in TO_CHANGE else (),
         needed_jobs=_needed(together, len(runner.jobs)),
         rejected=outcomes[today.label].rejected,
         resumed=runner.window(test).resumes,
@@ -333,6 +336,7 @@ def _report(
         seed=seed,
         notes=notes,
         learnt=learnt,
+        recorded=runner.recorded(made[today.label], test),
     )
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
+from rltune.metrics.recorded import NOTHING_RECORDED, spread, times_apart
 from rltune.trials.measures import metric_of
 from rltune.tune.tuning import FEWEST_JOBS, Advice
 
@@ -32,7 +33,8 @@ def sentences(made: Tuning) -> list[str]:
     """Return the answer first, then why, who pays, and how sure it is."""
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
-    return [advice(made), *_tested(made), *_not_first(made), *_decided(made), *_who(made), *_sure(made)]
+    why = (*_tested(made), *_not_first(made), *_decided(made), *_who(made))
+    return [advice(made), *_level(made), *why, *_sure(made)]
 
 
 def advice(made: Tuning) -> str:
@@ -62,6 +64,23 @@ def advice(made: Tuning) -> str:
 def _rounded(jobs: int) -> int:
     """Return two digits: more would pretend to know."""
     return round(jobs, 2 - len(str(jobs)))
+
+
+def _level(made: Tuning) -> list[str]:
+    """Return how long jobs of the last part really waited, and what follows if the replay is far from it."""
+    if made.recorded is None:
+        return []
+    found = made.recorded
+    if not found.recorded_s.n:
+        return [NOTHING_RECORDED]
+    told = f"Recorded wait of the last part: {spread(found.recorded_s)}; what you have now, replayed: "
+    said = f"{told}{spread(found.simulated_s)}."
+    if not found.far:
+        return [said]
+    apart = times_apart(getattr(found.simulated_s, found.far), getattr(found.recorded_s, found.far))
+    level = f"The replay is not your site's: its {found.far} wait is {apart} recorded"
+    then = "Do not read sizes of gains from this, and ask `rltune calibrate` whether its ranking can be believed"
+    return [f"{said} {level}. {then}."]
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -202,6 +221,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "decided": dict(made.decided),
             "finalists": [{"label": c.label, "value": v} for c, v in made.finalists if math.isfinite(v)],
             "groups": [asdict(share) for share in made.shares],
+            "recorded": None if made.recorded is None else asdict(made.recorded),
         }
     )
     return values

@@ -212,18 +212,7 @@ def page(cells: Sequence[Cell], common: dict, missing: int) -> list[str]:
 
 def by_part(what: str, names: Sequence[str], groups: Sequence[Sequence[Cell]], single: str) -> list[str]:
     """Lay out how both stand by one part of a cell."""
-    heads = [
-        what,
-        "cells",
-        "portfolio",
-        "worst",
-        "above",
-        "learned",
-        "worst",
-        "above",
-        f"`{single}`",
-        "best most often",
-    ]
+    heads = [what, "cells", "portfolio", "worst", "above", "learned", "worst", "above", f"`{single}`", "best most often"]
     rows = []
     for name, cells in zip(names, groups, strict=True):
         most, _ = Counter(c.best for c in cells).most_common(1)[0]

@@ -21,6 +21,31 @@ def require_slurm(**needs) -> None:
         pytest.skip(reason)
 
 
+def has_rest() -> bool:
+    """Return whether a slurmrestd can be had beside the machine's own Slurm."""
+    return not missing(rest=True)
+
+
+def require_rest(bed) -> None:
+    """Skip, with the packages that are missing, where a testbed has no slurmrestd; never in CI."""
+    if not bed.rest:
+        require_slurm(rest=True)
+
+
+class ThroughRest:
+    """A testbed that tests drive through its slurmrestd and nothing else."""
+
+    def __init__(self, bed) -> None:
+        require_rest(bed)
+        self._bed = bed
+
+    def __getattr__(self, name):
+        return getattr(self._bed, name)
+
+    def backend(self, *, as_operator: bool = False):  # noqa: ARG002  its token is an Operator's
+        return self._bed.rest_backend()
+
+
 def require_release(release: str) -> None:
     """Skip, with the command that helps, where a release of Slurm has not been made; "" is the machine's own."""
     if not release:

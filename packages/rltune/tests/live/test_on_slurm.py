@@ -81,12 +81,12 @@ def test_owed_jobs_start_first(testbed, tmp_path):
 
 
 def test_the_default_policy_acts_and_is_replayed(testbed, tmp_path):
-    """A shipped model orders the queue, a second look writes next to nothing, and both decisions come out the same."""
+    """A second look writes next to nothing, and both decisions come out the same."""
     fill(testbed, *range(10, 60, 5))
     journal = Journal.create(tmp_path / "j.db")
     act = load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
     acting = Controller(testbed.backend(), journal, act, SystemClock())
-    assert act.pipeline.policy == "learned"
+    assert act.pipeline.policy == "portfolio"
     assert acting.cycle().changes >= 9
     assert acting.cycle().changes <= 2
     assert all(replay(journal, number).same for number in (1, 2))

@@ -46,8 +46,8 @@ from rltune.live.journal.packing import pack_decision, pack_estimates, pack_hold
 from rltune.live.journal.store import CycleRecord, Journal, JournalError
 from rltune.live.lock_watch import LockWatch, keeper_of
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.portfolio_watch import PortfolioWatch
 from rltune.live.policy_watch import PolicyWatch, short
+from rltune.live.portfolio_watch import PortfolioWatch
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError
@@ -282,6 +282,8 @@ class Controller:
                     self._say_advice(intents, report)
                 case Make(intents):
                     self._hands.make(intents, report)
+                    if self.brain.last:
+                        self._chronicle.act(self.brain.holdings, self.brain.last.snapshot.taken_s)
                     if self._hands.unnoted:
                         self._take(Unwell(self._hands.unnoted), report)
                     else:

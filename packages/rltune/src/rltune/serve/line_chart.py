@@ -55,7 +55,9 @@ def line_chart(series: Sequence[tuple[str, int, Sequence[Point]]], top: float = 
     if last <= first:
         return None
     low = min(0.0, *(y for _, y in points))
-    frame = _Frame(first, last, -round_above(-low) if low < 0 else 0.0, top or round_above(max(y for _, y in points)))
+    high = max(y for _, y in points)
+    above = 0.0 if low < 0 >= high else round_above(high)
+    frame = _Frame(first, last, -round_above(-low) if low < 0 else 0.0, top or above)
     lines = tuple(Line(name, colour, frame.path(_thinned(some))) for name, colour, some in series if some)
     return LineChart(lines, first, last, frame.top, frame.bottom)
 

@@ -46,8 +46,8 @@ from rltune.live.journal.packing import pack_decision, pack_estimates, pack_hold
 from rltune.live.journal.store import CycleRecord, Journal, JournalError
 from rltune.live.lock_watch import LockWatch, keeper_of
 from rltune.live.pinned_pipeline import pin_pipeline
-from rltune.live.portfolio_watch import PortfolioWatch
 from rltune.live.policy_watch import PolicyWatch, short
+from rltune.live.portfolio_watch import PortfolioWatch
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError

@@ -33,6 +33,7 @@ class FutureRoller:
     seed: int = 0
     arrivals: bool = True
     horizon_s: float = 0.0  # for how long jobs come; 0 = as long as the present seems to need
+    job: str = ""  # the one that is asked about; "" = everybody
 
     @cached_property
     def _run_times(self) -> RunTimes:
@@ -45,7 +46,15 @@ class FutureRoller:
     @cached_property
     def deterministic(self) -> Floats:
         """Return each row's start if estimates were the truth and nobody came."""
-        return roll(self.present)
+        return roll(self.present, rows=self.asked)
+
+    @property
+    def asked(self) -> range:
+        """Return the rows whose starts are asked for: a roll is over when they have started."""
+        if not self.job:
+            return range(len(self.present.jobs))
+        row = self.present.waiting_row(self.job)
+        return range(row, row + 1)
 
     def prepare(self) -> FutureRoller:
         """Work out what all rolls share, before they are spread."""
@@ -55,7 +64,8 @@ class FutureRoller:
 
     def _needed_s(self) -> float:
         """Return for how long jobs should come: long enough for all that wait to start, not for ever."""
-        waits = self.deterministic[self.present.waiting] - self.present.now_s
+        asked = self.deterministic[self.asked.start : self.asked.stop]
+        waits = asked - self.present.now_s
         known = waits[np.isfinite(waits)]
         return max(3600.0, LONGEST * float(known.max(initial=0.0)))
 
@@ -63,8 +73,8 @@ class FutureRoller:
         """Return each row's start in one roll; the same number gives the same roll."""
         rng = np.random.default_rng((self.seed, number))
         duration = self._run_times.draw(rng)
-        later = self._coming.draw(rng, self.horizon_s) if self._coming is not None else None
-        return roll(self.present, duration, later)
+        later = self._coming.draw(rng, self.horizon_s, duration) if self._coming is not None else None
+        return roll(self.present, duration, later, self.asked)
 
 
 def forecast(
@@ -74,14 +84,15 @@ def forecast(
     calibration: StartCalibration | None = None,
     *,
     arrivals: bool = True,
+    job: str = "",
     workers: int = 2,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Forecast:
-    """Say when each waiting job will start; with a calibration, corrected by it."""
+    """Say when each waiting job will start, or one of them; with a calibration, corrected by it."""
     if rolls < 2:
         raise InputError(f"a forecast needs two rolls or more, not {rolls}")
-    roller = FutureRoller(present, seed, arrivals).prepare()
+    roller = FutureRoller(present, seed, arrivals, job=job).prepare()
     starts = drawn_starts(roller, rolls, workers, spread, progress)
     return summed_up(roller, starts, calibration or StartCalibration())
 
@@ -99,8 +110,7 @@ def drawn_starts(
 
 def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibration) -> Forecast:
     """Sum rolls up by job: the first row of a job that has several counts."""
-    present = roller.present
-    rows = {name: present.waiting_row(name) for name in present.waiting_names}
+    present, asked = roller.present, set(roller.asked)
     quantiles = start_quantiles(starts, present.now_s, calibration)
     started = np.isfinite(starts).mean(axis=0)
     jobs = tuple(
@@ -112,7 +122,8 @@ def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibratio
             rolled_s=float(roller.deterministic[row]),
             started=float(started[row]),
         )
-        for name, row in rows.items()
+        for name, row in present.waiting_rows.items()
+        if row in asked
     )
     told = () if roller.arrivals and present.history is not None else ("nobody is taken to come after now",)
     return Forecast(present.now_s, jobs, len(starts), present.pipeline.label, calibration, (*present.notes, *told))

@@ -37,11 +37,12 @@ class RunTimes:
     attained_s: Floats  # by row
     limit_s: Floats
     user: NDArray[np.int32]
+    same_as: NDArray[np.int64]  # the first row of each row's job, if it runs: pieces of one job end together
 
     @classmethod
     def of(cls, present: Present) -> RunTimes:
         """Gather it from a present's history."""
-        jobs, history = present.jobs, present.history
+        jobs, history = present.recorded, present.history
         attained = np.zeros(len(jobs))
         attained[present.seats.rows] = np.maximum(present.now_s - present.seats.start_s, 0.0)
         known = History(before=long_ago(history)) if history is not None and len(history) else History()
@@ -49,7 +50,7 @@ class RunTimes:
         longer = survival.known[:, :, LONGER]
         weight = _weights(survival.keys, longer, attained, survival.trust)
         limit = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
-        return cls(survival.keys, longer, weight, attained, limit, jobs.user.codes)
+        return cls(survival.keys, longer, weight, attained, limit, jobs.user.codes, _first_rows(present))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw how long each row runs in all."""
@@ -61,13 +62,22 @@ class RunTimes:
         rows = np.flatnonzero(level > 0)
         table = self.longer[self.keys[rows, level[rows] - 1]]
         total[rows] = _lasts(table, self.attained_s[rows], share[rows])
-        return np.maximum(np.minimum(total, self.limit_s), self.attained_s + LEAST_S)
+        drawn = np.maximum(np.minimum(total, self.limit_s), self.attained_s + LEAST_S)
+        return drawn[self.same_as]
 
     def _by_prior(self, share: Floats) -> Floats:
         """Draw evenly from nothing to twice what the limit leaves; past it, twice half as long again."""
         whole = np.where(np.isfinite(self.limit_s), self.limit_s, NO_LIMIT_S)
         left = np.where(whole > self.attained_s, whole - self.attained_s, OVERRUN * self.attained_s)
         return self.attained_s + 2.0 * share * left
+
+
+def _first_rows(present: Present) -> NDArray[np.int64]:
+    first = np.arange(len(present.jobs))
+    place: dict[str, int] = {}
+    for row in np.sort(present.seats.rows).tolist():
+        first[row] = place.setdefault(present.names[row], row)
+    return first
 
 
 def _weights(keys: NDArray[np.int32], longer: Floats, attained: Floats, trust: float) -> Floats:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
-from rltune.jobs import Jobs
+from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Factors, Likeness
 from rltune.kernel.score.rules import SJF
 from rltune.live.decide.node_layout import NodeLayout, lay_out
@@ -79,29 +80,54 @@ class ByPriority:
         return Likeness(keys, n, trust=1e-9, known=np.stack([np.full(n, _SURE), _SURE * score], axis=1))
 
 
+@dataclass(frozen=True)
+class BothOrders:
+    """The same jobs replayed in Slurm's order and in ours: waits from when each could start; NaN = it never ran."""
+
+    slurm_wait_s: Floats
+    our_wait_s: Floats
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Return which jobs both replays could run."""
+        return np.isfinite(self.slurm_wait_s) & np.isfinite(self.our_wait_s)
+
+
 def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0) -> Gain | None:
     """Replay the jobs both ways, ours asked once a cycle; None if too few have ended."""
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
         return None
+    both = replay_both(seen, snapshot, pinned, cycle_s)
+    counted = ended & both.known
+    if counted.sum() < FEWEST:
+        return None
+    observed = np.array([s.job.start_s - s.job.ready_s for s in seen])
+    waits = (both.slurm_wait_s, both.our_wait_s, observed)
+    return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in waits))
+
+
+def replay_both(
+    seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0, backfill: str = ""
+) -> BothOrders:
+    """Replay jobs in Slurm's order and in ours, asked once a cycle, from an empty machine on.
+
+    `backfill`: by which rule both are filled; as the settings have it, if not told.
+    """
     layout = _layout(seen, snapshot)
     jobs = _table(seen, layout, snapshot)
     highest = max(s.priority for s in seen)
     pipeline = pinned.pipeline
     quick = replace(
-        pipeline, search=Search(), placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement
+        pipeline,
+        search=Search(),
+        placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement,
+        backfill=backfill or pipeline.backfill,
     )
     ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
-    waits = [
-        run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s
-        for one in (replace(quick, policy=slurm, guard=Guard()), ours)
-    ]
-    counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
-    if counted.sum() < FEWEST:
-        return None
-    observed = np.array([s.job.start_s - s.job.submit_s for s in seen])
-    return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
+    both = (replace(quick, policy=slurm, guard=Guard()), ours)
+    return BothOrders(*(run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s for one in both))
 
 
 def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
@@ -113,7 +139,7 @@ def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
 def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
     jobs = [s.job for s in seen]
     return Jobs.from_arrays(
-        submit_s=[job.submit_s for job in jobs],
+        submit_s=[job.ready_s for job in jobs],
         duration_s=[s.duration_s for s in seen],
         gpus=[job.gpus for job in jobs],
         nodes=[min(job.nodes, job.gpus) if job.gpus else job.nodes for job in jobs],

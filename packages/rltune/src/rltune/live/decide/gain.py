@@ -6,8 +6,8 @@ machine on. How near the replay in Slurm's order comes to what was really seen s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,14 @@ from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
 from rltune.jobs import Floats, Jobs
-from rltune.kernel.build.prepare import Factors, Likeness
-from rltune.kernel.score.rules import SJF
 from rltune.live.decide.node_layout import NodeLayout, lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.run_times import limit_of
 from rltune.live.see.snapshot import PENDING, LiveJob, Snapshot
 from rltune.placement.placers import BEST_FIT
-from rltune.policy.base import no_factors
+from rltune.present.fixed_order import FixedOrder
 
 FEWEST = 20
-_SURE = 1e9
 
 
 @dataclass(frozen=True)
@@ -57,27 +54,6 @@ class Gain:
             f"{self.jobs} jobs replayed: mean wait {self.slurm_wait_s:.0f} s in Slurm's order "
             f"(observed {self.observed_wait_s:.0f} s), {self.our_wait_s:.0f} s in ours: {-100 * self.share:+.1f} %"
         )
-
-
-@dataclass(frozen=True)
-class ByPriority:
-    """Slurm's own order: the priorities that it gave, as static scores."""
-
-    below_highest: Mapping[str, int] = field(repr=False)
-    name: str = "slurm"
-    code: int = SJF
-    dynamic: bool = False
-
-    def factors(self, jobs: Jobs) -> Factors:
-        """Need none."""
-        return no_factors(jobs)
-
-    def likeness(self, jobs: Jobs) -> Likeness:
-        """Return a likeness that knows each job's own score and nothing else."""
-        n = len(jobs)
-        score = np.array([self.below_highest[str(i)] for i in jobs.id.tolist()], dtype=np.float64)
-        keys = np.arange(n, dtype=np.int32).reshape(n, 1)
-        return Likeness(keys, n, trust=1e-9, known=np.stack([np.full(n, _SURE), _SURE * score], axis=1))
 
 
 @dataclass(frozen=True)
@@ -114,9 +90,10 @@ def replay_both(
 
     `backfill`: by which rule both are filled; as the settings have it, if not told.
     """
-    layout = _layout(seen, snapshot)
-    jobs = _table(seen, layout, snapshot)
-    highest = max(s.priority for s in seen)
+    by_age = sorted(range(len(seen)), key=lambda i: seen[i].job.ready_s)  # rows of a run are in this order
+    ordered = [seen[i] for i in by_age]
+    layout = _layout(ordered, snapshot)
+    jobs = _table(ordered, layout, snapshot)
     pipeline = pinned.pipeline
     quick = replace(
         pipeline,
@@ -125,9 +102,10 @@ def replay_both(
         backfill=backfill or pipeline.backfill,
     )
     ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
-    slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
+    slurm = FixedOrder(np.array([s.priority for s in ordered], dtype=np.float64), name="slurm")
     both = (replace(quick, policy=slurm, guard=Guard()), ours)
-    return BothOrders(*(run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s for one in both))
+    back = np.argsort(by_age)
+    return BothOrders(*(run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s[back] for one in both))
 
 
 def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:

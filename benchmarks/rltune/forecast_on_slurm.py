@@ -15,11 +15,17 @@ import json
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
+from rltune.forecast.calibrate_forecast import TriedMoment, calibration_of, joined
+from rltune.forecast.rolls import start_quantiles
+from rltune.forecast.start_forecast import StartCalibration
 from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.fresh_slurm import RunWatch, fresh_testbed, results_of, submitting
 from rltune.lab.experiment.one_run import Driver, control_settings
 from rltune.lab.testbed import Testbed
+from rltune.live.calibrate_on_journal import tried_cycles
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings import Mode
 from rltune.live.controller import Controller
@@ -71,6 +77,32 @@ def record(folder: Path, seed: int, plan: ExperimentPlan) -> str:
     return f"seed {seed}: {len(jobs)} jobs, {len(looks)} looks, {perf_counter() - begin:.0f} s"
 
 
+def judge(folder: Path, seed: int, rolls: int) -> str:
+    """Forecast at the moments of the looks, and compare with what squeue told and what happened."""
+    kept = json.loads((folder / f"shadow-{seed}.json").read_text())
+    journal = Journal.read(folder / f"shadow-{seed}.db")
+    told = {look["cycle"]: {job: start for job, start in look["squeue"].items()} for look in kept["looks"]}
+    trials = [one for cycle in told for one in tried_cycles(journal, [cycle], rolls=rolls, seed=cycle)]
+    by_time = {round(journal.cycle(cycle).taken_s): told[cycle] for cycle in told}
+    raw = joined(trial.errors(StartCalibration()) for trial in trials)
+    errors = np.concatenate([_compared(trial, by_time[round(trial.now_s)]) for trial in trials])
+    p50, roll, squeue = np.median(errors, axis=0)
+    return (
+        f"seed {seed}: {len(raw.inside)} forecasts at {len(trials)} moments; inside the 80 % interval "
+        f"{raw.inside.mean():.1%} as drawn; {calibration_of(trials)}. Where squeue --start tells of the same job "
+        f"({len(errors)}): median error p50 {p50:.0f} s, deterministic roll {roll:.0f} s, squeue --start {squeue:.0f} s "
+        f"(ratio {p50 / squeue:.2f}); mean {errors.mean(axis=0).round().tolist()} s"
+    )
+
+
+def _compared(trial: TriedMoment, squeue: dict[str, float]) -> np.ndarray:
+    """Return the errors of p50, the deterministic roll and squeue for the jobs that all three tell of, [job, 3]."""
+    middle = start_quantiles(trial.starts, trial.now_s, StartCalibration())[1]
+    rows = [i for i, job in enumerate(trial.jobs) if job in squeue and np.isfinite(trial.truth[i])]
+    told = [(middle[i], trial.rolled[i], squeue[trial.jobs[i]]) for i in rows]
+    return np.abs(np.array(told).reshape(-1, 3) - trial.truth[rows][:, None])
+
+
 def main() -> None:
     """Do what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -84,6 +116,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "record":
         print(record(given.folder, given.seed, plan_of(given.seed, given.jobs, given.load, given.factor)))
+    else:
+        print(judge(given.folder, given.seed, given.rolls))
 
 
 if __name__ == "__main__":

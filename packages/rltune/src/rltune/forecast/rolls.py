@@ -132,10 +132,10 @@ def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibratio
 def start_quantiles(starts: Floats, now_s: float, calibration: StartCalibration) -> Floats:
     """Return p10, p50 and p90 by row, [3, row], as the calibration corrects them."""
     low, middle, high = log_quantiles(starts, now_s)
+    more = calibration.wider - 1.0  # drawn spreads, beyond the interval as it was drawn
     with np.errstate(invalid="ignore"):
         below, above = middle - low + LEAST_SPREAD, high - middle + LEAST_SPREAD
-        shifted = middle + calibration.middle * np.where(calibration.middle > 0, above, below)
-        made = np.array([low - calibration.low * below, shifted, high + calibration.high * above])
+        made = np.array([low - more * below, middle, high + more * above])
     made[0], made[2] = np.fmin(made[0], made[1]), np.fmax(made[2], made[1])
     waits = np.maximum(np.exp(made) - FLOOR_S, 0.0)
     return now_s + np.where(np.isnan(waits), np.inf, waits)

@@ -19,18 +19,16 @@ _SHOWN = 20
 class StartCalibration:
     """How forecasts of earlier moments compare with what then happened, and what is corrected for it.
 
-    `low`, `middle` and `high` are in units of the drawn spread of the logarithm of the wait (see ADR 0028).
+    In the logarithm of the wait, p10 and p90 are `wider` times as far from p50 as they were drawn (see ADR 0028).
     """
 
     moments: int = 0
     jobs: int = 0
     covered: float = math.nan  # share of later truths inside the 80 % interval, as drawn
-    covered_corrected: float = math.nan  # and as corrected, on moments that the correction was not made from
+    covered_corrected: float = math.nan  # and as corrected, each moment by those before it
     median_error_s: float = math.nan  # of the corrected p50, there
     roll_error_s: float = math.nan  # of the deterministic roll, there
-    low: float = 0.0
-    middle: float = 0.0
-    high: float = 0.0
+    wider: float = 1.0
 
     def __str__(self) -> str:
         if not self.moments:
@@ -39,7 +37,7 @@ class StartCalibration:
         held = (
             ""
             if math.isnan(self.covered_corrected)
-            else (f", {percent(self.covered_corrected)} on the later half, corrected by the earlier one")
+            else (f", {percent(self.covered_corrected)} corrected by the moments before each")
         )
         errors = (
             ""

@@ -2,6 +2,7 @@
 
 python benchmarks/rltune/forecast_on_slurm.py record FOLDER --seed 1     # a run of some minutes on a fast clock
 python benchmarks/rltune/forecast_on_slurm.py judge FOLDER --seed 1
+python benchmarks/rltune/forecast_on_slurm.py act FOLDER --seed 1        # the same jobs, with a controller that acts
 
 `record` runs jobs on the five nodes of the testbed under Slurm alone, with a controller in shadow that writes its
 journal, and asks `squeue --start` every few minutes of the testbed's clock. `judge` forecasts at the same moments from
@@ -23,7 +24,7 @@ from rltune.forecast.start_forecast import StartCalibration
 from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.fresh_slurm import RunWatch, fresh_testbed, results_of, submitting
-from rltune.lab.experiment.one_run import Driver, control_settings
+from rltune.lab.experiment.one_run import Driver, control_settings, run
 from rltune.lab.testbed import Testbed
 from rltune.live.calibrate_on_journal import tried_cycles
 from rltune.live.clock import SystemClock
@@ -77,6 +78,14 @@ def record(folder: Path, seed: int, plan: ExperimentPlan) -> str:
     return f"seed {seed}: {len(jobs)} jobs, {len(looks)} looks, {perf_counter() - begin:.0f} s"
 
 
+def act(folder: Path, seed: int, plan: ExperimentPlan) -> str:
+    """Run the same jobs with a controller that acts, and set its mean wait beside that of the run in shadow."""
+    acted = run(plan, plan.arms[0], seed, folder).jobs
+    kept = json.loads((folder / f"shadow-{seed}.json").read_text())["happened"].values()
+    waits = [np.mean([start - submit for submit, start, _ in kept]), np.mean([j.start_s - j.submit_s for j in acted])]
+    return f"seed {seed}: mean wait {waits[0]:.0f} s under Slurm alone, {waits[1]:.0f} s acting: {waits[1] / waits[0]:.3f}"
+
+
 def judge(folder: Path, seed: int, rolls: int) -> str:
     """Forecast at the moments of the looks, and compare with what squeue told and what happened."""
     kept = json.loads((folder / f"shadow-{seed}.json").read_text())
@@ -106,7 +115,7 @@ def _compared(trial: TriedMoment, squeue: dict[str, float]) -> np.ndarray:
 def main() -> None:
     """Do what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("record", "judge"))
+    parser.add_argument("what", choices=("record", "judge", "act"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=150)
@@ -114,7 +123,9 @@ def main() -> None:
     parser.add_argument("--factor", type=int, default=60)
     parser.add_argument("--rolls", type=int, default=100)
     given = parser.parse_args()
-    if given.what == "record":
+    if given.what == "act":
+        print(act(given.folder, given.seed, plan_of(given.seed, given.jobs, given.load, given.factor)))
+    elif given.what == "record":
         print(record(given.folder, given.seed, plan_of(given.seed, given.jobs, given.load, given.factor)))
     else:
         print(judge(given.folder, given.seed, given.rolls))

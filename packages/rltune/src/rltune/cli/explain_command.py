@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import options, present_options
+from rltune.cli import completion, options, present_options, service_client
 from rltune.cli.console import show_json, show_line
 from rltune.cli.options import examples
 from rltune.cli.present_options import Asked
@@ -13,11 +13,19 @@ from rltune.cli.terminal_progress import spinner
 EXAMPLES = examples(
     "rltune explain 4711",
     "rltune explain 4711 --journal /var/lib/rltune/journal.db",
+    "rltune explain 4711 --service https://head:8080            # without any right on the cluster",
     "rltune explain 1234 --trace history.txt -c my.toml --at 2026-01-31T12:00",
     "rltune explain all --trace synth:philly -c philly-slice --at 60%",
 )
 EVERYBODY = "all"
-Job = Annotated[str, typer.Argument(help="The job's number; `all` for one line on everybody who waits.", metavar="JOB")]
+Job = Annotated[
+    str,
+    typer.Argument(
+        help="The job's number; `all` for one line on everybody who waits.",
+        metavar="JOB",
+        autocompletion=completion.jobs,
+    ),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out what change of its request would start it sooner.")]
 
 
@@ -30,12 +38,17 @@ def explain(
     at: present_options.At = None,
     pipeline: present_options.InForce = None,
     estimator: options.Estimator = None,
+    service: present_options.Service = None,
     quick: Quick = False,
     json: options.Json = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
 ) -> None:
     """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
+    if service is not None:
+        told = service_client.explanation(service, job, changes=not quick)
+        show_json(told.to_dict()) if json else show_line(str(told))
+        return
     present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
     from rltune.explain import Explainer
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import options
+from rltune.cli import completion, options
 from rltune.cli.command import Command
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import count, make_room, require_free, show, show_json, show_line
@@ -27,7 +27,7 @@ _File = Annotated[Path, typer.Option("--journal", "-j", help="The journal.", met
     cls=Command, epilog=examples("rltune journal story 4711", "rltune journal story 4711 -j /var/lib/rltune/journal.db")
 )
 def story(
-    job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")],
+    job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB", autocompletion=completion.jobs)],
     journal: _File = JOURNAL,
     json: options.Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from rltune.cli import options, present_options
 from rltune.cli.console import show_json, show_line
 from rltune.cli.options import examples
 from rltune.cli.present_options import Asked
-from rltune.cli.terminal_progress import bar, spinner
+from rltune.cli.terminal_progress import counting_bar, spinner
 from rltune.errors import InputError
 
 EXAMPLES = examples(
@@ -72,23 +72,14 @@ def whatif(
         from rltune.whatif.edits import Site
 
         jobs, on, planned, guess, _ = Asked(trace, cluster, "100%", pipeline, estimator).checked_site()
-        with bar("simulating") as tell:
-            told = what_if(
-                Site(jobs, on, planned), edits, guess, progress=lambda done, total: tell(done, total, "jobs")
-            )
+        with counting_bar("simulating", "jobs") as tell:
+            told = what_if(Site(jobs, on, planned), edits, guess, progress=tell)
     else:
         from rltune.whatif import what_if_now
 
         present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
-        with bar("rolling") as tell:
-            told = what_if_now(
-                present,
-                edits,
-                rolls,
-                seed,
-                workers=workers,
-                progress=lambda done, total: tell(done, total, "futures"),
-            )
+        with counting_bar("rolling", "futures") as tell:
+            told = what_if_now(present, edits, rolls, seed, workers=workers, progress=tell)
     if json:
         show_json(told.to_dict())
     else:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rltune.errors import InputError
-from rltune.present.present import Present, told_time
+from rltune.present.present import told_time
 from rltune.text import columns, counted, percent, seconds
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -88,12 +88,18 @@ class Forecast:
         told = [f"Calibration: {self.calibration}.", *(f"Note: {note}." for note in self.notes)]
         return [head, *shown, *more, *told]
 
-    def only(self, job: str, present: Present) -> Forecast:
-        """Return what concerns one job; one that is held has no start to forecast, and says why."""
-        if job in present.asides:
-            aside = present.asides[job]
-            raise InputError(f"job {job} has no start to forecast: {aside.why}, {aside.text}")
+    def only(self, job: str) -> Forecast:
+        """Return what concerns one job."""
+        if job not in self.by_job:
+            raise InputError(f"job {job} has no start to forecast: it does not wait for its turn")
         return replace(self, jobs=(self.by_job[job],))
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Forecast:
+        """Read what `to_dict` wrote; null is what is not known."""
+        calibration = StartCalibration(**_or(plain["calibration"], math.nan))
+        jobs = tuple(JobForecast(**_or(one, math.inf)) for one in plain["jobs"])
+        return cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
 
     def told(self, time_s: float) -> str:
         """Write a time."""
@@ -112,6 +118,10 @@ class Forecast:
             "jobs": [_finite(asdict(one)) for one in self.jobs],
             "notes": list(self.notes),
         }
+
+
+def _or(plain: dict[str, Any], unknown: float) -> dict[str, Any]:
+    return {key: unknown if value is None else value for key, value in plain.items()}
 
 
 def _finite(plain: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,13 @@ def present_of_slurm(
     backend: Backend, settings: ControlSettings, pinned: Pinned, history: Jobs | None = None
 ) -> Present:
     """Look at a running Slurm once."""
-    snapshot = backend.observe()
+    return present_of_snapshot(backend.observe(), settings, pinned, history)
+
+
+def present_of_snapshot(
+    snapshot: Snapshot, settings: ControlSettings, pinned: Pinned, history: Jobs | None = None
+) -> Present:
+    """Return the present of one look."""
     return present_of(Situation(snapshot), settings, pinned, Known(history=history), f"Slurm {snapshot.version}")
 
 

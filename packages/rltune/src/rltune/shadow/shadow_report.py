@@ -168,6 +168,8 @@ class _Waits:
 def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: int) -> tuple[JobStory, ...]:
     """Tell of those who gain and lose most, each with the first lines that the journal has on it."""
     gained = waits.slurm_s - waits.our_s
+    apart = [far_apart(*pair) for pair in zip(waits.slurm_s.tolist(), waits.observed_s.tolist(), strict=True)]
+    gained[np.array(apart)] = 0.0  # where the replay is far from what was seen, the story would be the replay's
     order = np.argsort(-gained, kind="stable")
     ends = dict.fromkeys([*order[:most].tolist(), *order[len(order) - most :][::-1].tolist()])
     rows = [row for row in ends if abs(gained[row]) >= WORTH_S]

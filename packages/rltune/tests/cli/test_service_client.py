@@ -33,6 +33,7 @@ def address(tmp_path_factory):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", client
     server.shutdown()
+    server.server_close()
 
 
 def invoke(*words, **environment):

@@ -25,13 +25,13 @@ from rltune.trace import synthesise
 HISTORIES = (("philly", "philly-slice"), ("helios", "helios-slice"), ("pai", "pai-slice"))
 
 
-def held_out(kind: str, preset: str, pipeline: str, estimator: str, given: argparse.Namespace, seed: int) -> list[TriedMoment]:
+def held_out(kind: str, preset: str, pipeline: str, given: argparse.Namespace, seed: int) -> list[TriedMoment]:
     """Forecast at moments of one history, and print how they did as drawn and corrected by the moments before."""
     cluster = Cluster.load(preset)
     made = synthesise(kind, cluster=cluster, jobs=given.jobs, load=0.95, seed=seed)
     begin, end = float(made.submit_s.min()), float(made.submit_s.max())
     times = begin + (end - begin) * np.linspace(0.3, 0.75, given.moments)
-    how = (made, cluster, read_pipeline(pipeline), get_estimator(estimator), times)
+    how = (made, cluster, read_pipeline(pipeline), get_estimator(given.estimator), times)
     trials = tried_moments(*how, rolls=given.rolls)
     raw = joined(trial.errors(StartCalibration()) for trial in trials)
     later = joined(corrected_as_of(trials))
@@ -104,7 +104,8 @@ def speed(rolls: int, waiting: int, nodes: int) -> str:
     begin = perf_counter()
     forecast(alone, rolls=max(2, rolls // 10), workers=2)
     without = (perf_counter() - begin) / max(2, rolls // 10) * rolls
-    return f"{present.source}: {rolls} rolls in {took:.1f} s, {busy:.1f} s of processor time ({len(made.jobs):,} jobs); nobody coming, {without:.1f} s"
+    told = f"{rolls} rolls in {took:.1f} s, {busy:.1f} s of processor time ({len(made.jobs):,} jobs)"
+    return f"{present.source}: {told}; nobody coming, {without:.1f} s"
 
 
 def main() -> None:
@@ -124,12 +125,9 @@ def main() -> None:
     if given.what == "speed":
         print(speed(given.rolls, given.waiting, given.nodes))
         return
-    trials = []
-    for kind, preset in HISTORIES:
-        for seed in range(given.seeds) if given.only in kind else ():
-            for pipeline in given.pipelines.split(";"):
-                trials.append(held_out(kind, preset, pipeline, given.estimator, given, seed))
-    print(pooled(trials))
+    wanted = [(kind, preset) for kind, preset in HISTORIES if given.only in kind]
+    pipelines = given.pipelines.split(";")
+    print(pooled([held_out(*one, p, given, seed) for one in wanted for seed in range(given.seeds) for p in pipelines]))
 
 
 if __name__ == "__main__":

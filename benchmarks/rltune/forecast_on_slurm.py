@@ -83,14 +83,16 @@ def act(folder: Path, seed: int, plan: ExperimentPlan) -> str:
     acted = run(plan, plan.arms[0], seed, folder).jobs
     kept = json.loads((folder / f"shadow-{seed}.json").read_text())["happened"].values()
     waits = [np.mean([start - submit for submit, start, _ in kept]), np.mean([j.start_s - j.submit_s for j in acted])]
-    return f"seed {seed}: mean wait {waits[0]:.0f} s under Slurm alone, {waits[1]:.0f} s acting: {waits[1] / waits[0]:.3f}"
+    return (
+        f"seed {seed}: mean wait {waits[0]:.0f} s under Slurm alone, {waits[1]:.0f} s acting: {waits[1] / waits[0]:.3f}"
+    )
 
 
 def judge(folder: Path, seed: int, rolls: int) -> str:
     """Forecast at the moments of the looks, and compare with what squeue told and what happened."""
     kept = json.loads((folder / f"shadow-{seed}.json").read_text())
     journal = Journal.read(folder / f"shadow-{seed}.db")
-    told = {look["cycle"]: {job: start for job, start in look["squeue"].items()} for look in kept["looks"]}
+    told = {look["cycle"]: dict(look["squeue"]) for look in kept["looks"]}
     trials = [one for cycle in told for one in tried_cycles(journal, [cycle], rolls=rolls, seed=cycle)]
     by_time = {round(journal.cycle(cycle).taken_s): told[cycle] for cycle in told}
     raw = joined(trial.errors(StartCalibration()) for trial in trials)
@@ -99,8 +101,8 @@ def judge(folder: Path, seed: int, rolls: int) -> str:
     return (
         f"seed {seed}: {len(raw.inside)} forecasts at {len(trials)} moments; inside the 80 % interval "
         f"{raw.inside.mean():.1%} as drawn; {calibration_of(trials)}. Where squeue --start tells of the same job "
-        f"({len(errors)}): median error p50 {p50:.0f} s, deterministic roll {roll:.0f} s, squeue --start {squeue:.0f} s "
-        f"(ratio {p50 / squeue:.2f}); mean {errors.mean(axis=0).round().tolist()} s"
+        f"({len(errors)}): median error p50 {p50:.0f} s, deterministic roll {roll:.0f} s, "
+        f"squeue --start {squeue:.0f} s (ratio {p50 / squeue:.2f}); mean {errors.mean(axis=0).round().tolist()} s"
     )
 
 

@@ -1,4 +1,4 @@
-"""What tests on a real Slurm need of the machine."""
+"""What tests on a real Slurm need of the machine, and what they have to wait for."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rltune.lab.testbed import missing
+from rltune.lab.testbed import Testbed, missing
 
 RELEASES = ["", "24.11", "26.05"]  # "" = the machine's own
 NAMES = ["own", *RELEASES[1:]]
@@ -21,12 +21,42 @@ def require_slurm(**needs) -> None:
         pytest.skip(reason)
 
 
+def has_rest() -> bool:
+    """Return whether a slurmrestd can be had beside the machine's own Slurm."""
+    return not missing(rest=True)
+
+
+def require_rest(bed) -> None:
+    """Skip, with the packages that are missing, where a testbed has no slurmrestd; never in CI."""
+    if not bed.rest:
+        require_slurm(rest=True)
+
+
+class ThroughRest:
+    """A testbed that tests drive through its slurmrestd and nothing else."""
+
+    def __init__(self, bed) -> None:
+        require_rest(bed)
+        self._bed = bed
+
+    def __getattr__(self, name):
+        return getattr(self._bed, name)
+
+    def backend(self, *, as_operator: bool = False):  # noqa: ARG002  its token is an Operator's
+        return self._bed.rest_backend()
+
+
 def require_release(release: str) -> None:
     """Skip, with the command that helps, where a release of Slurm has not been made; "" is the machine's own."""
     if not release:
         require_slurm()
     elif reason := missing(release=release):
         pytest.skip(reason)
+
+
+def site_factors(bed: Testbed) -> dict[int, int | None]:
+    """Return the SiteFactor of every waiting job; None of those that do not compete."""
+    return {job.id: job.site_factor for job in bed.waiting_jobs()}
 
 
 def short_folder() -> Path:

@@ -1,7 +1,7 @@
 """A real Slurm for the tests: one with and one without accounting, started when first asked for."""
 
 import pytest
-from real_slurm import NAMES, RELEASES, require_release, require_slurm, short_folder
+from real_slurm import NAMES, RELEASES, has_rest, require_release, require_slurm, short_folder
 
 from rltune.lab.testbed import Testbed
 
@@ -9,14 +9,14 @@ from rltune.lab.testbed import Testbed
 @pytest.fixture(scope="session")
 def started_testbed():
     require_slurm()
-    with Testbed.up(short_folder()) as bed:
+    with Testbed.up(short_folder(), rest=has_rest()) as bed:
         yield bed
 
 
 @pytest.fixture(scope="session")
 def started_testbed_with_database():
     require_slurm(database=True)
-    with Testbed.up(short_folder(), database=True) as bed:
+    with Testbed.up(short_folder(), database=True, rest=has_rest()) as bed:
         yield bed
 
 
@@ -26,7 +26,7 @@ def started_testbed_of_any_release(request):
     if not request.param:
         yield request.getfixturevalue("started_testbed")
         return
-    with Testbed.up(short_folder(), release=request.param) as bed:
+    with Testbed.up(short_folder(), release=request.param, rest=True) as bed:
         yield bed
 
 

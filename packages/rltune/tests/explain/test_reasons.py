@@ -256,11 +256,13 @@ def test_reasons_of_all_agree_with_one_by_one():
 
 
 def test_reasons_of_a_whole_run_are_those_of_its_moments():
-    """Every job that waited long has a reason; one that is larger than the cluster never fits; a warm run tells none."""
+    """Every job that waited long has a reason; one larger than the cluster never fits; another run tells none."""
     rng = np.random.default_rng(2)
     n = 60
     jobs = Jobs.from_arrays(
-        submit_s=np.sort(rng.uniform(0, 6000, n)), duration_s=rng.lognormal(7, 1, n), gpus=[99, *rng.choice([1, 2, 4], n - 1)]
+        submit_s=np.sort(rng.uniform(0, 6000, n)),
+        duration_s=rng.lognormal(7, 1, n),
+        gpus=[99, *rng.choice([1, 2, 4], n - 1)],
     )
     pipeline = read_pipeline("fcfs + easy")
     schedule = run_pipeline(jobs, Cluster.uniform(2, 4, "V100"), pipeline, get_estimator("history"))

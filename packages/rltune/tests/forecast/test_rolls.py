@@ -128,7 +128,7 @@ def test_a_correction_makes_quantiles_what_they_are_called():
 
 
 def test_a_job_counts_by_its_forecast_and_not_by_its_truth():
-    """Where truths end, one whose p90 lies behind the end says nothing, and one that is not known by its p90 was late."""
+    """Where truths end, a p90 behind the end says nothing, and one that is not known by its p90 was late."""
     starts = np.tile(np.array([100.0, 100.0, 100.0, 9000.0]), (5, 1))
     truth = np.array([100.0, 400.0, np.inf, 9000.0])
     told = TriedMoment(0.0, starts, starts[0], truth, known_s=1000.0).errors(StartCalibration())
@@ -138,7 +138,7 @@ def test_a_job_counts_by_its_forecast_and_not_by_its_truth():
 
 
 def test_jobs_that_still_run_count_in_what_is_known():
-    """Of jobs that all last an hour, those of the last half hour run still; who draws knows that they are no exception."""
+    """Half of the jobs have ended soon and half still run: history alone would be of the short ones."""
     n = 60
     jobs = Jobs.from_arrays(
         submit_s=[*np.arange(n) * 10.0, 5000.0],

@@ -48,7 +48,7 @@ def test_reasons_agree_with_squeue_and_a_change_starts_the_job(testbed):
 
 
 def test_more_reasons_agree_with_squeue_and_their_changes_start_the_job(testbed):
-    """Spread over nodes, a place kept for another, maintenance, a throttled array, a begin time: as Slurm tells them."""
+    """Spread over nodes, a place kept for another, maintenance, a throttle, a begin time: as Slurm tells."""
     begins = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(testbed.now_s() + 1200))
     window = (f"StartTime={begins}", "Duration=60", "Nodes=m40-1", "Flags=MAINT,IGNORE_JOBS", "Users=root")
     testbed.run("scontrol", "create", "reservation", "ReservationName=window", *window)

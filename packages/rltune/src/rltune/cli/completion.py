@@ -88,7 +88,7 @@ def _waiting_jobs() -> list[str]:
 
     asked = ("squeue", "--noheader", "--states=PENDING", "--format=%i")
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=2, check=True)  # noqa: S603  our words
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=2, check=True)
         return done.stdout.split()
     except (OSError, subprocess.SubprocessError):
         return _waiting_by_journal()

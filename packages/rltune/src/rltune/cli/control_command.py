@@ -10,6 +10,7 @@ import typer
 from rltune.cli.console import say, show_line, write_text
 from rltune.cli.control_release import end_by
 from rltune.cli.options import examples
+from rltune.errors import InputError
 from rltune.live.journal.default_place import default_journal
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rltune.live.control_settings import ControlSettings
     from rltune.live.controller import Controller
     from rltune.live.give_back import GivenBack
+    from rltune.live.rest_place import RestPlace
     from rltune.live.see.backend import Backend
 
 JOURNAL = default_journal()
@@ -117,35 +119,49 @@ def control(
         "numbers": {"channel": channel},
         "safety": {"guard": guard},
     }
+    if owner and not release:
+        raise InputError("--owner says whose records --release goes by; give --release, or leave it out")
     if release:  # before settings are read: a mistake in them must not keep jobs from being given back
-        _release(testbed, journal, tuple(partition or ()), owner, take_over=take_over)
+        _release(testbed, config, journal, tuple(partition or ()), owner, take_over=take_over)
         return
     settings = load_settings(config, overrides)
-    backend, clock = slurm_of(testbed)
+    place = settings.slurm.place()
+    if place and place.leaks:
+        say(f"the token goes to {place.url} unencrypted: whoever listens can use it; prefer https or a unix socket")
+    backend, clock = slurm_of(testbed, place)
     given = _drive(backend, clock, settings, journal, advice, metrics, metrics_port, once=once, take_over=take_over)
     end_by(given)
 
 
-def _release(testbed: Path | None, journal: Path, partitions: tuple[str, ...], owner: str, *, take_over: bool) -> None:
-    from rltune.cli.control_release import release
+def _release(
+    testbed: Path | None,
+    config: Path | None,
+    journal: Path,
+    partitions: tuple[str, ...],
+    owner: str,
+    *,
+    take_over: bool,
+) -> None:
+    from rltune.cli.control_release import place_of, release
     from rltune.live.give_back import GiveBack
     from rltune.live.see.ownership import EVERYWHERE
 
-    backend, _ = slurm_of(testbed)
+    backend, _ = slurm_of(testbed, place_of(config))
     release(GiveBack(backend, owner, partitions or (EVERYWHERE,), by_force=take_over), journal)
 
 
-def slurm_of(testbed: Path | None) -> "tuple[Backend, Clock]":
-    """Return the Slurm of this machine, or of a test cluster, and its clock."""
+def slurm_of(testbed: Path | None, place: "RestPlace | None" = None) -> "tuple[Backend, Clock]":
+    """Return the Slurm of this machine, of a test cluster or behind a slurmrestd, and its clock."""
     from rltune.live.clock import SystemClock
     from rltune.live.slurm.client import Slurm
+    from rltune.live.slurm.rest_client import SlurmRest
 
     if testbed is None:
-        return Slurm(), SystemClock()
+        return SlurmRest(place) if place else Slurm(), SystemClock()
     from rltune.lab.testbed.bed import Testbed
 
     bed = Testbed.open(testbed)
-    return bed.backend(), SystemClock(float(bed.factor), *bed.clock_at)
+    return SlurmRest(place, bed.now_s) if place else bed.backend(), SystemClock(float(bed.factor), *bed.clock_at)
 
 
 def _drive(

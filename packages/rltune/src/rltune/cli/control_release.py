@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.live.give_back import GiveBack, GivenBack
+    from rltune.live.rest_place import RestPlace
     from rltune.live.see.holdings import Holdings
 
 NODE_LISTS_STAY = 3  # only lists of nodes of running jobs are left, which do nothing while they run
@@ -30,6 +32,20 @@ def release(giving: "GiveBack", journal: Path) -> None:
     say(f"release: {given}")
     _note(journal, given)
     end_by(given)
+
+
+def place_of(config: Path | None) -> "RestPlace | None":
+    """Read from the settings how Slurm is reached, and nothing else; what cannot be read is done without."""
+    from rltune.live.rest_place import RestPlace
+
+    if config is None:
+        return None
+    try:
+        table = tomllib.loads(config.read_text(encoding="utf-8")).get("slurm", {})
+        return RestPlace.of(table if isinstance(table, dict) else {})
+    except (OSError, ValueError, InputError) as error:
+        say(f"release: going on by Slurm's commands, without the settings: {error}")
+        return None
 
 
 def end_by(given: "GivenBack") -> None:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli import completion, options, present_options, service_client
-from rltune.cli.console import show_json, show_line
+from rltune.cli.console import show_line
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
 from rltune.cli.terminal_progress import counting_bar
 from rltune.errors import InputError
@@ -30,7 +31,10 @@ Job = Annotated[
 ]
 Submit = Annotated[
     str | None,
-    typer.Option(help="A request that is not submitted yet: gpus=16,type=V100,time=4h,nodes=2,partition=a,user=ann."),
+    typer.Option(
+        help="A request that is not submitted yet: gpus=16,type=V100,time=4h,nodes=2,partition=a,user=ann.",
+        metavar="REQUEST",
+    ),
 ]
 Rolls = Annotated[int, typer.Option(help="How many futures are drawn.", min=2, metavar="N")]
 Calibrate = Annotated[
@@ -38,6 +42,7 @@ Calibrate = Annotated[
     typer.Option(
         "--calibrate",
         help="With --trace or --journal: forecast at so many earlier moments first, and correct by them.",
+        min=0,
         metavar="N",
     ),
 ]
@@ -66,17 +71,22 @@ def forecast(
     seed: options.Seed = 0,
     workers: options.Workers = 2,
     tell_users: TellUsers = False,
-    json: options.Json = False,
+    json: options.JsonOrFile = None,
+    force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say when waiting jobs will start: p10, p50 and p90 of drawn futures, in the order that is in force."""
-    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed)
+    outputs = Outputs(json)
+    outputs.require_free(force=force)
+    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if job is not None and submit is not None:
         raise InputError("give a job that waits, or a request that is not submitted yet (--submit), not both")
     if service is not None:
         told = service_client.forecast(service, job)
-        show_json(told.to_dict()) if json else show_line(str(told))
+        outputs.write_json(told.to_dict())
+        outputs.show_lines([str(told)])
         return
     if tell_users:
         _tell_users(asked, rolls, seed, workers)
@@ -84,7 +94,7 @@ def forecast(
     present = asked.present()
     made = _calibration(asked, calibrate, seed, workers)
     if submit is not None:
-        _offer(present, submit, rolls, seed, workers, made, json=json)
+        _offer(present, submit, rolls, seed, workers, made, outputs)
         return
     from rltune.forecast import forecast as run
 
@@ -92,11 +102,8 @@ def forecast(
         _require_turn(job, present)
     with counting_bar("rolling", "futures") as tell:
         told = run(present, rolls, seed, made, job=job or "", workers=workers, progress=tell)
-    if json:
-        show_json({**told.to_dict(), "present": present.to_dict()})
-        return
-    show_line(str(present))
-    show_line(str(told))
+    outputs.write_json({**told.to_dict(), "present": present.to_dict()})
+    outputs.show_lines([str(present), str(told)])
 
 
 def _require_turn(job: str, present: "Present") -> None:
@@ -140,14 +147,18 @@ def _calibration(asked: Asked, moments: int, seed: int, workers: int) -> "StartC
 
 
 def _offer(
-    present: "Present", submit: str, rolls: int, seed: int, workers: int, made: "StartCalibration | None", *, json: bool
+    present: "Present",
+    submit: str,
+    rolls: int,
+    seed: int,
+    workers: int,
+    made: "StartCalibration | None",
+    outputs: Outputs,
 ) -> None:
     from rltune.forecast.before_submitting import compare_requests, parse_request
 
     request = parse_request(submit)
     with counting_bar("rolling", "requests") as tell:
         told = compare_requests(present, request, rolls, seed, made, workers=workers, progress=tell)
-    if json:
-        show_json(told.to_dict())
-    else:
-        show_line(str(told))
+    outputs.write_json(told.to_dict())
+    outputs.show_lines([str(told)])

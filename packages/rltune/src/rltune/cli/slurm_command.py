@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli import completion as complete
-from rltune.cli.console import say, show_json, show_line, show_table
+from rltune.cli.console import make_room, say, show_json, show_line, show_table
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
 from rltune.cli.terminal_progress import bar, spinner
@@ -54,7 +54,7 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            help="The first of its ports, two and one a node; free ones are looked for if not told.",
+            help="The first of its ports, three and one a node; free ones are looked for if not told.",
             metavar="N",
             min=1024,
             max=60_000,
@@ -67,6 +67,7 @@ def up(
             metavar="RELEASE",
         ),
     ] = "",
+    rest: Annotated[bool, typer.Option("--rest", help="With a slurmrestd on loopback, and a token for it.")] = False,
 ) -> None:
     """Start a Slurm: munge, slurmctld and a slurmd a node, on loopback only.
 
@@ -80,12 +81,16 @@ def up(
     if release:
         _install(release)
     with spinner("starting Slurm"):
-        bed = Testbed.up(folder, cluster, factor=_factor(clock), database=database, port=port, release=release)
+        bed = Testbed.up(
+            folder, cluster, factor=_factor(clock), database=database, port=port, release=release, rest=rest
+        )
     _tell_ignored(cluster)
     show_line(f"Slurm is up in {bed.folder} with {len(bed.nodes)} nodes. To use it:")
     show_line(f"  export SLURM_CONF={bed.folder}/etc/slurm.conf")
     if release:
         show_line(f"  export PATH={bed.folder}/bin:$PATH")
+    if rest:
+        show_line(f'  slurm.rest = "{bed.rest}", slurm.token = "{bed.token_file}"')
     show_line("  sinfo -N -o '%N %G %T'; sbatch --gpus-per-node=2 --wrap='sleep 60'; squeue")
     show_line(f"To end it: rltune slurm testbed down{_option(folder)}")
 
@@ -99,6 +104,10 @@ def install(
     Each is a small Debian below ~/.cache/rltune ($XDG_CACHE_HOME), made by debootstrap from where this machine's
     packages come from: some minutes and 1 GB. To be rid of it, remove its folder.
     """
+    from rltune.lab.testbed.slurm_releases import release_named
+
+    for release in releases:
+        release_named(release)  # all are known before the first is made
     for release in releases:
         show_line(f"Slurm {release} is in {_install(release)}")
 
@@ -200,6 +209,7 @@ def experiment(
     takes as long as its jobs, by a clock that is as much faster as you say. DIR gets a record a run, result.json,
     report.html and gantt.svg. After an interruption the same command goes on with the runs that are missing.
     """
+    from rltune.cluster import Cluster
     from rltune.lab.experiment.experiment_plan import ALONE, TURNS_ARMS, Arm, ExperimentPlan
     from rltune.lab.experiment.job_profiles import PLAIN, TURNS
     from rltune.lab.experiment.one_run import control_settings
@@ -223,6 +233,8 @@ def experiment(
         band,
         TURNS if preempt else PLAIN,
     )
+    Cluster.load(nodes)
+    make_room(out / "plan.json")
     for arm in arms[1:]:
         pin_pipeline(control_settings(plan, arm))  # what cannot be decided by is refused before hours are spent
     with bar("jobs ended") as tell:

@@ -1,5 +1,6 @@
 """`rltune turns`: what letting jobs take turns would be worth on a history."""
 
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,9 +60,11 @@ def turns(
     outputs.require_free(force=force)
     asked: dict[str, Any] = {
         "shares": [_share(word) for word in split(shares)],
-        "restarts_s": [_seconds(word, "--restarts") for word in split(restarts)],
+        "restarts_s": [_seconds(word, "--restarts", finite=True) for word in split(restarts)],
         "checkpoint_s": _seconds(checkpoint, "--checkpoint"),
     }
+    if any(len(set(asked[name])) < len(asked[name]) for name in ("shares", "restarts_s")):
+        raise InputError("name each share and each restart once")
     from rltune import Cluster
     from rltune.engine.parse_pipeline import read_pipeline
     from rltune.evaluation.turns_worth import WITH, WITHOUT, turns_worth
@@ -104,10 +107,13 @@ def _share(word: str) -> float:
     return rule.share
 
 
-def _seconds(word: str, option: str) -> float:
+def _seconds(word: str, option: str, *, finite: bool = False) -> float:
     from rltune.text import read_seconds
 
     try:
-        return read_seconds(word)
+        told = read_seconds(word)
     except ValueError:
-        raise InputError(f"{option}: {word!r} is no time; write 90s, 10m, 2h or inf") from None
+        told = inf if finite else nan
+    if isnan(told) or (finite and told == inf):
+        raise InputError(f"{option}: {word!r} is no time; write 90s, 10m{' or 2h' if finite else ', 2h or inf'}")
+    return told

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from rltune.trials.intervals import Interval
 
 
-OPEN_RATIO = 39.0  # an interval that reaches so far up, from an estimate below, has no end
-
-
-def headline(comparison: Comparison) -> Table:
+def standings_table(comparison: Comparison) -> Table:
     """Lay out one row a contender: the metric, the difference to the baseline, its interval, the gap to the bound."""
     metric, base = metric_of(comparison.metric), comparison.contenders[comparison.baseline].label
     table = Table(
@@ -163,8 +160,7 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
         unit = seconds(0.0, near).split()[1]
         low, middle, high = (_bare(v, near) for v in (value.low, value.estimate, value.high))
         return f"{plus}{middle} [{low}, {high}] {unit}"
-    open_end = write is write_ratio and value.estimate < OPEN_RATIO <= value.high
-    return f"{plus}{write(value.estimate)} [{write(value.low)}, {'any' if open_end else write(value.high)}]"
+    return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
 
 
 def write_ratio(value: float) -> str:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rltune.evaluation.comparison import pooled
 from rltune.metrics.recorded import (
     NOTHING_RECORDED,
     RecordedWait,
+    far_apart,
     recorded_held_s,
     recorded_wait_s,
     spread,
     times_apart,
 )
+from rltune.text import seconds
 
 if TYPE_CHECKING:
     from rltune.evaluation.comparison import Comparison
+    from rltune.evaluation.results import Results
+    from rltune.jobs import Jobs
 
 
 def recorded_beside(comparison: Comparison, contender: int) -> RecordedWait:
@@ -44,4 +50,28 @@ def recorded_notes(comparison: Comparison) -> list[str]:
         apart = times_apart(getattr(best.simulated_s, best.far), getattr(best.recorded_s, best.far))
         level = f"The level of waiting is not the site's: even under {label} the {best.far} wait is {apart} recorded."
         said.append(f"{level} Do not read sizes of gains from this before `rltune calibrate` has shown why.")
+    return said
+
+
+def recorded_in_windows(jobs: Jobs, results: Results) -> list[str]:
+    """Return the recorded wait in windows that begin with an idle cluster, and a warning if all pipelines are far off.
+
+    `jobs` is the trace whose rows the windows count.
+    """
+    recorded = recorded_wait_s(jobs)
+    windows = [recorded[start : start + results.size] for start in results.starts]
+    told = [float(np.nanmean(one)) for one in windows if not np.isnan(one).all()]
+    if not told:
+        return [NOTHING_RECORDED]
+    recorded_s, means = float(np.mean(told)), results.means("wait")
+    nearest = int(np.nanargmin(np.abs(means - recorded_s)))
+    label, simulated_s = results.pipelines[nearest].label, float(means[nearest])
+    said = [f"Recorded mean wait in these windows: {seconds(recorded_s)}. Nearest is {label}: {seconds(simulated_s)}."]
+    if far_apart(simulated_s, recorded_s):
+        apart = f"{times_apart(simulated_s, recorded_s)} recorded"
+        why = "every window begins with an idle cluster"
+        only = (
+            "Believe sizes of gains only as far as `rltune compare`, which begins with what ran and waited, shows them"
+        )
+        said.append(f"The level of waiting is not the site's ({apart}): {why}. {only}.")
     return said

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from rltune.engine.guard import get_guard
 from rltune.errors import InputError
+from rltune.live.rest_place import RestPlace
 from rltune.preemption_rules import Seconds as Told
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +49,7 @@ class PipelineSettings(BaseModel):
 
     model_config = _STRICT
 
-    policy: str = "learned"
+    policy: str = "portfolio"
     backfill: str = "easy"
     placement: str = "best-fit"
     estimator: str = "user"
@@ -237,6 +238,29 @@ class GainSettings(BaseModel):
     jobs: Annotated[int, Field(ge=10)] = 3000  # the newest, at most
 
 
+class SlurmSettings(BaseModel):
+    """How Slurm is reached: by its commands, or through a slurmrestd."""
+
+    model_config = _STRICT
+
+    rest: str = ""  # where slurmrestd is: http://HOST:PORT, https://HOST:PORT or unix:/PATH; "" = Slurm's commands
+    token: str = ""  # the file with a token for it, read before every look
+    user: str = ""  # whose token it is, where it does not say so itself
+    ca: str = ""  # the file with the certificate of who signed the server's, for https
+
+    @model_validator(mode="after")
+    def _is_understood(self) -> SlurmSettings:
+        try:
+            self.place()
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def place(self) -> RestPlace | None:
+        """Return where slurmrestd is; None for Slurm's commands."""
+        return RestPlace.of(self.model_dump())
+
+
 class Advanced(BaseModel):
     """What nine of ten sites never touch, under the names of the tables that it belongs to."""
 
@@ -260,6 +284,7 @@ class ControlSettings(BaseModel):
     cycle_s: Seconds = 60.0
     steer: Steer = Steer.EXCLUDE
     tell_users: bool = False  # in AdminComment who moved a job and why; needs Administrator
+    slurm: SlurmSettings = SlurmSettings()
     pipeline: PipelineSettings = PipelineSettings()
     scope: Scope = Scope()
     canary: Canary = Canary()

@@ -9,6 +9,7 @@ from time import perf_counter
 from rltune.errors import InputError, told
 from rltune.live.act.canary import wider
 from rltune.live.act.displacing import TurnsInHand
+from rltune.live.act.means import impossible
 from rltune.live.act.state_machine import (
     Adopt,
     Advise,
@@ -47,6 +48,7 @@ from rltune.live.journal.store import CycleRecord, Journal, JournalError
 from rltune.live.lock_watch import LockWatch, keeper_of
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
+from rltune.live.portfolio_watch import PortfolioWatch
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError
@@ -97,8 +99,14 @@ class Controller:
         self._called: dict[str, int] = {}
         self._stopping = self._reloading = False
         self._overruns = 0
+        self._able = False  # it is not yet known whether this way of reaching Slurm can do all that is asked for
         self._watchdog = watchdog or Watchdog()
-        self._pin(pinned or pin_pipeline(settings))
+        self._read(pinned or pin_pipeline(settings))
+
+    def _read(self, pinned: Pinned) -> None:
+        """Decide by what was just read; a portfolio in it chooses anew."""
+        self._portfolio = PortfolioWatch(self.journal, pinned)
+        self._pin(pinned)
 
     def _pin(self, pinned: Pinned) -> None:
         """Decide by this from now on: a new run in the journal, so that every cycle is replayed by what it had."""
@@ -214,8 +222,19 @@ class Controller:
             news = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
         else:
             news = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
-            self._pin(pinned)
+            self._read(pinned)
         self._hands.tell(Tell("reload", news), report)
+
+    def _choose(self, snapshot: Snapshot, report: CycleReport) -> None:
+        """Let a portfolio look at what has ended; what it had taken before stays if it fails."""
+        try:
+            chosen = self._portfolio.choose(snapshot)
+        except Exception as error:  # noqa: BLE001  no reason to stop deciding
+            self._hands.tell(Tell("portfolio", f"no choice could be made: {told(error)}"), report)
+            return
+        if chosen is not None and chosen.sha256 != self.pinned.sha256:
+            self._pin(chosen)
+            self._hands.tell(Tell("portfolio", f"now deciding by {chosen.pipeline.policy.name}"), report)
 
     def release(self) -> int:
         """Restore everything that was changed; return how many things could not be."""
@@ -224,6 +243,7 @@ class Controller:
     def _look(self, report: CycleReport) -> Event:
         begin = self.clock.elapsed_s()
         try:
+            self._require_means()
             if self.lock:
                 for told in self.lock.take():
                     self._hands.tell(Tell("record", told), report)
@@ -237,6 +257,14 @@ class Controller:
         end = self.clock.elapsed_s()
         self.journal.add_spells(self._spells.look(snapshot, self.brain.turns.commanded))
         return Looked(Look(self._spells.remembered(snapshot), end, end - begin))
+
+    def _require_means(self) -> None:
+        """Refuse once, before anything is changed, settings that cannot be followed by this way of reaching Slurm."""
+        if self._able or self.settings.mode is not Mode.ACT:
+            return
+        if problem := impossible(self.settings, self.backend.cannot()):
+            raise InputError(problem)
+        self._able = True
 
     def _take(self, event: Event, report: CycleReport) -> None:
         """Let the brain judge an event, and do as it says."""
@@ -282,6 +310,7 @@ class Controller:
     def _decide(self, situation: Situation, report: CycleReport) -> None:
         if self.lock:
             self.lock.settle(situation.snapshot)
+        self._choose(situation.bare, report)
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
         try:

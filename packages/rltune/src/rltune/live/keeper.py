@@ -17,7 +17,7 @@ from rltune.live.see.backend import Backend, BackendError
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.ownership import EVERYWHERE, LockJob, OwnRecords, claims_of, overlap, owned
 from rltune.live.see.record_text import Claim, Holder, Lock, RecordError, lock_text, page_texts, read_lock
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import Lever, Snapshot
 
 LEASE_S = 600.0  # twice what the clocks of machines that share munge may differ
 _RENEWED = 4  # times within a lease
@@ -46,6 +46,7 @@ class Keeper:
     lock: int = 0  # the job; 0 = we have none
     _since_s: float = 0.0
     _renewed_s: float = 0.0
+    _lever: Lever = Lever.SITE_FACTOR
     _pages: dict[int, str] = field(default_factory=dict)  # job: text, by number of the page
 
     def take(self, *, by_force: bool = False) -> Taken:
@@ -54,6 +55,7 @@ class Keeper:
         seen = self.backend.observe()
         self._refuse_rivals(seen, by_force=by_force)
         self._since_s = self._renewed_s = seen.taken_s
+        self._lever = seen.lever
         lock = self.backend.open_record(self._lock_text(seen.taken_s), self._submitted_to())
         try:
             snapshot = self.backend.observe()
@@ -98,7 +100,7 @@ class Keeper:
             self.renew(now_s)
             return
         try:
-            texts = page_texts(listed, self.lock, at_s, max(1, len(self._pages)))
+            texts = page_texts(listed, self.lock, at_s, max(1, len(self._pages)), self._lever)
         except RecordError as error:
             raise BackendError(str(error)) from None
         if len(texts) > len(self._pages):
@@ -109,7 +111,7 @@ class Keeper:
 
     def renew(self, now_s: float) -> None:
         """Let the others know that we live, if it is time."""
-        if now_s - self._renewed_s >= self.lease_s / _RENEWED:
+        if abs(now_s - self._renewed_s) >= self.lease_s / _RENEWED:  # a clock may have been set back
             self._write(now_s, {})
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells users in AdminComment why their jobs wait and when they will start; one format with the controller's notices."""
+"""Tells users in AdminComment why their jobs wait and when they will start, as the controller's notices are written."""
 
 from __future__ import annotations
 

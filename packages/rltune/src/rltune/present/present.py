@@ -86,7 +86,7 @@ class Present:
     history: Jobs | None = field(default=None, repr=False)  # jobs that have ended, with their recorded starts
     history_estimate_s: Floats | None = field(default=None, repr=False)  # what those were taken to run, by row
     alike: Jobs | None = field(default=None, repr=False)  # rows as history would record their jobs, if `jobs` does not
-    admission: Mapping[str, str] = field(default_factory=dict, repr=False)  # history's partitions in the cluster's words
+    admission: Mapping[str, str] = field(default_factory=dict, repr=False)  # history's partitions in its words
     offered: Pipeline | None = None  # in shadow: what would order the queue if it were let
     notes: tuple[str, ...] = ()
 

@@ -44,7 +44,7 @@ def render_evaluation(evaluation: Evaluation, trace: str = "", cluster: str = ""
         trace=" on ".join(filter(None, (trace, cluster))),
         lead=evaluation_lead(evaluation),
         extent=extent(evaluation.test),
-        headline=_headline(evaluation),
+        headline=_ratios(evaluation),
         pairs=_pairs(evaluation),
         values=_values(evaluation.test),
         by_size=_by_group(evaluation, BY_SIZE),
@@ -86,7 +86,7 @@ def _looks(pipelines: Sequence[Pipeline]) -> list[tuple[str, int, int]]:
     return [(p.label, policies.index(p.policy_name), variants.index((p.backfill, p.placement))) for p in pipelines]
 
 
-def _headline(evaluation: Evaluation) -> Table:
+def _ratios(evaluation: Evaluation) -> Table:
     test, base, metric = evaluation.test, evaluation.reference, metric_of(evaluation.metric)
     ratios = [test.ratio(i, base, evaluation.metric) for i in range(len(test.pipelines))]
     at = forest_scale(ratios)

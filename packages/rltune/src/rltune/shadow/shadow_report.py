@@ -199,7 +199,7 @@ def _notes(journal: Journal, begin_s: float, backfill: str) -> tuple[str, ...]:
     acting, cycles = journal.rows("SELECT coalesce(sum(acting), 0), count(*) FROM cycle WHERE taken_s >= ?", begin_s)[0]
     told = [f"both replays begin on empty nodes, backfill by {backfill} and know only what is in the journal"]
     if acting:
-        told.append(f"in {acting:,} of {cycles:,} cycles the controller acted, so what was observed is partly its doing")
+        told.append(f"in {acting:,} of {cycles:,} cycles the controller acted, so what was seen is partly its doing")
     policies = journal.rows("SELECT count(DISTINCT policy) FROM run WHERE id IN (SELECT run FROM cycle)")[0][0]
     if policies > 1:
         told.append(f"the journal has {policies} policies; all of it is replayed under the last one")

@@ -74,7 +74,11 @@ def evidence(made: ShadowReport) -> list[str]:
 
 
 def _p99(made: ShadowReport) -> str:
-    parts = (("observed", made.observed), ("Slurm's order replayed", made.slurm), (f"{made.policy} replayed", made.ours))
+    parts = (
+        ("observed", made.observed),
+        ("Slurm's order replayed", made.slurm),
+        (f"{made.policy} replayed", made.ours),
+    )
     return ", ".join(f"{seconds(of.p99)} {what}" for what, of in parts)
 
 
@@ -136,4 +140,3 @@ def day(time_s: float) -> str:
 def moment(time_s: float) -> str:
     """Write a time to the second."""
     return dt.datetime.fromtimestamp(time_s, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-

@@ -43,8 +43,8 @@ def watch_kept(journal: Journal, begin_s: float, most: int = 5) -> WatchKept:
     told = journal.rows("SELECT at_s, kind, text FROM event WHERE at_s >= ? ORDER BY id", since_s)
     wrong = [(when, f"{kind}: {text}") for when, kind, text in told if kind not in NO_TRIPS]
     made, refused = journal.rows(
-        "SELECT count(*), coalesce(sum(coalesce(error, '') != ''), 0) FROM change LEFT JOIN outcome ON change = change.id "
-        "WHERE change.at_s >= ?",
+        "SELECT count(*), coalesce(sum(coalesce(error, '') != ''), 0) "
+        "FROM change LEFT JOIN outcome ON change = change.id WHERE change.at_s >= ?",
         since_s,
     )[0]
     return WatchKept(

@@ -26,7 +26,7 @@ class Part:
 
     def starts(self, size: int, every: int) -> range:
         """Return the rows at which windows of `size` jobs may start so that they end within this part."""
-        if size < 1:
+        if size < 1 or not len(self):
             raise InputError(f"the {self.name} part has {counted(len(self), 'job')}: the history is too short to cut")
         if size > len(self):
             raise InputError(

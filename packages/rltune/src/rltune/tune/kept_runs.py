@@ -45,10 +45,7 @@ class KeptRuns:
         key = self._key(task)
         self._found[key] = outcome
         lines = (json.dumps({"run": name, **vars(found)}) for name, found in self._found.items())
-        try:
-            write_whole(self._path, "".join(f"{line}\n" for line in lines))
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from None
+        write_whole(self._path, "".join(f"{line}\n" for line in lines))
 
     def _key(self, task: tuple[Candidate, HistoryStretch]) -> str:
         candidate, stretch = task
@@ -56,16 +53,19 @@ class KeptRuns:
 
 
 def _read(path: Path) -> dict[str, BlockSums]:
-    """Read what is there; a line that was cut off by a crash is left out."""
+    """Read what is there; a file of another kind is refused, since it would be replaced."""
     found: dict[str, BlockSums] = {}
-    if not path.exists():
-        return found
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for line in text.splitlines():
             row = json.loads(line)
             found[row["run"]] = BlockSums(tuple(row["sums"]), tuple(row["counts"]), int(row["rejected"]))
-        except (ValueError, KeyError, TypeError):
-            continue
+    except OSError as error:
+        raise InputError(f"{path}: finished runs cannot be kept there: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{path}: holds something else than finished runs of `rltune tune`; name another file"
+        ) from None
     return found
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
+from rltune.metrics.recorded import NOTHING_RECORDED, spread, times_apart
 from rltune.trials.measures import metric_of
 from rltune.tune.tuning import FEWEST_JOBS, Advice
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
+CALM_S = 60.0  # a mean wait below this tells nothing of busy times
 
 
 def sentences(made: Tuning) -> list[str]:
     """Return the answer first, then why, who pays, and how sure it is."""
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
-    return [advice(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
+    return [advice(made), *_level(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
 
 
 def advice(made: Tuning) -> str:
@@ -59,6 +61,23 @@ def advice(made: Tuning) -> str:
 def _rounded(jobs: int) -> int:
     """Return two digits: more would pretend to know."""
     return round(jobs, 2 - len(str(jobs)))
+
+
+def _level(made: Tuning) -> list[str]:
+    """Return how long jobs of the last part really waited, and what follows if the replay is far from it."""
+    if made.recorded is None:
+        return []
+    found = made.recorded
+    if not found.recorded_s.n:
+        return [NOTHING_RECORDED]
+    told = f"Recorded wait of the last part: {spread(found.recorded_s)}; what you have now, replayed: "
+    said = f"{told}{spread(found.simulated_s)}."
+    if not found.far:
+        return [said]
+    apart = times_apart(getattr(found.simulated_s, found.far), getattr(found.recorded_s, found.far))
+    level = f"The replay is not your site's: its {found.far} wait is {apart} recorded"
+    then = "Do not read sizes of gains from this, and ask `rltune calibrate` whether its ranking can be believed"
+    return [f"{said} {level}. {then}."]
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -104,7 +123,16 @@ def _sure(made: Tuning) -> list[str]:
         said.append(f"{made.rejected:,} of {test:,} jobs of the last part never ran and are in no mean.")
     if not made.resumed:
         said.append("Every part begins after a simulated warm-up: no usable starts are recorded.")
-    return [*said, *made.notes]
+    return [*said, *_calm(made), *made.notes]
+
+
+def _calm(made: Tuning) -> list[str]:
+    """Warn where nobody waits: what is best there need not be so when a queue forms."""
+    waits = {candidate.label: value for candidate, value in made.finalists}.get(made.now.label, math.nan)
+    if made.metric != "wait" or not waits < CALM_S:
+        return []
+    told = f"Hardly anybody waits on the middle part ({seconds(waits)} on average now)"
+    return [f"{told}, so it cannot tell what would help in busier times: try again with a history that has some."]
 
 
 def finalists_table(made: Tuning) -> Table:
@@ -179,6 +207,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "decided": dict(made.decided),
             "finalists": [{"label": c.label, "value": v} for c, v in made.finalists if math.isfinite(v)],
             "groups": [asdict(share) for share in made.shares],
+            "recorded": None if made.recorded is None else asdict(made.recorded),
         }
     )
     return values

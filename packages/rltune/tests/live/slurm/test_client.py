@@ -26,6 +26,7 @@ def crowd(bed, *options):
     running = bed.submit(600, **FULL)
     waiting = bed.submit(600, *options, **FULL)
     bed.wait_for("a start", lambda: bed.job(running)["job_state"] == "RUNNING")
+    bed.waiting_jobs()  # newer releases show what a priority is made of a second after the job came
     return running, waiting
 
 
@@ -126,7 +127,7 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
             began = time.monotonic()
             with pytest.raises(UnreachableError, match=r"does not answer|did not answer in"):
                 ask()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 8
     finally:
         if sign == signal.SIGSTOP:
             testbed.send("slurmctld", signal.SIGCONT)

@@ -35,32 +35,30 @@ def _enough(w: World, s: State, shape: int, pool: int) -> bool:
 
 
 @kernel
-def _take_as_now(s: State, node: int) -> None:
-    """Let a node have then what it has free now; one that is down counts as having less than nothing."""
-    s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
-    s.node[node].then_cpu = s.node[node].cpu
-    s.node[node].then_mem = s.node[node].mem
+def _copy_nodes(w: World, s: State, shape: int) -> None:
+    """Begin with what the head's nodes have free now; nodes that are down count as having less than nothing."""
+    mask = w.shape[shape].mask
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
+        group = w.mask_group[m]
+        for node in range(w.group[group].lo, w.group[group].hi):
+            s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
+            s.node[node].then_cpu = s.node[node].cpu
+            s.node[node].then_mem = s.node[node].mem
 
 
 @kernel
-def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimate: float, from_now: bool) -> None:
-    """Count the nodes that could take each kind of chunk at a time; `from_now`: with what they have free now.
-
-    Both in one go: on thousands of nodes a second look at each would take as long as all the rest of a reservation.
-    """
+def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimate: float) -> None:
+    """Count the nodes that could take each kind of chunk at a time."""
     mask = w.shape[shape].mask
     end = time + estimate / w.mask[mask].slowest
     for kind in range(w.shape[shape].kinds):
         s.feasible[pool, kind] = 0
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
-        paused = w.has_pauses and not clear_of_pauses(w, group, time, estimate)
-        if paused and not from_now:
+        if w.has_pauses and not clear_of_pauses(w, group, time, estimate):
             continue
         for node in range(w.group[group].lo, w.group[group].hi):
-            if from_now:
-                _take_as_now(s, node)
-            if paused or (w.lends and is_wanted_back(w, s, node, end)):
+            if w.lends and is_wanted_back(w, s, node, end):
                 continue
             for kind in range(w.shape[shape].kinds):
                 s.feasible[pool, kind] += _can_take(w, s, shape, kind, node)
@@ -119,7 +117,8 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
     now = s.now[0]
     settle_expected(w, s)
     ask_as(w, s, head)
-    _count_nodes(w, s, shape, pool, now, s.life[head].estimate, True)
+    _copy_nodes(w, s, shape)
+    _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
     i = 0
     time = now
     while not _enough(w, s, shape, pool):
@@ -132,7 +131,7 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
             _release(w, s, s.run[i].job, shape, pool)
             i += 1
         if w.fits_by_length:
-            _count_nodes(w, s, shape, pool, time, s.life[head].estimate, False)
+            _count_nodes(w, s, shape, pool, time, s.life[head].estimate)
     ask_as(w, s, -1)
     return time
 
@@ -142,7 +141,7 @@ def count_anew(w: World, s: State, pool: int) -> bool:
     """Count again, where loans have changed, the nodes that could take the head at its reservation; True if enough."""
     head = s.pool[pool].head
     ask_as(w, s, head)
-    _count_nodes(w, s, w.job[head].asks, pool, s.pool[pool].reserved, s.life[head].estimate, False)
+    _count_nodes(w, s, w.job[head].asks, pool, s.pool[pool].reserved, s.life[head].estimate)
     ask_as(w, s, -1)
     return _enough(w, s, w.job[head].asks, pool)
 

@@ -25,14 +25,18 @@ from rltune.lab.testbed.release_doors import AS_OPERATOR, DOORS, TO_OPERATOR, wr
 from rltune.lab.testbed.release_folder import kept_folder
 from rltune.lab.testbed.slurm_releases import release_named
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
+from rltune.live.rest_place import RestPlace
+from rltune.live.see.snapshot import LiveJob
 from rltune.live.slurm.client import Slurm
 from rltune.live.slurm.dialect import KNOWN, dialect_for, plain_record
+from rltune.live.slurm.rest_client import SlurmRest
 from rltune.whole_file import write_whole
 
 FOLDER = Path("/var/lib/rltune-testbed")
 PRESET = "slurm-five"
 FASTEST = 600  # beyond it daemons are too slow for their own clock
 _ABOUT = "testbed.json"
+_DAY_S = 86_400
 _FOLDERS = ("etc", "run", "log", "state", "spool", "dev", "scratch")
 
 
@@ -49,6 +53,7 @@ class Testbed:
     daemons: Mapping[str, Sequence[str]]  # commands by name, in the order in which they start
     clock_at: tuple[float, float]  # one moment: by its clock, and by the machine's
     release: str = ""  # of Slurm; "" = the machine's own
+    rest: str = ""  # where its slurmrestd listens; "" = there is none
 
     @classmethod
     def up(
@@ -61,11 +66,12 @@ class Testbed:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         release: str = "",
+        rest: bool = False,
     ) -> Testbed:
         """Start a Slurm with the nodes of a cluster, by default the paper's five."""
         if not 1 <= factor <= FASTEST:
             raise InputError(f"the clock can run 1 to {FASTEST} times as fast, not {factor}")
-        needs.require(database=database, clock=factor > 1, release=release)
+        needs.require(database=database, clock=factor > 1, rest=rest, release=release)
         cluster = cluster or Cluster.preset(PRESET)
         _require_room(folder)
         count = ports_needed(cluster)
@@ -79,6 +85,7 @@ class Testbed:
             database,
             settings or {},
             release_named(release) if release else None,
+            rest,
         )
         try:
             return cls._start(spec)
@@ -113,6 +120,7 @@ class Testbed:
             conf.commands(spec),
             _clock(spec.folder),
             spec.release.name if spec.release else "",
+            conf.rest_url(spec.ports[-1]) if spec.rest else "",
         )
         bed._write_about()
         for name in bed.daemons:
@@ -120,6 +128,8 @@ class Testbed:
             if name == "slurmdbd":
                 bed.run("sacctmgr", "-i", stdin=conf.accounts())
         bed.wait_for("all nodes to be idle", bed._all_idle)
+        if spec.rest:
+            bed.make_token(conf.OPERATOR if spec.database else "root")
         return bed
 
     def down(self) -> None:
@@ -160,6 +170,26 @@ class Testbed:
     def backend(self, *, as_operator: bool = False) -> Slurm:
         """Return what the controller drives, as root or as an unprivileged Operator."""
         return Slurm(self.operator if as_operator else (), self.environment, self.now_s)
+
+    def rest_backend(self, url: str = "") -> SlurmRest:
+        """Return what the controller drives through slurmrestd, as an unprivileged Operator if there are accounts."""
+        assert self.rest, "this testbed has no slurmrestd"
+        return SlurmRest(RestPlace(url or self.rest, str(self.token_file)), self.now_s)
+
+    @property
+    def token_file(self) -> Path:
+        """Return where the token for its slurmrestd lies."""
+        return self.folder / "etc/token"
+
+    @property
+    def rest_socket(self) -> str:
+        """Return the other address of its slurmrestd."""
+        return f"unix:{self.folder}/rest/sock"
+
+    def make_token(self, user: str, lifespan_s: int = _DAY_S) -> None:
+        """Make a token for an account, in place of the last."""
+        token = self.run("scontrol", "token", f"username={user}", f"lifespan={lifespan_s}")
+        write_whole(self.token_file, token, private=True)
 
     def now_s(self) -> float:
         """Return the time by its clock."""
@@ -209,6 +239,20 @@ class Testbed:
         """Return one job as squeue's JSON has it."""
         return next(j for j in self.jobs() if j["job_id"] == job)
 
+    def waiting_jobs(self) -> tuple[LiveJob, ...]:
+        """Return the waiting jobs, once sprio tells of all that compete: it is silent on one that was just released."""
+        seen: tuple[LiveJob, ...] = ()
+
+        def told() -> bool:
+            nonlocal seen
+            look = self.backend().observe()
+            seen = look.pending
+            competing = (job for job in seen if not (job.held or job.dependency or job.begin_s > look.taken_s))
+            return all(job.site_factor is not None for job in competing)
+
+        self.wait_for("sprio to tell of all jobs that compete", told)
+        return seen
+
     def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float = 120.0) -> None:
         """Wait, by the machine's clock, until something is so."""
         wait_until(what, done, self.folder, timeout_s)
@@ -243,6 +287,8 @@ class Testbed:
             return (self.folder / "run/mysql.sock").exists()
         if daemon == "slurmdbd":
             return "Cluster" in self.run("sacctmgr", "list", "cluster", check=False)
+        if daemon == conf.REST:
+            return Path(self.rest_socket.removeprefix("unix:")).exists()
         if daemon == "slurmctld":
             return "is UP" in self.run("scontrol", "ping", check=False)
         return self._all_idle()
@@ -259,6 +305,7 @@ class Testbed:
             "daemons": self.daemons,
             "clock_at": self.clock_at,
             "release": self.release,
+            "rest": self.rest,
         }
         write_whole(self.folder / _ABOUT, json.dumps(about, indent=1))
 
@@ -291,6 +338,10 @@ def _write(spec: Spec) -> None:
     if spec.release:
         write_whole(etc / "cgroup.conf", conf.cgroup_conf())
     _write_secret(etc / "munge.key", secrets.token_bytes(1024))
+    if spec.rest:
+        _write_secret(etc / "jwt.key", secrets.token_bytes(32))
+        (spec.folder / "rest").mkdir()
+        shutil.chown(spec.folder / "rest", conf.REST_USER, conf.REST_USER)
     if spec.database:
         _write_secret(etc / "slurmdbd.conf", conf.slurmdbd_conf(spec).encode())
 

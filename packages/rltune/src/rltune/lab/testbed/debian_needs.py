@@ -18,16 +18,18 @@ PACKAGE_OF = {
 }
 WITH_DATABASE = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 WITH_CLOCK = {"faketime": "faketime"}
+WITH_REST = {"slurmrestd": "slurmrestd slurm-wlm-jwt-plugin"}
 _PORTS = range(12000, 32000)  # below those that the kernel gives to clients
 
 
-def missing(*, database: bool = False, clock: bool = False, release: str = "") -> str:
+def missing(*, database: bool = False, clock: bool = False, rest: bool = False, release: str = "") -> str:
     """Return in one sentence why there can be no testbed here; "" if there can. Another release must have been made."""
     if os.geteuid() != 0:
         return "a testbed needs root: Slurm's daemons start jobs as their users"
     if release:
         return _missing_release(release)
     wanted = PACKAGE_OF | (WITH_DATABASE if database else {}) | (WITH_CLOCK if clock else {})
+    wanted |= WITH_REST if rest else {}
     packages = [package for program, package in wanted.items() if shutil.which(program) is None]
     if packages:
         return f"a testbed needs Debian's packages {' '.join(packages)}: apt-get install {' '.join(packages)}"
@@ -41,9 +43,9 @@ def _missing_release(name: str) -> str:
     return cannot_be_made() or f"Slurm {name} has not been made here; `{COMMAND} {name}` makes it, once"
 
 
-def require(*, database: bool, clock: bool, release: str = "") -> None:
+def require(*, database: bool, clock: bool, rest: bool = False, release: str = "") -> None:
     """Refuse if there can be no testbed here."""
-    if reason := missing(database=database, clock=clock, release=release):
+    if reason := missing(database=database, clock=clock, rest=rest, release=release):
         raise InputError(reason)
 
 

@@ -12,6 +12,7 @@ from rltune.lab.testbed.testbed_spec import SLA, Node, Spec
 
 OPERATOR = "slurm"  # an account that Debian's package makes: no privileges on the machine, Operator in Slurm
 ACCOUNT = "research"
+REST, REST_USER = "slurmrestd", "daemon"
 PEOPLE = ("root", "daemon", "games", "lp", "mail", "news")  # accounts of every Debian, who submit jobs
 CLUSTER = "rltune"
 MULTIARCH = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"  # how Debian names the folder of libraries
@@ -36,6 +37,7 @@ _SCHEDULER = (
 def slurm_conf(spec: Spec) -> str:
     """Write slurm.conf."""
     settings = _settings(spec) | _clock(spec) | (_accounting(spec) if spec.database else _jobcomp(spec))
+    settings |= _tokens(spec) if spec.rest else {}
     settings |= dict(spec.settings)
     lines = [*_pairs(settings), *map(_node, spec.nodes), *_partitions(spec)]
     return "\n".join(lines) + "\n"
@@ -75,6 +77,7 @@ def slurmdbd_conf(spec: Spec) -> str:
                 "StorageUser": "root",
                 "StorageLoc": "slurm_acct_db",
                 "CommunicationParameters": "NoInAddrAny",
+                **(_tokens(spec) if spec.rest else {}),  # newer slurmrestds ask it for names of resources
             }
         )
     )
@@ -97,7 +100,8 @@ def commands(spec: Spec) -> dict[str, list[str]]:
     ]
     database = {"mariadbd": _mariadbd(spec), "slurmdbd": _slurmdbd(spec)} if spec.database else {}
     slurmds = {f"slurmd-{n.name}": ["slurmd", "-D", "-N", n.name] for n in spec.nodes}
-    return {"munged": munged, **database, "slurmctld": ["slurmctld", "-D"], **slurmds}
+    rest = {REST: _slurmrestd(spec)} if spec.rest else {}
+    return {"munged": munged, **database, "slurmctld": ["slurmctld", "-D"], **slurmds, **rest}
 
 
 def accounts() -> str:
@@ -177,6 +181,11 @@ def _accounting(spec: Spec) -> dict[str, str]:
     }
 
 
+def _tokens(spec: Spec) -> dict[str, str]:
+    """Let slurmctld take JSON web tokens beside munge's."""
+    return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={spec.folder}/etc/jwt.key"}
+
+
 def _jobcomp(spec: Spec) -> dict[str, str]:
     return {
         "AccountingStorageType": "accounting_storage/none",
@@ -220,6 +229,19 @@ def _mariadbd(spec: Spec) -> list[str]:
         "--innodb-lock-wait-timeout=900",
         *(spec.release.of_mariadbd if spec.release else ()),
     ]
+
+
+def rest_url(port: int) -> str:
+    """Return where slurmrestd listens."""
+    return f"http://127.0.0.1:{port}"
+
+
+def _slurmrestd(spec: Spec) -> list[str]:
+    """Start slurmrestd as an account that is neither root's nor Slurm's, which it would refuse."""
+    become = ["setpriv", f"--reuid={REST_USER}", f"--regid={REST_USER}", "--clear-groups"]
+    plugin = "openapi/slurmctld" if spec.release else "openapi/v0.0.38"
+    listen = [f"127.0.0.1:{spec.ports[-1]}", f"unix:{spec.folder}/rest/sock"]
+    return [*become, "env", "SLURM_JWT=daemon", REST, "-a", "rest_auth/jwt", "-s", plugin, *listen]
 
 
 def _slurmdbd(spec: Spec) -> list[str]:

@@ -44,11 +44,12 @@ class Spec:
 
     folder: Path
     cluster: Cluster
-    ports: range  # slurmctld, slurmdbd, then one a node
+    ports: range  # slurmctld, slurmdbd, one a node, slurmrestd
     factor: int = 1  # how much faster its clock runs
     database: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)  # of slurm.conf, over the testbed's own
     release: SlurmRelease | None = None  # None = the machine's own
+    rest: bool = False  # with a slurmrestd, on the last of the ports and on a socket
 
     def __post_init__(self) -> None:
         if len(str(self.folder / "run/mysql.sock").encode()) > LONGEST_SOCKET:
@@ -84,7 +85,7 @@ class Spec:
 
 def ports_needed(cluster: Cluster) -> int:
     """Count the ports that a testbed of this cluster takes."""
-    return cluster.node_count + 2
+    return cluster.node_count + 3
 
 
 def slug(text: str) -> str:

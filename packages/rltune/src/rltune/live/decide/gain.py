@@ -6,12 +6,14 @@ machine on. How near the replay in Slurm's order comes to what was really seen s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
@@ -24,6 +26,7 @@ from rltune.placement.placers import BEST_FIT
 from rltune.present.fixed_order import FixedOrder
 
 FEWEST = 20
+_TOLD = re.compile(r"s in ours: ([-+][\d.]+) %$")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ class Gain:
     slurm_wait_s: float
     our_wait_s: float
     observed_wait_s: float
+
+    @classmethod
+    def share_told(cls, text: str) -> float | None:
+        """Return the share out of what `str` wrote; None if it did not."""
+        told = _TOLD.search(text)
+        return -float(told[1]) / 100 if told else None
 
     @property
     def share(self) -> float:
@@ -92,8 +101,7 @@ def replay_both(
     """
     by_age = sorted(range(len(seen)), key=lambda i: seen[i].job.ready_s)  # rows of a run are in this order
     ordered = [seen[i] for i in by_age]
-    layout = _layout(ordered, snapshot)
-    jobs = _table(ordered, layout, snapshot)
+    jobs, cluster = replayable(ordered, snapshot)
     pipeline = pinned.pipeline
     quick = replace(
         pipeline,
@@ -105,13 +113,20 @@ def replay_both(
     slurm = FixedOrder(np.array([s.priority for s in ordered], dtype=np.float64), name="slurm")
     both = (replace(quick, policy=slurm, guard=Guard()), ours)
     back = np.argsort(by_age)
-    return BothOrders(*(run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s[back] for one in both))
+    return BothOrders(*(run_pipeline(jobs, cluster, one, pinned.estimator).wait_s[back] for one in both))
 
 
-def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
-    """Lay the nodes out by partition alone."""
-    partitions = dict.fromkeys(s.job.partitions for s in seen)
-    return lay_out(snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in partitions])
+def replayable(seen: Sequence[Seen], snapshot: Snapshot) -> tuple[Jobs, Cluster]:
+    """Return the jobs as a table, and the nodes, laid out by partition alone."""
+    layout = lay_out_partitions((s.job.partitions for s in seen), snapshot)
+    return _table(seen, layout, snapshot), layout.cluster
+
+
+def lay_out_partitions(partitions: Iterable[tuple[str, ...]], snapshot: Snapshot) -> NodeLayout:
+    """Lay the nodes out by partition alone, for jobs that name one of these sets of them."""
+    return lay_out(
+        snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in dict.fromkeys(partitions)]
+    )
 
 
 def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
@@ -124,10 +139,15 @@ def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs
         cpus=[job.cpus for job in jobs],
         mem_gib=[job.mem_gib for job in jobs],
         limit_s=[limit_of(job, snapshot) for job in jobs],
-        vc=[layout.admission[job.partitions, "", (), ()] for job in jobs],
+        vc=[admission_of(job.partitions, layout) for job in jobs],
         user=[job.user for job in jobs],
         account=[job.account for job in jobs],
         qos=[job.qos for job in jobs],
         name=[job.name for job in jobs],
         gpu_types=[list(job.gpu_types) or None for job in jobs],
     )
+
+
+def admission_of(partitions: tuple[str, ...], layout: NodeLayout) -> str:
+    """Return what the core calls the nodes of some partitions."""
+    return layout.admission[partitions, "", (), ()]

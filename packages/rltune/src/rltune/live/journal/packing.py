@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rltune.live.decide.decision import Decision, Displacement, Waiting
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Hold, Holdings
-from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, Reservation, Snapshot
+from rltune.live.see.snapshot import Lever, LiveJob, LiveNode, Partition, Reservation, Snapshot
 
 _LEVEL = 3
 Columns = dict[str, list[Any]]
@@ -24,6 +24,7 @@ def pack_snapshot(snapshot: Snapshot) -> bytes:
         {
             **({} if snapshot.kill_wait_s == Snapshot.kill_wait_s else {"kill_wait_s": snapshot.kill_wait_s}),
             **({"caution": snapshot.caution} if snapshot.caution else {}),
+            **({} if snapshot.lever is Snapshot.lever else {"lever": snapshot.lever}),
             "taken_s": snapshot.taken_s,
             "version": snapshot.version,
             "mem_counts": snapshot.mem_counts,
@@ -44,6 +45,7 @@ def unpack_snapshot(data: bytes) -> Snapshot:
         mem_counts=plain["mem_counts"],
         kill_wait_s=plain.get("kill_wait_s", Snapshot.kill_wait_s),
         caution=plain.get("caution", ""),
+        lever=Lever(plain.get("lever", Snapshot.lever)),
         jobs=_rows(LiveJob, plain["jobs"]),
         nodes=_rows(LiveNode, plain["nodes"]),
         partitions=_rows(Partition, plain["partitions"]),

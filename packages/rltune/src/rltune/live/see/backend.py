@@ -2,8 +2,8 @@
 
 A backend keeps to these promises:
 
-- `observe` uses at most four client processes, `apply` and `priorities` one, however many jobs there are; `calls`
-  counts them by command.
+- By commands `observe` uses at most four client processes, `apply` and `priorities` one, however many jobs there are;
+  by slurmrestd these are requests, and `apply` needs one a change. `calls` counts them, by command or by what is asked.
 - Nobody blocks for long: with the scheduler down every method raises `UnreachableError` within seconds. An answer that
   carries errors, or that cannot be understood, raises `BackendError`: no snapshot is made of half an answer.
 - `apply` tells the fate of every change, in the order given; one that fails does not stop the others.
@@ -77,7 +77,7 @@ class Backend(Protocol):
 
     @property
     def calls(self) -> Counter[str]:
-        """Count the client processes started so far, by command: squeue, sinfo, scontrol, sprio, sbatch, ..."""
+        """Count the client processes or requests so far: squeue, sinfo, scontrol, ... or jobs, nodes, job, ..."""
         ...
 
     def observe(self) -> Snapshot:
@@ -98,6 +98,10 @@ class Backend(Protocol):
 
     def user(self) -> str:
         """Return the account under which this backend changes and submits."""
+        ...
+
+    def cannot(self) -> frozenset[ChangeKind]:
+        """Return which changes this way of reaching the scheduler does not know."""
         ...
 
     def open_record(self, text: str, partition: str) -> int:

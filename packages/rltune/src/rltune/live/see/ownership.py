@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rltune.errors import InputError
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import DONE_AND_OVER, STEERING, Hold, Holdings, Intent, Value, held_kind
 from rltune.live.see.record_text import Claim, Lock, Page, RecordError, mark_of, read_lock, read_page
-from rltune.live.see.snapshot import LiveJob, RecordJob, Snapshot
+from rltune.live.see.snapshot import Lever, LiveJob, RecordJob, Snapshot
 
 EVERYWHERE = "*"
 Alive = Callable[[Lock], str]  # why the holder of a lock is known to be dead; "" = it may live
+
+
+_WAYS = {
+    Lever.SITE_FACTOR: "by Slurm's commands: leave slurm.rest out of the settings",
+    Lever.NICE: "through slurmrestd: name it as slurm.rest in the file of --config",
+}
+
+
+class LeverError(InputError):
+    """A record is of numbers that are not seen by this way of reaching Slurm."""
+
+    def __init__(self, page: Page) -> None:
+        where = f"the record of job {page.lock} is of numbers written as {page.lever}"
+        super().__init__(f"{where}; release them the same way, {_WAYS[page.lever]}")
 
 
 @dataclass(frozen=True)
@@ -88,10 +103,12 @@ def claims_of(holdings: Holdings, intents: Iterable[Intent] = ()) -> list[Claim]
 def owned(pages: Iterable[Page], snapshot: Snapshot) -> Holdings:
     """Return what jobs have of what pages say is ours: another value is another's, and the value before is nobody's.
 
-    Where the scheduler does not tell a value, the page is believed.
+    Where the scheduler does not tell a value, the page is believed. A page of another lever is not for us: LeverError.
     """
     holdings = Holdings()
     for page in pages:
+        if page.lever is not snapshot.lever:
+            raise LeverError(page)
         for claim in page.claims:
             for job in _jobs_of(claim, page, snapshot):
                 hold = _hold(claim, job)

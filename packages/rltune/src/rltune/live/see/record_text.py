@@ -15,8 +15,10 @@ from urllib.parse import quote, unquote
 
 from rltune.live.see.backend import RECORD_CHARACTERS, ChangeKind
 from rltune.live.see.holdings import STEERING, Value
+from rltune.live.see.snapshot import Lever
 
 _VERSION = "rltune/1"
+_WITH_LEVER = "rltune/2"  # names the lever: an rltune that knows of SiteFactor alone must not read it
 _FAMILY = "rltune/"
 _KINDS = (ChangeKind.SITE_FACTOR, ChangeKind.PRIORITY, ChangeKind.EXCLUDE_NODES, ChangeKind.REQUIRE_NODES)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
@@ -25,12 +27,15 @@ MOST_PAGES = 512
 
 @dataclass(frozen=True)
 class Holder:
-    """A process: on which machine, under which number, and when it was born, so that a number used again is known."""
+    """A controller, known by its token; the rest says where its process is to be looked for. Empty = not told."""
 
     host: str
     pid: int
-    born: int = 0  # in ticks since the machine started; 0 = not told
+    born: int = 0  # in ticks since the machine started
     space: str = ""  # in which numbering of processes, as containers have their own
+    machine: str = ""  # by the name that it keeps when its host is renamed
+    booted_s: float = 0.0  # when the machine started
+    token: str = ""  # drawn at its start
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -64,6 +69,7 @@ class Page:
     lock: int  # the job that is the lock
     written_s: float
     claims: tuple[Claim, ...]
+    lever: Lever = Lever.SITE_FACTOR  # what the numbers of these claims are
 
 
 class RecordError(ValueError):
@@ -88,6 +94,9 @@ def lock_text(lock: Lock) -> str:
         "pid": holder.pid,
         "born": holder.born,
         "space": holder.space,
+        "machine": holder.machine,
+        "booted": holder.booted_s,
+        "token": holder.token,
         "partitions": ",".join(lock.partitions),
         "since": int(lock.since_s),
         "renewed": int(lock.renewed_s),
@@ -99,11 +108,13 @@ def lock_text(lock: Lock) -> str:
     return text
 
 
-def page_texts(claims: Iterable[Claim], lock: int, now_s: float, pages: int) -> list[str]:
+def page_texts(
+    claims: Iterable[Claim], lock: int, now_s: float, pages: int, lever: Lever = Lever.SITE_FACTOR
+) -> list[str]:
     """Spell claims on so many pages, or on more if they do not fit: twice as many, and so on."""
     listed = sorted(claims, key=lambda claim: (claim.job, _CODES[claim.kind]))
     while pages <= MOST_PAGES:
-        texts = [_page_text(listed, lock, now_s, number, pages) for number in range(pages)]
+        texts = [_page_text(listed, lock, now_s, (number, pages), lever) for number in range(pages)]
         if all(len(text) <= RECORD_CHARACTERS for text in texts):
             return texts
         pages *= 2
@@ -116,7 +127,8 @@ def read_lock(text: str) -> Lock | None:
     if kind != "lock":
         return None
     try:
-        holder = Holder(fields["host"], int(fields["pid"]), int(fields["born"]), fields["space"])
+        place = (fields["space"], fields.get("machine", ""), float(fields.get("booted", 0.0)))
+        holder = Holder(fields["host"], int(fields["pid"]), int(fields["born"]), *place, fields.get("token", ""))
         times = (float(fields[name]) for name in ("since", "renewed", "lease"))
         return Lock(holder, tuple(fields["partitions"].split(",")), *times)
     except (KeyError, ValueError) as error:
@@ -133,7 +145,8 @@ def read_page(text: str) -> Page | None:
         if zlib.crc32(data) != int(fields["crc"], 16):
             raise RecordError("a page is damaged: its checksum is wrong")
         number, pages = int(fields["page"]), int(fields["of"])
-        return Page(int(fields["lock"]), float(fields["at"]), tuple(_unpack(data, number, pages)))
+        lever = Lever(fields.get("by", Lever.SITE_FACTOR))
+        return Page(int(fields["lock"]), float(fields["at"]), tuple(_unpack(data, number, pages)), lever)
     except (KeyError, ValueError, IndexError) as error:
         raise RecordError(f"a page is damaged: {error}") from None
 
@@ -141,16 +154,18 @@ def read_page(text: str) -> Page | None:
 def _fields(text: str) -> tuple[str, Mapping[str, str], str]:
     """Part a text into its kind, its named fields and what follows them."""
     version, _, rest = text.partition(";")
-    if version != _VERSION:
-        raise RecordError(f"a record is of version {version[:20]!r}, this rltune reads {_VERSION}")
+    if version not in {_VERSION, _WITH_LEVER}:
+        raise RecordError(f"a record is of version {version[:20]!r}, this rltune reads {_VERSION} and {_WITH_LEVER}")
     head, _, packed = rest.partition(";;")
     kind, *pairs = head.split(";")
     return kind, {key: unquote(value) for key, _, value in (pair.partition("=") for pair in pairs)}, packed
 
 
-def _page_text(claims: Sequence[Claim], lock: int, now_s: float, number: int, pages: int) -> str:
+def _page_text(claims: Sequence[Claim], lock: int, now_s: float, place: tuple[int, int], lever: Lever) -> str:
+    number, pages = place
     data = _pack([claim for claim in claims if claim.job % pages == number], pages)
-    head = f"{_VERSION};page;lock={lock};page={number};of={pages};at={int(now_s)};crc={zlib.crc32(data):x}"
+    version = f"{_VERSION};page" if lever is Lever.SITE_FACTOR else f"{_WITH_LEVER};page;by={lever}"
+    head = f"{version};lock={lock};page={number};of={pages};at={int(now_s)};crc={zlib.crc32(data):x}"
     return f"{head};;{base64.b85encode(data).decode()}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 
 PENDING = "PENDING"
@@ -16,6 +17,13 @@ ON_NODES = frozenset({RUNNING, "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_
 NOT_ENDED = ON_NODES | {PENDING, "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 NAN = float("nan")
 LOWEST = 1  # priority of a job that may run, whatever its factors come to: Slurm shows 1 for all below
+
+
+class Lever(StrEnum):
+    """Which of a job's own numbers carries what is added to its priority: what `site_factor` is read from."""
+
+    SITE_FACTOR = "SiteFactor"
+    NICE = "Nice"  # with its sign turned, where no SiteFactor is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +235,7 @@ class Snapshot:
     kill_wait_s: float = 30.0  # from the polite end of a job to the certain one
     records: tuple[RecordJob, ...] = field(default=(), repr=False)  # controllers' own jobs, which are not in `jobs`
     caution: str = ""  # why it may have been misread: nothing should be changed by it
+    lever: Lever = Lever.SITE_FACTOR
 
     @cached_property
     def job_by_id(self) -> dict[int, LiveJob]:

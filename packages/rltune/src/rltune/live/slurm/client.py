@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rltune.live.see.backend import BackendError, Change, ChangeOutcome, UnreachableError
+from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutcome, UnreachableError
 from rltune.live.see.snapshot import PriorityParts, Snapshot
 from rltune.live.slurm import json_records as parse
 from rltune.live.slurm import record_jobs
@@ -107,6 +107,10 @@ class Slurm:
     def commands(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """Spell the changes as one would type them."""
         return tuple(" && ".join(f"scontrol {line}" for line in orders.lines_of(change)) for change in changes)
+
+    def cannot(self) -> frozenset[ChangeKind]:
+        """Return which changes Slurm's commands do not know: none."""
+        return frozenset()
 
     def user(self) -> str:
         """Ask under which account the commands run; `prefix` may have changed it."""

@@ -45,11 +45,16 @@ def answer_of(text: str, command: str, key: str) -> dict[str, Any]:
         answer = json.loads(text)
     except ValueError:
         raise BackendError(f"{command} did not print JSON but: {text[:100]!r}") from None
-    if errors := answer.get("errors"):
-        raise BackendError(f"{command} reports: {'; '.join(map(_error, errors))}")
-    if not isinstance(answer.get(key), list):
-        raise BackendError(f"{command} printed no {key}")
+    require_whole(answer, command, key)
     return dict(answer)
+
+
+def require_whole(answer: Mapping[str, Any], who: str, key: str) -> None:
+    """Refuse an answer with errors, or without what was asked for."""
+    if errors := answer.get("errors"):
+        raise BackendError(f"{who} reports: {'; '.join(map(error_sentence, errors))}")
+    if not isinstance(answer.get(key), list):
+        raise BackendError(f"{who} printed no {key}")
 
 
 def jobs_of(answer: Mapping[str, Any], factors: Mapping[int, PriorityParts] | None = None) -> tuple[LiveJob, ...]:
@@ -100,12 +105,12 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, Priorit
         eligible_s=eligible_s,
         start_s=NAN if pending else _time(number(record["start_time"])),
         end_s=NAN if pending or on_nodes else _time(number(record["end_time"])),
-        limit_s=_finite(60 * number(record["time_limit"])),
+        limit_s=finite(60 * number(record["time_limit"])),
         gpus=_gpu_count(given, given_tres, on_nodes=not pending) or _asked_count(asked, asked_tres, record, nodes),
         gpu_types=asked.types or asked_tres.types,
         nodes=_nodes_asked(record, number, nodes) if pending else nodes,
         gpus_per_node=parse_gpus(record["tres_per_node"]).count,
-        cpus=_finite(number(record["cpus"])),
+        cpus=finite(number(record["cpus"])),
         mem_gib=_memory(record, dialect, asked, asked_tres, nodes),
         exclusive=dialect.is_exclusive(record),
         shares_gpu=asked.shared or given.shared or asked_tres.shards > 0,
@@ -115,7 +120,7 @@ def _job_or_fail(record: Record, dialect: Dialect, factors: Mapping[int, Priorit
         priority_by_hand=told.by_hand if told else None,
         site_factor=told.site if told else None,
         other_factors=told.others if told else None,
-        nice=_whole(number(record["nice"])),
+        nice=_signed(_whole(number(record["nice"]))),
         held=pending and _is_held(record, reason, priority),
         dependency=record["dependency"],
         array_id=array_id,
@@ -211,9 +216,9 @@ def _memory(record: Record, dialect: Dialect, asked: Gpus, tres: Tres, nodes: in
     if per_gpu.by_type:  # first, since newer releases repeat it as if it were the memory of a node
         return per_gpu.count * _asked_count(asked, tres, record, nodes) / MIB_A_GIB
     if (per_node := number(record["memory_per_node"])) > 0:
-        return _finite(per_node * max(1, nodes) / MIB_A_GIB)
+        return finite(per_node * max(1, nodes) / MIB_A_GIB)
     if (per_cpu := number(record["memory_per_cpu"])) > 0:
-        return _finite(per_cpu * number(record["cpus"]) / MIB_A_GIB)
+        return finite(per_cpu * number(record["cpus"]) / MIB_A_GIB)
     return NAN
 
 
@@ -273,7 +278,13 @@ def _whole(number: float) -> int:
     return int(number) if math.isfinite(number) else 0
 
 
-def _finite(number: float) -> float:
+def _signed(number: int) -> int:
+    """Read a number below 0 that 22.05 prints as if it could not be."""
+    return number - (1 << 32) if number >= 1 << 31 else number
+
+
+def finite(number: float) -> float:
+    """Read a number without bound as none."""
     return number if math.isfinite(number) else NAN
 
 
@@ -282,7 +293,11 @@ def _time(number: float) -> float:
     return number if math.isfinite(number) and number > 0 else NAN
 
 
-def _error(error: Any) -> str:
+def error_sentence(error: Any) -> str:
+    """Return one of an answer's errors: what Slurm was doing, and why it failed if it says so."""
     if not isinstance(error, Mapping):
         return str(error)
-    return str(error.get("description") or error.get("error") or error)
+    doing, why = str(error.get("description") or ""), str(error.get("error") or "")
+    if doing and why and why not in doing:
+        return f"{doing}: {why}"
+    return doing or why or str(error)

@@ -10,7 +10,7 @@ from rltune.live.see.snapshot import LiveJob, RecordJob
 
 SCRIPT = "#!/bin/sh\nexit 0\n"
 _PROMPT = "scontrol:"
-_BEGIN = "2037-01-01"  # a hold can be lifted by mistake; before this date Slurm would not start it even then
+BEGIN = "2037-01-01"  # a hold can be lifted by mistake; before this date Slurm would not start it even then
 
 
 def submission(text: str, partition: str) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def submission(text: str, partition: str) -> tuple[str, ...]:
         "sbatch",
         "--parsable",
         "--hold",
-        f"--begin={_BEGIN}",
+        f"--begin={BEGIN}",
         f"--job-name={RECORD_NAME}",
         f"--comment={text}",
         "--nodes=1",

@@ -19,11 +19,19 @@ QUANTILES = 240
 
 
 def lines_of_starts(
-    ready_s: Floats, gpus: NDArray[np.int64], run_s: Floats, start_s: Mapping[str, Floats], cluster_gpus: int
+    ready_s: Floats,
+    gpus: NDArray[np.int64],
+    run_s: Floats,
+    start_s: Mapping[str, Floats],
+    cluster_gpus: int,
+    end_s: float | None = None,
 ) -> dict[str, Any]:
-    """Return the lines of each side; `start_s` has the starts of the same jobs by a name for the legend."""
+    """Return the lines of each side; `start_s` has the starts of the same jobs by a name for the legend.
+
+    They go on to the last end of the first side, or up to a time: who had not started by then is in no use of GPUs.
+    """
     first, *_ = start_s.values()
-    begin, end = float(ready_s.min()), float((first + run_s).max())
+    begin, end = float(ready_s.min()), float((first + run_s).max()) if end_s is None else end_s
     edges = np.linspace(begin, max(end, begin + 1e-3), MOMENTS + 1)
     shares = 1.0 - np.linspace(1.0, 0.0, QUANTILES) ** 2
     lines = [

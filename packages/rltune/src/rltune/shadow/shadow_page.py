@@ -27,7 +27,7 @@ def render_shadow(made: ShadowReport, source: str = "") -> str:
     return page_of(
         "shadow.html.j2",
         SCRIPTS,
-        lines_of_starts(rows.ready_s, rows.gpus, rows.run_s, starts, made.gpus),
+        lines_of_starts(rows.ready_s, rows.gpus, rows.run_s, starts, made.gpus, made.end_s),
         title=f"{made.policy} in shadow",
         trace=source,
         lead=text.sentence(made),

@@ -22,7 +22,7 @@ from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine, run_pipeline
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator
-from rltune.forecast.rolls import FLOOR_S, LEAST_SPREAD, FutureRoller, drawn_starts, log_quantiles, start_quantiles
+from rltune.forecast.rolls import FLOOR_S, LEAST_SPREAD, FutureRoller, forecast_starts, log_quantiles, start_quantiles
 from rltune.forecast.start_forecast import StartCalibration
 from rltune.jobs import Floats, Jobs
 from rltune.opt_in import opted_in
@@ -148,7 +148,7 @@ def tried(
     chosen = [names[i] for i in np.unique(np.linspace(0, len(names) - 1, min(len(names), MOST_JOBS)).astype(int))]
     rows = [present.waiting_row(name) for name in chosen]
     roller = FutureRoller(present, seed).prepare()
-    starts = drawn_starts(roller, rolls, workers)[:, rows]
+    starts = forecast_starts(roller, rolls, workers)[:, rows]
     truth = np.array([start_of.get(name, np.inf) for name in chosen])
     truth = np.where(truth <= known_s, truth, np.inf)
     return TriedMoment(present.now_s, starts, roller.deterministic[rows], truth, known_s, tuple(chosen))

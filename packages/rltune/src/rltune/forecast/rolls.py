@@ -14,12 +14,14 @@ from rltune.forecast.run_time_draws import RunTimes
 from rltune.forecast.start_forecast import QUANTILES, Forecast, JobForecast, StartCalibration
 from rltune.jobs import Floats
 from rltune.parallel import Spread, Threads
+from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import roll
 from rltune.present.present import Present
 
 ROLLS = 100
 FLOOR_S = 60.0  # added to waits before their logarithm is taken: nobody minds a minute
 LEAST_SPREAD = 0.1  # of the logarithm of a wait
+GIVEN_ORDER = 1.2  # times as far apart: jobs to come may overtake, and fair shares change; see ADR 0028
 LONGEST = 4.0  # times the deterministic roll, for which arrivals are drawn
 
 Progress = Callable[[int, int], None]
@@ -93,7 +95,7 @@ def forecast(
     if rolls < 2:
         raise InputError(f"a forecast needs two rolls or more, not {rolls}")
     roller = FutureRoller(present, seed, arrivals, job=job).prepare()
-    starts = drawn_starts(roller, rolls, workers, spread, progress)
+    starts = forecast_starts(roller, rolls, workers, spread, progress)
     return summed_up(roller, starts, calibration or StartCalibration())
 
 
@@ -106,6 +108,25 @@ def drawn_starts(
         return np.array(spread.map(roller.one, range(rolls), told))
     with Threads(workers) as threads:
         return np.array(threads.map(roller.one, range(rolls), told))
+
+
+def forecast_starts(
+    roller: FutureRoller, rolls: int, workers: int = 2, spread: Spread | None = None, progress: Progress | None = None
+) -> Floats:
+    """Return the starts of each roll; further apart where the order is one that was read off and will not stay."""
+    starts = drawn_starts(roller, rolls, workers, spread, progress)
+    if not isinstance(roller.present.pipeline.policy, FixedOrder):
+        return starts
+    return _further_apart(starts, roller.present.now_s, GIVEN_ORDER)
+
+
+def _further_apart(starts: Floats, now_s: float, times: float) -> Floats:
+    """Return starts whose waits lie so many times as far from their median, in the logarithm."""
+    with np.errstate(invalid="ignore"):
+        waits = np.log(np.maximum(starts - now_s, 0.0) + FLOOR_S)
+        middle = np.quantile(waits, 0.5, axis=0, method="higher")
+        moved = now_s + np.maximum(np.exp(middle + times * (waits - middle)) - FLOOR_S, 0.0)
+    return np.where(np.isfinite(starts) & np.isfinite(middle), moved, starts)
 
 
 def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibration) -> Forecast:

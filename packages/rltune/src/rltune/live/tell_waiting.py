@@ -17,7 +17,7 @@ LONGEST = 160  # characters of a reason
 
 
 @dataclass(frozen=True)
-class Told:
+class CommentsWritten:
     """What became of the comments."""
 
     written: int
@@ -33,12 +33,12 @@ class Told:
 
 def tell_waiting(
     backend: Backend, snapshot: Snapshot, reasons: Mapping[str, Reason], forecast: Forecast, by: str
-) -> Told:
+) -> CommentsWritten:
     """Write for every waiting job why it waits and when it starts; an administrator's own comment is left alone."""
     changes = comments(snapshot, reasons, forecast, by)
     outcomes = backend.apply(changes) if changes else ()
     refused = [outcome.error for outcome in outcomes if not outcome.done]
-    return Told(len(outcomes) - len(refused), len(refused), refused[0] if refused else "")
+    return CommentsWritten(len(outcomes) - len(refused), len(refused), refused[0] if refused else "")
 
 
 def comments(snapshot: Snapshot, reasons: Mapping[str, Reason], forecast: Forecast, by: str) -> list[Change]:

@@ -37,7 +37,7 @@ LINES_A_STORY = 6
 
 
 @dataclass(frozen=True)
-class JobStory:
+class StoryOfJob:
     """A job to which the order mattered: its waits, and what the journal says of it."""
 
     job: int
@@ -82,7 +82,7 @@ class ShadowReport:
     ratio: Interval  # of the mean waits, ours over Slurm's
     difference: Interval
     shares: tuple[Share, ...]  # mean waits by size, user and partition: Slurm's order, ours
-    stories: tuple[JobStory, ...]
+    stories: tuple[StoryOfJob, ...]
     watch: WatchKept
     rows: ReplayedJobs = field(repr=False)
     gpus: int  # of the cluster
@@ -165,7 +165,7 @@ class _Waits:
         return np.maximum(np.fmin(wait_s, self.end_s - self.ready_s), 0.0)
 
 
-def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: int) -> tuple[JobStory, ...]:
+def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: int) -> tuple[StoryOfJob, ...]:
     """Tell of those who gain and lose most, each with the first lines that the journal has on it."""
     gained = waits.slurm_s - waits.our_s
     apart = [far_apart(*pair) for pair in zip(waits.slurm_s.tolist(), waits.observed_s.tolist(), strict=True)]
@@ -174,7 +174,7 @@ def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: 
     ends = dict.fromkeys([*order[:most].tolist(), *order[len(order) - most :][::-1].tolist()])
     rows = [row for row in ends if abs(gained[row]) >= WORTH_S]
     return tuple(
-        JobStory(
+        StoryOfJob(
             job=seen[row].job.id,
             user=seen[row].job.user,
             gpus=seen[row].job.gpus,

@@ -10,7 +10,7 @@ from typing import Any
 
 from rltune.metrics.distribution import Distribution
 from rltune.metrics.formats import plain
-from rltune.shadow.shadow_report import JobStory, ShadowReport
+from rltune.shadow.shadow_report import ShadowReport, StoryOfJob
 from rltune.text import columns, counted, percent, seconds
 from rltune.trials.shares import KINDS, Share
 
@@ -96,7 +96,7 @@ def shares_of(made: ShadowReport, kind: str) -> list[Share]:
     return sorted(some, key=lambda share: -abs(share.jobs * (share.then_s - share.now_s)))[:_SHOWN]
 
 
-def headline(one: JobStory) -> str:
+def headline(one: StoryOfJob) -> str:
     """Return what became of a job, in a sentence."""
     way = "sooner" if one.gained_s > 0 else "later"
     who = f"Job {one.job} of {one.user}, {counted(one.gpus, 'GPU')}"

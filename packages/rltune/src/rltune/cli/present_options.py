@@ -105,7 +105,7 @@ class Asked:
         """Read the history, its cluster, the pipeline in force and the time."""
         from rltune import Cluster
         from rltune.engine.parse_pipeline import read_pipeline
-        from rltune.estimate import get_estimator
+        from rltune.estimate import get_estimator, sites_estimator
 
         assert self.trace is not None
         assert self.cluster is not None
@@ -114,7 +114,13 @@ class Asked:
         usual = f"{on.scheduler.policy} + {on.scheduler.backfill}" if on.scheduler else USUAL
         pipeline = read_pipeline(self.pipeline or usual)
         compile_core([pipeline])
-        return work.jobs, on, pipeline, get_estimator(self.estimator or "history"), self._time(work.jobs)
+        return (
+            work.jobs,
+            on,
+            pipeline,
+            get_estimator(self.estimator or sites_estimator(work.jobs)),
+            self._time(work.jobs),
+        )
 
     def checked_site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
         """Read all of a history that is asked about as a whole."""

@@ -44,7 +44,7 @@ def _waits(made: ShadowReport) -> Table:
         Row(name, i, 0, tuple(seconds(getattr(of, part)) for part in text.PARTS))
         for i, (name, of) in enumerate(text.spreads(made))
     )
-    return Table(text.PARTS, tuple(rows))
+    return Table(text.PARTS, tuple(rows), head="wait")
 
 
 def _shares(made: ShadowReport, kind: str) -> Table:
@@ -52,4 +52,4 @@ def _shares(made: ShadowReport, kind: str) -> Table:
         Row(s.name, NO_LINE, 0, (f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s), text.change(s.then_s, s.now_s)))
         for s in text.shares_of(made, kind)
     )
-    return Table(("jobs", "Slurm's order", made.policy, ""), tuple(rows))
+    return Table(("jobs", "Slurm's order", made.policy, "change"), tuple(rows), head=kind)

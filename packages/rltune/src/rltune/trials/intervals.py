@@ -32,8 +32,8 @@ JOB_BLOCKS = (5, 7)  # of one trace, fewest and most: a queue remembers, and mor
 JOBS_A_BLOCK = 4_000  # of one trace, where there are enough for the fewest
 LEAST_JOBS_A_BLOCK = 30
 MIDDLING = 1 / 12  # times the blocks: the level, in means, at which a block counts half of what the longest queue does
-LIKENESS = 0.42  # correlation of neighbours that is believed before any block is seen
-BELIEF = 20  # as if so many blocks had shown it
+LIKENESS = 0.45  # correlation of neighbours that is believed before any block is seen
+BELIEF = 24  # as if so many blocks had shown it
 MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
 MOST_LOG = 100.0  # of a factor, so that it is a number
 FURTHEST = 10.0  # times 1 or the estimate: an end beyond says no more than that nothing is known
@@ -173,10 +173,6 @@ def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> I
 
 
 @lru_cache(maxsize=4096)
-def _quantile(probability: float, freedom: float) -> float:
-    return student(probability, freedom)
-
-
 def student(probability: float, freedom: float) -> float:
     """Return the quantile of Student's t: its distribution is an integral of cos^(freedom - 1)."""
     angle = np.linspace(0.0, np.pi / 2, 20_001)
@@ -243,7 +239,7 @@ def _half_width(values: Floats, confidence: float, freedom: float) -> float:
     lag = np.arange(1, n)
     share = (1 + 2 * float(((1 - lag / n) * alike**lag).sum())) / n  # variance of the mean, over that of one block
     error = np.sqrt(_own_variance(values, alike) * share)
-    return float(_quantile(0.5 + confidence / 2, round(max(freedom, 1.0), 1)) * error)
+    return float(student(0.5 + confidence / 2, round(max(freedom, 1.0), 1)) * error)
 
 
 def _own_variance(values: Floats, alike: float) -> float:

@@ -146,3 +146,11 @@ def test_targets_that_are_not_understood_are_refused():
     for text in ("p90 < 1h", "p80 wait < 1h", "p90 wait < soon", "p90 wait < 1h for size>=8"):
         with pytest.raises(InputError):
             Target.parse(text)
+
+
+def test_more_work_than_the_nodes_can_do_is_said():
+    """Then waits grow with the length of the history, and their mean means little; as it is, nothing is said."""
+    told = " ".join(what_if(site(), [parse_edit("load=+400%")], ORACLE).notes)
+    assert "then" in told
+    assert "waits grow for as long as that goes on" in told
+    assert "now 1" not in told

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rltune.engine.pipeline import Pipeline
     from rltune.estimate.estimators import Estimator
     from rltune.jobs import Jobs
+    from rltune.live.see.backend import Backend
     from rltune.live.see.snapshot import Snapshot
-    from rltune.live.slurm.client import Slurm
     from rltune.present import Present
 
 USUAL = "multifactor + easy"
@@ -157,7 +157,7 @@ class Asked:
     def _of_slurm(self) -> "Present":
         return self.looked()[2]
 
-    def looked(self) -> "tuple[Slurm, Snapshot, Present]":
+    def looked(self) -> "tuple[Backend, Snapshot, Present]":
         """Look at a running Slurm once: what speaks to it, what it showed, and the moment."""
         from rltune.live.control_settings_file import load_settings
         from rltune.live.pinned_pipeline import pin_pipeline

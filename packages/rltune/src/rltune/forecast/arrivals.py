@@ -70,7 +70,8 @@ def _ongoing(present: Present, begin_s: float) -> I8:
     seats = np.sort(present.seats.rows)
     running = {present.names[row]: row for row in seats[::-1].tolist()}
     rows = np.sort(np.concatenate([np.array(list(running.values()), dtype=np.int64), present.waiting]))
-    return rows[present.recorded.submit_s[rows] >= begin_s]
+    recent: I8 = rows[present.recorded.submit_s[rows] >= begin_s]
+    return recent
 
 
 def _estimates(present: Present, history: Jobs) -> Floats:

@@ -286,6 +286,8 @@ class Controller:
                     self._say_advice(intents, report)
                 case Make(intents):
                     self._hands.make(intents, report)
+                    if self.brain.last:
+                        self._chronicle.act(self.brain.holdings, self.brain.last.snapshot.taken_s)
                     if self._hands.unnoted:
                         self._take(Unwell(self._hands.unnoted), report)
                     else:

@@ -60,8 +60,8 @@ def _begin(path: Path, speed: float, jobs: int, seed: int) -> Demo:
     now = time.time()
     clock = _PlayClock(factor=speed, shown_s=now - _BEFORE_S, at_s=now)
     settings = ControlSettings(pipeline=PipelineSettings(policy="saf", estimator="history"))
-    cluster = PlayedCluster(schedule, clock, begin - _BEFORE_S, remembered_s=2 * _STEP_S)
-    controller = Controller(cluster, Journal.create(path), settings, clock)
+    played = PlayedCluster(schedule, clock, begin - _BEFORE_S, remembered_s=2 * _STEP_S)
+    controller = Controller(played, Journal.create(path), settings, clock)
     _watch_until(now, controller, clock)
     return Demo(path, controller, threading.Thread(target=controller.run, name="demo controller", daemon=True))
 

@@ -66,7 +66,8 @@ def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> R
     """Show the jobs that wait or run."""
     found = find_jobs(sight, caller, query)
     values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
-    return page(request, caller, "jobs.html.j2", sight=sight, **values, **_choices(sight, caller))
+    values |= _choices(sight, caller)
+    return page(request, caller, "jobs.html.j2", sight=sight, **values)
 
 
 def _choices(sight: Sight, caller: Caller) -> dict[str, list[str]]:

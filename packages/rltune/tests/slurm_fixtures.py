@@ -1,7 +1,7 @@
 """A real Slurm for the tests: one with and one without accounting, started when first asked for."""
 
 import pytest
-from real_slurm import NAMES, RELEASES, has_rest, require_release, require_slurm, short_folder
+from real_slurm import EVERYWHERE, NAMES, RELEASES, has_rest, require_release, require_slurm, short_folder
 
 from rltune.lab.testbed import Testbed
 
@@ -28,6 +28,25 @@ def started_testbed_of_any_release(request):
         return
     with Testbed.up(short_folder(), release=request.param, rest=True) as bed:
         yield bed
+
+
+@pytest.fixture(
+    scope="session", params=RELEASES if EVERYWHERE else RELEASES[:1], ids=NAMES if EVERYWHERE else NAMES[:1]
+)
+def started_testbed_with_database_of_any_release(request):
+    if not request.param:
+        yield request.getfixturevalue("started_testbed_with_database")
+        return
+    require_release(request.param)
+    with Testbed.up(short_folder(), database=True, release=request.param, rest=True) as bed:
+        yield bed
+
+
+@pytest.fixture
+def testbed_with_database_of_any_release(started_testbed_with_database_of_any_release):
+    """As with accounting, and with RLTUNE_SLURM=all also of the releases made beside the machine's own."""
+    started_testbed_with_database_of_any_release.clear()
+    return started_testbed_with_database_of_any_release
 
 
 @pytest.fixture

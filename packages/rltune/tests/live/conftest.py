@@ -3,9 +3,11 @@ from slurm_fixtures import (
     started_testbed,
     started_testbed_of_any_release,
     started_testbed_with_database,
+    started_testbed_with_database_of_any_release,
     testbed,
     testbed_of_any_release,
     testbed_with_database,
+    testbed_with_database_of_any_release,
 )
 
 __all__ = [
@@ -13,7 +15,9 @@ __all__ = [
     "started_testbed",
     "started_testbed_of_any_release",
     "started_testbed_with_database",
+    "started_testbed_with_database_of_any_release",
     "testbed",
     "testbed_of_any_release",
     "testbed_with_database",
+    "testbed_with_database_of_any_release",
 ]

@@ -10,9 +10,14 @@ from rltune.live.control_settings import ControlSettings
 from rltune.live.keeper import LEASE_S, Keeper, LockedError, as_of
 from rltune.live.see.backend import Backend, BackendError
 from rltune.live.see.ownership import EVERYWHERE, claims_of
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import Lever, Snapshot
 
 _CYCLES = 10  # that a lease lasts at least
+
+
+def lever_of(settings: ControlSettings) -> Lever:
+    """Return by which of Slurm's numbers a controller with these settings moves jobs."""
+    return Lever.NICE if settings.slurm.rest else Lever.SITE_FACTOR
 
 
 def keeper_of(backend: Backend, settings: ControlSettings) -> Keeper:

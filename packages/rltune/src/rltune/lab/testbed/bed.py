@@ -185,10 +185,11 @@ class Testbed:
         """Return the other address of its slurmrestd."""
         return f"unix:{self.folder}/rest/sock"
 
-    def make_token(self, user: str, lifespan_s: int = _DAY_S) -> None:
-        """Make a token for an account, in place of the last."""
+    def make_token(self, user: str, lifespan_s: int = _DAY_S, file: Path | None = None) -> Path:
+        """Make a token for an account, and return the file that it is in."""
         token = self.run("scontrol", "token", f"username={user}", f"lifespan={lifespan_s}")
-        write_whole(self.token_file, token, private=True)
+        write_whole(file or self.token_file, token, private=True)
+        return file or self.token_file
 
     def now_s(self) -> float:
         """Return the time by its clock."""

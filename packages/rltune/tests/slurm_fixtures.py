@@ -23,30 +23,44 @@ def started_testbed_with_database():
 @pytest.fixture(scope="session", params=RELEASES, ids=NAMES)
 def started_testbed_of_any_release(request):
     require_release(request.param)
-    if not request.param:
-        yield request.getfixturevalue("started_testbed")
-        return
-    with Testbed.up(short_folder(), release=request.param, rest=True) as bed:
-        yield bed
+    yield from _own_or_made(request, "started_testbed", database=False)
 
 
-@pytest.fixture(
-    scope="session", params=RELEASES if EVERYWHERE else RELEASES[:1], ids=NAMES if EVERYWHERE else NAMES[:1]
-)
-def started_testbed_with_database_of_any_release(request):
+_MANY = len(RELEASES) if EVERYWHERE else 1
+
+
+@pytest.fixture(scope="session", params=RELEASES[:_MANY], ids=NAMES[:_MANY])
+def started_testbed_everywhere(request):
+    yield from _own_or_made(request, "started_testbed", database=False)
+
+
+@pytest.fixture(scope="session", params=RELEASES[:_MANY], ids=NAMES[:_MANY])
+def started_testbed_with_database_everywhere(request):
+    yield from _own_or_made(request, "started_testbed_with_database", database=True)
+
+
+def _own_or_made(request, own, *, database):
+    """Give the testbed of the machine's own release that is up already, or start one of another release."""
     if not request.param:
-        yield request.getfixturevalue("started_testbed_with_database")
+        yield request.getfixturevalue(own)
         return
     require_release(request.param)
-    with Testbed.up(short_folder(), database=True, release=request.param, rest=True) as bed:
+    with Testbed.up(short_folder(), database=database, release=request.param, rest=True) as bed:
         yield bed
 
 
 @pytest.fixture
-def testbed_with_database_of_any_release(started_testbed_with_database_of_any_release):
-    """As with accounting, and with RLTUNE_SLURM=all also of the releases made beside the machine's own."""
-    started_testbed_with_database_of_any_release.clear()
-    return started_testbed_with_database_of_any_release
+def testbed_everywhere(started_testbed_everywhere):
+    """As `testbed`; with RLTUNE_SLURM=all also of the releases made beside the machine's own."""
+    started_testbed_everywhere.clear()
+    return started_testbed_everywhere
+
+
+@pytest.fixture
+def testbed_with_database_everywhere(started_testbed_with_database_everywhere):
+    """As `testbed_with_database`; with RLTUNE_SLURM=all also of the releases made beside the machine's own."""
+    started_testbed_with_database_everywhere.clear()
+    return started_testbed_with_database_everywhere
 
 
 @pytest.fixture

@@ -66,9 +66,9 @@ def _known(journal: Path, lever: "Lever") -> "tuple[Holdings | None, str]":
     from rltune.live.journal.store import Journal
     from rltune.live.see.ownership import LeverError
 
-    if not journal.is_file():
-        return None, ""
     try:
+        if not journal.is_file():
+            return None, ""
         store = Journal.read(journal)
         try:
             held, by = store.holdings(), store.lever()
@@ -87,9 +87,9 @@ def _note(journal: Path, given: "GivenBack") -> None:
     from rltune.live.journal.given_back import note_given_back
     from rltune.live.journal.store import Journal
 
-    if not journal.is_file():
-        return
     with suppress(InputError, OSError, sqlite3.Error):
+        if not journal.is_file():
+            return
         store = Journal.create(journal)
         try:
             note_given_back(store, given, time.time())

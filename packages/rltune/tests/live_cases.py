@@ -9,8 +9,10 @@ from rltune.live.control_settings import ControlSettings
 from rltune.live.control_settings_file import load_settings
 from rltune.live.decide.decide import Known, Situation, decide
 from rltune.live.decide.decision import Decision
+from rltune.live.holder import this_process
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.see.backend import RECORD_CHARACTERS, BackendError, Change, ChangeKind, ChangeOutcome
+from rltune.live.see.record_text import Holder
 from rltune.live.see.snapshot import LiveJob, LiveNode, Partition, PriorityParts, RecordJob, Reservation, Snapshot
 
 NOW = 1_700_000_000.0
@@ -71,6 +73,11 @@ def snapshot(
         mem_counts=False,
         **more,
     )
+
+
+def dead() -> Holder:
+    """Make a holder on this machine whose process is gone: no process has such a number."""
+    return replace(this_process(), pid=2**22 + 1)
 
 
 def settings(**sections) -> ControlSettings:

@@ -1,4 +1,4 @@
-"""What tests on a real Slurm need of the machine."""
+"""What tests on a real Slurm need of the machine, and what they have to wait for."""
 
 import os
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rltune.lab.testbed import missing
+from rltune.lab.testbed import Testbed, missing
 
 RELEASES = ["", "24.11", "26.05"]  # "" = the machine's own
 NAMES = ["own", *RELEASES[1:]]
@@ -47,6 +47,9 @@ class ThroughRest:
     def backend(self, *, as_operator: bool = False):
         return self.backend_of("slurm" if as_operator else "root")
 
+    def waiting_jobs(self):
+        return self.backend().observe().pending
+
     def backend_of(self, user: str):
         """Return what an account drives, by a token of its own."""
         rest, file = self._bed.rest_backend(), self._bed.folder / f"etc/token.{user}"
@@ -61,6 +64,11 @@ def require_release(release: str) -> None:
         require_slurm()
     elif reason := missing(release=release):
         pytest.skip(reason)
+
+
+def site_factors(bed: Testbed) -> dict[int, int | None]:
+    """Return the SiteFactor of every waiting job; None of those that do not compete."""
+    return {job.id: job.site_factor for job in bed.waiting_jobs()}
 
 
 def short_folder() -> Path:

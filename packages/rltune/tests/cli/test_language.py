@@ -15,8 +15,8 @@ from rltune.cli.old_spellings import OLD, USUAL_WINDOWS, modern
 from rltune.learn.train_settings import TrainSettings
 
 TRACE_AND_CLUSTER = ("simulate", "compare", "evaluate", "transfer", "train", "evolve")
-# A running cluster has no trace and no windows; of a moment, a history is one of several sources: --trace.
-OTHERS = {"control", "journal", "slurm", "serve", "explain", "forecast", "whatif"}
+OTHERS = {"control", "journal", "slurm"}  # a running cluster has no trace and no windows
+OF_A_MOMENT = {"explain", "forecast", "whatif"}  # of which a history is one of several sources: --trace
 
 
 def leaves(group, path=()):
@@ -45,6 +45,9 @@ def test_a_trace_is_an_argument_called_trace_and_comes_first(path):
     """Behind a model only where the command is about models."""
     named = [p for p in COMMANDS[path].params if p.name in {"trace", "traces"}]
     assert [p.metavar for p in named] in ([], ["TRACE"])
+    if path[0] in OF_A_MOMENT:
+        assert [sorted(p.opts, key=len) for p in named] == [["-t", "--trace"]]
+        return
     assert all(p.param_type_name == "argument" for p in named)
     if named and path[0] != "model":
         assert arguments(COMMANDS[path])[0] is named[0]
@@ -75,6 +78,11 @@ def test_an_option_has_one_meaning_everywhere():
             kinds[long].add((short, kind_of(command, option), option.is_flag))
     several = {name: found for name, found in kinds.items() if len(found) > 1}
     assert several == {}
+
+
+def test_every_value_has_a_name_in_the_help():
+    valued = [(path, p) for path, c in COMMANDS.items() for p in options(c) if not p.is_flag and p.name != "help"]
+    assert [(path, p.opts) for path, p in valued if not p.metavar] == []
 
 
 def test_a_short_form_stands_for_one_option():

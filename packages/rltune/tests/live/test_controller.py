@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
+from live_cases import NOW, MemoryCluster, dead, job, running, settings, snapshot
 
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
@@ -58,6 +58,8 @@ class Rig:
             advise=self.advice.extend,
             **more,
         )
+        if self.controller.lock:
+            self.controller.lock.keeper.me = dead()  # to the next one
 
     def cycle(self, minutes=1):
         report = self.controller.cycle()
@@ -589,3 +591,24 @@ def test_what_slurm_does_not_hold_is_noted_by_job_and_cause(rig, tmp_path):
     assert any("refused by Slurm" in line.text for line in story(r.journal, 1))
     r.cluster.apply, r.cluster.refuse = apply, {}
     assert r.cycle().refused == 0
+
+
+def test_a_portfolio_takes_what_served_ended_jobs_best_and_is_replayed_by_it(rig):
+    """Before enough jobs have ended it is the prior; then a rule, said once, and by its name in the journal's run."""
+    from rltune.live.journal.ended import Ended
+
+    r = rig(pipeline={"policy": "portfolio", "backfill": "none"})
+    first = r.cycle()
+    assert r.controller.pinned.sha256 == ""
+    ended = []
+    for i in range(6 * 256):  # wide short jobs beside long narrow ones: more GPUs are asked than there are
+        one = replace(job(1000 + i, 4 if i % 2 else 1, 10), submit_s=NOW - 2e6 + 600.0 * i, state="COMPLETED")
+        start = one.submit_s + 100.0
+        ended.append(Ended(replace(one, start_s=start, end_s=start + (900.0 if i % 2 else 4000.0)), 20_000))
+    r.journal.add_ended(ended)
+    second, third = r.cycle(), r.cycle()
+    taken = [event for event in second.events if "now deciding by portfolio=" in event]
+    assert len(taken) == 1
+    assert not any("portfolio" in event for event in third.events)
+    assert r.controller.pinned.text in taken[0]
+    assert all(replay(r.journal, report.cycle).same for report in (first, second, third))

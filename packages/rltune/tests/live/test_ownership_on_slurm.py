@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from live_cases import settings
+from live_cases import dead, settings
 from real_slurm import EVERYWHERE, ThroughRest
+from real_slurm import site_factors as factors
 from typer.testing import CliRunner
 
 from rltune.cli import app
@@ -24,8 +25,8 @@ from rltune.live.see.ownership import OwnRecords
 from rltune.live.see.record_text import Claim, Holder
 
 K80 = {"gpus": 2, "gpu_type": "k80"}
-ELSEWHERE = Holder("elsewhere", 4711)
-DEAD = replace(this_process(), pid=2**22 + 1)  # no process has such a number
+ELSEWHERE = Holder("elsewhere", 4711, token="theirs")
+DEAD = dead()
 
 
 WAYS = ["commands", "slurmrestd"] if EVERYWHERE else ["commands"]
@@ -83,10 +84,6 @@ def release_of(bed, tmp_path):
     return ["control", "--release", "--testbed", str(bed.folder), "--config", str(file)]
 
 
-def factors(bed):
-    return {job.id: job.site_factor for job in bed.backend().observe().pending}
-
-
 def priorities(bed):
     """Return what squeue shows of all jobs that have not ended, records apart."""
     return {job.id: job.priority for job in bed.backend().observe().jobs if not job.ended}
@@ -103,7 +100,7 @@ def test_all_is_given_back_without_a_journal_from_another_machine(bed, tmp_path)
     assert controller(bed, tmp_path / "j.db").cycle().changes == 3
     (tmp_path / "j.db").unlink()
     lock = records(bed).locks[0]
-    assert (lock.user, lock.lock.holder, lock.lock.partitions) == ("slurm", this_process(), ("gpu",))
+    assert (lock.user, lock.lock.holder.pid, lock.lock.partitions) == ("slurm", os.getpid(), ("gpu",))
     with pytest.raises(InputError, match=r"another controller is at work: process .* --take-over"):
         release(bed, ELSEWHERE)  # its holder may live, as far as another machine can know
     given = release(bed, ELSEWHERE, by_force=True)
@@ -267,13 +264,16 @@ def test_a_record_of_another_account_is_not_believed(bed, tmp_path):
     assert factors(bed)[jobs[0]] == 0
 
 
+def running_tasks(bed, array):
+    jobs = [job for job in bed.jobs() if job["array_job_id"] == array and job["job_state"] == "RUNNING"]
+    return {job["array_task_id"] for job in jobs}
+
+
 def test_jobs_that_sprio_does_not_show_are_given_back(bed, tmp_path):
     """Held, with a begin time, started, and tasks that left their array: squeue's priority tells what is left."""
     jobs = wait_in_line(bed, 50, 40, 30)
     array = bed.submit(600, "--array=1-3", gpus=1, gpu_type="m40", limit_min=20)
-    bed.wait_for(
-        "a task", lambda: any(job["job_state"] == "RUNNING" for job in bed.jobs() if job["array_job_id"] == array)
-    )
+    bed.wait_for("a task", lambda: 1 in running_tasks(bed, array))
     wait_in_line(bed, 20)
     controller(bed, tmp_path / "j.db", DEAD).cycle()
     assert all(factors(bed)[job] for job in (*jobs, array))
@@ -281,15 +281,13 @@ def test_jobs_that_sprio_does_not_show_are_given_back(bed, tmp_path):
     bed.run("scontrol", "update", f"JobId={jobs[1]}", "StartTime=now+3600")
     bed.run("scancel", f"{array}_1")
     bed.run("scontrol", "update", f"JobId={array}_3", "TimeLimit=19")  # splits the task off
-    bed.wait_for(
-        "a task", lambda: any(job["job_state"] == "RUNNING" for job in bed.jobs() if job["array_job_id"] == array)
-    )
+    bed.wait_for("the next task", lambda: running_tasks(bed, array) - {1})
     assert max(priorities(bed).values()) > 1
     assert release(bed).all_back
     bed.run("scontrol", "release", str(jobs[0]))
     bed.run("scontrol", "update", f"JobId={jobs[1]}", "StartTime=now")
-    assert set(priorities(bed).values()) == {1}
     assert set(factors(bed).values()) == {0}
+    assert set(priorities(bed).values()) == {1}
 
 
 def require(bed, kind):

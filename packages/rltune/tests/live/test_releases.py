@@ -36,8 +36,7 @@ def crowded(testbed_of_any_release):
     bed.submit(600, "--exclusive", **k80, limit_min=45)
     by_hand = bed.submit(600, **k80, limit_min=59)
     bed.run("scontrol", "update", f"JobId={by_hand}", "Priority=7654321")
-    # Newer releases make a job eligible a second after it came, and sprio is silent until then.
-    bed.wait_for("sprio to tell of all that compete", lambda: len(bed.backend().priorities()) >= 6)
+    bed.waiting_jobs()  # newer releases make a job eligible a second after it came, and sprio is silent until then
     return bed
 
 
@@ -45,7 +44,7 @@ def standing(bed):
     """Return everything a controller could have changed, as Slurm has it."""
     return {
         job.id: (job.priority, job.site_factor, job.nice, job.excluded_nodes, job.required_nodes)
-        for job in bed.backend().observe().pending
+        for job in bed.waiting_jobs()
     }
 
 
@@ -60,7 +59,7 @@ def test_what_is_meant_is_what_slurm_holds_and_all_is_given_back(crowded, reache
     if isinstance(reached, ThroughRest):  # by it, a priority that a human has set is known after the first write
         acting.cycle()
     meant = [w.job for w in unpack_decision(acting.journal.cycle(0).decision).waiting if w.competes]
-    assert [job.id for job in sorted(slurm.observe().pending, key=by_slurm)][: len(meant)] == meant
+    assert [job.id for job in sorted(reached.waiting_jobs(), key=by_slurm)][: len(meant)] == meant
     assert acting.cycle().changes == 0
     assert acting.release() == 0
     assert standing(crowded) == before

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,24 @@ def test_what_is_best_already_stays(made, jobs):
     assert "Stay with what you have" in sentences(again)[0]
     assert not again.decided
     assert not [told for told in sentences(again) if told.startswith(("What decided it", "By "))]  # of no change
+
+
+def test_where_nothing_changes_no_change_is_explained(made):
+    """Neither on the terminal nor on the page: not what decided it, and not who would gain."""
+    tuning, _ = made
+    assert any(told.startswith("What decided it") for told in sentences(tuning))
+    assert "Last part: mean wait by size" in render_tuning(tuning)
+    again = replace(tuning, answer=Advice.TOO_LITTLE, decided=(), shares=(), needed_jobs=9_000)
+    assert not [told for told in sentences(again) if told.startswith(("What decided it", "By "))]
+    assert "mean wait by size" not in render_tuning(again)
+    assert "until then stay with what you have" in sentences(again)[0]
+
+
+def test_a_calm_history_says_that_it_cannot_speak_of_busy_times(made):
+    tuning, _ = made
+    assert not [told for told in sentences(tuning) if told.startswith("Hardly anybody")]
+    calm = replace(tuning, finalists=tuple((candidate, value / 1e4) for candidate, value in tuning.finalists))
+    assert [told for told in sentences(calm) if told.startswith("Hardly anybody waits on the middle part")]
 
 
 def test_finished_runs_are_not_run_again(made, jobs):

@@ -13,7 +13,7 @@ from rltune.calibration.closeness import Nearness, distance
 from rltune.calibration.cluster_file import taken_over
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
-from rltune.calibration.node_use import find_nodes
+from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
 from rltune.calibration.weights import find_weights
 from rltune.cluster import Cluster
@@ -21,7 +21,7 @@ from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
-from rltune.estimate import get_estimator
+from rltune.estimate import get_estimator, sites_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.schedule import Schedule
 from rltune.trials.groups import Groups
@@ -84,7 +84,7 @@ def calibrate(
         raise InputError("no starts are recorded in this history, so there is nothing to calibrate by")
     ready = _from_when_ready(jobs, rows)
     history = Happened.of(ready)
-    guess = get_estimator(estimator or ("user" if float(np.mean(~np.isnan(jobs.limit_s))) > 0.5 else "history"))
+    guess = get_estimator(estimator or sites_estimator(jobs))
 
     def replay(on: Cluster, how: Pipeline) -> tuple[Schedule, Nearness]:
         tell(f"replaying under {how.label}")
@@ -96,6 +96,7 @@ def calibrate(
     how, schedule, close = min(made, key=lambda one: distance(one[2]))
     tell("looking for causes")
     limits, held = find_limits(history, cluster.gpu_count)
+    held |= held_beside_room(history, cluster, seed)
     found = [
         *find_causes(history, jobs.take(rows), cluster, schedule, seed),
         *find_nodes(history, cluster, held),

@@ -9,7 +9,8 @@ from typing import Any
 from rltune.errors import InputError
 
 TO_STDOUT = "-"
-WRITTEN = ("out", "json", "jobs_file", "report", "advice", "metrics")  # parameters that name a file to write
+# parameters that name a file to write; tests/cli/test_apart.py finds those that are missing here
+WRITTEN = ("out", "json", "jobs_file", "report", "advice", "metrics", "write", "runs")
 _JOINTS = re.compile(r"[,:@+\s]+")  # of a.toml,b.toml; mine.py:score; boost:history.csv; 'mine.rltune + easy'
 
 
@@ -32,9 +33,10 @@ def _files(value: Any) -> Iterator[Path]:
     if isinstance(value, (list, tuple)):
         for one in value:
             yield from _files(one)
-    elif isinstance(value, (str, Path)):
-        text = str(value)
-        for part in {text, *text.split(","), *_JOINTS.split(text)}:
+    elif isinstance(value, Path):
+        yield value  # there or not: a journal is made
+    elif isinstance(value, str):
+        for part in {value, *value.split(","), *_JOINTS.split(value)}:
             if _is_file(part):
                 yield Path(part)
 

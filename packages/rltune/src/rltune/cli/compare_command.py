@@ -81,10 +81,12 @@ def compare(
     pipelines = pipeline_options.several(
         *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
     )
-    estimator = estimator_for(pipeline_options.estimator_of(estimator, pipeline or []), trace)
+    estimator = pipeline_options.estimator_of(estimator, pipeline or [])
+    estimator = estimator_for(estimator, trace) if estimator else "history" if warm else None
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
+    from rltune.estimate import sites_estimator
     from rltune.evaluation import compare as run
     from rltune.evaluation.several_clusters import join_clusters
 
@@ -95,6 +97,7 @@ def compare(
         work = also_on(work, clusters[name], name, allow_rejected=allow_rejected)
     asked = {name: willing.applied(work, on) for name, on in clusters.items()}
     compile_core(pipelines)
+    estimator = estimator or sites_estimator(work.jobs)
     how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
     made: dict[str, Comparison] = {}
     for name, (given, on) in asked.items():
@@ -131,7 +134,9 @@ def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str,
         raise typer.Exit(INTERRUPTED)
 
 
-def _require_known(pipelines: "tuple[Pipeline, ...]", estimator: str, baseline: str | None, metric: str | None) -> None:
+def _require_known(
+    pipelines: "tuple[Pipeline, ...]", estimator: str | None, baseline: str | None, metric: str | None
+) -> None:
     """Refuse, before anything is read or compiled, what does not exist."""
     from rltune.estimate import get_estimator
     from rltune.trials.measures import metric_of
@@ -139,16 +144,17 @@ def _require_known(pipelines: "tuple[Pipeline, ...]", estimator: str, baseline: 
 
     if metric is not None:
         metric_of(metric)
-    get_estimator(estimator)
+    if estimator is not None:
+        get_estimator(estimator)
     find_pipeline(pipelines, baseline)
 
 
-def _cut(windows: str, pipelines: "tuple[Pipeline, ...]", estimator: str, seed: int, *, warm: bool) -> "Spec":
+def _cut(windows: str, pipelines: "tuple[Pipeline, ...]", estimator: str | None, seed: int, *, warm: bool) -> "Spec":
     """Refuse windows that cannot be, or a warm start of what does not learn."""
     from rltune.evaluation.compare import require_warm
     from rltune.trials.windows import parse_windows
 
     cut = parse_windows(windows, seed)
-    if warm:
+    if warm and estimator is not None:
         require_warm(pipelines, estimator, cut)
     return cut

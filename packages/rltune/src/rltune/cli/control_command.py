@@ -10,6 +10,7 @@ import typer
 from rltune.cli.console import say, show_line, write_text
 from rltune.cli.control_release import end_by
 from rltune.cli.options import examples
+from rltune.errors import InputError
 from rltune.live.journal.default_place import default_journal
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def control(
         "numbers": {"channel": channel},
         "safety": {"guard": guard},
     }
+    if owner and not release:
+        raise InputError("--owner says whose records --release goes by; give --release, or leave it out")
     if release:  # before settings are read: a mistake in them must not keep jobs from being given back
         _release(testbed, config, journal, tuple(partition or ()), owner, take_over=take_over)
         return

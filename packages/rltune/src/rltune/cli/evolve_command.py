@@ -21,8 +21,11 @@ from rltune.cli.training_settings_file import Values, as_toml, merged, read_sett
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rltune import Cluster
     from rltune.cli.trace_argument import Workload
+    from rltune.learn.cma_es import Told
     from rltune.learn.evolve import Evolved, EvolvePlan
 
 EXAMPLES = examples(
@@ -119,11 +122,17 @@ def evolve(
     ]
     compile_core()
     make_room(checkpoint)
+    follow = _curve_writer(out, resume=resume)
     with bar("evolving") as tell:
+
+        def told(news: "Told") -> None:
+            tell(news.generation, plan.evolve.generations, f"held-out {news.validation:.3f}")
+            follow(news)
+
         found = evolve_policy(
             [(work.jobs, on) for work, on in sources],
             plan,
-            lambda news: tell(news.generation, plan.evolve.generations, f"held-out {news.validation:.3f}"),
+            told,
             [work.name for work, _ in sources],
             checkpoint,
             resume=resume,
@@ -155,6 +164,20 @@ def _usual() -> "EvolvePlan":
     return EvolvePlan(evolve=EvolveSettings(windows=14))
 
 
+def _curve_writer(out: Path, *, resume: bool) -> "Callable[[Told], None]":
+    """Return what keeps the curve beside the model as it grows, for `rltune serve --training`."""
+    from rltune.model.curve_file import curve_beside, read_curve, write_curve
+
+    path = curve_beside(out)
+    entries = read_curve(path) if resume and path.exists() else []
+
+    def follow(news: "Told") -> None:
+        entries.append({"generation": news.generation, "train": news.train, "held_out": news.validation})
+        write_curve(path, entries)
+
+    return follow
+
+
 def _write(found: "Evolved", out: Path, cluster: str) -> None:
     """Write the model, with what made it."""
     from rltune.model.model_file import save_model
@@ -166,10 +189,10 @@ def _write(found: "Evolved", out: Path, cluster: str) -> None:
 
 def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     show_line(f"{out}: best of {found.told[-1].generation} generations is {found.best.generation}")
-    show_line(
-        f"{plan.objective} on held-out windows of {plan.size:,} jobs: {found.best.validation:.3f} of {plan.base}'s "
-        f"under {plan.backfill} (at the start {found.told[0].validation:.3f})"
-    )
+    held = found.model.card.held_out
+    on = f"{held.windows} held-out windows of {held.jobs_each:,} jobs" if held is not None else "held-out windows"
+    ratio = f"{found.best.validation:.3f} of {plan.base}'s under {plan.backfill}"
+    show_line(f"{plan.objective} on {on}: {ratio} (at the start {found.told[0].validation:.3f})")
 
 
 def _source(trace: str, cluster: str, format_name: str | None, *, allow_rejected: bool) -> "tuple[Workload, Cluster]":

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from rltune.cli import options, present_options
-from rltune.cli.console import show_json, show_line
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
 from rltune.cli.terminal_progress import spinner
 
@@ -31,12 +31,16 @@ def explain(
     pipeline: present_options.InForce = None,
     estimator: options.Estimator = None,
     quick: Quick = False,
-    json: options.Json = False,
+    json: options.JsonOrFile = None,
+    force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
-    present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
+    outputs = Outputs(json)
+    outputs.require_free(force=force)
+    present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected).present()
     from rltune.explain import Explainer
 
     with spinner("asking the core"):
@@ -46,13 +50,9 @@ def explain(
         else:
             told = explainer.explain(job, changes=not quick)
     if job == EVERYBODY:
-        if json:
-            show_json({name: {"why": reason.why, "text": reason.text} for name, reason in every.items()})
-            return
-        for name, reason in every.items():
-            show_line(f"{name}  {reason}")
-    elif json:
-        show_json({**told.to_dict(), "present": present.to_dict()})
+        outputs.write_json({name: {"why": reason.why, "text": reason.text} for name, reason in every.items()})
+        lines = [f"{name}  {reason}" for name, reason in every.items()]
     else:
-        show_line(str(present))
-        show_line(str(told))
+        outputs.write_json({**told.to_dict(), "present": present.to_dict()})
+        lines = [str(present), str(told)]
+    outputs.show_lines(lines)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli import options, present_options
-from rltune.cli.console import show_json, show_line
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
 from rltune.cli.terminal_progress import bar
 from rltune.errors import InputError
@@ -26,13 +26,19 @@ Job = Annotated[
 ]
 Submit = Annotated[
     str | None,
-    typer.Option(help="A request that is not submitted yet: gpus=16,type=V100,time=4h,nodes=2,partition=a,user=ann."),
+    typer.Option(
+        help="A request that is not submitted yet: gpus=16,type=V100,time=4h,nodes=2,partition=a,user=ann.",
+        metavar="REQUEST",
+    ),
 ]
 Rolls = Annotated[int, typer.Option(help="How many futures are drawn.", min=2, metavar="N")]
 Calibrate = Annotated[
     int,
     typer.Option(
-        "--calibrate", help="With --trace: forecast at so many earlier moments first, and correct by them.", metavar="N"
+        "--calibrate",
+        help="With --trace: forecast at so many earlier moments first, and correct by them.",
+        min=0,
+        metavar="N",
     ),
 ]
 
@@ -51,18 +57,22 @@ def forecast(
     calibrate: Calibrate = 0,
     seed: options.Seed = 0,
     workers: options.Workers = 2,
-    json: options.Json = False,
+    json: options.JsonOrFile = None,
+    force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say when waiting jobs will start: p10, p50 and p90 of drawn futures, in the order that is in force."""
-    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed)
+    outputs = Outputs(json)
+    outputs.require_free(force=force)
+    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if job is not None and submit is not None:
         raise InputError("give a job that waits, or a request that is not submitted yet (--submit), not both")
     present = asked.present()
     made = _calibration(asked, calibrate, seed, workers)
     if submit is not None:
-        _offer(present, submit, rolls, seed, workers, made, json=json)
+        _offer(present, submit, rolls, seed, workers, made, outputs)
         return
     from rltune.forecast import forecast as run
 
@@ -74,11 +84,8 @@ def forecast(
         )
     if job is not None:
         told = told.only(job, present)
-    if json:
-        show_json({**told.to_dict(), "present": present.to_dict()})
-        return
-    show_line(str(present))
-    show_line(str(told))
+    outputs.write_json({**told.to_dict(), "present": present.to_dict()})
+    outputs.show_lines([str(present), str(told)])
 
 
 def _calibration(asked: Asked, moments: int, seed: int, workers: int) -> "StartCalibration | None":
@@ -95,7 +102,13 @@ def _calibration(asked: Asked, moments: int, seed: int, workers: int) -> "StartC
 
 
 def _offer(
-    present: "Present", submit: str, rolls: int, seed: int, workers: int, made: "StartCalibration | None", *, json: bool
+    present: "Present",
+    submit: str,
+    rolls: int,
+    seed: int,
+    workers: int,
+    made: "StartCalibration | None",
+    outputs: Outputs,
 ) -> None:
     from rltune.forecast.before_submitting import compare_requests, parse_request
 
@@ -109,7 +122,5 @@ def _offer(
             workers=workers,
             progress=lambda done, total: tell(done, total, "requests"),
         )
-    if json:
-        show_json(told.to_dict())
-    else:
-        show_line(str(told))
+    outputs.write_json(told.to_dict())
+    outputs.show_lines([str(told)])

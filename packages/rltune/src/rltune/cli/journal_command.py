@@ -43,7 +43,7 @@ def story(
 
 @app.command(cls=Command, epilog=examples("rltune journal replay", "rltune journal replay 120 --last 10"))
 def replay(
-    cycle: Annotated[int, typer.Argument(help="The cycle; 0 = the last.", metavar="CYCLE")] = 0,
+    cycle: Annotated[int, typer.Argument(help="The cycle; 0 = the last.", min=0, metavar="CYCLE")] = 0,
     last: Annotated[int, typer.Option(help="Replay so many, up to this one.", min=1, metavar="N")] = 1,
     journal: _File = JOURNAL,
 ) -> None:
@@ -66,7 +66,9 @@ def replay(
 @app.command("show", cls=Command, epilog=examples("rltune journal show", "rltune journal show --cycle 120"))
 def show_journal(
     journal: _File = JOURNAL,
-    cycle: Annotated[int | None, typer.Option(help="Show this cycle's decision; 0 = the last.", metavar="N")] = None,
+    cycle: Annotated[
+        int | None, typer.Option(help="Show this cycle's decision; 0 = the last.", min=0, metavar="N")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Show what a journal holds, or one decision: who waits in which order, and why."""
@@ -94,8 +96,10 @@ def export(
     """Write the jobs that were seen to end as a trace, to train on and to compare with."""
     from rltune import trace
     from rltune.live.journal.store import Journal
+    from rltune.trace.table import require_suffix
 
     require_free([out], force=force)
+    require_suffix(out)
     jobs = Journal.read(journal).history(1 << 40)
     if not len(jobs):
         raise InputError(f"{journal}: no job has been seen to end yet")

@@ -47,7 +47,7 @@ Estimator = Annotated[
         "blend:user+predicted, oracle (the truth), or your own: file:PATH (job ids and seconds), column:NAME of the "
         "trace, path.py:Name.",
         metavar="NAME",
-        show_default="history, or as a settings file says",
+        show_default="as a settings file says, or user where the history has starts and limits, or else history",
         autocompletion=complete.estimators,
     ),
 ]
@@ -170,7 +170,7 @@ Policy = Annotated[
         "-p",
         help="Who runs next: a name of `rltune policies`, a model file (mine.rltune), or path.py:function.",
         metavar="NAME",
-        show_default="learned",
+        show_default="portfolio",
         autocompletion=complete.policies,
     ),
 ]

@@ -1,6 +1,6 @@
 """Where a command's results go: JSON, parquet and a page beside the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,13 @@ class Outputs:
             write_json(content, self.json_file)
         if self.only_json:
             show_json(content)
+
+    def show_lines(self, lines: Iterable[str]) -> None:
+        """Print results, unless stdout belongs to JSON; then name the files."""
+        if not self.only_json:
+            for line in lines:
+                show_line(line)
+        self.name_files()
 
     def name_files(self) -> None:
         """Print which files were written, unless stdout belongs to JSON."""

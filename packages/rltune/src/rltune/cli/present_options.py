@@ -1,6 +1,7 @@
 """The moment that a command asks about: of a running Slurm, of the controller's journal, or of a history."""
 
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,9 @@ InForce = Annotated[
 JournalOption = Annotated[
     Path | None, typer.Option("--journal", "-j", help="Ask about a cycle of this journal.", metavar="FILE")
 ]
-CycleNumber = Annotated[int, typer.Option("--cycle", help="Which cycle of the journal; 0 = the last.", metavar="N")]
+CycleNumber = Annotated[
+    int, typer.Option("--journal-cycle", help="Which cycle of the journal; 0 = the last.", min=0, metavar="N")
+]
 Config = Annotated[
     Path | None, typer.Option("--config", help="The controller's settings, of a running Slurm.", metavar="FILE")
 ]
@@ -68,6 +71,7 @@ class Asked:
     cycle: int = 0
     config: Path | None = None
     testbed: Path | None = None
+    allow_rejected: bool = False
 
     def require_one(self) -> None:
         """Refuse what does not go together."""
@@ -90,16 +94,22 @@ class Asked:
         """Read the history, its cluster, the pipeline in force and the time."""
         from rltune import Cluster
         from rltune.engine.parse_pipeline import read_pipeline
-        from rltune.estimate import get_estimator
+        from rltune.estimate import get_estimator, sites_estimator
 
         assert self.trace is not None
         assert self.cluster is not None
         on = Cluster.load(self.cluster)
-        work = load_workload(self.trace, None, on, allow_rejected=True)
+        work = load_workload(self.trace, None, on, allow_rejected=self.allow_rejected)
         usual = f"{on.scheduler.policy} + {on.scheduler.backfill}" if on.scheduler else USUAL
         pipeline = read_pipeline(self.pipeline or usual)
         compile_core([pipeline])
-        return work.jobs, on, pipeline, get_estimator(self.estimator or "history"), self._time(work.jobs)
+        return (
+            work.jobs,
+            on,
+            pipeline,
+            get_estimator(self.estimator or sites_estimator(work.jobs)),
+            self._time(work.jobs),
+        )
 
     def checked_site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
         """Read all of a history that is asked about as a whole."""
@@ -118,11 +128,12 @@ class Asked:
         text = str(self.at)
         first, last = float(jobs.submit_s.min()), float(jobs.submit_s.max())
         try:
-            if text.endswith("%"):
-                return first + float(text[:-1]) / 100 * (last - first)
-            return float(text)
+            at_s = float(text.removesuffix("%"))
         except ValueError:
             return float(moment(text))
+        if not isfinite(at_s) or (text.endswith("%") and not 0 <= at_s <= 100):
+            raise InputError(f"--at {text}: should be seconds of the trace, a date, or a share from 0% to 100%")
+        return first + at_s / 100 * (last - first) if text.endswith("%") else at_s
 
     def _of_journal(self) -> "Present":
         from rltune.live.journal.store import Journal

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,9 +28,13 @@ EXAMPLES = examples(
 
 _Journal = Annotated[Path, typer.Option("--journal", "-j", help="The controller's journal.", metavar="FILE")]
 _Demo = Annotated[bool, typer.Option("--demo", help="Show a simulated cluster instead.")]
-_Speed = Annotated[float, typer.Option(help="How much faster than time the demo runs.", min=1.0, max=3600.0)]
-_Address = Annotated[str, typer.Option(help="Where to listen; another than this machine's own needs --tokens.")]
-_Port = Annotated[int, typer.Option(help="The port; 0 = any that is free.", min=0, max=65535)]
+_Speed = Annotated[
+    float, typer.Option(help="How much faster than time the demo runs.", min=1.0, max=3600.0, metavar="X")
+]
+_Address = Annotated[
+    str, typer.Option(help="Where to listen; another than this machine's own needs --tokens.", metavar="ADDRESS")
+]
+_Port = Annotated[int, typer.Option(help="The port; 0 = any that is free.", min=0, max=65535, metavar="PORT")]
 _TokenFile = Annotated[Path | None, typer.Option("--tokens", help="Who may look, as TOML.", metavar="FILE")]
 _NewToken = Annotated[
     str, typer.Option("--new-token", help="Make a token for NAME, add it to --tokens, show it once.", metavar="NAME")
@@ -38,6 +43,9 @@ _Role = Annotated[str, typer.Option(help="Of a new token: viewer or operator.", 
 _OnlyUser = Annotated[str, typer.Option("--user", help="Of a new token: sees only this user's jobs.", metavar="NAME")]
 _Buckets = Annotated[
     str, typer.Option("--wait-buckets", help="Edges of /metrics' histogram of waits: 1m,10m,1h,...", metavar="LIST")
+]
+_Training = Annotated[
+    Path | None, typer.Option("--training", help="A folder of models and of the curves beside them.", metavar="FOLDER")
 ]
 
 
@@ -52,6 +60,7 @@ def serve(
     role: _Role = "viewer",
     user: _OnlyUser = "",
     wait_buckets: _Buckets = "",
+    training: _Training = None,
 ) -> None:
     """Show what waits, why and since when: pages for people, /api/v1 for programs, /metrics for Prometheus.
 
@@ -61,7 +70,9 @@ def serve(
         _make_token(tokens, new_token, role, user)
         return
     _require_installed()
-    settings = _settings(tokens, address, wait_buckets, demo=demo)
+    if training is not None and not training.is_dir():
+        raise InputError(f"--training {training}: there is no such folder")
+    settings = replace(_settings(tokens, address, wait_buckets, demo=demo), training=training)
     with _journal(journal, speed, demo=demo) as path:
         _run(path, settings, address, port)
 
@@ -72,6 +83,8 @@ def _make_token(path: Path | None, name: str, role: str, user: str) -> None:
 
     if path is None:
         raise InputError("--new-token: say with --tokens FILE where it is kept")
+    if not name.strip():
+        raise InputError("--new-token: say for whom it is")
     if role not in set(Role):
         raise InputError(f"--role: {role!r} should be viewer or operator")
     token, lines = new_token(name, Role(role), user)
@@ -97,7 +110,8 @@ def _settings(tokens: Path | None, address: str, buckets: str, *, demo: bool) ->
     from rltune.serve.cluster_metrics import WAIT_BUCKETS_S
 
     known = _tokens(tokens, address)
-    return ServeSettings(tokens=known, wait_buckets_s=_edges(buckets) if buckets else WAIT_BUCKETS_S, demo=demo)
+    edges = _edges(buckets) if buckets else WAIT_BUCKETS_S
+    return ServeSettings(tokens=known, wait_buckets_s=edges, demo=demo, follow=True)
 
 
 def _tokens(path: Path | None, address: str) -> "Tokens | None":

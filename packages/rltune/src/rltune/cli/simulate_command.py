@@ -23,7 +23,7 @@ EXAMPLES = examples(
     "rltune simulate history.txt -c my.toml -p mine.py:score --report out/mine.html",
     "rltune simulate history.txt -c my.toml -p wfp3 --estimator user --json",
 )
-USUAL = "learned"
+USUAL = "portfolio"
 
 
 def simulate(
@@ -59,7 +59,7 @@ def simulate(
     willing = OptIn.of(preemptible, checkpoint, restart)
     from rltune import Cluster
     from rltune.engine.run import run_pipeline
-    from rltune.estimate import get_estimator
+    from rltune.estimate import get_estimator, sites_estimator
     from rltune.evaluation import Comparison
     from rltune.opt_in import told_of
     from rltune.trials.leak import Exam, leaks
@@ -68,7 +68,7 @@ def simulate(
     parts = (policy, backfill, placement, pipeline, USUAL)
     planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     named = pipeline_options.estimator_of(estimator, [pipeline] if pipeline else [])
-    guess = get_estimator(estimator_for(named, trace))
+    given = get_estimator(estimator_for(named, trace)) if named else None
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
@@ -76,6 +76,7 @@ def simulate(
     notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
     work = replace(work, notes=notes)
     compile_core([planned])
+    guess = given or get_estimator(sites_estimator(work.jobs))
     with bar("simulating") as tell:
         told = lambda done, total: tell(done, total, "jobs")  # noqa: E731  shorter than a function
         schedule = run_pipeline(work.jobs, on, planned, guess, told, perf_counter)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli import completion as complete
-from rltune.cli.console import say, show_json, show_line, show_table
+from rltune.cli.console import make_room, say, show_json, show_line, show_table
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
 from rltune.cli.terminal_progress import bar, spinner
@@ -104,6 +104,10 @@ def install(
     Each is a small Debian below ~/.cache/rltune ($XDG_CACHE_HOME), made by debootstrap from where this machine's
     packages come from: some minutes and 1 GB. To be rid of it, remove its folder.
     """
+    from rltune.lab.testbed.slurm_releases import release_named
+
+    for release in releases:
+        release_named(release)  # all are known before the first is made
     for release in releases:
         show_line(f"Slurm {release} is in {_install(release)}")
 
@@ -205,6 +209,7 @@ def experiment(
     takes as long as its jobs, by a clock that is as much faster as you say. DIR gets a record a run, result.json,
     report.html and gantt.svg. After an interruption the same command goes on with the runs that are missing.
     """
+    from rltune.cluster import Cluster
     from rltune.lab.experiment.experiment_plan import ALONE, TURNS_ARMS, Arm, ExperimentPlan
     from rltune.lab.experiment.job_profiles import PLAIN, TURNS
     from rltune.lab.experiment.one_run import control_settings
@@ -228,6 +233,8 @@ def experiment(
         band,
         TURNS if preempt else PLAIN,
     )
+    Cluster.load(nodes)
+    make_room(out / "plan.json")
     for arm in arms[1:]:
         pin_pipeline(control_settings(plan, arm))  # what cannot be decided by is refused before hours are spent
     with bar("jobs ended") as tell:

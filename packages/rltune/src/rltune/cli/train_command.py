@@ -147,7 +147,7 @@ def train(
         make_room(checkpoint)
         if resume:
             trainer.resume(checkpoint)
-        done = _run(trainer, checkpoint, tensorboard)
+        done = _run(trainer, out, checkpoint, tensorboard)
     _write(trainer, out, cluster_line(on, cluster))
     _tell(trainer, out)
     if not done:
@@ -179,17 +179,19 @@ def train_settings(below: Values, options_given: Values, windows: str | None) ->
     return with_values(usual, values, more=("p99",))
 
 
-def _run(trainer: "Trainer", checkpoint: Path, tensorboard: Path | None) -> bool:
-    """Train, with a checkpoint after every epoch; False if Ctrl-C ended it."""
+def _run(trainer: "Trainer", out: Path, checkpoint: Path, tensorboard: Path | None) -> bool:
+    """Train, with a checkpoint and the curve after every epoch; False if Ctrl-C ended it."""
     from contextlib import closing, nullcontext
 
     from rltune.learn.tensorboard import Board
+    from rltune.model.curve_file import curve_beside, write_curve
 
     board = closing(Board(tensorboard, trainer.progress.epoch)) if tensorboard else nullcontext()
     try:
         with training_display(trainer.settings.epochs) as show, board as to_board:
             for progress in trainer.epochs():
                 trainer.save(checkpoint)
+                write_curve(curve_beside(out), progress.log)
                 show(progress)
                 if to_board is not None:
                     to_board.add(progress.log[-1])

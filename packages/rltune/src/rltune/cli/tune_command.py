@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli import options
+from rltune.cli.apart import require_apart
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, say, show_line, show_table, write_text
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import split
+from rltune.cli.pipeline_options import SETTINGS, as_table_names, estimator_of
 from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
+from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.tune import Tuning
@@ -29,7 +32,7 @@ Now = Annotated[
     str | None,
     typer.Option(
         "--now",
-        help="What the site runs today, as tables name it.",
+        help="What the site runs today, as tables name it, or a settings file.",
         metavar="PIPELINE",
         show_default="multifactor + easy; fcfs + easy where no users are recorded",
     ),
@@ -78,7 +81,9 @@ Keep = Annotated[
     Path | None,
     typer.Option("--runs", help="Keep finished runs in this file; a call with the same file goes on.", metavar="FILE"),
 ]
-TunedMetric = Annotated[str, typer.Option("--metric", help="What is to be short: wait, jct or slowdown.")]
+TunedMetric = Annotated[
+    str, typer.Option("--metric", help="What is to be short: wait, jct or slowdown.", metavar="NAME")
+]
 
 
 def tune(
@@ -91,7 +96,7 @@ def tune(
     models: Models = None,
     learn: Learn = None,
     now_estimator: NowEstimator = None,
-    keep: Keep = None,
+    runs: Keep = None,
     seed: options.Seed = 0,
     workers: options.Workers = 1,
     json: options.JsonOrFile = None,
@@ -109,15 +114,17 @@ def tune(
     """
     outputs = Outputs(json, report=report)
     outputs.require_free(force=force)
-    taught = split(learn) if learn is not None else []
+    taught = _named("--learn", learn)
     model = out.with_suffix(MODEL_SUFFIX) if out is not None and taught else None
     require_free([out, model], force=force)
+    require_apart({"out": model, "json": json, "report": report, "runs": runs, "settings": out})
     from rltune import Cluster
     from rltune.engine.parse_pipeline import parse_pipeline
     from rltune.parallel import spread_over
     from rltune.tune import tune as run
 
-    chosen = None if models is None else [] if models == "none" else split(models)
+    chosen = [] if models == "none" else _named("--models", models) or None
+    now_estimator = now_estimator or (estimator_of(None, [now]) if now and now.endswith(SETTINGS) else None)
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     compile_core([parse_pipeline("saf", "easy"), parse_pipeline("learned", "easy")])
@@ -125,7 +132,7 @@ def tune(
         made = run(
             work.jobs,
             on,
-            now,
+            now and as_table_names(now),
             now_estimator=now_estimator,
             metric=metric,
             minutes=minutes,
@@ -133,7 +140,7 @@ def tune(
             learn=taught,
             threads=workers,
             seed=seed,
-            kept=keep,
+            kept=runs,
             spread=spread,
             progress=tell,
         )
@@ -142,6 +149,14 @@ def tune(
     _tell(made, outputs, out, work, cluster_line(on, cluster))
     if out is None and made.recommended_model is not None:
         say("rltune: the model was taught here and is kept nowhere: give --out FILE.toml to have it")
+
+
+def _named(option: str, told: str | None) -> list[str]:
+    """Take a list apart; one that is given names something."""
+    names = split(told or "")
+    if told is not None and not names:
+        raise InputError(f"{option} names nothing; leave it out, or give a list with commas")
+    return names
 
 
 def _write_settings(made: "Tuning", out: Path, model: Path | None) -> None:

@@ -1,5 +1,6 @@
 """`rltune turns`: what letting jobs take turns would be worth on a history."""
 
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,7 +39,7 @@ def turns(
     shares: Shares = "10%,30%,50%,100%",
     restarts: Restarts = "30s,2m,10m",
     checkpoint: Checkpoint = "10m",
-    estimator: options.Estimator = "history",
+    estimator: options.Estimator = None,
     windows: options.HeldOutWindows = None,
     guard: options.Guard = "off",
     seed: options.Seed = 0,
@@ -59,11 +60,14 @@ def turns(
     outputs.require_free(force=force)
     asked: dict[str, Any] = {
         "shares": [_share(word) for word in split(shares)],
-        "restarts_s": [_seconds(word, "--restarts") for word in split(restarts)],
+        "restarts_s": [_seconds(word, "--restarts", finite=True) for word in split(restarts)],
         "checkpoint_s": _seconds(checkpoint, "--checkpoint"),
     }
+    if any(len(set(asked[name])) < len(asked[name]) for name in ("shares", "restarts_s")):
+        raise InputError("name each share and each restart once")
     from rltune import Cluster
     from rltune.engine.parse_pipeline import read_pipeline
+    from rltune.estimate import sites_estimator
     from rltune.evaluation.turns_worth import WITH, WITHOUT, turns_worth
     from rltune.parallel import spread_over
 
@@ -72,7 +76,8 @@ def turns(
     compile_core([read_pipeline(text) for text in (*WITHOUT[:3], *WITH)])
     how = {"guard": None if guard == "off" else guard, "holdout": holdout, "seed": seed, **held_out(windows)}
     with spread_over(workers) as spread, bar("taking turns") as tell:
-        made = turns_worth(work.jobs, on, estimator=estimator, spread=spread, progress=tell, **asked, **how)
+        guess = estimator or sites_estimator(work.jobs)
+        made = turns_worth(work.jobs, on, estimator=guess, spread=spread, progress=tell, **asked, **how)
     _write(made, outputs, f"{work.name} on {cluster_line(on, cluster)}")
 
 
@@ -104,10 +109,13 @@ def _share(word: str) -> float:
     return rule.share
 
 
-def _seconds(word: str, option: str) -> float:
+def _seconds(word: str, option: str, *, finite: bool = False) -> float:
     from rltune.text import read_seconds
 
     try:
-        return read_seconds(word)
+        told = read_seconds(word)
     except ValueError:
-        raise InputError(f"{option}: {word!r} is no time; write 90s, 10m, 2h or inf") from None
+        told = inf if finite else nan
+    if isnan(told) or (finite and told == inf):
+        raise InputError(f"{option}: {word!r} is no time; write 90s, 10m{' or 2h' if finite else ', 2h or inf'}")
+    return told

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from rltune.cli import options, present_options
-from rltune.cli.console import show_json, show_line
 from rltune.cli.options import examples
+from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
 from rltune.cli.terminal_progress import bar, spinner
 from rltune.errors import InputError
@@ -31,7 +31,9 @@ TargetOption = Annotated[
 ]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", help="For --target: nodes of this kind, GPUs:type, as 8:A100. May be given again."),
+    typer.Option(
+        "--with", help="For --target: nodes of this kind, GPUs:type, as 8:A100. May be given again.", metavar="NODES"
+    ),
 ]
 Rolls = Annotated[int, typer.Option(help="On the queue of now: how many futures are drawn.", min=2, metavar="N")]
 
@@ -50,28 +52,43 @@ def whatif(
     rolls: Rolls = 30,
     seed: options.Seed = 0,
     workers: options.Workers = 2,
-    json: options.Json = False,
+    json: options.JsonOrFile = None,
+    force: options.Force = False,
     config: present_options.Config = None,
     testbed: present_options.Testbed = None,
+    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say what a change would come to: waits now and then, how sure, and who gains and loses.
 
     With --trace alone the whole history is run twice; with --at, a journal or a running Slurm, the queue of that
     moment is rolled forward under both.
     """
+    outputs = Outputs(json)
+    outputs.require_free(force=force)
     from rltune.whatif import parse_edit
+    from rltune.whatif.edits import require_once
 
     edits = [parse_edit(text) for text in changes or ()]
+    require_once(edits)
     if bool(edits) == bool(target):
         raise InputError("give changes such as add=4x8:A100, or a --target; not both, and not neither")
+    if kinds and target is None:
+        raise InputError("--with says which nodes would meet a --target; to add nodes write add=4x8:A100")
     if target is not None:
-        _solve(target, kinds or [], Asked(trace, cluster, at or "100%", pipeline, estimator), json=json)
+        _solve(
+            target,
+            kinds or [],
+            Asked(trace, cluster, at or "100%", pipeline, estimator, allow_rejected=allow_rejected),
+            outputs,
+        )
         return
     if trace is not None and at is None:
         from rltune.whatif import what_if
         from rltune.whatif.edits import Site
 
-        jobs, on, planned, guess, _ = Asked(trace, cluster, "100%", pipeline, estimator).checked_site()
+        jobs, on, planned, guess, _ = Asked(
+            trace, cluster, "100%", pipeline, estimator, allow_rejected=allow_rejected
+        ).checked_site()
         with bar("simulating") as tell:
             told = what_if(
                 Site(jobs, on, planned), edits, guess, progress=lambda done, total: tell(done, total, "jobs")
@@ -79,7 +96,9 @@ def whatif(
     else:
         from rltune.whatif import what_if_now
 
-        present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed).present()
+        present = Asked(
+            trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected
+        ).present()
         with bar("rolling") as tell:
             told = what_if_now(
                 present,
@@ -89,13 +108,11 @@ def whatif(
                 workers=workers,
                 progress=lambda done, total: tell(done, total, "futures"),
             )
-    if json:
-        show_json(told.to_dict())
-    else:
-        show_line(str(told))
+    outputs.write_json(told.to_dict())
+    outputs.show_lines([str(told)])
 
 
-def _solve(target: str, kinds: list[str], asked: Asked, *, json: bool) -> None:
+def _solve(target: str, kinds: list[str], asked: Asked, outputs: Outputs) -> None:
     from rltune.whatif import Target, solve
     from rltune.whatif.edits import Site
 
@@ -107,8 +124,5 @@ def _solve(target: str, kinds: list[str], asked: Asked, *, json: bool) -> None:
     jobs, on, planned, guess, _ = asked.checked_site()
     with spinner("trying numbers of nodes"):
         found = [solve(Site(jobs, on, planned), wanted, kind, guess) for kind in kinds]
-    if json:
-        show_json([one.to_dict() for one in found])
-        return
-    for one in found:
-        show_line(str(one))
+    outputs.write_json({"found": [one.to_dict() for one in found]})
+    outputs.show_lines([str(one) for one in found])

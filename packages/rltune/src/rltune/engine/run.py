@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from rltune.opt_in import opted_in
 from rltune.placement.placers import Placer
 from rltune.policy.base import Networked, QueueView, Scored
 from rltune.policy.multifactor import Multifactor
+from rltune.policy.portfolio import settled
 from rltune.schedule import Placements, Schedule, Settings, Spells, TurnsTaken
 
 _MOMENTS_A_SLICE = 100_000  # between two looks at the progress bar and at Ctrl-C
@@ -81,6 +82,7 @@ class Machine:
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
         jobs = opted_in(jobs, cluster)
+        pipeline = replace(pipeline, policy=settled(pipeline.policy))
         policy = pipeline.policy.on(cluster) if isinstance(pipeline.policy, Multifactor) else pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)

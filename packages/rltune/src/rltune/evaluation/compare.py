@@ -23,6 +23,7 @@ from rltune.jobs import Jobs
 from rltune.metrics import Bound, lower_bound, summarise
 from rltune.opt_in import opted_in, told_of
 from rltune.parallel import spread_over
+from rltune.policy.portfolio import taken_notes
 from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s
 from rltune.trials.leak import Exam, leaks
@@ -115,8 +116,13 @@ def compare(
     bench = Bench(Trial(ordered, cluster, guess, warm, seed), chosen, lined_up)
     tasks = list(itertools.product(range(len(chosen)), range(len(lined_up))))
     known = leaks([p.policy for p in lined_up], [_exam(ordered, chosen)])
+    runs = _collect(bench, tasks, workers, progress)
+    taken = taken_notes(
+        (pipeline.label, (run.schedule.settings.policy for run in runs if run.contender == i))
+        for i, pipeline in enumerate(lined_up)
+    )
     return Comparison.build(
-        runs=_collect(bench, tasks, workers, progress),
+        runs=runs,
         windows=chosen,
         contenders=contenders_of([p.settings(get_estimator(guess).name) for p in lined_up]),
         baseline=baseline,
@@ -124,7 +130,7 @@ def compare(
         confidence=confidence,
         seed=seed,
         about=_about(windows, chosen),
-        notes=(*known, *notes, *_warm_notes(learners, chosen), *told_of(ordered)),
+        notes=(*known, *taken, *notes, *_warm_notes(learners, chosen), *told_of(ordered)),
     )
 
 

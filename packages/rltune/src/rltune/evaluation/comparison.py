@@ -204,9 +204,9 @@ class Comparison:
 
     def table(self) -> Table:
         """Show who stands where, with intervals and the gap to the bound."""
-        from rltune.evaluation.comparison_tables import headline
+        from rltune.evaluation.comparison_tables import standings_table
 
-        return headline(self)
+        return standings_table(self)
 
     def details(self) -> Table:
         """Show wait, JCT and slowdown of every contender with mean, percentiles and worst case."""

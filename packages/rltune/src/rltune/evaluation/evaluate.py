@@ -11,18 +11,20 @@ from rltune.engine.search import Search
 from rltune.engine.turns import Turns
 from rltune.errors import unknown
 from rltune.estimate import get_estimator
-from rltune.evaluation.choose import Choice, choose
+from rltune.evaluation.choose import choose
 from rltune.evaluation.evaluation import Evaluation
+from rltune.evaluation.recorded_waits import recorded_in_windows
 from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
 from rltune.opt_in import opted_in, told_of
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.groups import Groups
+from rltune.trials.intervals import FEWEST
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import COMPARED, usual_metric
 from rltune.trials.outcome import Outcome
-from rltune.trials.parts import Part, split, usual_size
+from rltune.trials.parts import Part, grown_sizes, split, usual_size
 from rltune.trials.pipelines import find_pipeline, line_up, unique
 from rltune.trials.trial import Trial, in_order
 from rltune.trials.windows import parse_sliding
@@ -91,8 +93,8 @@ def evaluate(
         windows: The next three in the words of the command line: "1024:every=64:contended=600".
         size: The jobs of a window; 0 = 1,024, fewer where a part has no room for three of them.
         every: How many jobs lie between the starts of two windows; 0 = a sixteenth of a window.
-        contended_s: A window counts if FCFS without backfilling waits more than this on average; None = 600, and if no
-            window does, any queue.
+        contended_s: A window counts if FCFS without backfilling waits more than this on average; None = 600, and if too
+            few windows do for an interval, 60, or any queue.
         select: Whether to choose the best pipelines first, on the part before of equal length, and to run only those
             on the test part.
         baseline: The reference: a label or a policy; FCFS if not told, with `select` the best rule.
@@ -111,43 +113,89 @@ def evaluate(
         made = rltune.evaluate(jobs, cluster, ["saf", "learned"], ["none", "easy"], select=True)
     """
     require_inputs(jobs, cluster)
-    jobs = opted_in(jobs, cluster)
     if metric is not None:
         require_measured(metric)
-    if windows is not None:
-        sliding = parse_sliding(windows, min_wait_s=CONTENDED_S if contended_s is None else contended_s)
-        size, every, contended_s = sliding.size, sliding.every, sliding.min_wait_s
-    ordered, estimator = in_order(jobs, estimator)
     settings: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle_s, "commit": commit, "seed": seed}
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     metric = metric or usual_metric(contenders)
-    parts = split(len(ordered), holdout)
+    ordered, estimator = in_order(opted_in(jobs, cluster), estimator)
+    trial = Trial(ordered, cluster, estimator, seed=seed)
+    parts, work = split(len(ordered), holdout), spread or Here()
+    cut = settle_cut(ordered, cluster, parts.test, work, _asked_cut(windows, size, every, contended_s))
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
-    work = spread or Here()
-    size = size or usual_size(parts.test)
-    every = every or max(1, size // STARTS_A_WINDOW)
-    if contended_s is None:
-        contended_s = _threshold_s(ordered, cluster, parts.test.starts(size, every), size, work)
-    trial = HeldOutTrial(Trial(ordered, cluster, estimator, seed=seed), contenders, size, contended_s, groupings)
-    validation: Results | None = None
-    choices: tuple[Choice, ...] = ()
+    held_out = HeldOutTrial(trial, contenders, cut.size, cut.contended_s, groupings)
+    validation = run_part(held_out, parts.validation, cut.every, work, progress) if select else None
+    choices = choose(validation, metric) if validation is not None else ()
     if select:
-        validation = run_part(trial, parts.validation, every, work, progress)
-        choices = choose(validation, metric)
-        trial = replace(trial, pipelines=unique([contenders[0], *(c.pipeline for c in choices)]))
+        held_out = replace(held_out, pipelines=unique([contenders[0], *(c.pipeline for c in choices)]))
         baseline = baseline or next((c.pipeline.label for c in reversed(choices) if c.side == "static"), None)
-    reference = find_pipeline(trial.pipelines, baseline)
-    test = run_part(trial, parts.test, every, work, progress)
+    reference = find_pipeline(held_out.pipelines, baseline)
+    test = run_part(held_out, parts.test, cut.every, work, progress)
+    warnings = _warnings(ordered, contenders, (parts.validation, parts.test) if select else (parts.test,), test)
     name = get_estimator(estimator).name
-    looked_at = (parts.validation, parts.test) if select else (parts.test,)
-    exams = [Exam.of_part(ordered, part, chooses=part is parts.validation) for part in looked_at]
-    warnings = (*leaks([c.policy for c in contenders], exams), *told_of(ordered))
-    if commit:
-        warnings += ("Pipelines run on RLScheduler's machine (commit mode).",)
-    if cycle_s:
-        warnings += (f"Policies are asked every {cycle_s:g} s, multifactor too.",)
-    return Evaluation(test, reference, metric, name, contended_s, groupings, validation, choices, warnings)
+    return Evaluation(test, reference, metric, name, cut.contended_s, groupings, validation, choices, warnings)
+
+
+def _warnings(jobs: Jobs, contenders: Sequence[Pipeline], looked_at: Sequence[Part], test: Results) -> tuple[str, ...]:
+    """Return what a reader must know: who has seen these jobs, how far waits are from recorded ones, which machine."""
+    exams = [Exam.of_part(jobs, part, chooses=part is not looked_at[-1]) for part in looked_at]
+    said = [*leaks([c.policy for c in contenders], exams), *told_of(jobs), *recorded_in_windows(jobs, test)]
+    if contenders[0].commit:
+        said.append("Pipelines run on RLScheduler's machine (commit mode).")
+    if cycle_s := contenders[0].cycle_s:
+        said.append(f"Policies are asked every {cycle_s:g} s, multifactor too.")
+    return tuple(said)
+
+
+@dataclass(frozen=True)
+class WindowCut:
+    """How a part is cut into windows, and from which wait on they count."""
+
+    size: int
+    every: int
+    contended_s: float
+
+    def with_threshold(self, jobs: Jobs, cluster: Cluster, part: Part, spread: Spread) -> WindowCut | None:
+        """Return the same with the usual threshold, or a lower one if too few windows wait as long; None if none does.
+
+        Windows are counted before anything is compared, and by FCFS alone, so that no result can choose the threshold.
+        """
+        starts = part.starts(self.size, self.every)
+        waits = spread.map(FcfsWait(jobs, cluster, self.size), starts)
+        kept = {
+            threshold: [start for start, wait in zip(starts, waits, strict=True) if is_contended(wait, threshold)]
+            for threshold in (CONTENDED_S, CONTENDED_S / 10, 0.0)
+        }
+        enough = [threshold for threshold, found in kept.items() if part.disjoint(found, self.size) >= FEWEST]
+        some = [threshold for threshold, found in kept.items() if found]
+        return replace(self, contended_s=(enough or some)[0]) if some else None
+
+
+def _asked_cut(windows: str | None, size: int, every: int, contended_s: float | None) -> tuple[int, int, float | None]:
+    """Return how windows are asked for, in words or by numbers; what is 0 or None is left to the history."""
+    if windows is None:
+        return size, every, contended_s
+    sliding = parse_sliding(windows, min_wait_s=CONTENDED_S if contended_s is None else contended_s)
+    return sliding.size, sliding.every, sliding.min_wait_s
+
+
+def settle_cut(
+    jobs: Jobs,
+    cluster: Cluster,
+    part: Part,
+    spread: Spread,
+    asked: tuple[int, int, float | None],
+    starts_a_window: int = STARTS_A_WINDOW,
+) -> WindowCut:
+    """Settle what was left to the history: size (0), distance (0) and threshold (None) of the windows."""
+    size, every, contended_s = asked
+    sizes = (size,) if size else grown_sizes(part, usual_size(part))
+    cuts = (WindowCut(each, every or max(1, each // starts_a_window), contended_s or 0.0) for each in sizes)
+    if contended_s is not None:
+        return next(cuts)
+    settled = (cut.with_threshold(jobs, cluster, part, spread) for cut in cuts)
+    return next(filter(None, settled), WindowCut(sizes[0], every or max(1, sizes[0] // starts_a_window), 0.0))
 
 
 @dataclass(frozen=True)
@@ -161,12 +209,6 @@ class FcfsWait:
     def __call__(self, first: int) -> float:
         """Return the mean wait."""
         return mean_wait_s(fcfs_schedule(self.jobs.window(first, self.size), self.cluster))
-
-
-def _threshold_s(jobs: Jobs, cluster: Cluster, starts: Sequence[int], size: int, spread: Spread) -> float:
-    """Return the wait from which on a window counts: the usual one, or any if no window has as much."""
-    waits = spread.map(FcfsWait(jobs, cluster, size), starts)
-    return CONTENDED_S if any(is_contended(wait, CONTENDED_S) for wait in waits) else 0.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from rltune.evaluation.comparison_tables import best_first, interval, write_rati
 from rltune.evaluation.cross import cross
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.metrics.formats import drift_of, number, percent, seconds
+from rltune.policy.portfolio import taken_notes
 from rltune.text import columns, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import COMPARED, MEASURED, metric_of
@@ -171,6 +172,7 @@ def evaluation_notes(evaluation: Evaluation) -> list[str]:
     said += (
         f"{told}." for label, work in zip(evaluation.labels, test.drift, strict=True) if (told := drift_of(label, work))
     )
+    said += taken_notes(zip(evaluation.labels, test.policies, strict=True))
     if test.rejected:
         said.append(f"{test.rejected:,} jobs of the windows can never run and are in no mean.")
     if test.uneven:

@@ -35,6 +35,7 @@ class Results:
     by_group: tuple[Floats, ...]  # per grouping [pipeline, window, group, (jobs, sum of waits)]
     rejected: int  # jobs that never ran, over the windows of the first pipeline
     drift: tuple[Counter[str], ...]  # per pipeline, what its model was asked, and how much lay outside its training
+    policies: tuple[tuple[str, ...], ...]  # per pipeline, the policy of each window by name: a portfolio takes one
     uneven: int  # windows in which not all pipelines ran the same number of jobs
     confidence: float = 0.95
 
@@ -69,6 +70,7 @@ class Results:
             by_group=tuple(np.array([[o.by_group[g] for o in made] for made in by_pipeline]) for g in groupings),
             rejected=sum(made[0].rejected for _, made in kept),
             drift=tuple(sum((o.drift for o in made), Counter()) for made in by_pipeline),
+            policies=tuple(tuple(o.policy for o in made) for made in by_pipeline),
             uneven=sum(len({o.rejected for o in made}) > 1 for _, made in kept),
         )
 

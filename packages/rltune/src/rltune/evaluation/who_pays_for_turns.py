@@ -1,4 +1,4 @@
-"""Who pays for taking turns: what displaced jobs have against what they had without, by size and by user."""
+"""Who pays for taking turns: what displaced jobs have against what they had without, by size, user and partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.text import counted, seconds
-from rltune.trials.groups import Groups
+from rltune.trials.shares import FEWEST, totals_by_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from rltune.schedule import Schedule
 
 JOBS, WITHOUT, WITH, DISPLACED, DISPLACED_WITHOUT, DISPLACED_WITH = range(6)  # columns of a ledger
-_FEWEST = 20  # displaced jobs of a group before it is named
 
 
 def ledger(without: Schedule, turns: Schedule, counts: NDArray[np.bool_]) -> dict[str, Floats]:
-    """Return what taking turns did, by group: sizes, users, and "" for all. Both schedules are of the same jobs.
+    """Return what taking turns did, by group: sizes, users, partitions, and "" for all.
 
+    Both schedules are of the same jobs.
     A row counts jobs, and adds up their delays without turns and with; then the same of those that were displaced.
     """
     rows = np.flatnonzero(counts & without.ran & turns.ran)
@@ -34,12 +34,7 @@ def ledger(without: Schedule, turns: Schedule, counts: NDArray[np.bool_]) -> dic
     columns = np.stack(
         [np.ones(len(rows)), *delays, displaced, *(np.where(displaced, delay, 0.0) for delay in delays)], axis=1
     )
-    found = {"": columns.sum(axis=0)}
-    for groups in (Groups.by_size(turns.jobs), Groups.by_user(turns.jobs)):
-        of = groups.of_job[rows]
-        for group in np.unique(of[of >= 0]).tolist():
-            found[groups.names[group]] = columns[of == group].sum(axis=0)
-    return found
+    return {"": columns.sum(axis=0)} | {str(g): g.totals for g in totals_by_group(turns.jobs, rows, columns)}
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Payers:
     @property
     def worst(self) -> tuple[str, float, float] | None:
         """Name the group whose displaced jobs lost most, with their mean delays without turns and with."""
-        means = [(name, *_means(row)) for name, row in self.by_group.items() if name and row[DISPLACED] >= _FEWEST]
+        means = [(name, *_means(row)) for name, row in self.by_group.items() if name and row[DISPLACED] >= FEWEST]
         losers = [group for group in means if group[2] > group[1]]
         return max(losers, key=lambda group: group[2] - group[1], default=None)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rltune.cluster import same_name
 from rltune.errors import InputError, unknown
 from rltune.forecast.rolls import ROLLS, forecast
 from rltune.forecast.start_forecast import JobForecast, StartCalibration
@@ -62,7 +63,7 @@ class Offers:
     @property
     def soonest(self) -> Offer:
         """Return the one that starts soonest by its median; of equals the one nearest to what was asked."""
-        return min(self.offers, key=lambda offer: offer.start.p50_s)
+        return min(self.offers, key=lambda offer: np.nan_to_num(offer.start.p50_s, nan=np.inf))
 
     def __str__(self) -> str:
         times = ("p10", "p50", "p90")
@@ -72,7 +73,8 @@ class Offers:
             rows.append((str(one.request), *(told_time(t, self.now_s) if np.isfinite(t) else "not seen" for t in at)))
         best = self.soonest
         asked = "as asked" if best is self.offers[0] else f"{best.request}"
-        return "\n".join([f"Soonest: {asked}", *columns(rows), *(f"Note: {note}." for note in self.notes)])
+        first = f"Soonest: {asked}" if np.isfinite(best.start.p50_s) else "None of these was seen to start"
+        return "\n".join([first, *columns(rows), *(f"Note: {note}." for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON keeps."""
@@ -89,23 +91,58 @@ def parse_request(text: str) -> Request:
         key, _, value = part.partition("=")
         if key not in _WORDS:
             raise unknown("word of a request", key, _WORDS)
+        if key in given:
+            raise InputError(f"request {text!r}: {key} stands twice")
         given[key] = value
     try:
-        return Request(
-            gpus=int(given["gpus"]),
+        request = Request(
+            gpus=_whole(given["gpus"]),
             time_s=read_seconds(given["time"]) if "time" in given else np.nan,
             gpu_type=given.get("type", ""),
-            nodes=int(given.get("nodes", 0)),
+            nodes=_whole(given.get("nodes", "0")),
             partition=given.get("partition", ""),
             user=given.get("user", ""),
             account=given.get("account", ""),
             qos=given.get("qos", ""),
-            cpus=float(given.get("cpus", "nan")),
-            mem_gib=float(given.get("mem", "nan")),
+            cpus=_amount(given["cpus"]) if "cpus" in given else np.nan,
+            mem_gib=_amount(given["mem"]) if "mem" in given else np.nan,
         )
     except (KeyError, ValueError) as error:
         told = "gpus= is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"request {text!r} is not understood ({told}); write gpus=16,type=V100,time=4h") from None
+    if not request.gpus and not request.cpus > 0:
+        raise InputError(f"request {text!r} asks for nothing; give gpus=1 or more, or cpus=")
+    return request
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} should be a whole number")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not 0 < value < np.inf:
+        raise ValueError(f"{text!r} should be a number above 0")
+    return value
+
+
+def require_possible(present: Present, request: Request) -> None:
+    """Refuse what the cluster can never run: a type or partition that it does not have, or more than it has."""
+    cluster = present.cluster
+    if request.gpu_type and not any(same_name(request.gpu_type, own) for own in cluster.gpu_types):
+        raise unknown("GPU type", request.gpu_type, cluster.gpu_types)
+    if request.partition and cluster.vcs and not any(same_name(request.partition, own) for own in cluster.vcs):
+        raise unknown("partition", request.partition, cluster.vcs)
+    types = (request.gpu_type,) if request.gpu_type else ()
+    room = [g for g in cluster.groups if g.accepted(request.partition, types, with_gpus=request.gpus > 0)]
+    most = sum(group.count * group.gpus for group in room)
+    if request.gpus > most:
+        raise InputError(f"request {str(request)!r} can never start: there are {most:,} GPUs for it")
 
 
 def with_request(present: Present, request: Request) -> Present:
@@ -168,6 +205,7 @@ def compare_requests(
     progress: Callable[[int, int], None] | None = None,
 ) -> Offers:
     """Forecast the request and those like it, each submitted alone, under the same drawn futures."""
+    require_possible(present, request)
     tried = list(variants(present, request))
     offers = []
     for i, one in enumerate(tried):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rltune.engine.lookahead import PassMaker
 from rltune.engine.run import Machine
 from rltune.kernel.rollout.event_loop import advance
-from rltune.kernel.score.features import feature, look_around
-from rltune.kernel.score.network import fill_inputs
+from rltune.kernel.rollout.stepwise import observe
+from rltune.kernel.score.features import look_around
 from rltune.kernel.score.rules import score_queue
 from rltune.kernel.state import arrays as core
 from rltune.learn.training_windows import TrainingWindow
@@ -104,12 +104,11 @@ def _look(window: TrainingWindow, model: Model) -> Iterator[tuple[Floats, Floats
 
 
 def _rows(machine: Machine, head: int, tail: int) -> tuple[Floats, Floats]:
-    rows = np.empty((tail - head, len(machine.world.net_norm)))
-    for row in range(head, tail):
-        fill_inputs(machine.w, machine.s, row, rows[row - head])
-    codes = critic_codes().tolist()
-    critic = [[feature(machine.w, machine.s, row, code) for code in codes] for row in range(head, tail)]
-    return rows, np.array(critic)
+    codes = critic_codes()
+    rows, critic = (np.empty((tail - head, n)) for n in (len(machine.world.net_norm), len(codes)))
+    mask = np.empty(tail - head, np.int64)
+    observe(machine.w, machine.s, machine.options._replace(in_view=tail - head), codes, rows, critic, mask)
+    return rows, critic
 
 
 def verdicts(picked: Floats) -> tuple[Floats, Ints, Ints]:

@@ -47,6 +47,7 @@ from rltune.live.journal.store import CycleRecord, Journal, JournalError
 from rltune.live.lock_watch import LockWatch, keeper_of, lever_of
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
+from rltune.live.portfolio_watch import PortfolioWatch
 from rltune.live.prometheus import Metrics
 from rltune.live.provenance import run_of
 from rltune.live.see.backend import Backend, BackendError
@@ -101,7 +102,12 @@ class Controller:
         self._overruns = 0
         self._able = False  # it is not yet known whether this way of reaching Slurm can do all that is asked for
         self._watchdog = watchdog or Watchdog()
-        self._pin(pinned or pin_pipeline(settings))
+        self._read(pinned or pin_pipeline(settings))
+
+    def _read(self, pinned: Pinned) -> None:
+        """Decide by what was just read; a portfolio in it chooses anew."""
+        self._portfolio = PortfolioWatch(self.journal, pinned)
+        self._pin(pinned)
 
     def _pin(self, pinned: Pinned) -> None:
         """Decide by this from now on: a new run in the journal, so that every cycle is replayed by what it had."""
@@ -216,8 +222,19 @@ class Controller:
             news = f"refused: {error}; still deciding by {short(self.pinned.sha256)}"
         else:
             news = f"policy {name} was read again: now deciding by {short(pinned.sha256)}"
-            self._pin(pinned)
+            self._read(pinned)
         self._hands.tell(Tell("reload", news), report)
+
+    def _choose(self, snapshot: Snapshot, report: CycleReport) -> None:
+        """Let a portfolio look at what has ended; what it had taken before stays if it fails."""
+        try:
+            chosen = self._portfolio.choose(snapshot)
+        except Exception as error:  # noqa: BLE001  no reason to stop deciding
+            self._hands.tell(Tell("portfolio", f"no choice could be made: {told(error)}"), report)
+            return
+        if chosen is not None and chosen.sha256 != self.pinned.sha256:
+            self._pin(chosen)
+            self._hands.tell(Tell("portfolio", f"now deciding by {chosen.pipeline.policy.name}"), report)
 
     def release(self) -> int:
         """Restore everything that was changed; return how many things could not be."""
@@ -293,6 +310,7 @@ class Controller:
     def _decide(self, situation: Situation, report: CycleReport) -> None:
         if self.lock:
             self.lock.settle(situation.snapshot)
+        self._choose(situation.bare, report)
         begin = perf_counter()
         history, until = self._history.at(self.clock.elapsed_s())
         try:

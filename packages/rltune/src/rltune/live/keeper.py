@@ -111,7 +111,7 @@ class Keeper:
 
     def renew(self, now_s: float) -> None:
         """Let the others know that we live, if it is time."""
-        if now_s - self._renewed_s >= self.lease_s / _RENEWED:
+        if abs(now_s - self._renewed_s) >= self.lease_s / _RENEWED:  # a clock may have been set back
             self._write(now_s, {})
 
     def close(self) -> None:

@@ -20,13 +20,14 @@ from rltune.model.model_file import SUFFIX, parse_model
 from rltune.policy.base import Networked, Policy
 from rltune.policy.by_name import DEFAULT_MODEL, LEARNED, MODELS, get_policy
 from rltune.policy.learned import Learned
+from rltune.policy.portfolio import Portfolio
 
 _FUNCTION = ".py:"
 _TRACE = "qssf-boost:"
 
 
 @dataclass(frozen=True)
-class _Read:
+class ReadPolicy:
     """A policy, and the file that it was read from."""
 
     policy: Policy
@@ -84,40 +85,47 @@ def policy_file(spec: str) -> Path | None:
     return Path(name.removeprefix(_TRACE)) if name.startswith(_TRACE) else None
 
 
+def taking(portfolio: Portfolio, name: str) -> ReadPolicy:
+    """Return the policy that a portfolio has taken by its name, which stands for a file in the journal."""
+    return ReadPolicy(portfolio.taking(get_policy(name)), _hash(name), name)
+
+
 def file_hash(path: Path) -> str:
     """Return the hash of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(name: str, text: str | None) -> _Read:
+def _read(name: str, text: str | None) -> ReadPolicy:
     file = policy_file(name)
+    if text and isinstance(policy := get_policy(name) if file is None else None, Portfolio):
+        return taking(policy, text)
     if file is None or (text is None and not file.is_file()):
-        return _Read(get_policy(name))  # built in, or it says what is missing
+        return ReadPolicy(get_policy(name))  # built in, or it says what is missing
     if name.startswith(_TRACE):
-        return _Read(get_policy(name), file_hash(file))
+        return ReadPolicy(get_policy(name), file_hash(file))
     return _model(name, file, text) if file.suffix == SUFFIX else _function(name, file, text)
 
 
-def _model(name: str, file: Path, text: str | None) -> _Read:
+def _model(name: str, file: Path, text: str | None) -> ReadPolicy:
     text = _text(file) if text is None else text
     model = parse_model(text, str(file))
-    return _Read(Learned(model, name if name.startswith(LEARNED) else file.stem), model.sha256, text)
+    return ReadPolicy(Learned(model, name if name.startswith(LEARNED) else file.stem), model.sha256, text)
 
 
-def _function(name: str, file: Path, text: str | None) -> _Read:
+def _function(name: str, file: Path, text: str | None) -> ReadPolicy:
     """Load a user's function; what is kept of its file is what was loaded, also if somebody writes it just then."""
     if text is not None:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / file.name
             copy.write_bytes(text.encode())
             policy = get_policy(f"{copy}:{name.rpartition(':')[2]}")
-        return _Read(policy, _hash(text), text)
+        return ReadPolicy(policy, _hash(text), text)
     text = _text(file)
     policy = get_policy(name)
     if _text(file) != text:
         raise InputError(f"policy {name!r}: {file} is being written; try again")
-    return _Read(policy, _hash(text), text)
+    return ReadPolicy(policy, _hash(text), text)
 
 
 def _text(file: Path) -> str:

@@ -35,13 +35,18 @@ class Timeline:
 
     def averaged(self, values: Counts, edges: Floats) -> Floats:
         """Average a quantity over time within each interval, so that no peak is drawn longer than it was."""
-        if not len(self.time_s):
-            return np.zeros(len(edges) - 1)
-        finite = np.isfinite(self.time_s)
-        time_s, held = self.time_s[finite], values[finite]
-        total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(time_s))])
-        averages: Floats = np.diff(np.interp(edges, time_s, total)) / np.diff(edges)
-        return averages
+        return averaged(self.time_s, values, edges)
+
+
+def averaged(time_s: Floats, values: Floats | Counts, edges: Floats) -> Floats:
+    """Average values that hold from their time to the next one's within each interval; 0 before the first time."""
+    if not len(time_s):
+        return np.zeros(len(edges) - 1)
+    finite = np.isfinite(time_s)
+    times, held = time_s[finite], values[finite]
+    total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(times))])
+    averages: Floats = np.diff(np.interp(edges, times, total)) / np.diff(edges)
+    return averages
 
 
 @dataclass(frozen=True)

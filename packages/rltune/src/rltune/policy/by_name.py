@@ -13,6 +13,7 @@ from rltune.plugins import POLICIES, short_name
 from rltune.policy.base import FIRST_COME, Policy, Rule, Score, Scored
 from rltune.policy.learned import Learned
 from rltune.policy.multifactor import Multifactor, paper
+from rltune.policy.portfolio import METRICS, PORTFOLIO, Portfolio
 from rltune.policy.qssf import Qssf
 from rltune.policy.qssf_boost import QssfBoost
 
@@ -39,9 +40,13 @@ _RULES: tuple[BuiltIn, ...] = (
 )
 
 
-def policy_table() -> tuple[BuiltIn, ...]:
+PRIOR = "saf"  # of the rules the one that is least often far from the best: docs/results/safe.md
+MEMBERS = (PRIOR, "f1", "srf", "sjf", "qssf", "unicep", "wfp3", "fcfs", LEARNED)
+
+
+def policy_table() -> tuple[BuiltIn | Portfolio, ...]:
     """List the policies that come with the package."""
-    return _RULES
+    return (*_RULES, _portfolio(PORTFOLIO))
 
 
 def get_policy(spec: str | Policy | Score) -> Policy:
@@ -64,6 +69,8 @@ def _named(spec: str) -> Policy:
     for rule in _RULES:
         if rule.name == spec:
             return rule
+    if spec.partition(":")[0] == PORTFOLIO:
+        return _portfolio(spec)
     if (own := _own(spec)) is not None:
         return own
     if spec.startswith("qssf-boost:"):
@@ -72,8 +79,18 @@ def _named(spec: str) -> Policy:
         return _shipped(spec)
     if spec.endswith(SUFFIX):
         return Learned(read_model(spec), Path(spec).stem)
-    names = (*(rule.name for rule in _RULES), LEARNED, f"{LEARNED}:NAME", *POLICIES.names())
+    names = (*(rule.name for rule in policy_table()), LEARNED, f"{LEARNED}:NAME", *POLICIES.names())
     raise unknown("policy", spec, names, more=f", a model's file (*{SUFFIX}), or your own as path.py:function")
+
+
+def _portfolio(spec: str) -> Portfolio:
+    """Make a portfolio for a metric: `portfolio` for the wait, `portfolio:slowdown`."""
+    metric = spec.partition(":")[2] or METRICS[0]
+    if metric not in METRICS:
+        raise unknown("metric", metric, METRICS, "for a portfolio")
+    prior = next(rule for rule in _RULES if rule.name == PRIOR)
+    assert isinstance(prior, Rule)
+    return Portfolio(prior, MEMBERS, metric)
 
 
 def shipped_models() -> tuple[str, ...]:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
+
+from rltune.errors import InputError
 from rltune.explain import Explainer, Explanation
 from rltune.forecast import Forecast, forecast
 from rltune.live.present_of_slurm import present_of_cycle
+from rltune.live.see.snapshot import LiveJob
 from rltune.present import Present
 from rltune.serve.sight import Watch
+from rltune.serve.tokens import Caller
 from rltune.whatif import WhatIf, parse_edit, what_if_now
 
 ROLLS = 40
 MOST_FORECAST = 2000  # waiting jobs, beyond which nobody is kept waiting for a forecast
+MOST_AT_ONCE = 300  # and up to which a page waits for one that it could do without
+KEPT_S = 3600.0  # by the cluster's clock, for which pages show one that was made
 WHAT_IF_ROLLS = 20
+AT_ONCE = 4  # questions to the core; more wait without holding a thread that pages need
+_KEPT = 500  # explanations of one cycle
+_HIDDEN = "of another user"
+_NAMED = re.compile(rf"(?<!first )\bjob (?={_HIDDEN})")
+T = TypeVar("T")
 
 
 class Answers:
@@ -25,22 +42,46 @@ class Answers:
         self._lock = threading.Lock()
         self._cycle = 0
         self._explainer: Explainer | None = None
+        self._explained: OrderedDict[tuple[str, str, bool], Explanation] = OrderedDict()
         self._forecast: Forecast | None = None
+        self._asked = CapacityLimiter(AT_ONCE)
 
-    def explain(self, job: int, *, changes: bool) -> Explanation:
-        """Explain a waiting job; InputError if it does not wait."""
+    async def aside(self, ask: Callable[[], T]) -> T:
+        """Ask beside the threads that render pages, so that nobody waits for a page behind a long question."""
+        return await to_thread.run_sync(ask, limiter=self._asked)
+
+    def explain(self, job: LiveJob, caller: Caller, *, changes: bool) -> Explanation:
+        """Explain a waiting job; InputError if it does not wait. Who sees one user's jobs is told of no others."""
+        name = job.command_name
         with self._lock:
-            return self._newest().explain(str(job), changes=changes)
+            explainer = self._newest()
+            key = (name, caller.user, changes)
+            if key not in self._explained:
+                seen_by = _blinded(explainer, self._others(caller)) if caller.user else explainer
+                told = seen_by.explain(name, changes=changes)
+                self._explained[key] = _without_others(told) if caller.user else told
+                if len(self._explained) > _KEPT:
+                    self._explained.popitem(last=False)
+            return self._explained[key]
 
     def forecast(self) -> Forecast | None:
-        """Return when the waiting jobs will start; None if they are too many to be rolled while somebody waits."""
+        """Return when the waiting jobs of the newest cycle will start; None if they are too many to be rolled."""
         with self._lock:
             present = self._newest().present
             if len(present.waiting) > MOST_FORECAST:
                 return None
-            if self._forecast is None:
+            if self._forecast is None or self._forecast.now_s != present.now_s:
                 self._forecast = forecast(present, rolls=ROLLS)
             return self._forecast
+
+    def forecast_at_hand(self) -> Forecast | None:
+        """Return a forecast that is not too old, or a new one if few jobs wait: a page can do without."""
+        kept = self._forecast
+        if kept is not None and self._watch.sight().taken_s - kept.now_s <= KEPT_S:
+            return kept
+        with self._lock:
+            few = len(self._newest().present.waiting) <= MOST_AT_ONCE
+        return self.forecast() if few else None
 
     def what_if(self, changes: Sequence[str]) -> WhatIf:
         """Roll the present queue with changes and without."""
@@ -51,10 +92,46 @@ class Answers:
 
     def _newest(self) -> Explainer:
         newest = self._watch.newest()
+        if not newest:
+            raise InputError("there is no cycle yet")
         if self._explainer is None or self._cycle != newest:
-            self._explainer, self._forecast, self._cycle = Explainer(self._present()), None, newest
+            self._explainer, self._cycle = Explainer(self._present(newest)), newest
+            self._explained.clear()
         return self._explainer
 
-    def _present(self) -> Present:
-        with self._watch.journal() as journal:
-            return present_of_cycle(journal)
+    def _present(self, cycle: int) -> Present:
+        with self._watch.own_journal() as journal:
+            return present_of_cycle(journal, cycle)
+
+    def _others(self, caller: Caller) -> frozenset[str]:
+        jobs = self._watch.sight().snapshot.jobs
+        return frozenset(job.command_name for job in jobs if not caller.may_see(job.user))
+
+
+def _blinded(explainer: Explainer, others: frozenset[str]) -> Explainer:
+    """Return the same pass, in which other people's jobs have no names."""
+    made = copy.copy(explainer)
+    names = tuple(_HIDDEN if name in others else name for name in explainer.present.names)
+    made.present = replace(explainer.present, names=names)
+    return made
+
+
+def _without_others(told: Explanation) -> Explanation:
+    """Leave out who is before and who overtook, and write "a job of another user" where one is meant."""
+
+    def said(text: str) -> str:
+        return _NAMED.sub("a job ", text)
+
+    def plain(evidence: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in evidence.items() if isinstance(value, int | float)}
+
+    reasons = [replace(r, text=said(r.text), evidence=plain(r.evidence)) for r in (told.reason, *told.others)]
+    return replace(
+        told,
+        reason=reasons[0],
+        others=tuple(reasons[1:]),
+        next_step=said(told.next_step),
+        earliest_by="",
+        ahead=(),
+        overtaken_by=(),
+    )

@@ -9,15 +9,13 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from rltune.errors import InputError
-from rltune.live.journal.story import Line
-from rltune.live.journal.story import story as tell
 from rltune.serve.answers import Answers
-from rltune.serve.callers import Operator, Viewer
-from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SortKey, page_of, visible_rows
+from rltune.serve.callers import EverybodysViewer, Operator, Viewer
+from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SortKey
 from rltune.serve.live_view import stream
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.status import EventRow, NodeState, Status, events_of, node_states, status_of
-from rltune.serve.tokens import Caller
+from rltune.serve.visible import find_jobs, find_row, shown_to, story_of, visible_rows
 
 MOST_ROWS = 1000
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -99,35 +97,22 @@ Asked = Annotated[JobQuery, Depends(query_of)]
 @router.get("/jobs")
 def jobs(sight: Newest, caller: Viewer, query: Asked) -> JobPage:
     """List the jobs that wait or run: searched, sorted and in pages."""
-    return page_of(sight, visible_rows(sight, caller), query)
+    return find_jobs(sight, caller, query)
 
 
 @router.get("/jobs/{job}", responses=_NOT_THERE)
 def job(job: JobId, sight: Newest, watch: Watched, caller: Viewer) -> JobStory:
     """Return one job with its story."""
     row = find_row(sight, job, caller)
-    lines = story_of(watch, job) if row or not caller.user else []  # of ended jobs the owner is not at hand
+    with watch.journal() as journal:
+        lines = story_of(journal, sight, job, caller)
     if row is None and not lines:
         raise HTTPException(404, f"job {job} is not known here, or not yours")
     return JobStory(job=row, story=[StoryLine(at_s=line.at_s, text=line.text) for line in lines])
 
 
-def find_row(sight: Sight, job: int, caller: Caller) -> JobRow | None:
-    """Return a job's row if there is one and the caller may see it."""
-    return next((row for row in sight.rows if row.id == job and caller.may_see(row.user)), None)
-
-
-def story_of(watch: Watch, job: int) -> list[Line]:
-    """Return what the journal tells of a job, oldest first; nothing if it tells nothing."""
-    with watch.journal() as journal:
-        try:
-            return tell(journal, job)
-        except InputError:
-            return []
-
-
 @router.get("/jobs/{job}/explanation", responses=_NOT_THERE)
-def explanation(
+async def explanation(
     job: JobId,
     sight: Newest,
     answers: Answering,
@@ -138,26 +123,23 @@ def explanation(
     row = find_row(sight, job, caller)
     if row is None or row.state != "PENDING":
         raise HTTPException(404, f"job {job} does not wait here, or is not yours")
-    return explained(answers, job, caller, changes=changes)
-
-
-def explained(answers: Answers, job: int, caller: Caller, *, changes: bool) -> dict[str, Any]:
-    """Explain a job; who may see only one user's jobs is not told which others are before them."""
+    waiting = sight.snapshot.job_by_id[job]
     try:
-        told = answers.explain(job, changes=changes).to_dict()
+        told = await answers.aside(lambda: answers.explain(waiting, caller, changes=changes))
     except InputError as error:
         raise HTTPException(404, str(error)) from None
-    return told | ({"ahead": [], "overtaken_by": []} if caller.user else {})
+    return told.to_dict()
 
 
 @router.get("/forecast")
-def starts(sight: Newest, answers: Answering, caller: Viewer) -> dict[str, Any]:
+async def starts(sight: Newest, answers: Answering, caller: Viewer) -> dict[str, Any]:
     """Forecast when the waiting jobs will start: p10, p50 and p90, by rolling the core forward."""
-    made = answers.forecast()
+    made = await answers.aside(answers.forecast)
     if made is None:
         raise HTTPException(503, "too many jobs wait for a forecast here; ask `rltune forecast`")
     told = made.to_dict()
-    seen = {str(row.id) for row in visible_rows(sight, caller)}
+    jobs = sight.snapshot.job_by_id
+    seen = {jobs[row.id].command_name for row in visible_rows(sight, caller)}
     return told | {"jobs": [one for one in told["jobs"] if one["job"] in seen]}
 
 
@@ -171,9 +153,10 @@ class Question(BaseModel):
     "/whatif",
     responses={400: {"description": "A change that is not understood."}, 403: {"description": "Not an operator."}},
 )
-def what_if(question: Question, answers: Answering, sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
+async def what_if(question: Question, answers: Answering, sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
     """Roll the present queue with some changes and without; it takes seconds, and an operator's token."""
-    return answers.what_if(question.changes).to_dict()
+    made = await answers.aside(lambda: answers.what_if(question.changes))
+    return shown_to(made, caller).to_dict()
 
 
 @router.get("/nodes")
@@ -182,10 +165,10 @@ def nodes(sight: Newest, caller: Viewer) -> list[NodeState]:
     return node_states(sight, caller)
 
 
-@router.get("/events")
+@router.get("/events", responses={403: {"description": "A token for one user's jobs: events tell of others."}})
 def events(
     watch: Watched,
-    caller: Viewer,  # noqa: ARG001
+    caller: EverybodysViewer,  # noqa: ARG001
     before: Annotated[int, Query(ge=0, le=2**53, description="Events older than this one; 0 = the newest.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
 ) -> list[EventRow]:
@@ -194,7 +177,7 @@ def events(
         return events_of(journal, before, limit)
 
 
-@router.get("/settings")
+@router.get("/settings", responses={403: {"description": "Not an operator."}})
 def settings(sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
     """Return how the controller is set."""
     return sight.settings.model_dump(mode="json")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,8 +19,10 @@ from rltune.serve import api, pages
 from rltune.serve.answers import Answers
 from rltune.serve.callers import Viewer
 from rltune.serve.cluster_metrics import WAIT_BUCKETS_S, metrics_text
+from rltune.serve.follower import Follower
 from rltune.serve.guard_rails import Limited, RequestLimits, SafeHeaders, TooLargeError
 from rltune.serve.live_view import StreamGate
+from rltune.serve.own_history import OwnHistory
 from rltune.serve.sight import Watch
 from rltune.serve.tokens import Tokens
 from rltune.version import __version__
@@ -34,6 +38,8 @@ class ServeSettings:
     limits: RequestLimits = field(default_factory=RequestLimits)
     wait_buckets_s: Sequence[float] = WAIT_BUCKETS_S
     demo: bool = False
+    training: Path | None = None  # a folder of models and of the curves of their trainings
+    follow: bool = False  # count over cycles, and make forecasts to see how often they hold
 
 
 def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
@@ -41,8 +47,11 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
     how = settings or ServeSettings()
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if how.follow:
+            threading.Thread(target=app.state.follower.run, name="follower", daemon=True).start()
         yield
+        app.state.follower.stop()
         watch.close()
 
     app = FastAPI(
@@ -55,12 +64,14 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
     )
     app.state.watch, app.state.tokens, app.state.demo = watch, how.tokens, how.demo
     app.state.answers = Answers(watch)
+    app.state.follower = Follower(watch, app.state.answers, how.wait_buckets_s, forecasts=how.follow)
+    app.state.history, app.state.training = OwnHistory(watch), how.training
     app.state.streams = StreamGate(how.limits.streams)
     app.include_router(api.router)
     app.include_router(pages.router)
     _add_metrics(app, how)
     _add_refusals(app)
-    app.add_middleware(Limited, limits=how.limits)
+    app.add_middleware(Limited, limits=how.limits, tokens=how.tokens)
     if how.tokens is None:
         # A page from elsewhere could make its own name point to this machine, and have a browser here ask.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
@@ -71,7 +82,8 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
 def _add_metrics(app: FastAPI, how: ServeSettings) -> None:
     @app.get("/metrics", include_in_schema=False)
     def metrics(caller: Viewer) -> Response:  # noqa: ARG001
-        text = metrics_text(app.state.watch, how.wait_buckets_s)
+        app.state.follower.look()
+        text = metrics_text(app.state.watch, how.wait_buckets_s, app.state.follower.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

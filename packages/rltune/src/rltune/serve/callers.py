@@ -6,19 +6,10 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
+from rltune.serve.request_token import token_of
 from rltune.serve.tokens import NOBODY_ASKED, Caller, Tokens
 
-COOKIE = "rltune_token"
-_BEARER = "bearer "
 _ASK = {"www-authenticate": "Bearer"}
-
-
-def token_of(request: Request) -> str:
-    """Return the token that came with a request, or ""."""
-    told = request.headers.get("authorization", "")
-    if told.lower().startswith(_BEARER):
-        return told[len(_BEARER) :].strip()
-    return request.cookies.get(COOKIE, "")
 
 
 def find_caller(request: Request) -> Caller | None:
@@ -43,5 +34,14 @@ def operator(request: Request) -> Caller:
     return caller
 
 
+def everybodys_viewer(request: Request) -> Caller:
+    """Return who asks, if they may see everybody's jobs."""
+    caller = viewer(request)
+    if caller.user:
+        raise HTTPException(403, f"this token sees only what is of {caller.user}")
+    return caller
+
+
 Viewer = Annotated[Caller, Depends(viewer)]
 Operator = Annotated[Caller, Depends(operator)]
+EverybodysViewer = Annotated[Caller, Depends(everybodys_viewer)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,15 +14,14 @@ from prometheus_client.registry import Collector
 from rltune.errors import InputError
 from rltune.serve.sight import Sight, Watch
 
-_NAMED = re.compile(r"\b(job|constraint|reservation) \S+")
 WAIT_BUCKETS_S = (60.0, 600.0, 1800.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0, 3 * 86400.0)
 
 
-def metrics_text(watch: Watch, buckets: Sequence[float]) -> bytes:
-    """Return everything in Prometheus' text format."""
+def metrics_text(watch: Watch, buckets: Sequence[float], followed: CollectorRegistry) -> bytes:
+    """Return everything in Prometheus' text format: the newest cycle, then what was counted over cycles."""
     registry = CollectorRegistry()
     registry.register(ClusterMetrics(watch, buckets))
-    return generate_latest(registry)
+    return generate_latest(registry) + generate_latest(followed)
 
 
 class ClusterMetrics(Collector):
@@ -75,19 +73,9 @@ def _one(name: str, about: str, value: float) -> Metric:
 
 def _pending(sight: Sight) -> Metric:
     family = GaugeMetricFamily("rltune_jobs_pending", "Jobs that wait", labels=["reason", "partition", "gpu_type"])
-    counted: Counter[tuple[str, str, str]] = Counter()
-    for job in sight.snapshot.pending:
-        part = sight.part(job.id)
-        reason = _class_of((part.reason if part else "") or "should start now")
-        counted[reason, ",".join(job.partitions), "|".join(job.gpu_types) or "any"] += max(1, job.array_waiting)
-    for labels, value in sorted(counted.items()):
+    for labels, value in sorted(sight.pending_kinds.items()):
         family.add_metric(labels, value)
     return family
-
-
-def _class_of(reason: str) -> str:
-    """Return what is the same for many jobs of a reason: numbers and names would make a series each."""
-    return _NAMED.sub(r"\1", reason).partition(":")[0].partition(",")[0].strip()
 
 
 def _gpus(sight: Sight) -> Iterator[Metric]:

@@ -23,9 +23,11 @@ from rltune.trace.synthetic import synthesise
 
 CLUSTER = "philly-slice"
 PIPELINES = ("fcfs + easy", "saf + easy")  # whose schedule is played, and who watches
-_LOAD = 1.1  # so that there is a queue to look at
+_LOAD = 0.9  # so that there is a queue to look at
 _JOBS = 12_000
-_BEGIN = 0.3  # of the jobs have come before the play begins
+_BEGIN = 0.5  # of the jobs have come before the play begins
+_BEFORE_S = 86_400.0  # watched in advance, so that charts and histories are not empty at first
+_STEP_S = 1800.0  # between two looks of that time
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,34 @@ def _begin(path: Path, speed: float, jobs: int, seed: int) -> Demo:
     schedule = simulate(work, cluster, policy="fcfs", backfill="easy", estimator="user")
     begin = float(np.quantile(work.submit_s, _BEGIN))
     now = time.time()
-    clock = SystemClock(factor=speed, shown_s=now, at_s=now)
+    clock = _PlayClock(factor=speed, shown_s=now - _BEFORE_S, at_s=now)
     settings = ControlSettings(pipeline=PipelineSettings(policy="saf", estimator="history"))
-    controller = Controller(PlayedCluster(schedule, clock, begin), Journal.create(path), settings, clock)
-    controller.cycle()  # so that there is something to see at once
+    cluster = PlayedCluster(schedule, clock, begin - _BEFORE_S, remembered_s=2 * _STEP_S)
+    controller = Controller(cluster, Journal.create(path), settings, clock)
+    _watch_until(now, controller, clock)
     return Demo(path, controller, threading.Thread(target=controller.run, name="demo controller", daemon=True))
+
+
+def _watch_until(end_s: float, controller: Controller, clock: _PlayClock) -> None:
+    """Let the controller look at the time before the play, in large steps; the clock then stands at `end_s`."""
+    for shown_s in np.arange(end_s - _BEFORE_S, end_s + 1.0, _STEP_S):
+        clock.skip_to(float(shown_s))
+        controller.cycle()
+    clock.skip_to(end_s)
+
+
+@dataclass
+class _PlayClock(SystemClock):
+    """A clock that can be put on; no time passes unseen, as a clock that jumps would make a controller distrust it."""
+
+    skipped_s: float = 0.0
+
+    def skip_to(self, shown_s: float) -> None:
+        """Go on from another time."""
+        self.skipped_s += shown_s - self.now_s()
+
+    def now_s(self) -> float:
+        return super().now_s() + self.skipped_s
+
+    def elapsed_s(self) -> float:
+        return super().elapsed_s() + self.skipped_s

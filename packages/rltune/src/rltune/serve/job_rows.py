@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field
 
 from rltune.live.see.snapshot import LiveJob
-from rltune.serve.tokens import Caller
 
 if TYPE_CHECKING:
     from rltune.serve.sight import Sight
 
+_NAMED = re.compile(r"\b(?:a )?(job|constraint|reservation) (?:of another user|\S+)")
+STARTS_NOW = "should start now"
 SortKey = Literal["rank", "id", "user", "partition", "gpus", "wait", "submit"]
 
 
@@ -91,10 +93,15 @@ def job_row(sight: Sight, job: LiveJob) -> JobRow:
         wait_s=max(0.0, until_s - job.came_s),
         rank=part.rank + 1 if part and part.rank >= 0 else None,
         slurm_rank=part.slurm_rank + 1 if part and part.slurm_rank >= 0 else None,
-        reason=(part.reason or "should start now") if part else job.reason if job.pending else "",
+        reason=(part.reason or STARTS_NOW) if part else job.reason if job.pending else "",
         expected_s=known(part.reserved_s) if part else None,
         starts_now=bool(waits and part and part.starts),
     )
+
+
+def reason_class(reason: str) -> str:
+    """Return what is the same for many jobs of a reason, without numbers and names."""
+    return _NAMED.sub(r"\1", reason).partition(":")[0].partition(",")[0].strip()
 
 
 def known(value: float) -> float | None:
@@ -113,11 +120,6 @@ _SORTS: dict[str, Callable[[JobRow], Any]] = {
 }
 
 
-def visible_rows(sight: Sight, caller: Caller) -> list[JobRow]:
-    """Return the rows that a caller may see."""
-    return [row for row in sight.rows if caller.may_see(row.user)]
-
-
 def page_of(sight: Sight, rows: Sequence[JobRow], query: JobQuery) -> JobPage:
     """Search, sort and cut."""
     found = sorted(_matching(rows, query), key=_SORTS[query.sort], reverse=query.descending)
@@ -132,7 +134,7 @@ def _matching(rows: Iterable[JobRow], query: JobQuery) -> Iterable[JobRow]:
             (not query.state or row.state == query.state.upper())
             and (not query.user or row.user == query.user)
             and (not query.partition or query.partition in row.partition.split(","))
-            and (not query.reason or query.reason in row.reason)
+            and (not query.reason or query.reason in {row.reason, reason_class(row.reason)})
         )
         if fits and all(word in _text(row) for word in words):
             yield row

@@ -8,24 +8,31 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from rltune.metrics.formats import seconds
 
 NOTHING = "-"
-_OF = {"report.css": "rltune.report", "serve.css": "rltune.serve", "serve.js": "rltune.serve"}
+_OF = {
+    "report.css": "rltune.report",
+    "tables.js": "rltune.report",
+    "serve.css": "rltune.serve",
+    "serve.js": "rltune.serve",
+}
 
 
 @cache
 def _templates() -> Environment:
     made = Environment(
-        loader=PackageLoader("rltune.serve", "assets"),
+        loader=ChoiceLoader([PackageLoader("rltune.serve", "assets"), PackageLoader("rltune.report", "assets")]),
         autoescape=True,  # every name in these pages is somebody's text
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"span": span, "clock": clock, "percent": percent}
+    made.filters |= {"span": span, "clock": clock, "hour": hour, "percent": percent, "count": count}
+    made.filters["sentence"] = sentence
+    made.tests["finite"] = math.isfinite
     return made
 
 
@@ -51,6 +58,21 @@ def clock(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return NOTHING
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def hour(value: float) -> str:
+    """Write a time of day, in UTC."""
+    return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%H:%M")
+
+
+def count(value: float) -> str:
+    """Write a number as a mark of an axis."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+
+
+def sentence(text: str) -> str:
+    """Write what was said as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def percent(part: float, whole: float) -> str:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from rltune.errors import InputError
 from rltune.explain import Explanation
+from rltune.forecast import JobForecast
 from rltune.live.see.snapshot import PENDING
-from rltune.serve.answers import Answers
-from rltune.serve.api import Answering, Asked, JobId, Newest, Watched, find_row, story_of
-from rltune.serve.callers import COOKIE, Operator, Viewer, find_caller
-from rltune.serve.job_rows import JobQuery, JobRow, page_of, visible_rows
+from rltune.serve.answers import MOST_FORECAST, Answers
+from rltune.serve.api import Answering, Asked, JobId, Newest, Watched
+from rltune.serve.callers import Operator, Viewer, find_caller
+from rltune.serve.job_rows import JobQuery, JobRow
 from rltune.serve.job_timeline import timeline
+from rltune.serve.last_day import queue_chart, use_chart
 from rltune.serve.look import asset, render
-from rltune.serve.queue_chart import queue_chart
-from rltune.serve.status import events_of, node_states, status_of
+from rltune.serve.node_map import node_map
+from rltune.serve.own_history import FEWEST, OwnHistory
+from rltune.serve.policy_tables import policy_tables
+from rltune.serve.request_token import COOKIE
+from rltune.serve.sight import Sight, Watch
+from rltune.serve.status import EventRow, events_of, status_of
 from rltune.serve.tokens import Caller
+from rltune.serve.training_runs import shipped_cards, training_runs
+from rltune.serve.visible import find_jobs, find_row, shown_to, story_of, visible_rows
+from rltune.whatif import WhatIf
 
-PAGE_ROWS = 100
+MOST_CHANGES = 10
 _YEAR_S = 365 * 86_400
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -33,67 +42,103 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 @router.get("/")
 def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show queue, GPUs and nodes."""
+    values = watch.once_a_cycle("overview", sight, lambda: _overview(watch, sight))
+    return page(request, caller, "overview.html.j2", sight=sight, events=_events(watch, caller, 5), **values)
+
+
+def _overview(watch: Watch, sight: Sight) -> dict[str, Any]:
+    """Return what the overview shows to everybody."""
     with watch.journal() as journal:
-        chart = queue_chart(journal)
-        events = events_of(journal, 0, 5)
-    values: dict[str, Any] = {
-        "status": status_of(sight),
-        "nodes": node_states(sight, caller),
-        "chart": chart,
-        "events": events,
-    }
-    return page(request, caller, "overview.html.j2", sight=sight, **values)
+        queue, use = queue_chart(journal), use_chart(journal, sight)
+    return {"status": status_of(sight), "nodes": node_map(sight), "queue": queue, "use": use}
+
+
+def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
+    """Return the newest events; they may tell of anybody's jobs, so not to who sees one user's."""
+    if caller.user:
+        return []
+    with watch.journal() as journal:
+        return events_of(journal, 0, most)
 
 
 @router.get("/jobs")
-def jobs(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
+def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
     """Show the jobs that wait or run."""
+    found = find_jobs(sight, caller, query)
+    values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
+    return page(request, caller, "jobs.html.j2", sight=sight, **values, **_choices(sight, caller))
+
+
+def _choices(sight: Sight, caller: Caller) -> dict[str, list[str]]:
+    """Return what the form of the jobs offers."""
     rows = visible_rows(sight, caller)
-    found = page_of(sight, rows, query)
-    choices: dict[str, Any] = {
-        "states": sorted({row.state for row in rows}),
-        "partitions": sorted({name for row in rows for name in row.partition.split(",")}),
-    }
-    links = _links(query, found.total)
-    return page(request, caller, "jobs.html.j2", sight=sight, found=found, query=query, links=links, **choices)
+    partitions = {name for partition in {row.partition for row in rows} for name in partition.split(",")}
+    reasons = sorted(sight.pending_reasons) if not caller.user else []
+    return {"states": sorted({row.state for row in rows}), "partitions": sorted(partitions), "reasons": reasons}
 
 
 @router.get("/jobs/{job}")
-def one_job(
+async def one_job(
     request: Request, job: JobId, sight: Newest, watch: Watched, answers: Answering, caller: Viewer
 ) -> Response:
     """Show one job: why it waits, when it starts, what happened to it."""
+    values = await answers.aside(lambda: _job_values(watch, sight, answers, job, caller))
+    record = request.app.state.follower.record
+    return page(request, caller, "job.html.j2", sight=sight, record=record, most_forecast=MOST_FORECAST, **values)
+
+
+def _job_values(watch: Watch, sight: Sight, answers: Answers, job: int, caller: Caller) -> dict[str, Any]:
     row = find_row(sight, job, caller)
-    lines = story_of(watch, job) if row or not caller.user else []
+    with watch.journal() as journal:
+        lines = story_of(journal, sight, job, caller)
     if row is None and not lines:
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
-    why, when = _why_and_when(answers, row, caller)
-    values: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    return page(request, caller, "job.html.j2", sight=sight, job=job, **values)
+    why, when = _why_and_when(answers, sight, row, caller)
+    return {"job": job, "row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
 
 
-def _why_and_when(answers: Answers, row: JobRow | None, caller: Caller) -> tuple[Explanation | None, Any]:
+def _why_and_when(
+    answers: Answers, sight: Sight, row: JobRow | None, caller: Caller
+) -> tuple[Explanation | None, JobForecast | None]:
     """Ask the core about a waiting job; a job that has just started, or is left to Slurm, has no forecast."""
     if row is None or row.state != PENDING:
         return None, None
+    waiting = sight.snapshot.job_by_id[row.id]
     try:
-        why = answers.explain(row.id, changes=True)
+        why = answers.explain(waiting, caller, changes=True)
     except InputError:  # it started between the two looks
         return None, None
-    made = answers.forecast()
-    if caller.user:
-        why = replace(why, ahead=(), overtaken_by=())
-    return why, made.by_job.get(str(row.id)) if made else None
+    made = answers.forecast_at_hand()
+    return why, made.by_job.get(waiting.command_name) if made else None
 
 
 @router.get("/whatif")
-def what_if_form(request: Request, sight: Newest, caller: Viewer) -> Response:
-    """Show the form."""
-    return page(request, caller, "whatif.html.j2", sight=sight, asked="", answer=None, why_not="")
+def what_if_form(
+    request: Request, sight: Newest, caller: Viewer, changes: Annotated[str, Query(max_length=1000)] = ""
+) -> Response:
+    """Show the form, filled in as a link says."""
+    return _what_if_page(request, sight, caller, asked=changes)
+
+
+def _what_if_page(
+    request: Request,
+    sight: Sight,
+    caller: Caller,
+    *,
+    asked: str,
+    answer: WhatIf | None = None,
+    why_not: str = "",
+) -> Response:
+    types = sorted(
+        (kind, max(n.gpus for n in sight.snapshot.nodes if n.gpu_type == kind)) for kind in sight.gpus_by_type
+    )
+    values: dict[str, Any] = {"asked": asked, "answer": answer, "why_not": why_not, "types": types}
+    status = 400 if why_not else 200
+    return page(request, caller, "whatif.html.j2", sight=sight, status_code=status, **values)
 
 
 @router.post("/whatif")
-def what_if_answer(
+async def what_if_answer(
     request: Request,
     sight: Newest,
     answers: Answering,
@@ -101,32 +146,62 @@ def what_if_answer(
     changes: Annotated[str, Form(max_length=1000)],
 ) -> Response:
     """Roll the queue with the changes and without, one change a line."""
-    asked = [line.strip() for line in changes.splitlines() if line.strip()][:10]
-    answer, why_not = None, ""
+    asked = [line.strip() for line in changes.splitlines() if line.strip()][:MOST_CHANGES]
     try:
-        answer = answers.what_if(asked)
+        made = await answers.aside(lambda: answers.what_if(asked))
     except InputError as error:
-        why_not = str(error)
-    values: dict[str, Any] = {"asked": changes, "answer": answer, "why_not": why_not}
-    return page(request, caller, "whatif.html.j2", sight=sight, status_code=400 if why_not else 200, **values)
+        return _what_if_page(request, sight, caller, asked=changes, why_not=str(error))
+    return _what_if_page(request, sight, caller, asked=changes, answer=shown_to(made, caller))
 
 
 @router.get("/timeline")
-def gantt(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
+async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
     """Show when jobs waited, ran and are expected to."""
-    with watch.journal() as journal:
-        drawn = timeline(journal, sight, caller)
-    return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn)
+
+    def draw() -> Response:
+        forecast = answers.forecast_at_hand()
+        with watch.journal() as journal:
+            drawn = timeline(journal, sight, caller, forecast)
+        return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+
+    return await answers.aside(draw)
+
+
+@router.get("/policies")
+def policies(request: Request, sight: Newest, caller: Viewer) -> Response:
+    """Show policies compared on the jobs that ended here."""
+    history: OwnHistory = request.app.state.history
+    compared = history.newest()
+    tables = policy_tables(compared.comparison) if compared.comparison else None
+    return page(request, caller, "policies.html.j2", sight=sight, compared=compared, tables=tables, fewest=FEWEST)
+
+
+@router.get("/training")
+def training(request: Request, sight: Newest, caller: Viewer) -> Response:
+    """Show how trainings went, and what models are at hand."""
+    folder: Path | None = request.app.state.training
+    runs = training_runs(folder) if folder else ()
+    values: dict[str, Any] = {"runs": runs, "folder": folder.name if folder else "", "shipped": shipped_cards()}
+    return page(request, caller, "training.html.j2", sight=sight, **values)
 
 
 @router.get("/controller")
 def controller(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show how the controller is set, and what happened to it."""
-    with watch.journal() as journal:
-        events = events_of(journal, 0, 100)
-    settings = sight.settings.model_dump(mode="json") if caller.is_operator else None
+    events = _events(watch, caller, 100)
+    settings = list(_flat(sight.settings.model_dump(mode="json"))) if caller.is_operator else None
     values: dict[str, Any] = {"status": status_of(sight), "events": events, "settings": settings}
+    values["record"] = request.app.state.follower.record
     return page(request, caller, "controller.html.j2", sight=sight, **values)
+
+
+def _flat(plain: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each setting with its sections before it."""
+    for key, value in plain.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @router.get("/login")

@@ -18,7 +18,7 @@ from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutc
 from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, LiveNode, Partition, PriorityParts, Snapshot
 from rltune.schedule import Schedule
 
-_REMEMBERED_S = 300.0  # for which a Slurm shows ended jobs
+_REMEMBERED_S = 300.0  # for which a Slurm usually shows ended jobs
 _EVERYBODY = "gpu"
 _SLURM = "22.05.8"  # whose answers these are like
 _HIGHEST = 1_000_000
@@ -28,19 +28,20 @@ _UNLIMITED = 1e6  # of what the cluster does not model
 class PlayedCluster:
     """A schedule, played to whoever looks."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, begin_s: float) -> None:
-        """Play from `begin_s` of the schedule on; that moment is the clock's present."""
+    def __init__(self, schedule: Schedule, clock: Clock, begin_s: float, remembered_s: float = _REMEMBERED_S) -> None:
+        """Play from `begin_s` of the schedule on, the clock's present; ended jobs are shown for `remembered_s`."""
         self.calls: Counter[str] = Counter()
         self._schedule, self._clock = schedule, clock
         self._shift_s = clock.now_s() - begin_s
         self._nodes = _nodes(schedule)
+        self._remembered_s = remembered_s
 
     def observe(self) -> Snapshot:
         """Show what waits, runs and has just ended."""
         self.calls["squeue"] += 1
         now = self._clock.now_s()
         at, s = now - self._shift_s, self._schedule
-        seen = (s.jobs.submit_s <= at) & (s.end_s > at - _REMEMBERED_S)
+        seen = (s.jobs.submit_s <= at) & (s.end_s > at - self._remembered_s)
         jobs = tuple(self._job(int(row), at) for row in np.flatnonzero(seen))
         return Snapshot(
             taken_s=now,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rltune.errors import InputError
 from rltune.live.control_settings import ControlSettings
@@ -17,7 +18,9 @@ from rltune.live.decide.decision import Decision, Waiting
 from rltune.live.journal.packing import unpack_decision, unpack_estimates, unpack_holdings, unpack_snapshot
 from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
 from rltune.live.see.snapshot import LiveJob, LiveNode, Snapshot
-from rltune.serve.job_rows import JobRow, job_row
+from rltune.serve.job_rows import STARTS_NOW, JobRow, job_row, reason_class
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Sight:
         """Return a row for each of these jobs."""
         return tuple(job_row(self, job) for job in self.jobs)
 
+    @cached_property
+    def row_by_id(self) -> dict[int, JobRow]:
+        """Find a job's row."""
+        return {row.id: row for row in self.rows}
+
     def part(self, job: int) -> Waiting | None:
         """Return what was decided of a waiting job."""
         return self.decision.by_job.get(job)
@@ -97,11 +105,20 @@ class Sight:
 
     @cached_property
     def pending_reasons(self) -> Counter[str]:
-        """Count the waiting jobs by reason; tasks of an array that are one record count each."""
+        """Count the waiting jobs by the class of their reason."""
         counted: Counter[str] = Counter()
+        for (reason, _, _), count in self.pending_kinds.items():
+            counted[reason] += count
+        return counted
+
+    @cached_property
+    def pending_kinds(self) -> Counter[tuple[str, str, str]]:
+        """Count the waiting jobs by class of reason, partition and GPU type; tasks of an array count each."""
+        counted: Counter[tuple[str, str, str]] = Counter()
         for job in self.snapshot.pending:
             part = self.part(job.id)
-            counted[(part.reason if part else "") or "should start now"] += max(1, job.array_waiting)
+            reason = reason_class((part.reason if part else "") or STARTS_NOW)
+            counted[reason, ",".join(job.partitions), "|".join(job.gpu_types) or "any"] += max(1, job.array_waiting)
         return counted
 
 
@@ -136,27 +153,45 @@ class GpuCount:
 
 
 class Watch:
-    """Keeps the newest cycle at hand; a cycle is taken apart once, whoever asks first."""
+    """Keeps the newest cycle at hand; a cycle is taken apart once.
+
+    Whoever asks first takes it apart, unless `refresh` is called from time to time: then nobody waits for that.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._journal = Journal.read(path)
         self._lock = threading.Lock()
         self._sight: Sight | None = None
+        self._is_refreshed = False
+        self._kept: dict[str, tuple[int, Any]] = {}
 
     @contextmanager
     def journal(self) -> Iterator[Journal]:
-        """Lend the journal to one thread at a time."""
+        """Lend the journal to one thread at a time, for a short question."""
         with self._lock:
             yield self._journal
 
+    @contextmanager
+    def own_journal(self) -> Iterator[Journal]:
+        """Open the journal once more, for a long question."""
+        journal = Journal.read(self.path)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
     def newest(self) -> int:
-        """Return the number of the newest cycle; 0 = there is none."""
+        """Return the number of the newest cycle that can be shown; 0 = there is none."""
+        if self._is_refreshed and self._sight is not None:
+            return self._sight.cycle.id
         with self.journal() as journal:
             return journal.last_cycle()
 
     def sight(self) -> Sight:
         """Return the newest cycle."""
+        if self._is_refreshed and self._sight is not None:
+            return self._sight
         with self.journal() as journal:
             last = journal.last_cycle()
             if not last:
@@ -164,6 +199,25 @@ class Watch:
             if self._sight is None or self._sight.cycle.id != last:
                 self._sight = Sight.of(journal, last)
             return self._sight
+
+    def refresh(self) -> None:
+        """Take the newest cycle apart, if it is new, while others look at the one before."""
+        self._is_refreshed = True
+        with self.journal() as journal:
+            last = journal.last_cycle()
+        if last and (self._sight is None or self._sight.cycle.id != last):
+            with self.own_journal() as journal:
+                made = Sight.of(journal, last)
+            _ = made.row_by_id, made.gpus_by_type, made.pending_reasons
+            self._sight = made
+
+    def once_a_cycle(self, name: str, sight: Sight, make: Callable[[], T]) -> T:
+        """Return what `make` makes of a cycle; it is made once, and kept until the next cycle."""
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != sight.cycle.id:
+            kept = self._kept[name] = (sight.cycle.id, make())
+        made: T = kept[1]
+        return made
 
     def close(self) -> None:
         """Close the journal."""

@@ -44,7 +44,7 @@ class Groups:
     @classmethod
     def by_user(cls, jobs: Jobs) -> Groups:
         """Group by user."""
-        return cls(tuple(f"user {name}" for name in jobs.user.names), jobs.user.codes.astype(np.int64))
+        return cls(jobs.user.names, jobs.user.codes.astype(np.int64))
 
     def sums(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return per group the number of these jobs and the sum of their values."""

@@ -1,12 +1,11 @@
 """Confidence intervals of a comparison: Student's t over blocks of time, made for few, dependent, heavy-tailed blocks.
 
 A block is a window, a stretch of a trace's jobs, or a stretch of a part with the windows that start in it. Blocks are
-in order of time. Two intervals of the ratio are made and the shortest that holds both is given: one weighs blocks by
-what they sum up to, as the ratio of means does, and is upset by a single long queue; the other by about the root of
-that, so that calm blocks say little and one long queue not all. Neighbours are taken to be alike until enough blocks
-say otherwise. What is gained in long queues shows only if there were some: the end away from 1 has more room where the
-level of the baseline is unsure, and so has the difference. docs/adr/0024-intervals-for-few-windows.md says why,
-docs/results/intervals.md how often it holds.
+in order of time. A block counts by its level over its level plus a constant that grows with their number: calm blocks
+say little, one long queue does not say all, and with many blocks the ratio of means itself is what is estimated.
+Neighbours are taken to be alike until enough blocks say otherwise. What is shown is decided first; the interval is then
+given more room, but never over 1. docs/adr/0024-intervals-for-few-windows.md says why, docs/results/intervals.md how
+often it holds.
 """
 
 from __future__ import annotations
@@ -32,13 +31,16 @@ MOST_WINDOW_BLOCKS = 20  # of windows that overlap
 JOB_BLOCKS = (5, 7)  # of one trace, fewest and most: a queue remembers, and more blocks would be more alike
 JOBS_A_BLOCK = 4_000  # of one trace, where there are enough for the fewest
 LEAST_JOBS_A_BLOCK = 30
-EVENNESS = 0.4  # power of a block's sum that is its weight: 0 counts all blocks alike, 1 by their sums
+MIDDLING = 1 / 12  # times the blocks: the level, in means, at which a block counts half of what the longest queue does
 LIKENESS = 0.45  # correlation of neighbours that is believed before any block is seen
-BELIEF = 12  # as if so many blocks had shown it
+BELIEF = 24  # as if so many blocks had shown it
 MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
-MOST_RELATIVE = 1.99  # of a relative difference, which ends at 2 where one side is 0: a ratio of 399
-MOST_UNSURE = 2.0  # half the width of a baseline's level, over the level: more would make of nothing an interval
-ROOM = 0.5  # of that goes to the end away from 1
+MOST_LOG = 100.0  # of a factor, so that it is a number
+FURTHEST = 10.0  # times 1 or the estimate: an end beyond says no more than that nothing is known
+WIDER = 1.25  # power of the ends' distance from the estimate, beyond what decides whether a difference is shown
+ROOM = 0.3  # of how unsure the baseline's level is goes to the end away from 1
+UNSEEN = 3.0  # over the blocks: how unsure a level is because of longer queues that no block has seen
+MOST_UNSURE = 3.0  # half the width of a baseline's level, over the level: more would make of nothing an interval
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ class Blocks:
         """Leave out blocks in which a side has nothing."""
         kept = (self.our_count > 0) & (self.their_count > 0)
         return Blocks(self.ours[kept], self.our_count[kept], self.theirs[kept], self.their_count[kept])
+
+    def weighed(self, weight: Floats) -> Blocks:
+        """Let blocks count by a weight."""
+        return Blocks(self.ours * weight, self.our_count * weight, self.theirs * weight, self.their_count * weight)
 
     def __len__(self) -> int:
         return len(self.ours)
@@ -156,20 +162,17 @@ def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> I
         return Interval(estimate, np.nan, np.nan)
     if not (ours > 0 and theirs > 0):
         return _plain_difference(kept, estimate, confidence) if statistic is difference else _unknown(estimate)
-    unsure = min(_half_width(kept.theirs / kept.their_count / theirs - 1, confidence), MOST_UNSURE)
+    spread = _half_width(kept.theirs / kept.their_count / theirs - 1, confidence, len(kept) - 2.0)
+    unsure = min(spread + UNSEEN / len(kept), MOST_UNSURE)
     span = _with_room(ours / theirs, _ratio_span(kept, confidence), unsure)
     if statistic is ratio:
         return Interval(estimate, *span)
     low, high = ((bound - 1) * theirs for bound in span)
-    room = float(np.exp(unsure))
-    return Interval(estimate, low * room if low < 0 else low / room, high / room if high < 0 else high * room)
+    more = float(np.exp(unsure))
+    return Interval(estimate, low * more if low < 0 else low / more, high / more if high < 0 else high * more)
 
 
 @lru_cache(maxsize=4096)
-def _quantile(probability: float, freedom: float) -> float:
-    return student(probability, freedom)
-
-
 def student(probability: float, freedom: float) -> float:
     """Return the quantile of Student's t: its distribution is an integral of cos^(freedom - 1)."""
     angle = np.linspace(0.0, np.pi / 2, 20_001)
@@ -180,44 +183,39 @@ def student(probability: float, freedom: float) -> float:
 
 
 def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
-    """Return the shortest interval that holds the one by sums and the more even one."""
+    """Return the interval that decides what is shown: if it holds 1, nothing is."""
+    n = len(blocks)
+    level = n * (blocks.ours / blocks.ours.sum() + blocks.theirs / blocks.theirs.sum()) / 2
+    weight = 1 / (level + MIDDLING * n)
+    even, plain = (float(np.divide(*some.means)) for some in (blocks.weighed(weight), blocks))
+    # Calm blocks add to the number of blocks, not to what is known.
+    telling = float((level * weight).sum() ** 2 / ((level * weight) ** 2).sum())
+    half = _half_width(_pull(blocks.weighed(weight)), confidence, min(telling - 1, n - 2.0))
+    factor = float(np.exp(min(half, MOST_LOG)))
+    low, high = min(even / factor, plain), max(even * factor, plain)
+    return max(low, min(plain, 1.0) / FURTHEST), min(high, max(plain, 1.0) * FURTHEST)
+
+
+def _pull(blocks: Blocks) -> Floats:
+    """Return how far each block pulls the ratio of means from where it is."""
     ours, theirs = blocks.means
-    pull = (blocks.ours - ours * blocks.our_count) / blocks.ours.sum()
-    pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.sum()
-    # Such pulls have heavy tails, for which Student's t at all degrees of freedom is wide enough.
-    by_sums = _half_width(len(blocks) * pull, confidence, freedom=len(blocks) - 1)
-    low, high = _even_span(blocks, confidence)
-    return min(ours / theirs / (1 + by_sums), low), max(ours / theirs * (1 + by_sums), high)
-
-
-def _even_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
-    """Return the interval from relative differences, weighed more evenly than by what their blocks sum up to."""
-    relative, weight = _relative(blocks)
-    mean = float((weight * relative).sum() / weight.sum())
-    half = _half_width(weight * (relative - mean) / weight.mean(), confidence)
-    ends = np.clip([mean - half, mean + half], -MOST_RELATIVE, MOST_RELATIVE)
-    low, high = (2 + ends) / (2 - ends)
-    return float(low), float(high)
-
-
-def _relative(blocks: Blocks) -> tuple[Floats, Floats]:
-    """Return each block's difference over the mean of both, and its weight; where both are 0, it says nothing."""
-    ours, theirs = blocks.ours / blocks.our_count, blocks.theirs / blocks.their_count
-    told = ours + theirs > 0
-    relative = 2 * (ours - theirs)[told] / (ours + theirs)[told]
-    sums = blocks.ours / blocks.our_count.sum() + blocks.theirs / blocks.their_count.sum()
-    weight = sums[told] ** EVENNESS
-    missing = max(0, FEWEST - len(relative))
-    return np.append(relative, np.zeros(missing)), np.append(weight, np.full(missing, weight.mean()))
+    pull = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
+    return pull - (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.mean()
 
 
 def _with_room(estimate: float, span: tuple[float, float], unsure: float) -> tuple[float, float]:
-    """Move the end away from 1: a gain or loss is larger in long queues, of which few may have been seen."""
-    low, high = span
-    stretch = 1 + ROOM * unsure
-    if estimate < 1:
-        return float(estimate * (low / estimate) ** stretch), high
-    return low, float(estimate * (high / estimate) ** stretch)
+    """Move both ends from the estimate, the one away from 1 more: long queues may not have been seen.
+
+    A gain or loss that is shown stays shown: the end next to 1 goes at most half of the way to it.
+    """
+    more = max(WIDER, 1 + ROOM * unsure)
+    powers = (more, WIDER) if estimate < 1 else (WIDER, more)
+    low, high = (float(estimate * (end / estimate) ** power) for end, power in zip(span, powers, strict=True))
+    if span[1] < 1:
+        high = min(high, float(np.sqrt(span[1])))
+    if span[0] > 1:
+        low = max(low, float(np.sqrt(span[0])))
+    return low, high
 
 
 def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Interval:
@@ -225,11 +223,11 @@ def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Int
     ours, theirs = blocks.means
     pull = (blocks.ours - ours * blocks.our_count) / blocks.our_count.sum()
     pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.their_count.sum()
-    half = _half_width(len(blocks) * pull, confidence)
+    half = _half_width(len(blocks) * pull, confidence, len(blocks) - 2.0)
     return Interval(estimate, estimate - half, estimate + half)
 
 
-def _half_width(values: Floats, confidence: float, freedom: float | None = None) -> float:
+def _half_width(values: Floats, confidence: float, freedom: float) -> float:
     """Return half the width of Student's interval of a mean over blocks of which neighbours are alike."""
     n, around = len(values), values - values.mean()
     squares = float((around**2).sum())
@@ -240,9 +238,17 @@ def _half_width(values: Floats, confidence: float, freedom: float | None = None)
     alike = float(np.clip((n * seen + BELIEF * LIKENESS) / (n + BELIEF), 0.0, MOST_ALIKE))
     lag = np.arange(1, n)
     share = (1 + 2 * float(((1 - lag / n) * alike**lag).sum())) / n  # variance of the mean, over that of one block
-    error = np.sqrt(squares / n * share / (1 - share))
-    effective = max(1 / share - 1, 1.0) if freedom is None else freedom
-    return float(_quantile(0.5 + confidence / 2, round(effective, 2)) * error)
+    error = np.sqrt(_own_variance(values, alike) * share)
+    return float(student(0.5 + confidence / 2, round(max(freedom, 1.0), 1)) * error)
+
+
+def _own_variance(values: Floats, alike: float) -> float:
+    """Return the variance of a block, from what each adds to its neighbour: few blocks that are alike vary little."""
+    kept = np.sqrt(1 - alike**2)
+    own = np.append(values[:1], (values[1:] - alike * values[:-1]) / kept)
+    one = np.append([1.0], np.full(len(values) - 1, (1 - alike) / kept))
+    rest = own - one * (own @ one) / (one @ one)
+    return float(rest @ rest) / (len(values) - 1)
 
 
 def _summed(block: Counts, values: Floats, blocks: int) -> Floats:

@@ -24,6 +24,7 @@ class Outcome:
     measures: Floats  # in the order of MEASURED
     by_group: tuple[Floats, ...]  # per grouping [group, (jobs, sum of waits)]
     rejected: int  # jobs that never ran
+    policy: str = ""  # by its name in this window
     drift: Counter[str] = field(default_factory=Counter)  # what the model was asked, and how much lay outside
 
     @classmethod
@@ -33,4 +34,4 @@ class Outcome:
         wait = schedule.wait_s[ran]
         by_group = tuple(groups.sums(first + ran, wait) for groups in groupings)
         drift = Counter({name: schedule.work.get(name, 0) for name in DRIFT})
-        return cls(measures_of(schedule), by_group, len(schedule.jobs) - len(ran), drift)
+        return cls(measures_of(schedule), by_group, len(schedule.jobs) - len(ran), schedule.settings.policy, drift)

@@ -26,7 +26,7 @@ class Part:
 
     def starts(self, size: int, every: int) -> range:
         """Return the rows at which windows of `size` jobs may start so that they end within this part."""
-        if size < 1:
+        if size < 1 or not len(self):
             raise InputError(f"the {self.name} part has {counted(len(self), 'job')}: the history is too short to cut")
         if size > len(self):
             raise InputError(
@@ -52,6 +52,11 @@ def usual_holdout(jobs: int) -> float:
 def usual_size(part: Part, wanted: int = WINDOW) -> int:
     """Return how many jobs a window has: as wanted if the part has room for enough of them, or else fewer."""
     return wanted if len(part) >= FEWEST * wanted else max(1, min(wanted, len(part) // (FEWEST + 1)))
+
+
+def grown_sizes(part: Part, size: int) -> tuple[int, ...]:
+    """Return a size of windows, then larger ones to try if jobs queue in none that begins with an idle cluster."""
+    return (size, *(larger for larger in (len(part) // 2, len(part)) if larger > size))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import numpy as np
 from rltune.trials.groups import Groups
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from rltune.jobs import Floats, Jobs
@@ -29,17 +31,36 @@ class Share:
     then_s: float
 
 
+@dataclass(frozen=True)
+class GroupTotals:
+    """A group of jobs, and what some columns add up to in it."""
+
+    kind: str  # of KINDS
+    name: str
+    jobs: int
+    totals: Floats  # one a column
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "size" else f"{self.kind} {self.name}"
+
+
+def totals_by_group(jobs: Jobs, kept: NDArray[np.intp], columns: Floats) -> Iterator[GroupTotals]:
+    """Return the groups that have any of the kept jobs; `columns` has a row for each of these."""
+    for kind, groups in zip(KINDS, (Groups.by_size(jobs), Groups.by_user(jobs), Groups.by_vc(jobs)), strict=True):
+        of = groups.of_job[kept]
+        for group in np.unique(of[of >= 0]).tolist():
+            inside = of == group
+            yield GroupTotals(kind, groups.names[group], int(inside.sum()), columns[inside].sum(axis=0))
+
+
 def shares_between(
     jobs: Jobs, now_s: Floats, then_s: Floats, kept: NDArray[np.intp], fewest: int = FEWEST
 ) -> tuple[Share, ...]:
     """Return the mean waits of all groups with enough of the kept jobs under both, largest groups first in a kind."""
-    groupings = (Groups.by_size(jobs), Groups(jobs.user.names, jobs.user.codes.astype(np.int64)), Groups.by_vc(jobs))
-    made = []
-    for kind, groups in zip(KINDS, groupings, strict=True):
-        one, other = (groups.sums(kept, wait_s[kept]) for wait_s in (now_s, then_s))
-        rows = [i for i in range(len(groups.names)) if one[i, 0] >= fewest]
-        rows = rows if kind == "size" else sorted(rows, key=lambda i: -one[i, 0])
-        made += [
-            Share(kind, groups.names[i], int(one[i, 0]), one[i, 1] / one[i, 0], other[i, 1] / other[i, 0]) for i in rows
-        ]
-    return tuple(made)
+    waits = np.stack([now_s[kept], then_s[kept]], axis=1)
+    made = [
+        Share(group.kind, group.name, group.jobs, *(group.totals / group.jobs).tolist())
+        for group in totals_by_group(jobs, kept, waits)
+        if group.jobs >= fewest
+    ]
+    return tuple(sorted(made, key=lambda s: (KINDS.index(s.kind), 0 if s.kind == "size" else -s.jobs)))

@@ -14,8 +14,9 @@ from rltune.engine.run import run_pipeline
 from rltune.estimate import Estimator
 from rltune.jobs import Jobs
 from rltune.schedule import Schedule
+from rltune.trials.portfolio_choice import PastWindow, PortfolioChoice
 from rltune.trials.resumption import Resumption, resume
-from rltune.trials.warm_start import Knowledge
+from rltune.trials.warm_start import Knowledge, MadeEstimates
 from rltune.trials.windows import Window
 
 
@@ -33,7 +34,9 @@ class Trial:
     warm: bool = True
     seed: int = 0
     _knowledge: list[Knowledge] = field(default_factory=list, repr=False, compare=False)  # of this process
+    _choices: list[PortfolioChoice] = field(default_factory=list, repr=False, compare=False)
     _made: dict[tuple[int, int], Estimator] = field(default_factory=dict, repr=False, compare=False)  # the last
+    _past: dict[PastWindow, MadeEstimates] = field(default_factory=dict, repr=False, compare=False)  # the last
     _resumed: dict[float, tuple[Resumption, Estimator]] = field(default_factory=dict, repr=False, compare=False)
 
     def window(self, first: int, count: int) -> Jobs:
@@ -43,13 +46,33 @@ class Trial:
     def run(self, pipeline: Pipeline, first: int, count: int) -> Schedule:
         """Run one window under one pipeline, from an idle cluster."""
         jobs = self.window(first, count)
-        policy = self._known.policy(pipeline.policy, first, count) if self.warm else pipeline.policy
-        return run_pipeline(
-            jobs, self.cluster, replace(pipeline, policy=policy), self._estimates(first, jobs), timer=perf_counter
-        )
+        planned = self._taught(self.settled(pipeline, first, count), first, count) if self.warm else pipeline
+        return run_pipeline(jobs, self.cluster, planned, self._estimates(first, jobs), timer=perf_counter)
+
+    def settled(self, pipeline: Pipeline, row: int, size: int) -> Pipeline:
+        """Return the pipeline with the policy that a portfolio takes, from what was known when a row was submitted."""
+        if not self._choices:
+            self._choices.append(PortfolioChoice(self.jobs, self.cluster, self._run_past))
+        return self._choices[0].settle(pipeline, row, size)
+
+    def _run_past(self, pipeline: Pipeline, window: PastWindow) -> Schedule:
+        """Run a window as it was known later; predictions are made once, since looks would take too long."""
+        jobs = window.known(self.jobs)
+        if window not in self._past:
+            made = self._known.made(self.estimator, window.first, jobs)
+            self._past.clear()
+            self._past[window] = replace(made, estimates=replace(made.estimates, looks=None))
+        planned = self._taught(pipeline, window.first, window.count)
+        return run_pipeline(jobs, self.cluster, planned, self._past[window])
+
+    def _taught(self, pipeline: Pipeline, first: int, count: int) -> Pipeline:
+        return replace(pipeline, policy=self._known.policy(pipeline.policy, first, count))
 
     def run_window(self, pipeline: Pipeline, window: Window) -> Schedule:
         """Run a window from an idle cluster, or from the state that was recorded where it begins."""
+        if window.interval_s is not None:
+            row = int(np.searchsorted(self.jobs.submit_s, window.interval_s[0], side="left"))
+            pipeline = self.settled(pipeline, row, window.count)
         if not window.resumes or window.interval_s is None:
             return self.run(pipeline, window.first, window.count)
         now_s = window.interval_s[0]
@@ -76,7 +99,7 @@ class Trial:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what each process learns by itself."""
-        return {**self.__dict__, "_knowledge": [], "_made": {}, "_resumed": {}}
+        return {**self.__dict__, "_knowledge": [], "_choices": [], "_made": {}, "_past": {}, "_resumed": {}}
 
 
 def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:

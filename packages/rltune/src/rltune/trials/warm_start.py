@@ -181,7 +181,7 @@ class Knowledge:
     def _policy(self, policy: Any, first: int, rows: slice | NDArray[np.int64]) -> Any:
         if type(policy) is Qssf and learns(policy):
             known = self._memory(QSSF_LEVELS, policy.trust, policy.decay).at(first, rows)
-            return RecalledQssf(policy.trust, policy.decay, name="qssf-warm", known=known)
+            return RecalledQssf(policy.trust, policy.decay, name=f"{policy.name}-warm", known=known)
         return self._warmed(policy, first)
 
     def _course(self, guess: Predicted) -> PredictionCourse:

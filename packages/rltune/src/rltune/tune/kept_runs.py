@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,10 +46,7 @@ class KeptRuns:
         key = self._key(task)
         self._found[key] = outcome
         lines = (json.dumps({"run": name, **vars(found)}) for name, found in self._found.items())
-        try:
-            write_whole(self._path, "".join(f"{line}\n" for line in lines))
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from None
+        write_whole(self._path, "".join(f"{line}\n" for line in lines))
 
     def _key(self, task: tuple[Candidate, HistoryStretch]) -> str:
         candidate, stretch = task
@@ -56,16 +54,18 @@ class KeptRuns:
 
 
 def _read(path: Path) -> dict[str, BlockSums]:
-    """Read what is there; a line that was cut off by a crash is left out."""
+    """Read what is there; a cut-off line is left out, a file without any run is refused: it would be replaced."""
     found: dict[str, BlockSums] = {}
-    if not path.exists():
-        return found
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as finished runs: {error}") from None
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
             row = json.loads(line)
             found[row["run"]] = BlockSums(tuple(row["sums"]), tuple(row["counts"]), int(row["rejected"]))
-        except (ValueError, KeyError, TypeError):
-            continue
+    if lines and not found:
+        raise InputError(f"{path}: holds something else than finished runs of `rltune tune`; name another file")
     return found
 
 

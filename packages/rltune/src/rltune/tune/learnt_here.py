@@ -159,7 +159,9 @@ def learn_all(
 
 
 def require_ways(learn: Sequence[str]) -> None:
-    """Refuse a way to learn that there is not."""
+    """Refuse a way to learn that there is not, or one named twice."""
+    if len(set(learn)) < len(learn):
+        raise InputError("name each way to learn once")
     for how in learn:
         if how not in WAYS:
             raise unknown("way to learn", how, tuple(WAYS))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.estimate import estimated
+from rltune.metrics.recorded import RecordedWait, recorded_wait
 from rltune.trials.intervals import Blocks, job_blocks
 from rltune.trials.measures import metric_of
 from rltune.trials.resumption import gpus_running, has_starts
+from rltune.trials.shares import Share, shares_between
 from rltune.trials.trial import Trial
 from rltune.trials.warm_start import Knowledge
 from rltune.trials.windows import Window
@@ -113,9 +115,17 @@ class StretchRunner:
         kept = self._inside(schedule, stretch) & schedule.ran
         submit = schedule.jobs.submit_s[kept]
         edges = np.linspace(*(self.window(stretch).interval_s or (0.0, 0.0)), job_blocks(len(stretch)) + 1)[1:-1]
-        in_turns = self.metric == "wait" and schedule.turns is not None
-        of_job = schedule.delay_s if in_turns else metric_of(self.metric).job_values(schedule)
+        of_job = _waits(schedule) if self.metric == "wait" else metric_of(self.metric).job_values(schedule)
         return of_job[kept], np.searchsorted(edges, submit, side="right")
+
+    def shares(self, now: Schedule, then: Schedule, stretch: HistoryStretch) -> tuple[Share, ...]:
+        """Return who waits how long under two schedules of a stretch."""
+        kept = np.flatnonzero(self._inside(now, stretch) & now.ran & then.ran)
+        return shares_between(now.jobs, _waits(now), _waits(then), kept)
+
+    def recorded(self, schedule: Schedule, stretch: HistoryStretch) -> RecordedWait:
+        """Return what the history records of a stretch beside what a schedule made of it."""
+        return recorded_wait(schedule.jobs, schedule.wait_s, self._inside(schedule, stretch) & schedule.ran)
 
     def _inside(self, schedule: Schedule, stretch: HistoryStretch) -> Any:
         begin, end = self.window(stretch).interval_s or (0.0, 0.0)
@@ -132,6 +142,11 @@ class StretchRunner:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what each process learns by itself."""
         return {**self.__dict__, "_trials": {}}
+
+
+def _waits(schedule: Schedule) -> Floats:
+    """Return how long jobs wait; those that take turns, also after their first start."""
+    return schedule.wait_s if schedule.turns is None else schedule.delay_s
 
 
 def blocks_of(ours: Sequence[BlockSums], theirs: Sequence[BlockSums]) -> Blocks:

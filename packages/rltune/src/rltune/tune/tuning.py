@@ -11,6 +11,7 @@ import numpy as np
 
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
+from rltune.estimate import get_estimator
 from rltune.inputs import require_inputs
 from rltune.opt_in import opted_in
 from rltune.parallel import Here, Spread
@@ -25,7 +26,6 @@ from rltune.tune.learnt_here import HomeLesson, learn_all, require_ways
 from rltune.tune.pick import pick
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
-from rltune.tune.who_pays import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
+    from rltune.metrics.recorded import RecordedWait
     from rltune.model.learned_model import Model
 
     Progress = Callable[[int, int, str], None]  # runs done, runs known of, what is done
@@ -55,13 +56,16 @@ class Advice(Enum):
     TOO_LITTLE = "too little history"
 
 
+TO_CHANGE = frozenset({Advice.CHANGE, Advice.LIKELY})  # answers that recommend something else than there is now
+
+
 @dataclass(frozen=True)
 class Tuning:
     """What was chosen, on what, and how it did on the part of the history that chose nothing."""
 
     answer: Advice
     now: Candidate
-    chosen: Candidate  # best on the middle part; what there is now if nothing is better
+    chosen: Candidate  # taken on the middle part; what there is now if nothing is better
     metric: str
     jobs: int
     parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]  # learn, choose, test
@@ -73,7 +77,7 @@ class Tuning:
     apart: Interval  # chosen - now on the last part
     values: tuple[float, float]  # now, chosen: the metric on the last part
     decided: tuple[tuple[str, float], ...]  # part, how much worse without it on the middle part; none if all stays
-    shares: tuple[Share, ...]  # who wins and loses on the last part
+    shares: tuple[Share, ...]  # who wins and loses on the last part; none if all stays
     needed_jobs: int  # of history, to tell
     rejected: int  # jobs of the last part that never ran
     resumed: bool  # began with what was recorded to run and wait
@@ -81,11 +85,12 @@ class Tuning:
     seed: int
     notes: tuple[str, ...]
     learnt: dict[str, Model] = field(default_factory=dict)  # that the first part taught, by the names of their policies
+    recorded: RecordedWait | None = None  # of the last part, beside a replay of what there is now
 
     @property
     def recommended(self) -> Candidate:
         """Return what to run."""
-        return self.chosen if self.answer in {Advice.CHANGE, Advice.LIKELY} else self.now
+        return self.chosen if self.answer in TO_CHANGE else self.now
 
     @property
     def recommended_model(self) -> Model | None:
@@ -155,10 +160,10 @@ def tune(
     today = _today(ordered, now, now_estimator)
     parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
-    if len(ordered) < FEWEST_JOBS:
-        return _too_little(today, metric, ordered, parts, minutes, seed)
     policies, notes = _models(models, ordered, parts)
     search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
+    if len(ordered) < FEWEST_JOBS:
+        return _too_little(today, metric, ordered, parts, minutes, seed)
     estimators, unusable = _estimators(runner, parts[1])
     first = opening(today, policies, estimators)
     budget = minutes * (1 - LEARN_SHARE) if learn else minutes
@@ -210,6 +215,7 @@ def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
 
     usual = usual_now(jobs)
     pipeline = usual.pipeline if now is None else read_pipeline(now)
+    get_estimator(estimator or usual.estimator)
     return Candidate(pipeline, estimator or usual.estimator)
 
 
@@ -321,8 +327,8 @@ def _report(
         together=together,
         apart=over_blocks(blocks, difference, confidence=CONFIDENCE),
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
-        decided=() if answer is Advice.STAY else _decided(chosen, today, score, final, search),
-        shares=shares_of(made[today.label], made[chosen.label], runner, test),
+        decided=_decided(chosen, today, score, final, search) if answer in TO_CHANGE else (),
+        shares=runner.shares(made[today.label], made[chosen.label], test) if answer in TO_CHANGE else (),
         needed_jobs=_needed(together, len(runner.jobs)),
         rejected=outcomes[today.label].rejected,
         resumed=runner.window(test).resumes,
@@ -330,6 +336,7 @@ def _report(
         seed=seed,
         notes=notes,
         learnt=learnt,
+        recorded=runner.recorded(made[today.label], test),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
+from rltune.metrics.recorded import NOTHING_RECORDED, spread, times_apart
 from rltune.trials.measures import metric_of
 from rltune.tune.tuning import FEWEST_JOBS, Advice
 
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
+WIDTH = 100  # of a line of comment in settings
+CALM_S = 60.0  # a mean wait below this tells nothing of busy times
 
 
 def sentences(made: Tuning) -> list[str]:
     """Return the answer first, then why, who pays, and how sure it is."""
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
-    return [advice(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
+    why = (*_tested(made), *_not_first(made), *_decided(made), *_who(made))
+    return [advice(made), *_level(made), *why, *_sure(made)]
 
 
 def advice(made: Tuning) -> str:
@@ -37,7 +42,7 @@ def advice(made: Tuning) -> str:
     metric = metric_of(made.metric)
     if made.answer is Advice.CHANGE:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        return f"Change to {made.chosen.label}: best on the middle part, borne out on the last; on both {both}."
+        return f"Change to {made.chosen.label}: chosen on the middle part, borne out on the last; on both {both}."
     if made.answer is Advice.LIKELY:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         doubt = f"chance may explain it, about {_rounded(made.needed_jobs):,} jobs would tell; let it watch first"
@@ -45,20 +50,37 @@ def advice(made: Tuning) -> str:
             f"Probably change to {made.chosen.label}: better on the middle part and on the last ({both}), but {doubt}."
         )
     if made.answer is Advice.STAY and made.chosen.label != made.now.label:
-        back = f"{made.chosen.label} was best on the middle part but not better on the last"
+        back = f"{made.chosen.label} was chosen on the middle part but is not better on the last"
         return f"Stay with what you have, {made.now.label}: {back}."
     if made.answer is Advice.STAY:
         return (
             f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
         )
     more = f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
-    best = f"{made.chosen.label} looked best ({interval(made.together, write_ratio)} of the {metric.title})"
+    best = f"{made.chosen.label} looked better ({interval(made.together, write_ratio)} of the {metric.title})"
     return f"Too little history to tell: {more}. {best}; until then stay with what you have, {made.now.label}."
 
 
 def _rounded(jobs: int) -> int:
     """Return two digits: more would pretend to know."""
     return round(jobs, 2 - len(str(jobs)))
+
+
+def _level(made: Tuning) -> list[str]:
+    """Return how long jobs of the last part really waited, and what follows if the replay is far from it."""
+    if made.recorded is None:
+        return []
+    found = made.recorded
+    if not found.recorded_s.n:
+        return [NOTHING_RECORDED]
+    told = f"Recorded wait of the last part: {spread(found.recorded_s)}; what you have now, replayed: "
+    said = f"{told}{spread(found.simulated_s)}."
+    if not found.far:
+        return [said]
+    apart = times_apart(getattr(found.simulated_s, found.far), getattr(found.recorded_s, found.far))
+    level = f"The replay is not your site's: its {found.far} wait is {apart} recorded"
+    then = "Do not read sizes of gains from this, and ask `rltune calibrate` whether its ranking can be believed"
+    return [f"{said} {level}. {then}."]
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -72,6 +94,15 @@ def _tested(made: Tuning) -> list[str]:
     return [f"Last part, {len(made.parts[2]):,} jobs that chose nothing: {metric.title} {gain} ({share}; {shown})."]
 
 
+def _not_first(made: Tuning) -> list[str]:
+    """Say why others stand before what is recommended."""
+    above = [candidate.label for candidate, _ in made.finalists].index(made.chosen.label)
+    if not above or made.recommended.label == made.now.label:
+        return []
+    others = "One stands" if above == 1 else f"{above} stand"
+    return [f"{others} before it on the middle part by what chance may explain; it changes less of what you have."]
+
+
 def _decided(made: Tuning) -> list[str]:
     if not made.decided:
         return []
@@ -80,9 +111,7 @@ def _decided(made: Tuning) -> list[str]:
 
 
 def _who(made: Tuning) -> list[str]:
-    """Name who waits longer, and who shorter, by kind of group; nobody does where all stays."""
-    if made.answer is Advice.STAY:
-        return []
+    """Name who waits longer, and who shorter, by kind of group."""
     said = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
         shares = [s for s in made.shares if s.kind == kind]
@@ -106,7 +135,16 @@ def _sure(made: Tuning) -> list[str]:
         said.append(f"{made.rejected:,} of {test:,} jobs of the last part never ran and are in no mean.")
     if not made.resumed:
         said.append("Every part begins after a simulated warm-up: no usable starts are recorded.")
-    return [*said, *made.notes]
+    return [*said, *_calm(made), *made.notes]
+
+
+def _calm(made: Tuning) -> list[str]:
+    """Warn where nobody waits: what is best there need not be so when a queue forms."""
+    waits = {candidate.label: value for candidate, value in made.finalists}.get(made.now.label, math.nan)
+    if made.metric != "wait" or not waits < CALM_S:
+        return []
+    told = f"Hardly anybody waits on the middle part ({seconds(waits)} on average now)"
+    return [f"{told}, so it cannot tell what would help in busier times: try again with a history that has some."]
 
 
 def finalists_table(made: Tuning) -> Table:
@@ -117,8 +155,8 @@ def finalists_table(made: Tuning) -> Table:
     table.add_column(metric.title, justify="right")
     table.add_column("", justify="left")
     for rank, (candidate, value) in enumerate(made.finalists):
-        if rank < SHOWN or candidate.label in {made.now.label, made.chosen.label}:
-            table.add_row(Text(candidate.label), metric.write(value), _mark(made, candidate))
+        if rank < SHOWN or mark(made, candidate):
+            table.add_row(Text(candidate.label), metric.write(value), mark(made, candidate))
     return table
 
 
@@ -133,7 +171,8 @@ def shares_table(made: Tuning) -> Table:
     return table
 
 
-def _mark(made: Tuning, candidate: Candidate) -> str:
+def mark(made: Tuning, candidate: Candidate) -> str:
+    """Return what a candidate is in this tuning: what there is now, the chosen one, or nothing."""
     marks = [word for word, one in (("now", made.now), ("chosen", made.chosen)) if candidate.label == one.label]
     return ", ".join(marks)
 
@@ -144,7 +183,8 @@ def settings_file(made: Tuning, model: str = "") -> str:
     `model` names the file of a policy that was taught here.
     """
     best = made.recommended
-    lines = [*(f"# {told}" for told in sentences(made)), "", "[pipeline]"]
+    told = [wrap(sentence, WIDTH, initial_indent="# ", subsequent_indent="#   ") for sentence in sentences(made)]
+    lines = [*(line for lines in told for line in lines), "", "[pipeline]"]
     policy = best.pipeline.policy_name
     if model and made.recommended_model is not None:
         policy = model + policy.removeprefix(best.pipeline.policy.name)
@@ -181,6 +221,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "decided": dict(made.decided),
             "finalists": [{"label": c.label, "value": v} for c, v in made.finalists if math.isfinite(v)],
             "groups": [asdict(share) for share in made.shares],
+            "recorded": None if made.recorded is None else asdict(made.recorded),
         }
     )
     return values

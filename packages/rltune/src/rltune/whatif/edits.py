@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rltune.cluster import Cluster, Limit, NodeGroup, same_name
+from rltune.cluster import MOST_GPUS, MOST_NODES, Cluster, Limit, NodeGroup, same_name
 from rltune.engine.parse_pipeline import read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.turns import get_turns
 from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs
 
+_ONE_OF_EACH = ("pipeline", "turns", "load")
 FORMS = (
     "pipeline=saf + easy, add=4x8:A100 (nodes x GPUs : type, or 4x8:A100@partition), remove=2:V100, retire=V100, "
     "drain=RACK, limit=user:*:gpus=16 (or running=, submitted=), cap=PARTITION:64, join=a|b, turns=las, load=+20%"
@@ -51,6 +52,14 @@ def parse_edit(text: str) -> Edit:
     return Edit(text, _KINDS[kind](value.strip(), text))
 
 
+def require_once(edits: Sequence[Edit]) -> None:
+    """Refuse two changes of which the second would undo or repeat the first."""
+    kinds = [edit.text.partition("=")[0].strip() for edit in edits]
+    for kind in _ONE_OF_EACH:
+        if kinds.count(kind) > 1:
+            raise InputError(f"{kind}= is given twice; give it once")
+
+
 def _pipeline(value: str, text: str) -> Callable[[Site], Site]:  # noqa: ARG001  all have the same form
     made = read_pipeline(value)
     return lambda site: replace(site, pipeline=replace(made, seed=site.pipeline.seed))
@@ -70,8 +79,10 @@ def _turns(value: str, text: str) -> Callable[[Site], Site]:  # noqa: ARG001
 def new_nodes(value: str, text: str) -> NodeGroup:
     """Read nodes to add: 4x8:A100, 4x8:A100@partition."""
     match = re.fullmatch(r"(\d+)x(\d+)(?::([^@]+))?(?:@(.+))?", value)
-    if match is None or int(match[1]) < 1:
+    if match is None or int(match[1]) < 1 or (match[3] and not int(match[2])):
         raise InputError(f"{text}: nodes to add are written as 4x8:A100 (nodes x GPUs : type)")
+    if int(match[1]) > MOST_NODES or int(match[1]) * int(match[2]) > MOST_GPUS:
+        raise InputError(f"{text}: at most {MOST_NODES:,} nodes with {MOST_GPUS:,} GPUs can be simulated")
     vc = tuple(match[4].split("|")) if match[4] else ()
     return NodeGroup(count=int(match[1]), gpus=int(match[2]), gpu_type=match[3] or "", vc=vc, name="added")
 
@@ -170,7 +181,14 @@ def _cap(value: str, text: str) -> Callable[[Site], Site]:
     if not name or not gpus.isdecimal():
         raise InputError(f"{text}: a cap is written as cap=PARTITION:64 (GPUs)")
     limit = Limit(scope="vc", name=name, max_gpus=int(gpus))
-    return lambda site: replace(site, cluster=replace(site.cluster, limits=(*site.cluster.limits, limit)))
+
+    def make(site: Site) -> Site:
+        known = dict.fromkeys((*site.cluster.vcs, *site.jobs.vc.names))
+        if not any(same_name(name, vc) for vc in known):
+            raise unknown("partition", name, known)
+        return replace(site, cluster=replace(site.cluster, limits=(*site.cluster.limits, limit)))
+
+    return make
 
 
 def _join(value: str, text: str) -> Callable[[Site], Site]:
@@ -179,9 +197,8 @@ def _join(value: str, text: str) -> Callable[[Site], Site]:
     def make(site: Site) -> Site:
         lacking = [name for name in names if not any(same_name(name, vc) for vc in site.cluster.vcs)]
         if len(names) < 2 or lacking:
-            raise InputError(
-                f"{text}: partitions to join are written as join=a|b; there are: {', '.join(site.cluster.vcs)}"
-            )
+            there = f"there are: {', '.join(site.cluster.vcs)}" if site.cluster.vcs else "the cluster names none"
+            raise InputError(f"{text}: partitions to join are written as join=a|b; {there}")
         groups = tuple(
             g.model_copy(update={"vc": (*g.vc, *(n for n in names if not any(same_name(n, own) for own in g.vc)))})
             if any(same_name(n, own) for n in names for own in g.vc)

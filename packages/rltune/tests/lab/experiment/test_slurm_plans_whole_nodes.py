@@ -25,7 +25,7 @@ def test_slurm_keeps_a_planned_job_its_nodes_whole(testbed):
     time.sleep(PASSES_S)
     assert testbed.job(long)["job_state"] == "PENDING"
     short = testbed.submit(300, *on, gpus=1, limit_min=30)
-    testbed.wait_for("the short one to run", lambda: testbed.job(short)["job_state"] == "RUNNING", timeout_s=20)
+    testbed.wait_for("the short one to run", lambda: testbed.job(short)["job_state"] == "RUNNING")
     assert testbed.job(long)["job_state"] == "PENDING"
 
 

@@ -71,10 +71,17 @@ def test_a_job_stays_on_its_page():
 
 def test_a_lock_is_read_as_it_was_written():
     """Whatever characters a host's or a partition's name has."""
-    lock = Lock(Holder("hé;ad=1 %", 12, 34, "pid:[1]"), ("gpu", "a b"), 1.0, 2.0, 600.0)
+    holder = Holder("hé;ad=1 %", 12, 34, "pid:[1]", "a;b", 1_700_000_000.1, "0;1")
+    lock = Lock(holder, ("gpu", "a b"), 1.0, 2.0, 600.0)
     assert read_lock(lock_text(lock)) == lock
     assert " " not in lock_text(lock)
     assert read_page(lock_text(lock)) is None
+
+
+def test_a_lock_of_an_earlier_version_is_read():
+    """It tells neither machine nor token."""
+    text = "rltune/1;lock;host=a;pid=7;born=3;space=pid%3A%5B1%5D;partitions=*;since=1;renewed=2;lease=600"
+    assert read_lock(text) == Lock(Holder("a", 7, 3, "pid:[1]"), ("*",), 1.0, 2.0, 600.0)
 
 
 @pytest.mark.parametrize("cut", [10, 30, 60, -1])

@@ -1,8 +1,11 @@
 """The client against a real Slurm: the machine's own release, and those that were made beside it."""
 
+import contextlib
 import math
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -26,6 +29,7 @@ def crowd(bed, *options):
     running = bed.submit(600, **FULL)
     waiting = bed.submit(600, *options, **FULL)
     bed.wait_for("a start", lambda: bed.job(running)["job_state"] == "RUNNING")
+    bed.waiting_jobs()  # newer releases show what a priority is made of a second after the job came
     return running, waiting
 
 
@@ -126,7 +130,7 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
             began = time.monotonic()
             with pytest.raises(UnreachableError, match=r"does not answer|did not answer in"):
                 ask()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 8
     finally:
         if sign == signal.SIGSTOP:
             testbed.send("slurmctld", signal.SIGCONT)
@@ -142,6 +146,47 @@ def test_exclusive_jobs_and_memory_a_gpu(testbed):
     seen = testbed.backend().observe().job_by_id
     assert [seen[job].exclusive for job in (alone, among, greedy)] == [True, False, False]
     assert seen[greedy].mem_gib == 12
+
+
+@pytest.mark.parametrize("command", ["scontrol", "squeue"])
+def test_a_command_that_hangs_with_a_child_is_ended_with_it(tmp_path, command):
+    """As by ssh or a script around it: the child holds the output open, and would be waited for."""
+    left = tmp_path / "child"
+    (tmp_path / command).write_text(f"#!/bin/sh\nsleep 1234 & echo $! >{left}; wait\n")
+    (tmp_path / command).chmod(0o755)
+    slurm = Slurm(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, timeout_s=1.0)
+    with pytest.raises(UnreachableError, match=f"{command} did not answer in"):
+        slurm.observe() if command == "scontrol" else slurm._run(("squeue",))
+    _wait_until(lambda: _is_gone(left.read_text()))
+
+
+WRITES = "from rltune.live.slurm.client import Slurm; Slurm()._ask_scontrol(['update JobId=1 SiteFactor=7'] * 1000)"
+
+
+def test_what_writes_dies_with_us(tmp_path):
+    """Killed in mid-write: a scontrol that went on would write after all was given back."""
+    pid = tmp_path / "pid"
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho $$ >{pid}.part; mv {pid}.part {pid}; exec sleep 1234\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen([sys.executable, "-c", WRITES], env=environment) as process:
+        _wait_until(pid.exists)
+        process.kill()
+    _wait_until(lambda: _is_gone(pid.read_text()))
+
+
+def _is_gone(pid):
+    stat = Path(f"/proc/{pid.strip()}/stat")
+    with contextlib.suppress(OSError):
+        return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    return True
+
+
+def _wait_until(done):
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 DATA = Path(__file__).parent / "data/26.05"

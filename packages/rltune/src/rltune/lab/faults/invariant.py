@@ -19,7 +19,7 @@ Standing = Mapping[int, tuple[object, ...]]
 
 def standing(scene: Scene) -> dict[int, tuple[object, ...]]:
     """Return of every waiting job what a controller could have changed, as Slurm has it."""
-    return {job.id: _changeable(job) for job in scene.bed.backend().observe().pending}
+    return {job.id: _changeable(job) for job in scene.bed.waiting_jobs()}
 
 
 def _changeable(job: LiveJob) -> tuple[object, ...]:

@@ -26,6 +26,7 @@ from rltune.lab.testbed.release_folder import kept_folder
 from rltune.lab.testbed.slurm_releases import release_named
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.live.rest_place import RestPlace
+from rltune.live.see.snapshot import LiveJob
 from rltune.live.slurm.client import Slurm
 from rltune.live.slurm.dialect import KNOWN, dialect_for, plain_record
 from rltune.live.slurm.rest_client import SlurmRest
@@ -244,6 +245,20 @@ class Testbed:
     def job(self, job: int) -> dict[str, Any]:
         """Return one job as squeue's JSON has it."""
         return next(j for j in self.jobs() if j["job_id"] == job)
+
+    def waiting_jobs(self) -> tuple[LiveJob, ...]:
+        """Return the waiting jobs, once sprio tells of all that compete: it is silent on one that was just released."""
+        seen: tuple[LiveJob, ...] = ()
+
+        def told() -> bool:
+            nonlocal seen
+            look = self.backend().observe()
+            seen = look.pending
+            competing = (job for job in seen if not (job.held or job.dependency or job.begin_s > look.taken_s))
+            return all(job.site_factor is not None for job in competing)
+
+        self.wait_for("sprio to tell of all jobs that compete", told)
+        return seen
 
     def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float = 120.0) -> None:
         """Wait, by the machine's clock, until something is so."""

@@ -6,11 +6,13 @@ machine on. How near the replay in Slurm's order comes to what was really seen s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
@@ -26,6 +28,7 @@ from rltune.policy.base import no_factors
 
 FEWEST = 20
 _SURE = 1e9
+_TOLD = re.compile(r"s in ours: ([-+][\d.]+) %$")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,12 @@ class Gain:
     slurm_wait_s: float
     our_wait_s: float
     observed_wait_s: float
+
+    @classmethod
+    def share_told(cls, text: str) -> float | None:
+        """Return the share out of what `str` wrote; None if it did not."""
+        told = _TOLD.search(text)
+        return -float(told[1]) / 100 if told else None
 
     @property
     def share(self) -> float:
@@ -84,8 +93,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
         return None
-    layout = _layout(seen, snapshot)
-    jobs = _table(seen, layout, snapshot)
+    jobs, cluster = replayable(seen, snapshot)
     highest = max(s.priority for s in seen)
     pipeline = pinned.pipeline
     quick = replace(
@@ -94,7 +102,7 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
     slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
     waits = [
-        run_pipeline(jobs, layout.cluster, one, pinned.estimator).wait_s
+        run_pipeline(jobs, cluster, one, pinned.estimator).wait_s
         for one in (replace(quick, policy=slurm, guard=Guard()), ours)
     ]
     counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
@@ -104,10 +112,17 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
 
 
-def _layout(seen: Sequence[Seen], snapshot: Snapshot) -> NodeLayout:
-    """Lay the nodes out by partition alone."""
-    partitions = dict.fromkeys(s.job.partitions for s in seen)
-    return lay_out(snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in partitions])
+def replayable(seen: Sequence[Seen], snapshot: Snapshot) -> tuple[Jobs, Cluster]:
+    """Return the jobs as a table, and the nodes, laid out by partition alone."""
+    layout = lay_out_partitions((s.job.partitions for s in seen), snapshot)
+    return _table(seen, layout, snapshot), layout.cluster
+
+
+def lay_out_partitions(partitions: Iterable[tuple[str, ...]], snapshot: Snapshot) -> NodeLayout:
+    """Lay the nodes out by partition alone, for jobs that name one of these sets of them."""
+    return lay_out(
+        snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in dict.fromkeys(partitions)]
+    )
 
 
 def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
@@ -120,10 +135,15 @@ def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs
         cpus=[job.cpus for job in jobs],
         mem_gib=[job.mem_gib for job in jobs],
         limit_s=[limit_of(job, snapshot) for job in jobs],
-        vc=[layout.admission[job.partitions, "", (), ()] for job in jobs],
+        vc=[admission_of(job.partitions, layout) for job in jobs],
         user=[job.user for job in jobs],
         account=[job.account for job in jobs],
         qos=[job.qos for job in jobs],
         name=[job.name for job in jobs],
         gpu_types=[list(job.gpu_types) or None for job in jobs],
     )
+
+
+def admission_of(partitions: tuple[str, ...], layout: NodeLayout) -> str:
+    """Return what the core calls the nodes of some partitions."""
+    return layout.admission[partitions, "", (), ()]

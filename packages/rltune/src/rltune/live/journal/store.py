@@ -122,6 +122,8 @@ class Journal:
     @classmethod
     def read(cls, path: Path) -> Journal:
         """Open a journal that exists, to read it."""
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory; name the journal in it")
         if not path.is_file():
             raise InputError(f"{path}: there is no journal; `rltune control --journal {path}` writes one")
         try:
@@ -133,6 +135,8 @@ class Journal:
     @classmethod
     def _checked(cls, path: Path, db: sqlite3.Connection) -> Journal:
         found = db.execute("PRAGMA user_version").fetchone()[0]
+        if not found:
+            raise InputError(f"{path}: is no journal: nothing was ever written down in it")
         if found != SCHEMA:
             raise InputError(f"{path}: is a journal of version {found}, this rltune reads version {SCHEMA}")
         return cls(path, db)

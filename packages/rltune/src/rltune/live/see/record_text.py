@@ -27,12 +27,15 @@ MOST_PAGES = 512
 
 @dataclass(frozen=True)
 class Holder:
-    """A process: on which machine, under which number, and when it was born, so that a number used again is known."""
+    """A controller, known by its token; the rest says where its process is to be looked for. Empty = not told."""
 
     host: str
     pid: int
-    born: int = 0  # in ticks since the machine started; 0 = not told
+    born: int = 0  # in ticks since the machine started
     space: str = ""  # in which numbering of processes, as containers have their own
+    machine: str = ""  # by the name that it keeps when its host is renamed
+    booted_s: float = 0.0  # when the machine started
+    token: str = ""  # drawn at its start
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -91,6 +94,9 @@ def lock_text(lock: Lock) -> str:
         "pid": holder.pid,
         "born": holder.born,
         "space": holder.space,
+        "machine": holder.machine,
+        "booted": holder.booted_s,
+        "token": holder.token,
         "partitions": ",".join(lock.partitions),
         "since": int(lock.since_s),
         "renewed": int(lock.renewed_s),
@@ -121,7 +127,8 @@ def read_lock(text: str) -> Lock | None:
     if kind != "lock":
         return None
     try:
-        holder = Holder(fields["host"], int(fields["pid"]), int(fields["born"]), fields["space"])
+        place = (fields["space"], fields.get("machine", ""), float(fields.get("booted", 0.0)))
+        holder = Holder(fields["host"], int(fields["pid"]), int(fields["born"]), *place, fields.get("token", ""))
         times = (float(fields[name]) for name in ("since", "renewed", "lease"))
         return Lock(holder, tuple(fields["partitions"].split(",")), *times)
     except (KeyError, ValueError) as error:

@@ -1,11 +1,13 @@
 "use strict";
-// Tell when a newer cycle is there, and show it unless somebody is typing.
+// Show every new cycle as it comes, unless somebody is in the middle of something here.
 const main = document.querySelector("main[data-cycle]");
 const fresh = document.getElementById("fresh");
 
-function typing() {
+function busy() {
   const at = document.activeElement;
-  return Boolean(at && at.closest("form"));
+  const inside = at && at !== main && main.contains(at);
+  const opened = main.querySelector("details[open], table[data-live] [aria-sort]");
+  return Boolean(inside || opened || String(getSelection()));
 }
 
 async function renew() {
@@ -13,20 +15,22 @@ async function renew() {
   if (!answer.ok) return;
   const next = new DOMParser().parseFromString(await answer.text(), "text/html");
   const content = next.querySelector("main[data-cycle]");
-  if (!content || typing()) return;
-  const at = document.activeElement && document.activeElement.id;
+  if (!content || busy()) return;
+  const scrolled = [...main.querySelectorAll(".scroll")].map((box) => [box.scrollLeft, box.scrollTop]);
   document.title = next.title;
   main.replaceChildren(...content.childNodes);
   main.dataset.cycle = content.dataset.cycle;
+  [...main.querySelectorAll(".scroll")].forEach((box, i) => { [box.scrollLeft, box.scrollTop] = scrolled[i] || [0, 0]; });
   document.querySelector("footer").firstChild.textContent = next.querySelector("footer").firstChild.textContent;
-  if (at) document.getElementById(at)?.focus();
+  liveTables(main);
 }
 
 if (main && fresh && !main.querySelector("[data-still]")) {
   const source = new EventSource("/api/v1/stream");
   source.addEventListener("cycle", (event) => {
-    fresh.textContent = "Live.";
-    if (String(JSON.parse(event.data).cycle) !== main.dataset.cycle) renew();
+    const newer = String(JSON.parse(event.data).cycle) !== main.dataset.cycle;
+    fresh.textContent = newer && busy() ? "Newer cycles wait until you leave this part of the page." : "Live.";
+    if (newer && !busy()) renew();
   });
   source.onerror = () => { fresh.textContent = "Not live: the service does not answer."; };
 }

@@ -28,7 +28,9 @@ from rltune.lab.testbed import Testbed
 
 def chosen(arguments: argparse.Namespace) -> Iterator[Fault]:
     """Return the faults in the order in which they strike; by the clock there is no end of them."""
-    only = [f for f in FAULTS if (not f.heavy or arguments.heavy) and arguments.only in f.name]
+    part, of = map(int, arguments.part.split("/"))
+    known = [f for f in FAULTS if (not f.heavy or arguments.heavy) and arguments.only in f.name]
+    only = known[part - 1 :: of]
     if not arguments.minutes:
         yield from only
         return
@@ -54,13 +56,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--release", default="", help="of Slurm; the machine's own if not told")
     parser.add_argument("--only", default="", help="faults with these words in their names")
+    parser.add_argument("--part", default="1/1", help="such as 2/3: every third of them, from the second on")
     parser.add_argument("--heavy", action="store_true", help="with 10,000 jobs, too, which takes minutes")
     parser.add_argument("--out", type=Path, help="also write outcomes here, as JSON, with what the controllers said")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rltune-"))
     folder.chmod(0o755)
     outcomes: list[FaultOutcome] = []
-    with Testbed.up(folder, release=arguments.release, settings={"FirstJobId": "67000000"}) as bed:
+    settings = {"FirstJobId": "67000000", "PriorityWeightQOS": "8000"}
+    with Testbed.up(folder, release=arguments.release, database=not arguments.release, settings=settings) as bed:
         for number, fault in enumerate(chosen(arguments)):
             outcomes.append(run_fault(bed, fault, arguments.seed + number))
             show(outcomes[-1])

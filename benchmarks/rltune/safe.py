@@ -35,6 +35,7 @@ CALM_S = (600.0, 60.0, 0.0)  # a window counts if FCFS waits longer; the first o
 ABOVE = 1.05  # no interval may lie wholly above
 OURS = {"wait": "portfolio", "slowdown": "portfolio:slowdown"}
 LEARNED = "learned"
+SLOW = "predicted"  # is run last
 BEGIN, END = "<!-- made by benchmarks/rltune/safe.py: begin -->", "<!-- end -->"
 
 
@@ -100,6 +101,14 @@ def contended(jobs: Jobs, machine: Cluster, size: int) -> list[int]:
     if len(found) < FEWEST:
         raise SystemExit(f"only {len(found)} windows have a queue")
     return [found[i] for i in np.unique(np.linspace(0, len(found) - 1, MOST).round().astype(int))]
+
+
+def run_timed(work: Workload, estimator: str, folder: Path, common: dict) -> dict:
+    """Run a workload with an estimator, and say how long that took."""
+    begin, jobs = time.monotonic(), work.read(folder)
+    made = run(work, jobs, estimator, contended(jobs, work.machine(), work.size), common)
+    print(work.name, estimator, f"{time.monotonic() - begin:.1f} s", flush=True)
+    return made
 
 
 def run(work: Workload, jobs: Jobs, estimator: str, windows: list[int], common: dict) -> dict:
@@ -212,7 +221,18 @@ def page(cells: Sequence[Cell], common: dict, missing: int) -> list[str]:
 
 def by_part(what: str, names: Sequence[str], groups: Sequence[Sequence[Cell]], single: str) -> list[str]:
     """Lay out how both stand by one part of a cell."""
-    heads = [what, "cells", "portfolio", "worst", "above", "learned", "worst", "above", f"`{single}`", "best most often"]
+    heads = [
+        what,
+        "cells",
+        "portfolio",
+        "worst",
+        "above",
+        "learned",
+        "worst",
+        "above",
+        f"`{single}`",
+        "best most often",
+    ]
     rows = []
     for name, cells in zip(names, groups, strict=True):
         most, _ = Counter(c.best for c in cells).most_common(1)[0]
@@ -246,22 +266,17 @@ def main() -> None:
     common, workloads = read_list()
     begin = time.monotonic()
     given.kept.mkdir(parents=True, exist_ok=True)
-    for work in workloads:
-        if given.only and work.name not in given.only.split(","):
-            continue
-        wanted = [e for e in work.estimators if not given.estimators or e in given.estimators.split(",")]
-        missing = [e for e in wanted if not (given.kept / f"{work.name}+{e}.json").exists()]
-        if not missing or time.monotonic() - begin > 60 * given.minutes:
-            continue
-        jobs = work.read(given.traces)
-        windows = contended(jobs, work.machine(), work.size)
-        for estimator in missing:
-            if time.monotonic() - begin > 60 * given.minutes:
-                break
-            at = time.monotonic()
-            made = run(work, jobs, estimator, windows, common)
-            (given.kept / f"{work.name}+{estimator}.json").write_text(json.dumps(made))
-            print(work.name, estimator, f"{time.monotonic() - at:.1f} s", flush=True)
+    wanted = [w for w in workloads if not given.only or w.name in given.only.split(",")]
+    names = (
+        given.estimators.split(",")
+        if given.estimators
+        else list(dict.fromkeys(e for w in wanted for e in w.estimators))
+    )
+    for estimator in sorted(names, key=lambda name: name == SLOW):
+        for work in wanted:
+            file = given.kept / f"{work.name}+{estimator}.json"
+            if estimator in work.estimators and not file.exists() and time.monotonic() - begin < 60 * given.minutes:
+                file.write_text(json.dumps(run_timed(work, estimator, given.traces, common)))
     pairs = [(w.name, e, given.kept / f"{w.name}+{e}.json") for w in workloads for e in w.estimators]
     there = [(name, e, json.loads(file.read_text())) for name, e, file in pairs if file.exists()]
     cells = [cell for name, e, found in there for cell in cells_of(name, e, found, common)]

@@ -131,7 +131,7 @@ def _zipf(n):
 
 def _times(n, rng):
     """Draw submissions over the weeks, mostly by day, fewer on weekends."""
-    hours = np.arange(DAYS * 24 * max(1, round(n / 6400)))
+    hours = np.arange(max(24, round(DAYS * 24 * n / 6400)))
     rate = np.where((hours % 24 > 2) & (hours % 24 < 14), 3.0, 1.0) * np.where(hours // 24 % 7 > 4, 0.5, 1.0)
     return np.rint(3600 * (rng.choice(hours, n, p=rate / rate.sum()) + rng.random(n)))
 
@@ -141,7 +141,20 @@ def happened(jobs, cluster):
     made = run_pipeline(jobs, cluster, parse_pipeline("multifactor", "easy"), get_estimator("user"))
     names = [f"a{k + 1:02d}" for k in range(20)] + [f"v{k + 1:02d}" for k in range(10)]
     nodes = [",".join(names[node] for node, _ in chunks) or None for chunks in made.placements]
-    return replace(jobs, recorded_start_s=made.start_s), made.end_s, nodes
+    eligible_s = _eligible(jobs, made.start_s, made.end_s)
+    return replace(jobs, recorded_start_s=made.start_s, recorded_eligible_s=eligible_s), made.end_s, nodes
+
+
+def _eligible(jobs, start_s, end_s):
+    """Return from when tasks could start: a task of a throttled array, when enough of those before it had ended."""
+    eligible_s = jobs.submit_s.copy()
+    for number in np.unique(jobs.array[jobs.array >= 0]):
+        rows = np.flatnonzero(jobs.array == number)
+        rows = rows[np.argsort(start_s[rows], kind="stable")]
+        most = int(jobs.array_limit[rows[0]])
+        later = rows[most:]
+        eligible_s[later] = np.minimum(np.sort(end_s[rows])[: len(later)], start_s[later])
+    return eligible_s
 
 
 def export(jobs, end_s, nodes, seed):
@@ -210,7 +223,7 @@ def _line(jobs, i, state, start_s, end_s, nodes, submit=None):
     shown = raw if array < 0 else f"{jobs.id[array]}_{i - array + 1}"
     if array >= 0 and state == "PENDING":
         shown = f"{jobs.id[array]}_[{i - array + 1}%{int(jobs.array_limit[i])}]"
-    eligible = submit_s
+    eligible = submit_s if submit is not None or state == "PENDING" else jobs.recorded_eligible_s[i]
     start, end = (_local(t) if t is not None else "Unknown" for t in (start_s, end_s))
     elapsed = 0 if end_s is None or start_s is None else int(end_s - start_s)
     limit = "UNLIMITED" if jobs.limit_s[i] >= 10080 * 60 else str(int(jobs.limit_s[i] // 60))

@@ -55,8 +55,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    columns = ["history", "from job", "answer", "best on the middle part", "of now on the last part", "now, later"]
-    columns += ["recommended of now, later", "best of middle of now, later", "recommended of best, later"]
+    columns = ["history", "from job", "answer", "chosen on the middle part", "of now on the last part", "now, later"]
+    columns += ["recommended of now, later", "chosen of now, later", "recommended of best, later"]
     columns += ["best in hindsight, later"]
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
     found = find_origins(given.traces, given.jobs)

@@ -1,5 +1,7 @@
 """The command, as a user types it."""
 
+import re
+
 import pytest
 
 from tencache import cli
@@ -30,6 +32,8 @@ def test_plan_prints_rows_and_draws_the_timeline(capsys, tmp_path):
     assert "load <- evict" in out
     text = page.read_text()
     assert text.count("<rect") > 300
+    assert "of its parameters on the device" in text
+    assert re.search(r"which is 35% of the [\d.]+ MiB of parameters", text)
     assert "http" not in text.replace("http-equiv", "")
 
 

@@ -22,6 +22,7 @@ _WANTED = {
     "less_than": "less than {lt}",
     "less_than_equal": "{le:,} or less",
     "literal_error": "{expected}",
+    "enum": "{expected}",
     "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",

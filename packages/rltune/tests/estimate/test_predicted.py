@@ -10,9 +10,10 @@ import rltune
 from rltune import trace
 from rltune.cluster import Cluster
 from rltune.errors import InputError
+from rltune.estimate.estimators import RunSeen
 from rltune.estimate.kind_memory import ASK, END, START, SUBMIT, TOLD, Happenings, KindMemory
 from rltune.estimate.kinds import bursts, kinds_of, split_name
-from rltune.estimate.predicted import FEWEST, Predicted, PredictionCourse
+from rltune.estimate.predicted import FEWEST, Predicted, PredictionCourse, Prophet
 from rltune.estimate.run_time_spread import OVERRUN, RunTimeSpread
 from rltune.jobs import Jobs
 from rltune.policy.qssf_boost import QssfBoost
@@ -106,6 +107,34 @@ def trace_of(first: Jobs, then: Jobs) -> Jobs:
     labels = {c: getattr(first, c).to_list() + getattr(then, c).to_list() for c in ("user", "name", "vc")}
     numbers = [np.concatenate([getattr(first, c), getattr(then, c)]) for c in ("submit_s", "duration_s", "gpus")]
     return Jobs.from_arrays(*numbers, **labels)
+
+
+def seen_coming(jobs: int) -> RunSeen:
+    """Return a look at which so many jobs come and nothing has happened."""
+    none, never = np.zeros(0, dtype=np.int64), np.zeros(0)
+    return RunSeen(
+        now_s=START_S,
+        started=none,
+        started_s=never,
+        ended=none,
+        ended_s=never,
+        ended_run_s=never,
+        coming=np.arange(jobs),
+        waiting=none,
+        running=none,
+        attained_s=never,
+    )
+
+
+def test_jobs_that_come_out_of_the_tables_order_keep_their_own_predictions(warm):
+    """A run that goes on from a moment has first those that ran: each must be told what is its own."""
+    first, n = len(BEFORE), len(LATER)
+    course = PredictionCourse(trace_of(BEFORE, LATER), known=first, plain=warm.plain)
+    prophet = Prophet(course, first, np.arange(first, first + n))
+    order = np.random.default_rng(2).permutation(n)
+    straight = prophet.begin().look(seen_coming(n)).coming_s
+    assert len(set(np.round(straight))) > 5
+    assert np.array_equal(prophet.in_order(order).begin().look(seen_coming(n)).coming_s, straight[order])
 
 
 def test_a_waiting_job_is_predicted_anew_when_its_siblings_end():

@@ -124,7 +124,7 @@ def test_displacements_over_time_end_at_all_of_them():
     made = compare(
         jobs, Cluster.uniform(2, 4), ["saf", "fcfs+preempt:las"], windows=WindowSpec(1, n), estimator="oracle"
     )
-    lines = page_data(made, 0, 1000)["time"]["lines"]
+    lines = page_data(made, 0, 1000)["times"][0]["lines"]
     assert ["displaced" in line for line in lines] == [False, True]
     counts = np.frombuffer(b64decode(lines[1]["displaced"]["b"]), dtype=np.float32)
     assert (np.diff(counts) >= 0).all()

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64decode
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rltune.errors import InputError
 from rltune.evaluation import Comparison, Steady, WindowSpec, compare
 from rltune.jobs import Jobs
 from rltune.report import render, write_report
+from rltune.report.chart_data import page_data
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NASTY = "</script><script>alert(1)</script>&<b>"
@@ -89,6 +91,30 @@ def test_the_tables_are_there_without_scripts(page):
         assert part in text, part
 
 
+def test_charts_cover_every_window_and_begin_with_eight_series(result):
+    """Means over windows are those of the runs; of many contenders the best and the baseline are drawn at first."""
+    data = page_data(result, 0, 1000)
+    waits = np.array([unpacked(row) for row in data["by_window"]["wait"]])
+    for run in result.runs:
+        assert waits[run.contender, run.window] == pytest.approx(run.summary.wait_s.mean, rel=1e-5)
+    mean, *windows = data["times"]
+    assert len(windows) == len(result.windows) == 6
+    each = [[unpacked(line["use"]) for line in time["lines"]] for time in windows]
+    assert np.allclose([unpacked(line["use"]) for line in mean["lines"]], np.mean(each, axis=0), atol=1e-5)
+    names = ["fcfs", "sjf", "saf", "wfp3", "f1"]
+    many = compare(workload(300), CLUSTER, names, ["none", "easy"], windows=None, estimator="oracle", baseline="fcfs")
+    shown = page_data(many, 0, 1000)["shown"]
+    assert len(shown) == 8
+    assert many.baseline in shown
+    left = {many.contenders[i].label for i in range(10) if i not in shown}
+    worst = sorted((s.value, s.label) for s in many.standings if s.label != "fcfs")[-2:]
+    assert left == {label for _, label in worst}
+
+
+def unpacked(packed):
+    return np.frombuffer(b64decode(packed["b"]), dtype=np.float32)
+
+
 def test_the_same_comparison_gives_the_same_page(result):
     assert render(result) == render(result)
 
@@ -154,9 +180,24 @@ legend.firstChild.click();
 colourChoice.value = "vc";
 redraw();
 const keys = document.getElementById("gantt-legend").children.length;
+const first = document.querySelector("table[data-sortable]");
+const heads = [...first.querySelectorAll("button.sort")];
+heads[1].click(); heads[1].click();
+const sorted = [...first.tBodies[0].rows].map((row) => row.cells[0].textContent);
+const texts = ["97.7 min", "2.2 h", "-0.7 [-12.7, 11.9] h", "30 s", "", "1.5 d", "12 of 20", "1,204.5", "any"];
+const cells = texts.map((text) => {
+  const cell = document.createElement("td");
+  cell.textContent = text;
+  return sortValue(cell);
+});
+timeChoice.value = "2";
+timeChoice.dispatchEvent(new Event("change"));
 document.body.dataset.poked = JSON.stringify({
   each, facts, keys, zoomed: gantt.t[1] - gantt.t[0] < gantt.data.end, bars: gantt.run.job.length,
-  paths: charts[0].box.querySelectorAll("path").length, tip: charts[0].tip.textContent, buttons: legend.children.length,
+  paths: charts[0].box.querySelectorAll("path").length, tip: charts[0].tip.textContent,
+  buttons: legend.querySelectorAll("button").length,
+  sorted, cells, choices: [...timeChoice.options].map((option) => option.textContent),
+  times: charts.find((chart) => chart.name === "Jobs waiting over time").kind,
   wide: document.documentElement.scrollWidth <= innerWidth,
 });
 </script></body>"""
@@ -182,6 +223,12 @@ def test_the_page_lives_in_a_browser(result, tmp_path):
     assert state["wide"]
     assert (state["buttons"], state["paths"]) == (4, 3)
     assert state["keys"] == 8
+    means = {s.label: s.value for s in result.standings}
+    assert [means[label] for label in state["sorted"]] == sorted(means.values(), reverse=True)
+    assert state["cells"] == [97.7 * 60, 2.2 * 3600, -0.7 * 3600, 30, "", 1.5 * 86_400, 12, 1204.5, "any"]
+    assert state["choices"][0] == "all windows, on average"
+    assert sorted(state["choices"][1:]) == [f"window {i}" for i in range(1, 7)]
+    assert state["times"] == "time"
     assert "waited" in state["facts"]
     assert "%" in state["tip"]
     assert state["bars"] >= 200

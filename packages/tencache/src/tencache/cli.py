@@ -14,7 +14,7 @@ from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_trace import StepTrace
 from tencache.plan.timeline_page import draw
 from tencache.plan.transformer_shapes import PRESETS, Setting, find_shape, make_trace
-from tencache.plan.virtual_clock import UPDATE_TIMES, Bandwidths, StepCost, best_plan, replay_plan
+from tencache.plan.virtual_clock import UPDATE_TIMES, Bandwidths, best_plan, replay_plan
 from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth, parse_bytes, show_bytes
 
@@ -145,13 +145,15 @@ def _plan(options: argparse.Namespace) -> int:
     if options.table:
         _say(plan.table(options.table))
     if options.html is not None:
-        _draw(options.html, result, f"{options.model} at {options.budget} over {options.link}")
+        held = f"{options.budget} of its parameters" if options.budget.endswith("%") else options.budget
+        title = f"One step of {options.model} with {held} on the device, over {options.link}"
+        _draw(options.html, draw(result, title, trace.parameter_bytes))
     return 0
 
 
-def _draw(path: Path, result: StepCost, title: str) -> None:
+def _draw(path: Path, page: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draw(result, title), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     _say(f"timeline {path}")
 
 

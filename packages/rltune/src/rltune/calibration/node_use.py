@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.calibration.finding import SiteFact
-from rltune.calibration.history import Happened
+from rltune.calibration.history import Happened, Steps
 from rltune.cluster import Cluster, NodeGroup
 from rltune.hostlist import expand
 from rltune.jobs import Floats
@@ -17,7 +17,11 @@ from rltune.text import counted, seconds
 SHORTEST_S = 3600.0  # of an outage that is told
 FEWEST_JOBS = 10  # that began elsewhere after waiting beside the idle node
 WAITED_S = 600.0  # so long, beside the idle node
+AT_ONCE_S = 120.0
 MOST_SHOWN = 200  # outages offered as TOML
+LOOKS = 9  # moments of a wait at which nodes are looked at
+MOST_LOOKS = 2_000_000  # jobs times nodes
+MOSTLY = 0.5  # of these moments
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,32 @@ def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> 
         lines = [line for node in missing for line in ("[[outage]]", f"node = {node}", "down_s = 0.0")]
         found.append(SiteFact("nodes that did not exist", told, tuple(lines)))
     return [*found, *_downs(idle)]
+
+
+def held_beside_room(history: Happened, cluster: Cluster, seed: int = 0) -> NDArray[np.bool_]:
+    """Return which jobs waited mostly while a node that was surely up, since it was partly in use, had room for them.
+
+    Something else held them: a limit, a throttle, a reservation. They tell neither which nodes were down nor the order.
+    """
+    held = np.zeros(len(history), dtype=np.bool_)
+    use = NodeUse.of(history)
+    place = match_nodes(use, history, cluster)
+    known = [(place[name], rows) for name, rows in zip(use.names, use.jobs, strict=True) if name in place]
+    late = np.flatnonzero(history.start_s - history.ready_s >= WAITED_S)
+    if not known or not len(late):
+        return held
+    most = max(MOST_LOOKS // len(known), 1)
+    late = np.sort(np.random.default_rng(seed).permutation(late)[:most])
+    moments = np.linspace(history.ready_s[late], history.start_s[late], LOOKS + 2)[1:-1]
+    on_nodes = np.bincount(np.concatenate([rows for _, rows in known]), minlength=len(history))
+    gpus = np.repeat([g.gpus for g in cluster.groups], [g.count for g in cluster.groups])
+    roomy = np.zeros(moments.shape, dtype=np.bool_)
+    for node, rows in known:
+        share = np.ceil(history.size[rows] / on_nodes[rows]).astype(np.int64)
+        used = Steps.of(history.start_s[rows], history.end_s[rows], share).at(moments)
+        roomy |= (used > 0) & (gpus[node] - used >= history.size[late]) & _fits(history, cluster, node, rows)[late]
+    held[late] = roomy.mean(axis=0) > MOSTLY
+    return held
 
 
 def _downs(idle: list[Idle]) -> list[SiteFact]:
@@ -128,7 +158,8 @@ def _idle(
     """Find the stretches in which a node was down, by the jobs that waited beside it.
 
     A node may be kept free for a large job. So a job counts only if it would have ended, by its limit, before the node
-    had its next job; and if no limit of its user held it.
+    had its next job; and if no limit of its user held it. If more such jobs started at once, there was room elsewhere,
+    and those that waited were held by something else.
     """
     begin, end = history.span_s
     start, stop = history.start_s[rows], history.end_s[rows]
@@ -145,8 +176,10 @@ def _idle(
     for low, high in long.tolist():
         waited = np.minimum(began, high) - np.maximum(ready, low)
         over = np.maximum(ready, low) + limit <= high
-        jobs = int(((waited >= WAITED_S) & (began >= low) & (began < high) & over).sum())
-        if jobs >= FEWEST_JOBS:
+        inside = (began >= low) & (began < high) & over
+        jobs = int(((waited >= WAITED_S) & inside).sum())
+        at_once = int(((began - ready < AT_ONCE_S) & (ready >= low) & inside).sum())
+        if jobs >= max(FEWEST_JOBS, at_once):
             found.append(Idle(node, name, low, high, jobs))
     return found
 

@@ -26,7 +26,9 @@ FEWEST_PAIRS = 200
 WAITED_S = 60.0
 BETTER = 0.02  # of the pairs held out: by so much weights must be better than first come, first served
 EXPLAINED = 0.75  # of the pairs: if fewer are in the order of the weights, something hidden orders the queue
+OFFERED = 0.6  # of the pairs: weights that order fewer are hardly better than a coin
 MAX_AGE_S = HALF_LIFE_S = 7 * 86_400.0
+HIDDEN = "hidden priorities"
 _TRIES = 30
 _EACH = 3  # pairs of one start
 _MOST_NAMES = 6
@@ -57,18 +59,19 @@ def find_weights(history: Happened, held: Mask, seed: int = 0, *, known: bool = 
     held_out = factors.difference[~half]
     by_weights, by_age = (float(np.mean(held_out @ w > 0)) for w in (weights, factors.age_alone))
     right = f"{percent(by_weights)} of {len(held_out):,} pairs held out; first come, first served {percent(by_age)}"
+    offered = not known and by_weights >= OFFERED
     if by_weights < by_age + BETTER:
         lines = ("[scheduler]", 'policy = "fcfs"', 'backfill = "easy"')
-        offered = () if known or by_age < EXPLAINED else lines
+        as_submitted = () if known or by_age < EXPLAINED else lines
         told = f"nothing fitted orders pairs better than submission, which is right in {percent(by_age)}"
-        found = [SiteFact("order of starts", told, offered)]
+        found = [SiteFact("order of starts", told, as_submitted)]
     else:
         found = [
-            SiteFact("weights of the order", f"fitted weights order {right}", () if known else factors.toml(weights))
+            SiteFact("weights of the order", f"fitted weights order {right}", factors.toml(weights) if offered else ())
         ]
     if max(by_weights, by_age) < EXPLAINED:
         told = f"age, fair share, QOS and partition explain the order of {percent(max(by_weights, by_age))} of pairs"
-        found.append(SiteFact("hidden priorities", f"{told}: something else decides who goes first"))
+        found.append(SiteFact(HIDDEN, f"{told}: something else decides who goes first"))
     return found
 
 

@@ -81,10 +81,12 @@ def compare(
     pipelines = pipeline_options.several(
         *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
     )
-    estimator = estimator_for(pipeline_options.estimator_of(estimator, pipeline or []), trace)
+    estimator = pipeline_options.estimator_of(estimator, pipeline or [])
+    estimator = estimator_for(estimator, trace) if estimator else "history" if warm else None
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
     from rltune import Cluster
+    from rltune.estimate import sites_estimator
     from rltune.evaluation import compare as run
     from rltune.evaluation.several_clusters import join_clusters
 
@@ -95,6 +97,7 @@ def compare(
         work = also_on(work, clusters[name], name, allow_rejected=allow_rejected)
     asked = {name: willing.applied(work, on) for name, on in clusters.items()}
     compile_core(pipelines)
+    estimator = estimator or sites_estimator(work.jobs)
     how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
     made: dict[str, Comparison] = {}
     for name, (given, on) in asked.items():
@@ -105,7 +108,7 @@ def compare(
     work = asked[first][0]
     result = with_notes(join_clusters(made) if others else made[first], work)
     where = ", ".join(cluster_line(on, name) for name, on in clusters.items())
-    _write(result, outputs, work, where, details=details)
+    _write(result, outputs, work, where, pipelines, details=details)
 
 
 def clusters_of(text: str) -> list[str]:
@@ -116,7 +119,15 @@ def clusters_of(text: str) -> list[str]:
     return names
 
 
-def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
+def _write(
+    result: "Comparison",
+    outputs: Outputs,
+    work: Workload,
+    cluster: str,
+    pipelines: "tuple[Pipeline, ...]",
+    *,
+    details: bool,
+) -> None:
     from rltune.evaluation.verdict import verdict
 
     if not outputs.only_json:
@@ -125,13 +136,15 @@ def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str,
         show_table(result.table())
         if details:
             show(result.details())
-    outputs.write(result, work, cluster, json_text.loads(result.to_json()))
+    outputs.write(result, work, cluster, json_text.loads(result.to_json()), pipelines)
     if not result.complete:
         say(f"rltune: interrupted after {len(result.runs)} of {result.planned} runs; only those count")
         raise typer.Exit(INTERRUPTED)
 
 
-def _require_known(pipelines: "tuple[Pipeline, ...]", estimator: str, baseline: str | None, metric: str | None) -> None:
+def _require_known(
+    pipelines: "tuple[Pipeline, ...]", estimator: str | None, baseline: str | None, metric: str | None
+) -> None:
     """Refuse, before anything is read or compiled, what does not exist."""
     from rltune.estimate import get_estimator
     from rltune.trials.measures import metric_of
@@ -139,16 +152,17 @@ def _require_known(pipelines: "tuple[Pipeline, ...]", estimator: str, baseline: 
 
     if metric is not None:
         metric_of(metric)
-    get_estimator(estimator)
+    if estimator is not None:
+        get_estimator(estimator)
     find_pipeline(pipelines, baseline)
 
 
-def _cut(windows: str, pipelines: "tuple[Pipeline, ...]", estimator: str, seed: int, *, warm: bool) -> "Spec":
+def _cut(windows: str, pipelines: "tuple[Pipeline, ...]", estimator: str | None, seed: int, *, warm: bool) -> "Spec":
     """Refuse windows that cannot be, or a warm start of what does not learn."""
     from rltune.evaluation.compare import require_warm
     from rltune.trials.windows import parse_windows
 
     cut = parse_windows(windows, seed)
-    if warm:
+    if warm and estimator is not None:
         require_warm(pipelines, estimator, cut)
     return cut

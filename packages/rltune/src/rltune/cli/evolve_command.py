@@ -189,10 +189,10 @@ def _write(found: "Evolved", out: Path, cluster: str) -> None:
 
 def _tell(found: "Evolved", plan: "EvolvePlan", out: Path) -> None:
     show_line(f"{out}: best of {found.told[-1].generation} generations is {found.best.generation}")
-    show_line(
-        f"{plan.objective} on held-out windows of {plan.size:,} jobs: {found.best.validation:.3f} of {plan.base}'s "
-        f"under {plan.backfill} (at the start {found.told[0].validation:.3f})"
-    )
+    held = found.model.card.held_out
+    on = f"{held.windows} held-out windows of {held.jobs_each:,} jobs" if held is not None else "held-out windows"
+    ratio = f"{found.best.validation:.3f} of {plan.base}'s under {plan.backfill}"
+    show_line(f"{plan.objective} on {on}: {ratio} (at the start {found.told[0].validation:.3f})")
 
 
 def _source(trace: str, cluster: str, format_name: str | None, *, allow_rejected: bool) -> "tuple[Workload, Cluster]":

@@ -47,7 +47,7 @@ Estimator = Annotated[
         "blend:user+predicted, oracle (the truth), or your own: file:PATH (job ids and seconds), column:NAME of the "
         "trace, path.py:Name.",
         metavar="NAME",
-        show_default="history, or as a settings file says",
+        show_default="as a settings file says, or user where the history has starts and limits, or else history",
         autocompletion=complete.estimators,
     ),
 ]
@@ -156,7 +156,9 @@ JsonOrFile = Annotated[
 JobsFile = Annotated[
     Path | None,
     typer.Option(
-        "--jobs-file", help="Write when and where every job ran, as .csv, .csv.gz or .parquet.", metavar="FILE"
+        "--jobs-file",
+        help="Write when and where every job ran and why it waited, as .csv, .csv.gz or .parquet.",
+        metavar="FILE",
     ),
 ]
 ReportFile = Annotated[

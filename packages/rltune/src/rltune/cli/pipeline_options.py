@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from rltune.live.control_settings import PipelineSettings
 
 SETTINGS = ".toml"
-USUAL_ESTIMATOR = "history"
 
 
 def several(
@@ -50,12 +49,12 @@ def as_table_names(pipeline: str) -> str:
     return f"{found.policy} + {found.backfill}, {found.placement}"
 
 
-def estimator_of(given: str | None, pipelines: list[str]) -> str:
-    """Return what is known of run times: as given, or else as the settings files among the pipelines say."""
+def estimator_of(given: str | None, pipelines: list[str]) -> str | None:
+    """Return what is known of run times: as given, or as settings files among the pipelines say; None if none does."""
     told = {_settings(text).estimator for text in pipelines if text.endswith(SETTINGS)}
     if given is None and len(told) > 1:
         raise InputError(f"the settings files know run times by {' and '.join(sorted(told))}: say which by --estimator")
-    return given or next(iter(told), USUAL_ESTIMATOR)
+    return given or next(iter(told), None)
 
 
 def _settings(path: str) -> "PipelineSettings":

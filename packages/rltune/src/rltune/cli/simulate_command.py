@@ -15,6 +15,7 @@ from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
 
 if TYPE_CHECKING:
+    from rltune.engine.pipeline import Pipeline
     from rltune.evaluation import Comparison
 
 EXAMPLES = examples(
@@ -59,7 +60,7 @@ def simulate(
     willing = OptIn.of(preemptible, checkpoint, restart)
     from rltune import Cluster
     from rltune.engine.run import run_pipeline
-    from rltune.estimate import get_estimator
+    from rltune.estimate import get_estimator, sites_estimator
     from rltune.evaluation import Comparison
     from rltune.opt_in import told_of
     from rltune.trials.leak import Exam, leaks
@@ -68,7 +69,7 @@ def simulate(
     parts = (policy, backfill, placement, pipeline, USUAL)
     planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
     named = pipeline_options.estimator_of(estimator, [pipeline] if pipeline else [])
-    guess = get_estimator(estimator_for(named, trace))
+    given = get_estimator(estimator_for(named, trace)) if named else None
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
@@ -76,19 +77,20 @@ def simulate(
     notes = (*work.notes, *leaks([planned.policy], [Exam(work.jobs)]), *told_of(work.jobs))
     work = replace(work, notes=notes)
     compile_core([planned])
+    guess = given or get_estimator(sites_estimator(work.jobs))
     with bar("simulating") as tell:
         told = lambda done, total: tell(done, total, "jobs")  # noqa: E731  shorter than a function
         schedule = run_pipeline(work.jobs, on, planned, guess, told, perf_counter)
     with spinner("summing up"):
         made = with_notes(Comparison.of_schedules([schedule]), work)
-    _write(made, outputs, work, cluster_line(on, cluster))
+    _write(made, outputs, work, cluster_line(on, cluster), planned)
 
 
-def _write(made: "Comparison", outputs: Outputs, work: Workload, cluster: str) -> None:
+def _write(made: "Comparison", outputs: Outputs, work: Workload, cluster: str, pipeline: "Pipeline") -> None:
     summary = made.runs[0].summary
     if not outputs.only_json:
         show_line(f"{work.name} on {cluster}")
         show(summary)
         for note in work.notes:
             show_line(note)
-    outputs.write(made, work, cluster, {**summary.to_dict(), "notes": list(work.notes)})
+    outputs.write(made, work, cluster, {**summary.to_dict(), "notes": list(work.notes)}, [pipeline])

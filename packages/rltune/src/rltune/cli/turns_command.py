@@ -39,7 +39,7 @@ def turns(
     shares: Shares = "10%,30%,50%,100%",
     restarts: Restarts = "30s,2m,10m",
     checkpoint: Checkpoint = "10m",
-    estimator: options.Estimator = "history",
+    estimator: options.Estimator = None,
     windows: options.HeldOutWindows = None,
     guard: options.Guard = "off",
     seed: options.Seed = 0,
@@ -67,6 +67,7 @@ def turns(
         raise InputError("name each share and each restart once")
     from rltune import Cluster
     from rltune.engine.parse_pipeline import read_pipeline
+    from rltune.estimate import sites_estimator
     from rltune.evaluation.turns_worth import WITH, WITHOUT, turns_worth
     from rltune.parallel import spread_over
 
@@ -75,7 +76,8 @@ def turns(
     compile_core([read_pipeline(text) for text in (*WITHOUT[:3], *WITH)])
     how = {"guard": None if guard == "off" else guard, "holdout": holdout, "seed": seed, **held_out(windows)}
     with spread_over(workers) as spread, bar("taking turns") as tell:
-        made = turns_worth(work.jobs, on, estimator=estimator, spread=spread, progress=tell, **asked, **how)
+        guess = estimator or sites_estimator(work.jobs)
+        made = turns_worth(work.jobs, on, estimator=guess, spread=spread, progress=tell, **asked, **how)
     _write(made, outputs, f"{work.name} on {cluster_line(on, cluster)}")
 
 

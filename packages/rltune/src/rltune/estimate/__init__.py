@@ -1,6 +1,14 @@
 """What is known of a run time. Policies, backfilling and placement see estimates; the truth stays with the engine."""
 
-from rltune.estimate.estimator_names import CANDIDATES, NAMES, candidates, get_estimator, of_trace, read_history
+from rltune.estimate.estimator_names import (
+    CANDIDATES,
+    NAMES,
+    candidates,
+    get_estimator,
+    of_trace,
+    read_history,
+    sites_estimator,
+)
 from rltune.estimate.estimators import (
     LEVELS,
     Estimates,
@@ -35,4 +43,5 @@ __all__ = [
     "likeness",
     "of_trace",
     "read_history",
+    "sites_estimator",
 ]

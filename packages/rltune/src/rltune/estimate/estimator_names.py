@@ -30,6 +30,16 @@ NAMES = (
 # What a site can choose from, in order of how much each needs: `tune` judges them by the waits that they make.
 CANDIDATES = ("user", "history", "predicted", "blend:user+predicted")
 OLD_NAME = "boost"
+MOST_ASKED = 0.5  # of the jobs have a limit: the site's scheduler plans by limits
+
+
+def sites_estimator(jobs: Jobs) -> str:
+    """Return what the site's own scheduler knows of run times: the limits asked, where most jobs of a real history do.
+
+    A history without recorded starts, as a made-up one, has no site to be like: there it is `history`.
+    """
+    real = bool(len(jobs)) and not bool(np.isnan(jobs.recorded_start_s).all())
+    return "user" if real and float(np.isfinite(jobs.limit_s).mean()) > MOST_ASKED else "history"
 
 
 def candidates(jobs: Jobs) -> tuple[str, ...]:

@@ -84,6 +84,8 @@ def _read(path: str, column: str) -> tuple[dict[str, int], Floats, Floats]:
 def _frame(path: str) -> pl.DataFrame:
     import polars as pl
 
+    if not path or Path(path).is_dir():
+        raise InputError(f"file:{path}: name a file of job ids and seconds")
     try:
         if path.endswith(".parquet"):
             return pl.read_parquet(path)

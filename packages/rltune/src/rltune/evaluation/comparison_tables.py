@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rltune.evaluation.comparison import Comparison, Standing
     from rltune.trials.intervals import Interval
 
+FAR = 10.0  # times the estimate: ends that far off choose the unit
+
 
 def standings_table(comparison: Comparison) -> Table:
     """Lay out one row a contender: the metric, the difference to the baseline, its interval, the gap to the bound."""
@@ -156,7 +158,7 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
     if not math.isfinite(value.low):
         return f"{plus}{write(value.estimate)}"
     if write is seconds:
-        near = max(abs(value.estimate), min(abs(value.low), abs(value.high)))  # an end far off would hide the estimate
+        near = max(abs(value.estimate), min(abs(value.low), abs(value.high)) / FAR)  # far ends would hide the estimate
         unit = seconds(0.0, near).split()[1]
         low, middle, high = (_bare(v, near) for v in (value.low, value.estimate, value.high))
         return f"{plus}{middle} [{low}, {high}] {unit}"

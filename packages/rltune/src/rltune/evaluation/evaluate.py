@@ -24,7 +24,7 @@ from rltune.trials.intervals import FEWEST
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import COMPARED, usual_metric
 from rltune.trials.outcome import Outcome
-from rltune.trials.parts import Part, split, usual_size
+from rltune.trials.parts import Part, grown_sizes, split, usual_size
 from rltune.trials.pipelines import find_pipeline, line_up, unique
 from rltune.trials.trial import Trial, in_order
 from rltune.trials.windows import parse_sliding
@@ -122,7 +122,7 @@ def evaluate(
     ordered, estimator = in_order(opted_in(jobs, cluster), estimator)
     trial = Trial(ordered, cluster, estimator, seed=seed)
     parts, work = split(len(ordered), holdout), spread or Here()
-    cut = _cut(ordered, cluster, parts.test, work, _asked_cut(windows, size, every, contended_s))
+    cut = settle_cut(ordered, cluster, parts.test, work, _asked_cut(windows, size, every, contended_s))
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
     held_out = HeldOutTrial(trial, contenders, cut.size, cut.contended_s, groupings)
     validation = run_part(held_out, parts.validation, cut.every, work, progress) if select else None
@@ -156,6 +156,21 @@ class WindowCut:
     every: int
     contended_s: float
 
+    def with_threshold(self, jobs: Jobs, cluster: Cluster, part: Part, spread: Spread) -> WindowCut | None:
+        """Return the same with the usual threshold, or a lower one if too few windows wait as long; None if none does.
+
+        Windows are counted before anything is compared, and by FCFS alone, so that no result can choose the threshold.
+        """
+        starts = part.starts(self.size, self.every)
+        waits = spread.map(FcfsWait(jobs, cluster, self.size), starts)
+        kept = {
+            threshold: [start for start, wait in zip(starts, waits, strict=True) if is_contended(wait, threshold)]
+            for threshold in (CONTENDED_S, CONTENDED_S / 10, 0.0)
+        }
+        enough = [threshold for threshold, found in kept.items() if part.disjoint(found, self.size) >= FEWEST]
+        some = [threshold for threshold, found in kept.items() if found]
+        return replace(self, contended_s=(enough or some)[0]) if some else None
+
 
 def _asked_cut(windows: str | None, size: int, every: int, contended_s: float | None) -> tuple[int, int, float | None]:
     """Return how windows are asked for, in words or by numbers; what is 0 or None is left to the history."""
@@ -165,14 +180,22 @@ def _asked_cut(windows: str | None, size: int, every: int, contended_s: float | 
     return sliding.size, sliding.every, sliding.min_wait_s
 
 
-def _cut(jobs: Jobs, cluster: Cluster, part: Part, spread: Spread, asked: tuple[int, int, float | None]) -> WindowCut:
-    """Settle what was left to the history."""
+def settle_cut(
+    jobs: Jobs,
+    cluster: Cluster,
+    part: Part,
+    spread: Spread,
+    asked: tuple[int, int, float | None],
+    starts_a_window: int = STARTS_A_WINDOW,
+) -> WindowCut:
+    """Settle what was left to the history: size (0), distance (0) and threshold (None) of the windows."""
     size, every, contended_s = asked
-    size = size or usual_size(part)
-    every = every or max(1, size // STARTS_A_WINDOW)
-    if contended_s is None:
-        contended_s = _threshold_s(jobs, cluster, part, size, every, spread)
-    return WindowCut(size, every, contended_s)
+    sizes = (size,) if size else grown_sizes(part, usual_size(part))
+    cuts = (WindowCut(each, every or max(1, each // starts_a_window), contended_s or 0.0) for each in sizes)
+    if contended_s is not None:
+        return next(cuts)
+    settled = (cut.with_threshold(jobs, cluster, part, spread) for cut in cuts)
+    return next(filter(None, settled), WindowCut(sizes[0], every or max(1, sizes[0] // starts_a_window), 0.0))
 
 
 @dataclass(frozen=True)
@@ -186,21 +209,6 @@ class FcfsWait:
     def __call__(self, first: int) -> float:
         """Return the mean wait."""
         return mean_wait_s(fcfs_schedule(self.jobs.window(first, self.size), self.cluster))
-
-
-def _threshold_s(jobs: Jobs, cluster: Cluster, part: Part, size: int, every: int, spread: Spread) -> float:
-    """Return the wait from which on a window counts: the usual one, or a lower one if too few have as much.
-
-    Windows are counted before anything is compared, and by FCFS alone, so that no result can choose the threshold.
-    """
-    starts = part.starts(size, every)
-    waits = spread.map(FcfsWait(jobs, cluster, size), starts)
-    kept = {
-        threshold: [start for start, wait in zip(starts, waits, strict=True) if is_contended(wait, threshold)]
-        for threshold in (CONTENDED_S, CONTENDED_S / 10, 0.0)
-    }
-    enough = (threshold for threshold, found in kept.items() if part.disjoint(found, size) >= FEWEST)
-    return next(enough, next((threshold for threshold, found in kept.items() if found), 0.0))
 
 
 @dataclass(frozen=True)

@@ -34,15 +34,32 @@ def recorded_beside(comparison: Comparison, contender: int) -> RecordedWait:
     )
 
 
+def nearest_to_recorded(comparison: Comparison) -> tuple[str, RecordedWait] | None:
+    """Return the contender whose mean wait is nearest to what is recorded, beside that; None if nothing is."""
+    told = {i: recorded_beside(comparison, i) for i in range(len(comparison.contenders)) if comparison.of(i)}
+    known = [i for i in told if told[i].recorded_s.n]
+    if not known:
+        return None
+    nearest = min(known, key=lambda i: abs(told[i].simulated_s.mean - told[i].recorded_s.mean))
+    return comparison.contenders[nearest].label, told[nearest]
+
+
+def recorded_level(comparison: Comparison) -> list[str]:
+    """Return, for the first sentences of a result, that its level of waiting is not the site's, where it is not."""
+    found = nearest_to_recorded(comparison)
+    if found is None or not found[1].far:
+        return []
+    simulated, recorded = (getattr(side, found[1].far) for side in (found[1].simulated_s, found[1].recorded_s))
+    what = f"{found[1].far} wait {seconds(recorded)}, nearest here {seconds(simulated)}"
+    return [f"But the level of waiting is not the site's (recorded {what}): do not read sizes of gains from this."]
+
+
 def recorded_notes(comparison: Comparison) -> list[str]:
     """Return the recorded wait, the contender nearest to it, and a warning if even that one is far from it."""
-    ran = [i for i in range(len(comparison.contenders)) if comparison.of(i)]
-    told = {i: recorded_beside(comparison, i) for i in ran}
-    known = [i for i in ran if told[i].recorded_s.n]
-    if not known:
-        return [NOTHING_RECORDED] if ran else []
-    nearest = min(known, key=lambda i: abs(told[i].simulated_s.mean - told[i].recorded_s.mean))
-    best, label = told[nearest], comparison.contenders[nearest].label
+    found = nearest_to_recorded(comparison)
+    if found is None:
+        return [NOTHING_RECORDED] if comparison.runs else []
+    label, best = found
     share = "" if best.complete else f" ({best.recorded_s.n:,} of {best.of:,} jobs have a start)"
     recorded = f"Recorded wait of these jobs: {spread(best.recorded_s)}{share}."
     said = [f"{recorded} Nearest here is {label}: {spread(best.simulated_s)}."]

@@ -16,13 +16,12 @@ from rltune.engine.parse_pipeline import read_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.consent import CHECKPOINT_S, Consent, ConsentTrial
-from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, run_part
+from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, run_part, settle_cut
 from rltune.evaluation.results import Results
 from rltune.evaluation.turns_verdict import ConsentWorth, TurnsWorth
 from rltune.evaluation.who_pays_for_turns import Payers
 from rltune.parallel import Here
-from rltune.trials.contention import CONTENDED_S
-from rltune.trials.parts import split, usual_size
+from rltune.trials.parts import split
 from rltune.trials.trial import Trial, in_order
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from rltune.parallel import Spread
     from rltune.trials.parts import Split
 
+STARTS_A_WINDOW = 4  # fewer than elsewhere: every cell of the table runs all of them
 SHARES = (0.1, 0.3, 0.5, 1.0)
 RESTARTS_S = (30.0, 120.0, 600.0)
 _RULES = ("fcfs", "sjf", "saf", "wfp3", "unicep", "f1")
@@ -79,7 +79,8 @@ def turns_worth(
             more of a short history.
         size: The jobs of a window; if not told 1,024, or fewer of a short history.
         every: How many jobs lie between the starts of two windows; if not told a quarter of a window.
-        contended_s: A window counts if FCFS without backfilling waits more than this on average; if not told 600 s.
+        contended_s: A window counts if FCFS without backfilling waits more than this on average; if not told 600 s, or
+            less if too few windows wait as long.
         seed: For everything that is drawn.
         spread: Where the work is done; in this process if not told.
         progress: Called with the windows done, the windows in all and the part.
@@ -88,19 +89,9 @@ def turns_worth(
         raise InputError("give at least one share and one length of a restart")
     ordered, estimator = in_order(jobs, estimator)
     parts = split(len(ordered), holdout)
-    size = size or usual_size(parts.test)
-    study = _Study(
-        ordered,
-        cluster,
-        estimator,
-        seed,
-        parts,
-        size,
-        every or max(1, size // 4),
-        CONTENDED_S if contended_s is None else contended_s,
-        spread or Here(),
-        progress,
-    )
+    work = spread or Here()
+    cut = settle_cut(ordered, cluster, parts.test, work, (size or 0, every or 0, contended_s), STARTS_A_WINDOW)
+    study = _Study(ordered, cluster, estimator, seed, parts, cut.size, cut.every, cut.contended_s, work, progress)
     pipelines = [read_pipeline(text, seed=seed, **({"guard": guard} if guard else {})) for text in (*without, *turns)]
     usual = sorted(restarts_s)[len(restarts_s) // 2]
     sides = study.chosen(pipelines, Consent(1.0, usual, checkpoint_s))

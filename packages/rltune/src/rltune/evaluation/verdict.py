@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from rltune.evaluation.recorded_waits import recorded_level
 from rltune.metrics.formats import percent
 from rltune.trials.measures import Metric, metric_of
 
@@ -19,7 +20,9 @@ def verdict(comparison: Comparison) -> str:
     """Return who is best, if that has been shown, and what the reader must know with it."""
     if not comparison.standings:
         return "It was stopped before the baseline had run once, so there is nothing to compare."
-    return " ".join([*_rejected(comparison), *_result(comparison), *_from_what(comparison)])
+    return " ".join(
+        [*_rejected(comparison), *_result(comparison), *_from_what(comparison), *recorded_level(comparison)]
+    )
 
 
 def _result(comparison: Comparison) -> list[str]:

@@ -140,7 +140,7 @@ def evolve_policy(
     found, whole = evolve(weights, matrix, at, *stages, plan.evolve, cost, tell, keep)
     told = at.told
     called = [*names, *[""] * (len(ordered) - len(names))]
-    card = _card(plan, [(name, jobs) for name, (jobs, _) in zip(called, ordered, strict=True)], told)
+    card = _card(plan, [(name, jobs) for name, (jobs, _) in zip(called, ordered, strict=True)], told, held)
     return Evolved(replace(model, weights=found, card=card), tuple(told), whole)
 
 
@@ -155,13 +155,15 @@ def _identity(sources: Sequence[tuple[Jobs, Cluster]], plan: EvolvePlan, norm: F
     return {"trace": traces, "cluster": clusters, **told, "scaling": scaling}
 
 
-def _card(plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told]) -> Card:
+def _card(
+    plan: EvolvePlan, traces: Sequence[tuple[str, Jobs]], told: Sequence[Told], held: Sequence[TrainingWindow]
+) -> Card:
     """Return where the model comes from, for its file."""
     best = best_of(told)
     card = Card(
         trace="; ".join(filter(None, (name for name, _ in traces))),
         estimators=plan.estimators,
-        held_out=HeldOut(plan.held_windows, plan.size, best.validation, generation=best.generation),
+        held_out=HeldOut(len(held), len(held[0].jobs), best.validation, generation=best.generation),
         settings={
             "objective": plan.objective,
             "backfill": plan.backfill,
@@ -199,6 +201,7 @@ def _cut(jobs: Jobs, cluster: Cluster, plan: EvolvePlan) -> tuple[list[TrainingW
         plan.variation,
     )
     held = replace(training, part=parts.validation).spaced(plan.held_windows, known, Here())
+    training = replace(training, size=min(len(held[0].jobs), len(parts.training)))
     return training.draw(plan.pool, (plan.evolve.seed,), known, Here()), held
 
 

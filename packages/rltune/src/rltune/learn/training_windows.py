@@ -21,7 +21,7 @@ from rltune.learn.objective import Times
 from rltune.parallel import Spread
 from rltune.policy.base import Policy
 from rltune.trials.contention import fcfs_wait_s, is_contended, thresholds_s
-from rltune.trials.parts import Part
+from rltune.trials.parts import Part, grown_sizes
 from rltune.trials.warm_start import Knowledge
 
 _PROBES_A_WINDOW = 16  # of a survey
@@ -166,16 +166,25 @@ class Windows:
         return found
 
     def spaced(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
-        """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue."""
-        places = self.places
-        tried = np.unique(np.linspace(places.start, places.stop - 1, 4 * count).round().astype(np.int64))
-        items = [self._plain(int(first), i, known) for i, first in enumerate(tried)]
-        for contended_s in (self.contended_s, 0.0):
-            found = Looker(contended_s).among(items, spread)
+        """Return contended windows at even distances, as they are in the trace; if there is none, any with a queue.
+
+        If no job waits in windows of this size, which begin with an idle cluster, larger ones are tried.
+        """
+        for size in grown_sizes(self.part, self.size):
+            found = replace(self, size=size).queueing(4 * count, known, spread)
             if found:
                 chosen = np.unique(np.linspace(0, len(found) - 1, count).round().astype(np.int64))
                 return BaseRun().on([found[i] for i in chosen], spread)
-        raise InputError(f"in no window of {self.size:,} jobs of the {self.part.name} part does a job wait under FCFS")
+        nobody = f"no job of the {self.part.name} part ({len(self.part):,} jobs) waits under FCFS from an idle cluster"
+        raise InputError(f"{nobody}: the cluster is larger than the load, or its file lacks what made jobs wait")
+
+    def queueing(self, count: int, known: Knowledge, spread: Spread) -> list[TrainingWindow]:
+        """Return those of so many windows at even distances in which jobs queue."""
+        places = self.places
+        tried = np.unique(np.linspace(places.start, places.stop - 1, count).round().astype(np.int64))
+        items = [self._plain(int(first), i, known) for i, first in enumerate(tried)]
+        by_threshold = (Looker(contended_s).among(items, spread) for contended_s in (self.contended_s, 0.0))
+        return next(filter(None, by_threshold), [])
 
     def _plain(self, first: int, turn: int, known: Knowledge) -> TrainingWindow:
         return self._window(first, self.estimators[turn % len(self.estimators)], known)

@@ -23,7 +23,7 @@ class Portfolio:
     """Takes the policy that served earlier jobs best; where too little is known of them, its prior."""
 
     prior: Rule
-    members: tuple[str, ...]  # names of policies, the prior among them
+    members: tuple[str, ...]  # names of policies, the prior first
     metric: str = METRICS[0]
     about: str = "the policy that served earlier jobs best; without a history a rule"
     source: str = ""

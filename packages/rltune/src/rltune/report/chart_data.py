@@ -12,6 +12,7 @@ from rltune.metrics.utilisation import span_of
 from rltune.report.drawn_jobs import Stretch, stretch
 from rltune.report.gantt_bars import Bars, bars
 from rltune.report.typed_arrays import pack_counts, pack_floats
+from rltune.trials.measures import metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,20 +22,83 @@ if TYPE_CHECKING:
     from rltune.jobs import Floats
     from rltune.schedule import Schedule
 
+    Lines = dict[int, dict[str, Floats]]  # by contender and by what is drawn
+
 QUANTILES = 240
-MOMENTS = 480
+MOMENTS = 480  # of a window over time, if there are few
+FEWEST_MOMENTS = 60
+_ALL_MOMENTS = 40_000  # of all windows and pipelines together, so that the page stays small
+MOST_WINDOWS = 24  # drawn one by one; all of them are in the mean
+MOST_SERIES = 8  # drawn at first, and at once
 
 
 def page_data(comparison: Comparison, window: int, most_jobs: int) -> dict[str, Any]:
-    """Collect what the scripts of the page draw: distributions of all windows, the rest of one."""
+    """Collect what the scripts of the page draw: all windows, and who ran where in one."""
     runs = [run for run in comparison.runs if run.window == window]
     return {
         "pipelines": pipelines(comparison),
+        "shown": shown_first(comparison),
         "wait": _curves(comparison, lambda s: s.wait_s),
         "slowdown": _curves(comparison, lambda s: s.bounded_slowdown),
-        "time": _over_time(runs),
+        "by_window": _by_window(comparison),
+        "times": _times(comparison, window),
         "gantt": _gantt(runs, most_jobs),
     }
+
+
+def shown_first(comparison: Comparison) -> list[int]:
+    """Choose the contenders that charts show at first: the best by the metric, and the baseline."""
+    metric = metric_of(comparison.metric)
+    sign = -1.0 if metric.higher_is_better else 1.0
+    index = {c.label: i for i, c in enumerate(comparison.contenders)}
+    ranked = sorted(comparison.standings, key=lambda s: sign * s.value if np.isfinite(s.value) else np.inf)
+    best = [index[s.label] for s in ranked if index[s.label] != comparison.baseline]
+    return sorted([comparison.baseline, *best[: MOST_SERIES - 1]])
+
+
+def _by_window(comparison: Comparison) -> dict[str, Any] | None:
+    """Return each contender's mean wait in each window; None if there is one window."""
+    if len(comparison.windows) < 2:
+        return None
+    wait = np.full((len(comparison.contenders), len(comparison.windows)), np.nan)
+    for run in comparison.runs:
+        wait[run.contender, run.window] = run.summary.wait_s.mean
+    ran = np.flatnonzero(np.isfinite(wait).any(axis=0))
+    firsts = np.array([comparison.windows[w].first for w in ran], dtype=np.float64)
+    order = np.argsort(firsts, kind="stable")
+    return {"start": pack_floats(firsts[order]), "wait": [pack_floats(row[ran][order]) for row in np.nan_to_num(wait)]}
+
+
+def _times(comparison: Comparison, first: int) -> list[dict[str, Any]]:
+    """Return queue and use over time: the mean of all windows where there are several, then window by window."""
+    by_window: dict[int, list[Run]] = {}
+    for run in comparison.runs:
+        by_window.setdefault(run.window, []).append(run)
+    each = _ALL_MOMENTS // max(1, len(comparison.contenders) * min(len(by_window), MOST_WINDOWS))
+    moments = min(MOMENTS, max(FEWEST_MOMENTS, each))
+    drawn = {window: _over_time(runs, moments) for window, runs in by_window.items()}
+    if len(drawn) == 1:
+        return [_packed("", *of) for of in drawn.values()]
+    chosen = [first, *(window for window in drawn if window != first)][:MOST_WINDOWS]
+    mean = _packed("all windows, on average", 100 * np.linspace(0, 1, moments), _mean_lines(list(drawn.values())))
+    return [{**mean, "share": True}, *(_packed(f"window {window + 1}", *drawn[window]) for window in chosen)]
+
+
+def _mean_lines(drawn: list[tuple[Floats, Lines]]) -> Lines:
+    """Average the windows of each contender at the same share of their time."""
+    sums: dict[int, list[dict[str, Floats]]] = {}
+    for _, lines in drawn:
+        for contender, parts in lines.items():
+            sums.setdefault(contender, []).append(parts)
+    return {
+        contender: {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
+        for contender, parts in sums.items()
+    }
+
+
+def _packed(name: str, at: Floats, lines: Lines) -> dict[str, Any]:
+    packed = [{"of": of, **{key: pack_floats(values) for key, values in parts.items()}} for of, parts in lines.items()]
+    return {"name": name, "x": pack_floats(at), "lines": packed}
 
 
 def pipelines(comparison: Comparison) -> list[dict[str, Any]]:
@@ -65,31 +129,29 @@ def _curves(comparison: Comparison, of: Callable[[Schedule], Floats]) -> list[di
     return curves
 
 
-def _over_time(runs: list[Run]) -> dict[str, Any]:
+def _over_time(runs: list[Run], moments: int) -> tuple[Floats, Lines]:
+    """Return the middle of each interval since the first one's beginning, and what each contender had in it."""
     spans = [run.summary.interval_s or span_of(run.schedule) for run in runs]
     begin, end = min(s[0] for s in spans), max(s[1] for s in spans)
-    edges = np.linspace(begin, max(end, begin + 1e-3), MOMENTS + 1)
-    lines = []
+    edges = np.linspace(begin, max(end, begin + 1e-3), moments + 1)
+    lines: Lines = {}
     for run in runs:
         line = timeline(run.schedule)
         gpus = max(run.schedule.cluster.gpu_count, 1)
-        lines.append(
-            {
-                "of": run.contender,
-                "queue": pack_floats(line.averaged(line.waiting, edges)),
-                "use": pack_floats(line.averaged(line.busy, edges) / gpus),
-                **_displaced(run.schedule, edges),
-            }
-        )
-    return {"x": pack_floats((edges[:-1] + edges[1:]) / 2 - begin), "lines": lines}
+        lines[run.contender] = {
+            "queue": line.averaged(line.waiting, edges),
+            "use": line.averaged(line.busy, edges) / gpus,
+            **_displaced(run.schedule, edges),
+        }
+    return (edges[:-1] + edges[1:]) / 2 - begin, lines
 
 
-def _displaced(schedule: Schedule, edges: Floats) -> dict[str, Any]:
+def _displaced(schedule: Schedule, edges: Floats) -> dict[str, Floats]:
     """Return how many spells were cut short by the end of each interval; nothing where jobs take no turns."""
     if schedule.turns is None:
         return {}
     cut_at_s = np.sort(schedule.turns.cut_short.end_s)
-    return {"displaced": pack_floats(np.searchsorted(cut_at_s, edges[1:], side="right").astype(float))}
+    return {"displaced": np.searchsorted(cut_at_s, edges[1:], side="right").astype(np.float64)}
 
 
 def _gantt(runs: list[Run], most_jobs: int) -> dict[str, Any]:

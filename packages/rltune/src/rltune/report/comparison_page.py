@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from rltune.evaluation import Comparison
 
-SCRIPTS = ("base.js", "lines.js", "gantt.js", "main.js")
+SCRIPTS = ("base.js", "lines.js", "legend.js", "gantt.js", "main.js")
+EVERYWHERE = "tables.js"  # the script of every page
 MOST_JOBS = 20_000  # in the Gantt of one pipeline
 MOST_BARS = 80_000  # in all Gantts, so that the page stays under 3 MB
 
@@ -73,7 +74,8 @@ def render(
         notes=tables.page_notes(comparison),
         shown=tables.shown_window(comparison, shown),
         gantt_note=data["gantt"]["note"],
-        turns=any("displaced" in line for line in data["time"]["lines"]),
+        windows=len(comparison.windows) > 1,
+        turns=any("displaced" in line for time in data["times"] for line in time["lines"]),
     )
 
 
@@ -81,7 +83,7 @@ def page_of(template: str, scripts: Sequence[str], data: object, **parts: Any) -
     """Fill a template with its parts, the style, scripts and what they draw."""
     return _template(template).render(
         style=Markup(_asset("report.css")),  # noqa: S704  our own file
-        script=Markup("\n".join(_asset(name) for name in scripts)),  # noqa: S704  our own files
+        script=Markup("\n".join(_asset(name) for name in (*scripts, EVERYWHERE))),  # noqa: S704  our own files
         data=Markup(_embedded(data)),  # noqa: S704  cannot end its element, see _embedded
         **parts,
     )

@@ -12,6 +12,7 @@ from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.evaluation.evaluation import BY_SIZE, BY_VC
 from rltune.evaluation.evaluation_tables import SHORT, evaluation_notes, extent
 from rltune.metrics.formats import seconds
+from rltune.report.chart_data import MOST_SERIES
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table, forest_scale
 from rltune.report.typed_arrays import pack_floats
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rltune.engine.pipeline import Pipeline
     from rltune.evaluation import Evaluation, Results
 
-SCRIPTS = ("base.js", "lines.js", "evaluation.js")
+SCRIPTS = ("base.js", "lines.js", "legend.js", "evaluation.js")
 LARGE_FIRST = 20  # VCs shown
 
 
@@ -176,4 +177,14 @@ def _data(evaluation: Evaluation) -> dict[str, Any]:
         "wait": [pack_floats(row) for row in wait],
         "ratio": [pack_floats(row) for row in share],
         "fcfs": evaluation.fcfs,
+        "shown": _shown_first(evaluation),
     }
+
+
+def _shown_first(evaluation: Evaluation) -> list[int]:
+    """Choose the pipelines that charts show at first: the reference, and the best by the metric but FCFS."""
+    test, base = evaluation.test, evaluation.reference
+    sign = -1.0 if metric_of(evaluation.metric).higher_is_better else 1.0
+    ranked = sorted(range(len(test.pipelines)), key=lambda i: sign * test.mean(i, evaluation.metric))
+    best = [i for i in ranked if i not in {base, evaluation.fcfs}]
+    return sorted([base, *best[: MOST_SERIES - 1]])

@@ -48,6 +48,7 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""
     one: float | None = None  # where ratio 1 lies in the forest plot
+    head: str = "pipeline"  # of the first column
 
 
 def result_table(comparison: Comparison) -> Table:

@@ -11,6 +11,7 @@ from rltune.live.journal.store import Journal
 from rltune.serve.job_rows import JobRow
 from rltune.serve.sight import Sight
 from rltune.serve.tokens import Caller
+from rltune.text import counted
 
 _ENDED, _RUNNING, _WAITING = 20, 25, 30  # the most of each
 _HOUR_S = 3600.0
@@ -89,7 +90,7 @@ def _ticks(first: float, last: float) -> Iterator[Tick]:
 def _ended(journal: Journal, caller: Caller) -> list[_Job]:
     newest = [one.job for one in journal.ended(_ENDED * (10 if caller.user else 1)) if caller.may_see(one.job.user)]
     return [
-        _Job(j.id, f"{j.name or j.id}, {j.gpus} GPUs", "ended", j.came_s, j.start_s, j.end_s, j.end_s)
+        _Job(j.id, f"{j.name or j.id}, {counted(j.gpus, 'GPU')}", "ended", j.came_s, j.start_s, j.end_s, j.end_s)
         for j in reversed(newest[:_ENDED])
     ]
 
@@ -119,7 +120,7 @@ def _waiting(sight: Sight, caller: Caller, forecast: Forecast | None) -> list[_J
 
 def _alive(row: JobRow, kind: str, start_s: float, now: float) -> _Job:
     end = max(now, start_s + (row.estimate_s or 0.0)) if not math.isnan(start_s) else math.nan
-    return _Job(row.id, f"{row.name or row.id}, {row.gpus} GPUs", kind, row.submit_s, start_s, end, now)
+    return _Job(row.id, f"{row.name or row.id}, {counted(row.gpus, 'GPU')}", kind, row.submit_s, start_s, end, now)
 
 
 def _bar(job: _Job, first: float, last: float, scale: float, now: float) -> Bar:

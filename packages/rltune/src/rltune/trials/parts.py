@@ -54,6 +54,11 @@ def usual_size(part: Part, wanted: int = WINDOW) -> int:
     return wanted if len(part) >= FEWEST * wanted else max(1, min(wanted, len(part) // (FEWEST + 1)))
 
 
+def grown_sizes(part: Part, size: int) -> tuple[int, ...]:
+    """Return a size of windows, then larger ones to try if jobs queue in none that begins with an idle cluster."""
+    return (size, *(larger for larger in (len(part) // 2, len(part)) if larger > size))
+
+
 @dataclass(frozen=True)
 class Split:
     """Three parts, in order of time."""

@@ -1,7 +1,7 @@
 """Which policy a portfolio takes: the one that would have served earlier jobs best, over many windows of them.
 
 A choice is made from what was known at a moment: jobs that had been submitted, and run times of those that had ended.
-A job that was still running counts with the time that it had run. It is made anew after every eighth window.
+A job that was still running counts with the time that it had run. It is made anew after every sixteenth window.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from rltune.policy.base import Networked
 from rltune.policy.by_name import get_policy
 from rltune.policy.portfolio import Portfolio, settled
 from rltune.trials.contention import CONTENDED_S, fcfs_wait_s, is_contended
-from rltune.trials.even_ratio import even_ratio
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import MEASURED, measures_of
 
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
 FEWEST = 6  # windows with a queue; with fewer the prior is taken
 MOST = 16  # windows, the newest
 SIZES = (256, 1024)  # jobs of a window, fewest and most
-EVERY = 8  # windows after which it chooses anew
+EVERY = 16  # windows after which it chooses anew
 WORTH = 0.02  # what is better than the prior by less is not taken
+ERRORS = 2.0  # standard errors that are chance
 LEAST = 1.0  # second, and slowdown: below, windows are alike
 CALM = 0.02  # of the mean: windows in which both have less are alike
 
@@ -88,10 +88,16 @@ class PortfolioChoice:
         if len(windows) < FEWEST:
             return settled(portfolio)
         members = [m for name in portfolio.members if (m := self._member(name, pipeline, windows)) is not None]
+        some = [windows[i] for i in np.linspace(0, len(windows) - 1, FEWEST).round().astype(int)]
+        least, _ = bounds(self._values(members, some, portfolio), 0)
+        left = [member for member, low in zip(members, least, strict=True) if low <= 0]  # the prior is one
+        values = self._values(left, windows, portfolio)
+        return portfolio.taking(left[best_member(values, 0)].policy)
+
+    def _values(self, members: Sequence[Pipeline], windows: Sequence[PastWindow], portfolio: Portfolio) -> Floats:
+        """Return the portfolio's metric by member and window."""
         column = MEASURED.index(portfolio.metric)
-        values = np.array([[self._value(m, window)[column] for m in members] for window in windows]).T
-        prior = portfolio.members.index(portfolio.prior.name)
-        return portfolio.taking(members[best_member(values, prior)].policy)
+        return np.array([[self._value(member, window)[column] for member in members] for window in windows]).T
 
     def _member(self, name: str, pipeline: Pipeline, windows: Sequence[PastWindow]) -> Pipeline | None:
         """Return the pipeline with a member's policy, placed greedily; None if it does not go with the rest."""
@@ -130,11 +136,23 @@ class PortfolioChoice:
         return self._measured[key]
 
 
-def best_member(values: Floats, prior: int) -> int:
-    """Return which row of values, by member and window, is best: the prior unless another is better by WORTH."""
+def bounds(values: Floats, prior: int) -> tuple[Floats, Floats]:
+    """Return for each row of values, by member and window, the least and the most that it loses to the prior.
+
+    In logarithms: the mean ratio by window, or that of the means, less or plus two standard errors of the former. The
+    means alone are decided by one long queue, and windows alone by many short ones.
+    """
     base = values[prior]
     floor = LEAST + CALM * base.mean()
-    sums = values.mean(axis=1) / max(float(base.mean()), LEAST)
-    score = even_ratio(sums, values, np.broadcast_to(base, values.shape), floor)
-    best = int(np.nanargmin(score))
-    return best if score[best] < 1 - WORTH else prior
+    by_window = np.log(np.maximum(values, floor) / np.maximum(base, floor))
+    of_means = np.log(np.maximum(values.mean(axis=1), LEAST) / max(float(base.mean()), LEAST))
+    error = ERRORS * by_window.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
+    mean = by_window.mean(axis=1)
+    return np.minimum(mean, of_means) - error, np.maximum(mean, of_means) + error
+
+
+def best_member(values: Floats, prior: int) -> int:
+    """Return which row of values is best: the prior, unless another is better by WORTH beyond chance."""
+    _, most = bounds(values, prior)
+    best = int(np.nanargmin(most))
+    return best if most[best] < -WORTH else prior

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,19 +54,18 @@ class KeptRuns:
 
 
 def _read(path: Path) -> dict[str, BlockSums]:
-    """Read what is there; a file of another kind is refused, since it would be replaced."""
+    """Read what is there; a cut-off line is left out, a file without any run is refused: it would be replaced."""
     found: dict[str, BlockSums] = {}
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for line in text.splitlines():
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as finished runs: {error}") from None
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
             row = json.loads(line)
             found[row["run"]] = BlockSums(tuple(row["sums"]), tuple(row["counts"]), int(row["rejected"]))
-    except OSError as error:
-        raise InputError(f"{path}: finished runs cannot be kept there: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{path}: holds something else than finished runs of `rltune tune`; name another file"
-        ) from None
+    if lines and not found:
+        raise InputError(f"{path}: holds something else than finished runs of `rltune tune`; name another file")
     return found
 
 

@@ -65,7 +65,7 @@ class Tuning:
 
     answer: Advice
     now: Candidate
-    chosen: Candidate  # best on the middle part; what there is now if nothing is better
+    chosen: Candidate  # taken on the middle part; what there is now if nothing is better
     metric: str
     jobs: int
     parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]  # learn, choose, test

@@ -9,12 +9,13 @@ from rltune.metrics.formats import seconds
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table
 from rltune.trials.measures import metric_of
-from rltune.tune.tuning_text import sentences, settings_file
+from rltune.tune.tuning_text import mark, sentences, settings_file
 
 if TYPE_CHECKING:
     from rltune.tune.tuning import Tuning
 
 MOST = 20  # groups of a kind, finalists
+NO_LINE = -1  # in place of a colour: nothing is drawn of these rows
 
 
 def write_tuning(made: Tuning, path: str | Path, trace: str = "") -> Path:
@@ -33,7 +34,9 @@ def render_tuning(made: Tuning, trace: str = "") -> str:
         trace=trace,
         lead=lead,
         notes=notes,
-        extent=f"{made.tried} candidates were tried on parts of {len(made.parts[1]):,} jobs, these on the longest.",
+        why="Why, who pays, how sure" if made.shares else "Why, and how sure",
+        extent=f"{made.tried} candidates were tried on parts of {len(made.parts[1]):,} jobs, these on the longest. "
+        f"They stand in order of a score: half the {metric_of(made.metric).title}, half the same by blocks of time.",
         finalists=_finalists(made),
         shares=_shares(made),
         settings=settings_file(made),
@@ -43,9 +46,9 @@ def render_tuning(made: Tuning, trace: str = "") -> str:
 def _finalists(made: Tuning) -> Table:
     metric = metric_of(made.metric)
     rows = [
-        Row(c.label, i, 0, (metric.write(value), "now" if c.label == made.now.label else ""), c.label == made.now.label)
+        Row(c.label, NO_LINE, 0, (metric.write(value), mark(made, c)))
         for i, (c, value) in enumerate(made.finalists)
-        if i < MOST or c.label == made.now.label
+        if i < MOST or mark(made, c)
     ]
     return Table((metric.title, ""), tuple(rows))
 
@@ -54,8 +57,8 @@ def _shares(made: Tuning) -> list[tuple[str, Table]]:
     tables = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
         rows = [
-            Row(s.name, i, 0, (f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s)))
-            for i, s in enumerate([s for s in made.shares if s.kind == kind][:MOST])
+            Row(s.name, NO_LINE, 0, (f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s)))
+            for s in [s for s in made.shares if s.kind == kind][:MOST]
         ]
-        tables.append((kind, Table(("jobs", "now", "then"), tuple(rows))))
+        tables.append((kind, Table(("jobs", "now", "then"), tuple(rows), head=kind)))
     return tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
+WIDTH = 100  # of a line of comment in settings
 CALM_S = 60.0  # a mean wait below this tells nothing of busy times
 
 
@@ -31,7 +33,8 @@ def sentences(made: Tuning) -> list[str]:
     """Return the answer first, then why, who pays, and how sure it is."""
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
-    return [advice(made), *_level(made), *_tested(made), *_decided(made), *_who(made), *_sure(made)]
+    why = (*_tested(made), *_not_first(made), *_decided(made), *_who(made))
+    return [advice(made), *_level(made), *why, *_sure(made)]
 
 
 def advice(made: Tuning) -> str:
@@ -39,7 +42,7 @@ def advice(made: Tuning) -> str:
     metric = metric_of(made.metric)
     if made.answer is Advice.CHANGE:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        return f"Change to {made.chosen.label}: best on the middle part, borne out on the last; on both {both}."
+        return f"Change to {made.chosen.label}: chosen on the middle part, borne out on the last; on both {both}."
     if made.answer is Advice.LIKELY:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         doubt = f"chance may explain it, about {_rounded(made.needed_jobs):,} jobs would tell; let it watch first"
@@ -47,14 +50,14 @@ def advice(made: Tuning) -> str:
             f"Probably change to {made.chosen.label}: better on the middle part and on the last ({both}), but {doubt}."
         )
     if made.answer is Advice.STAY and made.chosen.label != made.now.label:
-        back = f"{made.chosen.label} was best on the middle part but not better on the last"
+        back = f"{made.chosen.label} was chosen on the middle part but is not better on the last"
         return f"Stay with what you have, {made.now.label}: {back}."
     if made.answer is Advice.STAY:
         return (
             f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
         )
     more = f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
-    best = f"{made.chosen.label} looked best ({interval(made.together, write_ratio)} of the {metric.title})"
+    best = f"{made.chosen.label} looked better ({interval(made.together, write_ratio)} of the {metric.title})"
     return f"Too little history to tell: {more}. {best}; until then stay with what you have, {made.now.label}."
 
 
@@ -89,6 +92,15 @@ def _tested(made: Tuning) -> list[str]:
     shown = "shown" if not made.testing.low <= 1 <= made.testing.high else "not shown beyond chance"
     share = f"{interval(made.testing, write_ratio)} of it"
     return [f"Last part, {len(made.parts[2]):,} jobs that chose nothing: {metric.title} {gain} ({share}; {shown})."]
+
+
+def _not_first(made: Tuning) -> list[str]:
+    """Say why others stand before what is recommended."""
+    above = [candidate.label for candidate, _ in made.finalists].index(made.chosen.label)
+    if not above or made.recommended.label == made.now.label:
+        return []
+    others = "One stands" if above == 1 else f"{above} stand"
+    return [f"{others} before it on the middle part by what chance may explain; it changes less of what you have."]
 
 
 def _decided(made: Tuning) -> list[str]:
@@ -143,8 +155,8 @@ def finalists_table(made: Tuning) -> Table:
     table.add_column(metric.title, justify="right")
     table.add_column("", justify="left")
     for rank, (candidate, value) in enumerate(made.finalists):
-        if rank < SHOWN or candidate.label in {made.now.label, made.chosen.label}:
-            table.add_row(Text(candidate.label), metric.write(value), _mark(made, candidate))
+        if rank < SHOWN or mark(made, candidate):
+            table.add_row(Text(candidate.label), metric.write(value), mark(made, candidate))
     return table
 
 
@@ -159,7 +171,8 @@ def shares_table(made: Tuning) -> Table:
     return table
 
 
-def _mark(made: Tuning, candidate: Candidate) -> str:
+def mark(made: Tuning, candidate: Candidate) -> str:
+    """Return what a candidate is in this tuning: what there is now, the chosen one, or nothing."""
     marks = [word for word, one in (("now", made.now), ("chosen", made.chosen)) if candidate.label == one.label]
     return ", ".join(marks)
 
@@ -170,7 +183,8 @@ def settings_file(made: Tuning, model: str = "") -> str:
     `model` names the file of a policy that was taught here.
     """
     best = made.recommended
-    lines = [*(f"# {told}" for told in sentences(made)), "", "[pipeline]"]
+    told = [wrap(sentence, WIDTH, initial_indent="# ", subsequent_indent="#   ") for sentence in sentences(made)]
+    lines = [*(line for lines in told for line in lines), "", "[pipeline]"]
     policy = best.pipeline.policy_name
     if model and made.recommended_model is not None:
         policy = model + policy.removeprefix(best.pipeline.policy.name)

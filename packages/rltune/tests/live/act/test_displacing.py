@@ -76,9 +76,9 @@ def test_the_claimant_is_lifted_over_all_of_its_tier():
     look = seen(OLD, job(5, 4, site_factor=0), job(6, 4, priority=30_000, site_factor=0))
     made = lifted(Decision(NOW, waiting, {}, (TURN,)), (TURN,), look, ON)
     assert [w.job for w in made.waiting] == [5, 6]
-    assert made.by_job[5].number + 20_000 == made.by_job[6].number + 30_000 + 1
+    assert made.by_job[5].number + 20_000 == made.by_job[6].number + 30_000 + 100
     (first, *_) = plan(look, made, Holdings(), ON).intents
-    assert (first.change.job, first.change.value) == (5, 10_901)
+    assert (first.change.job, first.change.value) == (5, 11_000)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_weights_larger_than_the_band_do_not_undo_it(channel):
     assert order(d)[0] == 1
     height = d.by_job[1].number + (100 if channel == "site-factor" else 0)
     other = d.by_job[2].number + (200_000 if channel == "site-factor" else 0)
-    assert height == other + 1 or channel == "priority"
+    assert height == other + 100 or channel == "priority"  # a hundredth of the band
     assert height > other
 
 

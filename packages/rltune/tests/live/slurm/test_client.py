@@ -1,8 +1,11 @@
 """The client against a real Slurm: the machine's own release, and those that were made beside it."""
 
+import contextlib
 import math
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -143,6 +146,47 @@ def test_exclusive_jobs_and_memory_a_gpu(testbed):
     seen = testbed.backend().observe().job_by_id
     assert [seen[job].exclusive for job in (alone, among, greedy)] == [True, False, False]
     assert seen[greedy].mem_gib == 12
+
+
+@pytest.mark.parametrize("command", ["scontrol", "squeue"])
+def test_a_command_that_hangs_with_a_child_is_ended_with_it(tmp_path, command):
+    """As by ssh or a script around it: the child holds the output open, and would be waited for."""
+    left = tmp_path / "child"
+    (tmp_path / command).write_text(f"#!/bin/sh\nsleep 1234 & echo $! >{left}; wait\n")
+    (tmp_path / command).chmod(0o755)
+    slurm = Slurm(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, timeout_s=1.0)
+    with pytest.raises(UnreachableError, match=f"{command} did not answer in"):
+        slurm.observe() if command == "scontrol" else slurm._run(("squeue",))
+    _wait_until(lambda: _is_gone(left.read_text()))
+
+
+WRITES = "from rltune.live.slurm.client import Slurm; Slurm()._ask_scontrol(['update JobId=1 SiteFactor=7'] * 1000)"
+
+
+def test_what_writes_dies_with_us(tmp_path):
+    """Killed in mid-write: a scontrol that went on would write after all was given back."""
+    pid = tmp_path / "pid"
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho $$ >{pid}.part; mv {pid}.part {pid}; exec sleep 1234\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen([sys.executable, "-c", WRITES], env=environment) as process:
+        _wait_until(pid.exists)
+        process.kill()
+    _wait_until(lambda: _is_gone(pid.read_text()))
+
+
+def _is_gone(pid):
+    stat = Path(f"/proc/{pid.strip()}/stat")
+    with contextlib.suppress(OSError):
+        return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    return True
+
+
+def _wait_until(done):
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 DATA = Path(__file__).parent / "data/26.05"

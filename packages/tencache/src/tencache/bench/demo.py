@@ -46,9 +46,8 @@ def _demonstrate(out: Path) -> str:
     assert plan is not None
     out.mkdir(parents=True, exist_ok=True)
     page = out / "tencache-timeline.html"
-    page.write_text(
-        draw(replay_plan(plan, cached.engine.speeds), f"One step at {BUDGET} over {LINK}"), encoding="utf-8"
-    )
+    title = f"One step with {BUDGET} of the parameters on the device, over {LINK}"
+    page.write_text(draw(replay_plan(plan, cached.engine.speeds), title, total_bytes), encoding="utf-8")
     cached.unwrap()
     equal = all(torch.equal(one, two) for one, two in zip(plain.parameters(), model.parameters(), strict=True))
     lines += [f"parameters after {STEPS} steps: {'the same bits' if equal else 'DIFFERENT'}", str(stats)]

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from rltune.errors import InputError
 from rltune.lab.faults.scene import Scene, require_all_up
 from rltune.lab.faults.spell_log import keys_of
 
 Doing = Callable[[Scene], None]
+_USAGE = 2  # the exit code of a mistake that is told in one sentence
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,10 @@ def _empty_disk(scene: Scene) -> None:
 
 
 def _kill_in_mid_write(scene: Scene) -> None:
-    """Kill a controller as soon as the first of many new numbers is in Slurm."""
+    """Kill a controller as soon as the first of many new numbers is in Slurm; it has all of them to write at once."""
+    scene.signal_controllers(signal.SIGSTOP)
     fresh = [scene.submit("--nodes=1", limit_min=scene.random.randint(5, 55)) for _ in range(40)]
+    scene.signal_controllers(signal.SIGCONT)
     scene.wait_for("a number", lambda: any(scene.numbers().get(job) for job in fresh))
     scene.kill_controllers(signal.SIGKILL)
 
@@ -178,6 +182,98 @@ def _lose_journal(scene: Scene) -> None:
     scene.kill_controllers(signal.SIGKILL)
     for file in scene.journal.parent.glob(f"{scene.journal.name}*"):
         file.unlink()
+
+
+def _jump(scene: Scene) -> None:
+    """Let the clock go on two hours: nothing is decided by such times."""
+    scene.wind_clock(7200)
+    scene.wait_said("the cluster's clock jumped")
+    scene.wait_given_back()
+
+
+def _jump_back(scene: Scene) -> None:
+    """Set it right, once the controller had taken the other time for the right one."""
+    scene.wait_said("all is well again")
+    scene.wind_clock(0)
+    scene.wait_said("the data are stale")
+
+
+def _take_rights(scene: Scene) -> None:
+    """Let the account be nobody's any more, with numbers to be written."""
+    scene.mark("powerless")
+    for minutes in (3, 2):
+        scene.submit("--nodes=1", limit_min=minutes)
+    scene.wait_said("not acting")
+
+
+def _no_rights(scene: Scene) -> None:
+    """Start a controller whose account may change nothing: it must say so and end."""
+    scene.kill_controllers(signal.SIGTERM)
+    scene.mark("powerless")
+    code = scene.start_controller(scene.folder / "journal/powerless.db").wait(240)
+    if code != _USAGE or "AdminLevel=Operator" not in scene.said():
+        raise InputError(f"without rights the controller ended with {code}: {scene.said()[-500:]}")
+
+
+def _give_rights(scene: Scene) -> None:
+    scene.mark("powerless", on=False)
+    scene.pass_cycles(2)
+
+
+def _at_the_bound(scene: Scene) -> None:
+    """Submit jobs whose own priorities are far below Slurm's lowest, at it, and far above all numbers of ours."""
+    sla = ("--qos=sla",) if scene.bed.database else ()
+    for nice in (2_000_000_000, 20_000, 5_000, 1, 0, -30_000, -2_000_000_000):
+        scene.submit("--nodes=1", f"--nice={nice}", *(sla if nice == 0 else ()), limit_min=scene.random.randint(5, 55))
+    scene.pass_cycles(4)
+
+
+def _broken_policy(mood: str, words: str, scene: Scene) -> None:
+    scene.act_by_own_policy()
+    scene.upset_policy(mood)
+    scene.wait_said(words)
+    scene.wait_given_back()
+
+
+def _sound_policy(scene: Scene) -> None:
+    scene.upset_policy("")
+    scene.wait_said("all is well again")
+
+
+def _swap_policy(scene: Scene) -> None:
+    scene.act_by_own_policy()
+    scene.write_policy("# another one\n")
+    scene.wait_said("the file of the policy was swapped")
+    scene.wait_given_back()
+
+
+def _hang(scene: Scene) -> None:
+    scene.mark("hangs")
+    scene.wait_said("2 looks in a row failed")
+
+
+def _go_on(scene: Scene) -> None:
+    scene.mark("hangs", on=False)
+    scene.wait_given_back()
+    scene.wait_said("all is well again")
+
+
+def _federated_names(scene: Scene) -> None:
+    """Let names, comments and a second partition look like those of another cluster's jobs."""
+    scene.bed.run("scontrol", "create", "PartitionName=gpu@east", "Nodes=k80-[1-2]", "MaxTime=INFINITE")
+    names = ("east:134217735", "134217735@east", "east/gpu", "-M east", "fed_west_67108871_[1-3]")
+    for at, name in enumerate(names):
+        partition = ("--partition=gpu,gpu@east",) if at % 2 else ()
+        scene.submit("--nodes=1", f"--job-name={name}", f"--comment=cluster={name}", *partition, limit_min=9 + at)
+    scene.pass_cycles(3)
+
+
+def _unfederate(scene: Scene) -> None:
+    """Let the second partition be gone again once nobody waits in it."""
+    for job in scene.job_ids("gpu@east"):
+        scene.bed.run("scontrol", "update", f"JobId={job}", "Partition=gpu")
+    scene.bed.run("scontrol", "delete", "PartitionName=gpu@east")
+    scene.pass_cycles(2)
 
 
 def _many(count: int, scene: Scene) -> None:
@@ -216,5 +312,14 @@ FAULTS = (
     Fault("the controller is killed in mid-write", _kill_in_mid_write),
     Fault("there are two controllers", _two_controllers),
     Fault("the journal is lost", _lose_journal),
+    Fault("the clock jumps", _jump, _jump_back),
+    Fault("it has no rights", _no_rights, _give_rights),
+    Fault("its rights are taken away", _take_rights, _give_rights),
+    Fault("priorities are at Slurm's bounds", _at_the_bound),
+    Fault("the policy raises", partial(_broken_policy, "raises", "out of its mind"), _sound_policy),
+    Fault("the policy gives no numbers", partial(_broken_policy, "nan", "no decision could be made"), _sound_policy),
+    Fault("the policy's file is swapped", _swap_policy, lambda scene: scene.wait_said("all is well again")),
+    Fault("Slurm's commands hang", _hang, _go_on),
+    Fault("names look federated", _federated_names, _unfederate),
     Fault("10,000 jobs arrive", partial(_many, 10_000), _end_many, heavy=True),
 )

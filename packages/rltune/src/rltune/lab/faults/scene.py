@@ -20,7 +20,28 @@ from rltune.lab.testbed import Testbed
 from rltune.live.see.snapshot import LiveJob
 from rltune.whole_file import write_whole
 
-RLTUNE = (sys.executable, "-c", "from rltune.cli import main; main()")
+_LAUNCHER = """
+import pathlib, sys, time
+ahead, by_the_machine = pathlib.Path(sys.argv.pop(1)), time.time
+time.time = lambda: by_the_machine() + (float(ahead.read_text()) if ahead.exists() else 0.0)
+from rltune.cli import main
+main()
+"""  # the clock is wound before anything of rltune's takes hold of it
+_DOOR = """#!/bin/sh
+PATH={path}
+[ -e {folder}/hangs ] && exec sleep 3600
+[ -e {folder}/powerless ] && exec setpriv --reuid=games --regid=games --clear-groups {command} "$@"
+exec {command} "$@"
+"""  # what a controller takes for Slurm's commands
+_COMMANDS = ("scontrol", "squeue", "sinfo", "sprio", "sbatch", "scancel", "id")
+_POLICY = """
+from pathlib import Path
+def score(queue):
+    mood = Path({mood!r})
+    if mood.exists() and mood.read_text() == "raises":
+        raise RuntimeError("out of its mind")
+    return queue.limit_s * (float("nan") if mood.exists() else 1.0)
+"""
 K80 = {"gpus": 2, "gpu_type": "k80"}
 JOURNAL_MIB = 32
 # A cycle a second makes a fault short; a machine that has much else to do may need longer for one, which is no fault.
@@ -45,7 +66,8 @@ class Scene:
     _logs: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("etc", "journal"):
+        self.folder.chmod(0o755)  # commands of another account look into it
+        for name in ("etc", "journal", "bin"):
             (self.folder / name).mkdir(parents=True)
         mount = ["mount", "-t", "tmpfs", "-o", f"size={JOURNAL_MIB}m", "tmpfs", str(self.folder / "journal")]
         subprocess.run(mount, check=True)  # a disk that a fault can fill
@@ -56,6 +78,11 @@ class Scene:
         conf = text.replace(port[0], f"SlurmctldPort={self.wire.port}")
         write_whole(self.folder / "etc/slurm.conf", conf)
         write_whole(self.folder / "etc/control.toml", PATIENT)
+        for command in _COMMANDS:
+            door = self.folder / "bin" / command
+            path = self.bed.environment.get("PATH", os.defpath)
+            write_whole(door, _DOOR.format(path=path, folder=self.folder, command=command))
+            door.chmod(0o755)
 
     @property
     def spells(self) -> SpellLog:
@@ -95,6 +122,10 @@ class Scene:
         """Return a job as Slurm has it now."""
         return self.bed.backend().observe().job_by_id[job]
 
+    def job_ids(self, partition: str) -> list[int]:
+        """Return the waiting jobs that may run in a partition."""
+        return [job.id for job in self.bed.backend().observe().pending if partition in job.partitions]
+
     def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float = _PATIENCE_S) -> None:
         """Wait until something is so."""
         self.bed.wait_for(what, done, timeout_s)
@@ -103,15 +134,58 @@ class Scene:
         """Return the site factors that Slurm holds."""
         return {job: parts.site for job, parts in self.bed.backend().priorities().items()}
 
-    def start_controller(self, journal: Path | None = None) -> subprocess.Popen[bytes]:
+    def start_controller(self, journal: Path | None = None, policy: str = "saf") -> subprocess.Popen[bytes]:
         """Start a controller that acts, a cycle a second, through the wire."""
-        words = ["control", "--mode", "act", "--partition", "gpu", "--policy", "saf", "--cycle", "1"]
+        words = ["control", "--mode", "act", "--partition", "gpu", "--policy", policy, "--cycle", "1"]
         words += ["--config", str(self.folder / "etc/control.toml"), "--journal", str(journal or self.journal)]
         self._logs += 1
         with (self.folder / f"controller{self._logs}.log").open("wb") as log:
-            process = subprocess.Popen([*RLTUNE, *words], env=self._environment(), stdout=log, stderr=log)
+            process = subprocess.Popen([*self._rltune, *words], env=self._environment(), stdout=log, stderr=log)
         self.controllers.append(process)
         return process
+
+    @property
+    def _rltune(self) -> tuple[str, ...]:
+        return (sys.executable, "-c", _LAUNCHER, str(self.folder / "ahead"))
+
+    def wind_clock(self, ahead_s: float) -> None:
+        """Let the controllers' clock be ahead of the machine's from now on."""
+        write_whole(self.folder / "ahead", str(ahead_s))
+
+    def mark(self, name: str, *, on: bool = True) -> None:
+        """Let the commands of controllers hang, or be those of a user without rights; or no more."""
+        (self.folder / name).touch() if on else (self.folder / name).unlink()
+
+    @property
+    def policy_file(self) -> Path:
+        """Return where a policy of the site's own is written, which is as its mood is."""
+        return self.folder / "policy.py"
+
+    def write_policy(self, comment: str = "") -> str:
+        """Write a policy of the site's own, and return its name."""
+        write_whole(self.policy_file, comment + _POLICY.format(mood=str(self.folder / "mood")))
+        return f"{self.policy_file}:score"
+
+    def upset_policy(self, mood: str) -> None:
+        """Let the policy raise, or give what is no number; "" = let it be well again."""
+        if mood:
+            write_whole(self.folder / "mood", mood)
+        else:
+            (self.folder / "mood").unlink()
+
+    def act_by_own_policy(self) -> None:
+        """Let another controller act, by a policy of the site's own."""
+        self.kill_controllers(signal.SIGTERM)
+        self.start_controller(policy=self.write_policy())
+        self.wait_for("numbers in Slurm", lambda: any(self.numbers().values()))
+
+    def wait_said(self, words: str) -> None:
+        """Wait until a controller says something."""
+        self.wait_for(f"a controller to say {words!r}", lambda: words in self.said())
+
+    def wait_given_back(self) -> None:
+        """Wait until Slurm holds no number of ours."""
+        self.wait_for("all to be given back", lambda: not any(self.numbers().values()))
 
     def act(self) -> None:
         """Start a controller and wait until Slurm holds numbers of its."""
@@ -129,11 +203,16 @@ class Scene:
         """Return whether a controller runs."""
         return any(process.poll() is None for process in self.controllers)
 
-    def kill_controllers(self, sign: signal.Signals) -> list[int]:
-        """End all controllers that run; return their exit codes."""
+    def signal_controllers(self, sign: signal.Signals) -> list[subprocess.Popen[bytes]]:
+        """Send all controllers that run a signal, and return them."""
         running = [process for process in self.controllers if process.poll() is None]
         for process in running:
             process.send_signal(sign)
+        return running
+
+    def kill_controllers(self, sign: signal.Signals) -> list[int]:
+        """End all controllers that run; return their exit codes."""
+        running = self.signal_controllers(sign)
         codes = [process.wait(_PATIENCE_S) for process in running]
         self.controllers.clear()
         return codes
@@ -143,7 +222,12 @@ class Scene:
         words = ("control", "--release", "--journal", str(self.journal))
         with (self.folder / "release.log").open("ab") as log:
             done = subprocess.run(
-                [*RLTUNE, *words], env=self._environment(), stdout=log, stderr=log, check=False, timeout=_PATIENCE_S
+                [*self._rltune, *words],
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                check=False,
+                timeout=_PATIENCE_S,
             )
         return done.returncode
 
@@ -165,6 +249,7 @@ class Scene:
     def _environment(self) -> dict[str, str]:
         told = {"SLURM_CONF": f"{self.folder}/etc/slurm.conf", "HOME": str(self.folder), "COLUMNS": "200"}
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        told["PATH"] = f"{self.folder}/bin:{self.bed.environment.get('PATH', os.defpath)}"
         return {**self.bed.environment, **told, "XDG_CACHE_HOME": cache}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rltune.live.control_settings import Channel, ControlSettings, Steer
 from rltune.live.decide.decision import Decision, Displacement, Waiting
+from rltune.live.decide.priority_numbers import apart
 from rltune.live.decide.ranking import tier_of
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
@@ -106,7 +107,7 @@ def _with_on_top(decision: Decision, part: Waiting, snapshot: Snapshot, settings
     others = [w for w in decision.waiting if w is not part]
     below = [w for w in others if w.competes and tier_of(snapshot.job_by_id[w.job], snapshot) <= tier]
     top = max((_height(w, snapshot, settings) for w in below), default=0)
-    lift = max(0, top + 1 - _height(part, snapshot, settings))
+    lift = max(0, top + apart(settings.numbers.band) - _height(part, snapshot, settings))
     place = others.index(below[0]) if below else len(others)
     waiting = (*others[:place], replace(part, number=part.number + lift), *others[place:])
     return replace(decision, waiting=waiting)

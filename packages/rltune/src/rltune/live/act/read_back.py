@@ -32,6 +32,7 @@ class HeldPriorities:
     wrong: Mapping[int, Cause] = field(default_factory=dict)  # by job
     misplaced: tuple[int, ...] = ()  # of the first places, those that stand elsewhere
     gone: tuple[int, ...] = ()  # refused, and no longer among those that wait for their turn: nothing to mend
+    drift: int = 0  # by which Slurm's own factors have moved the first places apart since the look
 
     def __str__(self) -> str:
         causes = Counter(self.wrong.values())
@@ -44,6 +45,14 @@ class HeldPriorities:
     def causes(self) -> dict[int, Cause]:
         """Return by job why it does not have what was meant for it, also where that is no trouble."""
         return {**dict.fromkeys(self.gone, Cause.STARTED), **self.wrong}
+
+    def is_disorder(self, bearable: int) -> bool:
+        """Return whether the order is wrong for another reason than that Slurm's own factors moved a little.
+
+        Jobs of nearly the same height change places as these move, and the next cycle mends it: nothing is amiss.
+        """
+        drifted = self.drift <= bearable and all(cause is Cause.FACTORS for cause in self.wrong.values())
+        return bool(self.misplaced) and not drifted
 
     def __bool__(self) -> bool:
         return bool(self.wrong or self.misplaced)
@@ -70,7 +79,13 @@ def read_back(
     misplaced = tuple(job for i, job in enumerate(first) if i not in kept)
     moved = {job: Cause.FACTORS for job in misplaced if not wrong}
     gone = tuple(job for job in refused if job not in now)
-    return HeldPriorities({**wrong, **moved}, misplaced, gone)
+    return HeldPriorities({**wrong, **moved}, misplaced, gone, _drift(first, now, snapshot))
+
+
+def _drift(jobs: Collection[int], now: Mapping[int, LiveJob], snapshot: Snapshot) -> int:
+    """Return how far own priorities have moved apart since a look; what all have gained, as they do by age, is none."""
+    moved = [now[job].own_priority - snapshot.job_by_id[job].own_priority for job in jobs]
+    return max(moved, default=0) - min(moved, default=0)
 
 
 def _wrong(now: Mapping[int, LiveJob], holdings: Holdings, refused: Collection[int]) -> Iterator[tuple[int, Cause]]:

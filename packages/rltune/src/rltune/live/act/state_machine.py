@@ -259,7 +259,8 @@ class Brain:
         exact = self.settings.advanced.numbers.exact
         found = read_back(self._meant, self.last.snapshot, held, self.holdings, self._refused, exact)
         differing: list[Instruction] = [Differs(found.causes)] if found.causes else []
-        disorder = bool(found.misplaced) and not self.postponed
+        bearable = round(self.settings.advanced.numbers.slack * self.settings.numbers.band)
+        disorder = found.is_disorder(bearable) and not self.postponed
         self._disorders = self._disorders + 1 if disorder else 0
         if not found:
             return differing

@@ -16,6 +16,8 @@ from itertools import pairwise
 
 from rltune.live.decide.rank_bounds import longest_falling
 
+_MARGIN = 100
+
 
 @dataclass(frozen=True, slots=True)
 class RankedJob:
@@ -39,6 +41,14 @@ def lowest(owns: Sequence[int], band: int) -> int:
     """
     middle = sorted(owns)[len(owns) // 2] if owns else 0
     return -(band // 2) if middle > band // 2 else 0
+
+
+def apart(band: int, jobs: int = 1) -> int:
+    """Return by how much each of some jobs is put over or under another, where no rank of the band tells.
+
+    All of them together take a hundredth of the band: Slurm's own factors move, and one more is as good as none.
+    """
+    return max(1, band // (_MARGIN * jobs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from rltune.live.control_settings import Channel, ControlSettings
 from rltune.live.decide.claims import Claims
-from rltune.live.decide.priority_numbers import Precision, RankedJob, assign, ideals, lowest
+from rltune.live.decide.priority_numbers import Precision, RankedJob, apart, assign, ideals, lowest
 from rltune.live.decide.rank_bounds import within_reach
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Holdings
@@ -82,9 +82,10 @@ class Field:
         spread = zip(wanted, ideals(len(wanted), self.settings.numbers.band, self._low(wanted)), strict=True)
         ideal = {job.id: number + self._theirs(job) for job, number in spread}
         top = max((self._own(job) + ideal[job.id] for job in rest), default=None)
+        step = apart(self.settings.numbers.band, len(first)) if first else 0
         for job in reversed(first):
             height = self._own(job) + ideal[job.id]
-            top = height if top is None else max(height, top + 1)
+            top = height if top is None else max(height, top + step)
             ideal[job.id] = top - self._own(job)
         return ideal
 
@@ -115,11 +116,15 @@ class Field:
         result: dict[int, int] = {}
         for job in order:
             place = lowest_ahead[job]
-            top = min(top, -ahead[place - 1][0] - 1) if place else top
+            top = min(top, self._just_below(-ahead[place - 1][0])) if place else top
             height = max(LOWEST, min(own[job] + number[job], top))  # below 1 Slurm knows no order
             result[job] = int(height) - own[job]
             top = min(top, height - 1) if height < own[job] + number[job] else top
         return result
+
+    def _just_below(self, height: float) -> float:
+        """Return a height below one that Slurm's own factors may lower, and not so low that no order is left."""
+        return height - max(1, min(apart(self.settings.numbers.band), (height - LOWEST) // 2))
 
     def _in_order(self, jobs: Iterable[LiveJob]) -> list[LiveJob]:
         return sorted(jobs, key=lambda job: self.place[job.id])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -27,6 +28,7 @@ SQUEUE = ("squeue", "--all", "--states=all")
 SPRIO = ("sprio", "--noheader", f"--format={priority.FORMAT}")
 _SETTINGS = ("show partition", "show reservation", "show config")
 _SECONDS_A_LINE = 0.01  # that slurmctld may take; ten times what was measured
+_MORTAL = ("setpriv", "--pdeathsig", "KILL")
 _PINGED = "pinged"  # scontrol repeats it when all controllers have been tried
 _FIXED = {
     "SLURM_TIME_FORMAT": "%s",
@@ -139,8 +141,8 @@ class Slurm:
         """Let one scontrol ping first, then read these lines: with slurmctld down it would try each for 9 s."""
         self.calls["scontrol"] += 1
         timeout_s = self.timeout_s + math.ceil(_SECONDS_A_LINE * len(lines))
-        with self._start(("scontrol", "--oneliner")) as process:
-            alarm = threading.Timer(timeout_s, process.kill)
+        with self._start((*self._mortal(), "scontrol", "--oneliner")) as process:
+            alarm = threading.Timer(timeout_s, _kill_all, (process,))
             alarm.start()
             try:
                 said = _ping_then_ask(process, "".join(f"{line}\n" for line in lines))
@@ -151,7 +153,17 @@ class Slurm:
             raise UnreachableError(f"scontrol did not answer in {timeout_s:g} s")
         return said
 
-    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _mortal(self) -> tuple[str, ...]:
+        """Return the words by which a command dies when we are killed: else it goes on writing what it was given.
+
+        Somebody who gave everything back in the meantime would have said so too early.
+        """
+        path = self._environment().get("PATH")
+        known = self.prefix or shutil.which("scontrol", path=path)  # else it is scontrol that is missing
+        return _MORTAL if known and shutil.which(_MORTAL[0], path=path) else ()
+
+    def _start(self, command: Sequence[str], stderr: int = subprocess.STDOUT) -> subprocess.Popen[bytes]:
+        """Start a command as the first of a group of its own, so that whatever it starts can be ended with it."""
         pipe = subprocess.PIPE
         try:
             return subprocess.Popen(
@@ -159,8 +171,9 @@ class Slurm:
                 env=self._environment(),
                 stdin=pipe,
                 stdout=pipe,
-                stderr=subprocess.STDOUT,
+                stderr=stderr,
                 bufsize=0,
+                start_new_session=True,
             )
         except OSError as error:
             raise BackendError(f"{command[0]} could not be started: {error.strerror}") from None
@@ -176,25 +189,17 @@ class Slurm:
 
     def _run(self, command: Sequence[str], *, may_fail: bool = False, given: str = "") -> str:
         self.calls[command[0]] += 1
-        try:
-            done = subprocess.run(
-                self._command(command),
-                env=self._environment(),
-                input=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if may_fail else subprocess.PIPE,
-                text=True,
-                errors="replace",
-                timeout=self.timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise UnreachableError(f"{command[0]} did not answer in {self.timeout_s:g} s") from None
-        except OSError as error:
-            raise BackendError(f"{command[0]} could not be started: {error.strerror}") from None
-        if done.returncode and not may_fail:
-            raise BackendError(f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
+        with self._start(command, subprocess.STDOUT if may_fail else subprocess.PIPE) as process:
+            try:
+                said, complaint = process.communicate(given.encode(), self.timeout_s)
+            except subprocess.TimeoutExpired:
+                raise UnreachableError(f"{command[0]} did not answer in {self.timeout_s:g} s") from None
+            finally:
+                if process.returncode is None:
+                    _kill_all(process)
+        if process.returncode and not may_fail:
+            raise BackendError(f"{command[0]} failed: {_text(complaint).strip() or _text(said).strip()}")
+        return _text(said)
 
     def _command(self, command: Sequence[str]) -> list[str]:
         return [*self.prefix, *command]
@@ -202,6 +207,16 @@ class Slurm:
     def _environment(self) -> dict[str, str]:
         """Keep the users' settings of line editing and time formats out, and let lists of array tasks be whole."""
         return {**os.environ, **self.environment, **_FIXED}
+
+
+def _kill_all(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all that it has started: what holds its output open would be waited for."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _text(printed: bytes | None) -> str:
+    return (printed or b"").decode(errors="replace")
 
 
 def _ping_then_ask(process: subprocess.Popen[bytes], lines: str) -> str:

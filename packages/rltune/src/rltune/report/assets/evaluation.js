@@ -17,19 +17,6 @@ function byWindow(id, columns, writeY, name, leftOut = []) {
 byWindow("wait-chart", data.wait, seconds, "Mean wait by window", data.pipelines.length > 1 ? [data.fcfs] : []);
 byWindow("ratio-chart", data.ratio, short, "Mean wait over that of the reference by window", data.pipelines.length > 1 ? [data.fcfs] : []);
 
-const legend = document.getElementById("legend");
-data.pipelines.forEach((pipeline, index) => {
-  if (data.pipelines.length > 1 && index === data.fcfs) return;
-  const button = element("button", { type: "button", "aria-pressed": "true" }, swatch(pipeline), pipeline.label);
-  button.addEventListener("click", () => {
-    const show = button.getAttribute("aria-pressed") === "false";
-    button.setAttribute("aria-pressed", String(show));
-    for (const chart of charts) {
-      chart.hidden[show ? "delete" : "add"](index);
-      chart.draw();
-    }
-  });
-  legend.append(button);
-});
+makeLegend(document.getElementById("legend"), charts, data.pipelines, data.shown, data.pipelines.length > 1 ? [data.fcfs] : []);
 for (const name of ["beforeprint", "afterprint"]) addEventListener(name, () => charts.forEach((c) => c.draw()));
 document.documentElement.dataset.ready = "yes";

@@ -19,33 +19,46 @@ function tickTime(v) {
   return unit ? `${v / unit[0]} ${unit[1]}` : seconds(v);
 }
 
+/** The chart of one part over the time of a window, or over the share of time of all windows. */
 function overTime(id, part, writeY, top, name) {
-  const xs = unpack(data.time.x);
-  const drawn = data.time.lines.filter((l) => l[part]).map((l) => ({ index: l.of, pipeline: data.pipelines[l.of], xs, ys: unpack(l[part]) }));
-  const most = top || Math.max(1, ...drawn.map((l) => l.ys.reduce((a, b) => Math.max(a, b), 0)));
-  const domain = [0, xs[xs.length - 1]];
-  charts.push(new LineChart(document.getElementById(id), { name, lines: drawn, kind: "time", domain, top: most, writeX: (v) => seconds(v, domain[1]), writeY }));
+  const box = document.getElementById(id);
+  if (!box) return () => {};
+  const chart = new LineChart(box, { name, lines: [], kind: "time", domain: [0, 1], top: 1, writeX: String, writeY });
+  charts.push(chart);
+  return (time) => {
+    const xs = unpack(time.x);
+    chart.lines = time.lines.filter((l) => l[part]).map((l) => ({ index: l.of, pipeline: data.pipelines[l.of], xs, ys: unpack(l[part]) }));
+    chart.top = top || Math.max(1, ...chart.lines.map((l) => l.ys.reduce((a, b) => Math.max(a, b), 0)));
+    chart.domain = [0, xs[xs.length - 1]];
+    chart.kind = time.share ? "linear" : "time";
+    chart.writeX = time.share ? (v) => `${Math.round(v)} %` : (v) => seconds(v, chart.domain[1]);
+    chart.draw();
+  };
 }
 
 distribution("wait-chart", data.wait, "logTime", tickTime, "Distribution of the wait");
 distribution("slowdown-chart", data.slowdown, "log", short, "Distribution of the bounded slowdown");
-overTime("queue-chart", "queue", short, 0, "Jobs waiting over time");
-overTime("use-chart", "use", percent, 1, "Share of GPUs in use over time");
-if (document.getElementById("turns-chart")) overTime("turns-chart", "displaced", short, 0, "Spells cut short so far");
-
+if (data.by_window) {
+  const starts = unpack(data.by_window.start);
+  const drawn = data.by_window.wait.map((wait, index) => ({ index, pipeline: data.pipelines[index], xs: starts, ys: unpack(wait) }));
+  const top = Math.max(1e-9, ...drawn.map((l) => l.ys.reduce((a, b) => Math.max(a, b), 0)));
+  const domain = [starts[0], Math.max(starts[starts.length - 1], starts[0] + 1)];
+  const writeX = (v) => Math.round(v).toLocaleString("en");
+  charts.push(new LineChart(document.getElementById("window-chart"), { name: "Mean wait by window", lines: drawn, kind: "linear", domain, top, writeX, writeY: (v) => seconds(v, top) }));
+}
+const timeCharts = [
+  overTime("queue-chart", "queue", short, 0, "Jobs waiting over time"),
+  overTime("use-chart", "use", percent, 1, "Share of GPUs in use over time"),
+  overTime("turns-chart", "displaced", short, 0, "Spells cut short so far"),
+];
+const timeChoice = document.getElementById("time-choice");
+if (timeChoice) {
+  data.times.forEach((time, i) => timeChoice.append(element("option", { value: i }, time.name)));
+  timeChoice.addEventListener("change", () => timeCharts.forEach((show) => show(data.times[Number(timeChoice.value)])));
+}
 const legend = document.getElementById("legend");
-data.pipelines.forEach((pipeline, index) => {
-  const button = element("button", { type: "button", "aria-pressed": "true" }, swatch(pipeline), pipeline.label);
-  button.addEventListener("click", () => {
-    const show = button.getAttribute("aria-pressed") === "false";
-    button.setAttribute("aria-pressed", String(show));
-    for (const chart of charts) {
-      chart.hidden[show ? "delete" : "add"](index);
-      chart.draw();
-    }
-  });
-  legend.append(button);
-});
+makeLegend(legend, charts, data.pipelines, data.shown);
+timeCharts.forEach((show) => show(data.times[0]));
 
 const gantt = new Gantt(document.getElementById("gantt"), document.getElementById("gantt-tip"), data.gantt, data.pipelines);
 const runChoice = document.getElementById("gantt-run");

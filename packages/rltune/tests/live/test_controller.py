@@ -352,6 +352,28 @@ def test_the_journal_keeps_finished_jobs_once(rig):
     assert rows == [(100, NOW - 600.0, NOW + 30.0, "completed")]
 
 
+def test_a_job_that_starts_and_ends_before_the_next_look_was_acted_on(rig):
+    """The canary's best would else be counted among the others, and one that does well would be found to do worse."""
+    r = rig()
+    r.cycle()
+    for one, start_s in ((2, 10.0), (3, -10.0)):
+        r.cluster.edit(one, state="COMPLETED", start_s=NOW + start_s, end_s=NOW + 50.0)
+    r.cycle()
+    assert dict(r.journal.rows("SELECT job, acted FROM ended")) == {2: 1, 3: 0}  # job 3 had started before
+
+
+def test_a_job_that_was_given_back_before_it_started_was_not_acted_on(rig):
+    """What counts is what it had when it started."""
+    r = rig()
+    r.cycle()
+    r.controller.release()
+    r.controller.brain.stopped = "for the test"
+    r.cycle()
+    r.cluster.edit(2, state="COMPLETED", start_s=NOW + 130.0, end_s=NOW + 150.0)
+    r.cycle()
+    assert r.journal.rows("SELECT job, acted FROM ended") == [(2, 0)]
+
+
 def test_a_canary_that_does_worse_rolls_itself_back(rig):
     """Jobs acted on waited longer than the others of the same time: all is given back, and it stays so."""
     r = rig(canary={"share": 0.5, "min_jobs": 20})

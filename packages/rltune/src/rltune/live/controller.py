@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter
 
 from rltune.errors import InputError, told
@@ -59,6 +60,7 @@ from rltune.live.see.snapshot import Snapshot
 from rltune.live.watchdog import Watchdog
 
 _PRUNE_S = 3600.0
+CALLS = "calls"  # the kind of event that counts Slurm's commands
 _MIB = 1 << 20
 _DAY_S = 86_400.0
 _REMEMBERED_S = 60 * _DAY_S  # for which a job may wait or run between two spells of it
@@ -98,6 +100,7 @@ class Controller:
         self.lock = LockWatch(keeper, self.brain, by_force=take_over) if keeper else None
         self._chronicle = Chronicle()
         self._gained_s = self._pruned_s = self.clock.elapsed_s()
+        self._called: dict[str, int] = {}
         self._stopping = self._reloading = False
         self._overruns = 0
         self._able = False  # it is not yet known whether this way of reaching Slurm can do all that is asked for
@@ -150,6 +153,7 @@ class Controller:
 
     def _let_go(self) -> GivenBack:
         self._watchdog.stopping()
+        self._note_calls()
         if self.settings.mode is not Mode.ACT or (self.lock and self.lock.taken_over):
             return GivenBack()
         try:
@@ -286,6 +290,8 @@ class Controller:
                     self._say_advice(intents, report)
                 case Make(intents):
                     self._hands.make(intents, report)
+                    if self.brain.last:
+                        self._chronicle.act(self.brain.holdings, self.brain.last.snapshot.taken_s)
                     if self._hands.unnoted:
                         self._take(Unwell(self._hands.unnoted), report)
                     else:
@@ -399,11 +405,20 @@ class Controller:
         if now - self._pruned_s < _PRUNE_S:
             return
         self._pruned_s = now
+        self._note_calls()
         keep = self.settings.journal
         oldest_s = self.clock.now_s() - keep.keep_days * _DAY_S
         while self.journal.prune(oldest_s, int(keep.max_mib * _MIB)):
             pass
         self.journal.prune_ended(2 * self.settings.advanced.journal.history_jobs)
+
+    def _note_calls(self) -> None:
+        """Keep how often Slurm's commands were called since the last time, for the report of a week."""
+        counted = dict(self.backend.calls)
+        new = {name: count - self._called.get(name, 0) for name, count in counted.items()}
+        self._called = counted
+        with suppress(JournalError):  # nothing depends on it
+            self.journal.add_event(CALLS, ", ".join(f"{name} {n}" for name, n in new.items()), self.clock.now_s())
 
     def _measure(self, report: CycleReport) -> None:
         self.metrics.cycle(report.outcome, report.seconds)

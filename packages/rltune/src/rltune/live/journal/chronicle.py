@@ -19,7 +19,8 @@ class Chronicle:
     """Remembers what was told last, so that a queue that stands still fills no pages."""
 
     _told: dict[int, str] = field(default_factory=dict)
-    _waited: dict[int, tuple[int, bool]] = field(default_factory=dict)  # Slurm's own priority, whether acted on
+    _waited: dict[int, int] = field(default_factory=dict)  # job: Slurm's own priority
+    _acted: dict[int, float] = field(default_factory=dict)  # job, or array: since when it has something of ours
     _done: set[tuple[int, float]] = field(default_factory=set)
 
     def notes(self, snapshot: Snapshot, decision: Decision) -> Iterator[Note]:
@@ -38,11 +39,26 @@ class Chronicle:
     def ended(self, snapshot: Snapshot, holdings: Holdings) -> list[Ended]:
         """Return the jobs that were not known to have ended; the snapshot is as it would be without us."""
         for job in snapshot.pending:
-            self._waited[job.id] = (job.priority, bool(holdings.of(job)))
+            self._waited[job.id] = job.priority
+            if not holdings.of(job):
+                self._acted.pop(job.id, None)
+        self.act(holdings, snapshot.taken_s)
         new = [job for job in snapshot.jobs if ran(job) and (job.id, job.start_s) not in self._done]
+        ended = [Ended(job, self._waited.get(job.id, job.priority), self._was_acted_on(job)) for job in new]
         self._done = {(job.id, job.start_s) for job in snapshot.jobs if job.ended}
-        self._waited = {job: known for job, known in self._waited.items() if job in snapshot.job_by_id}
-        return [Ended(job, *self._waited.get(job.id, (job.priority, False))) for job in new]
+        known = snapshot.job_by_id.keys() | {job.array_id for job in snapshot.jobs}
+        self._waited = {job: priority for job, priority in self._waited.items() if job in known}
+        self._acted = {job: at_s for job, at_s in self._acted.items() if job in known}
+        return ended
+
+    def act(self, holdings: Holdings, at_s: float) -> None:
+        """Remember whose jobs have something of ours: one may start and end before the next look."""
+        for job in holdings.by_job:
+            self._acted.setdefault(job, at_s)
+
+    def _was_acted_on(self, job: LiveJob) -> bool:
+        """Return whether a job, or the array it has left, was ours when it started; starts are told by the second."""
+        return any(self._acted.get(known, math.inf) - 1 < job.start_s for known in (job.id, job.array_id))
 
 
 def _waiting(part: Waiting) -> tuple[str, str]:

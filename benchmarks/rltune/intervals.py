@@ -3,7 +3,7 @@
 The truth is known because the waits are made: series that remember, turned into heavy-tailed waits, and a pipeline that
 takes a share of them away. First windows apart from each other, beside simpler ways and what no test could exceed;
 then windows of families on which nothing was tuned; then windows that overlap, as `rltune evaluate` runs them; then the
-jobs of one queue, in blocks of time. One core, about eight minutes; `--only` runs some of the tables.
+jobs of one queue, in blocks of time. One core, about four minutes; `--only` runs some of the tables.
 """
 
 import argparse
@@ -198,7 +198,7 @@ def found_by_sums(trials, keep, family):
     That error is exact: it is taken from runs without a gain.
     """
     draws = np.random.default_rng(5)
-    shape = (2 * trials, 20)
+    shape = (4 * trials, 20)
     runs = [zip(*family(draws, shape, keep, gain), strict=True) for gain in (0.0, GAIN)]
     none, some = (np.array([log_over_error(a, b, keep) for a, b in run]) for run in runs)
     return np.mean(some < np.quantile(none, (1 - LEVEL) / 2))
@@ -325,14 +325,14 @@ TABLES = {  # and the share of the runs that a row of it gets
     "apart": (separate_windows, 1),
     "limits": (limits, 1),
     "new": (windows_apart, 1),
-    "overlap": (overlapping_windows, 12),
-    "queue": (jobs_of_one_queue, 12),
+    "overlap": (overlapping_windows, 6),
+    "queue": (jobs_of_one_queue, 6),
 }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--only", default=",".join(TABLES), help="tables, with commas")
     given = parser.parse_args()
     for name in given.only.split(","):

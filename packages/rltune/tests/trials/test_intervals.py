@@ -29,8 +29,10 @@ def test_pairing_tells_what_windows_hide():
     assert over_windows(0.9 * base, base, difference, **HOW).excludes_zero
 
 
-def test_equal_pipelines_differ_by_exactly_nothing():
-    same = np.array([3.0, 1, 4, 1, 5, 9])
+@pytest.mark.parametrize("same", [[3.0, 1, 4, 1, 5, 9], [0.0, 0, 0, 7, 0, 0]])
+def test_equal_pipelines_differ_by_exactly_nothing(same):
+    """Though there be one queue alone."""
+    same = np.array(same)
     got = over_windows(same, same, difference, **HOW)
     assert (got.estimate, got.low, got.high, got.excludes_zero) == (0, 0, 0, False)
 
@@ -58,6 +60,41 @@ def test_calm_windows_alone_show_nothing():
     theirs = np.array([1.0, 900, 1, 1, 1, 800, 1, 1, 1, 1])
     ours = theirs * np.where(theirs > 1, 1.05, 0.5)
     assert not over_windows(ours, theirs, difference, **HOW).excludes_zero
+
+
+def test_calm_windows_hide_no_clear_gain_and_open_no_interval():
+    """Two windows in which nearly nobody waits, and now one side more, now the other, are nearly nothing."""
+    theirs = np.array([60.0, 0.001, 70, 65, 0.002, 60, 50])
+    ours = theirs * np.array([0.5, 30, 0.55, 0.45, 0.01, 0.5, 0.52])
+    got = over_windows(ours, theirs, ratio, **HOW)
+    assert 0.1 < got.low < 0.5 < got.high < 1
+
+
+@pytest.mark.parametrize("calm", [2, 9])
+@pytest.mark.parametrize("busy", [1, 2])
+def test_one_or_two_queues_show_nothing_however_many_calm_windows_there_are(busy, calm):
+    """And the interval still ends: an end a thousand times off would tell no more."""
+    theirs = np.concatenate([np.full(calm, 0.01), np.full(busy, 500.0)])
+    ours = np.concatenate([0.01 * np.linspace(0.5, 2, calm), np.full(busy, 20.0) + np.arange(busy)])
+    share, apart = (over_windows(ours, theirs, kind, **HOW) for kind in (ratio, difference))
+    assert (share.low, share.high) == pytest.approx((share.estimate / 10, 10))
+    assert -10 * theirs.mean() <= apart.low < 0 < apart.high <= 10 * theirs.mean()
+
+
+def test_a_gain_that_grows_with_the_queue_is_shown():
+    """FCFS cannot bear the load, so its queue only grows; the other is ten times shorter by the end."""
+    theirs, ours = np.array([41.5, 59.3, 68.6, 87.2, 109.6]), np.array([19.2, 8.6, 8.4, 8.7, 4.2])
+    assert over_windows(ours, theirs, ratio, **HOW).high < 1
+    assert over_windows(theirs, ours, ratio, **HOW).low > 1
+
+
+def test_swapped_sides_are_shown_alike():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        theirs = np.exp(rng.normal(size=8))
+        ours = theirs * np.exp(rng.normal(-0.4, 0.4, 8))
+        one, other = over_windows(ours, theirs, ratio, **HOW), over_windows(theirs, ours, ratio, **HOW)
+        assert (one.high < 1) == (other.low > 1)
 
 
 def test_too_few_windows_get_no_interval():

@@ -244,3 +244,22 @@ def test_a_calm_history_teaches_nothing_and_says_so():
     assert any(note.startswith("Nothing could be evolved") for note in tuning.notes)
     with pytest.raises(InputError, match="no way to learn 'dream'"):
         tune(calm, CLUSTER, learn=["dream"])
+
+
+def test_the_answer_is_told_beside_what_the_history_records(made):
+    """A replay that is far from it is called so in the second sentence, on the page and in JSON too."""
+    tuning, _ = made
+    assert sentences(tuning)[1].startswith("Recorded wait of the last part: mean ")
+    assert "is not your site's" not in sentences(tuning)[1]
+    slow = replace(tuning.recorded.recorded_s, mean=10 * tuning.recorded.simulated_s.mean)
+    far = replace(tuning, recorded=replace(tuning.recorded, recorded_s=slow))
+    assert "its mean wait is 10.0 times shorter than recorded" in sentences(far)[1]
+    assert "10.0 times shorter" in render_tuning(far)
+    assert far.to_dict()["recorded"]["recorded_s"]["mean"] == pytest.approx(slow.mean)
+
+
+def test_a_file_that_holds_no_runs_is_not_replaced(jobs, tmp_path):
+    (tmp_path / "notes").write_text("buy milk\n")
+    with pytest.raises(InputError, match="something else than finished runs"):
+        tune(jobs, CLUSTER, "fcfs", models=[], minutes=2, kept=tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "buy milk\n"

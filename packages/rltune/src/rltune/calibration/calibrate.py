@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from rltune.calibration.causes import find_causes
 from rltune.calibration.closeness import Nearness, distance
-from rltune.calibration.cluster_file import taken_over
+from rltune.calibration.cluster_file import not_told_twice, taken_over
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
-from rltune.calibration.weights import find_weights
+from rltune.calibration.weights import HIDDEN, find_weights
 from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.pipeline import Pipeline
@@ -96,14 +96,15 @@ def calibrate(
     how, schedule, close = min(made, key=lambda one: distance(one[2]))
     tell("looking for causes")
     limits, held = find_limits(history, cluster.gpu_count)
-    held |= held_beside_room(history, cluster, seed)
+    beside_room = held | held_beside_room(history, cluster, seed)
     found = [
         *find_causes(history, jobs.take(rows), cluster, schedule, seed),
-        *find_nodes(history, cluster, held),
+        *find_nodes(history, cluster, beside_room),
         *limits,
     ]
     tell("fitting weights")
-    found += find_weights(history, held, seed, known=cluster.scheduler is not None)
+    found += _weights(history, (held, beside_room), seed, known=cluster.scheduler is not None)
+    found = [not_told_twice(one, cluster) for one in found]
     after_pipeline, after = how.label, None
     if any(one.toml for one in found):
         better = taken_over(cluster, found)
@@ -114,6 +115,12 @@ def calibrate(
         history, cluster, how.label, chosen, guess.name, start, close, tuple(found), after_pipeline, after,
         _groups(history, start),
     )  # fmt: skip
+
+
+def _weights(history: Happened, held: Sequence[NDArray[np.bool_]], seed: int, *, known: bool) -> list[SiteFact]:
+    """Fit weights without the jobs that limits held; if they explain too little, without all that something held."""
+    made = [find_weights(history, who, seed, known=known) for who in held]
+    return next((facts for facts in made if all(one.cause != HIDDEN for one in facts)), made[0])
 
 
 def _from_when_ready(jobs: Jobs, rows: NDArray[np.intp]) -> Jobs:

@@ -17,6 +17,7 @@ from rltune.text import counted, seconds
 SHORTEST_S = 3600.0  # of an outage that is told
 FEWEST_JOBS = 10  # that began elsewhere after waiting beside the idle node
 WAITED_S = 600.0  # so long, beside the idle node
+AT_ONCE_S = 120.0
 MOST_SHOWN = 200  # outages offered as TOML
 LOOKS = 9  # moments of a wait at which nodes are looked at
 MOST_LOOKS = 2_000_000  # jobs times nodes
@@ -157,7 +158,8 @@ def _idle(
     """Find the stretches in which a node was down, by the jobs that waited beside it.
 
     A node may be kept free for a large job. So a job counts only if it would have ended, by its limit, before the node
-    had its next job; and if no limit of its user held it.
+    had its next job; and if no limit of its user held it. If more such jobs started at once, there was room elsewhere,
+    and those that waited were held by something else.
     """
     begin, end = history.span_s
     start, stop = history.start_s[rows], history.end_s[rows]
@@ -174,8 +176,10 @@ def _idle(
     for low, high in long.tolist():
         waited = np.minimum(began, high) - np.maximum(ready, low)
         over = np.maximum(ready, low) + limit <= high
-        jobs = int(((waited >= WAITED_S) & (began >= low) & (began < high) & over).sum())
-        if jobs >= FEWEST_JOBS:
+        inside = (began >= low) & (began < high) & over
+        jobs = int(((waited >= WAITED_S) & inside).sum())
+        at_once = int(((began - ready < AT_ONCE_S) & (ready >= low) & inside).sum())
+        if jobs >= max(FEWEST_JOBS, at_once):
             found.append(Idle(node, name, low, high, jobs))
     return found
 

@@ -28,6 +28,7 @@ BETTER = 0.02  # of the pairs held out: by so much weights must be better than f
 EXPLAINED = 0.75  # of the pairs: if fewer are in the order of the weights, something hidden orders the queue
 OFFERED = 0.6  # of the pairs: weights that order fewer are hardly better than a coin
 MAX_AGE_S = HALF_LIFE_S = 7 * 86_400.0
+HIDDEN = "hidden priorities"
 _TRIES = 30
 _EACH = 3  # pairs of one start
 _MOST_NAMES = 6
@@ -70,7 +71,7 @@ def find_weights(history: Happened, held: Mask, seed: int = 0, *, known: bool = 
         ]
     if max(by_weights, by_age) < EXPLAINED:
         told = f"age, fair share, QOS and partition explain the order of {percent(max(by_weights, by_age))} of pairs"
-        found.append(SiteFact("hidden priorities", f"{told}: something else decides who goes first"))
+        found.append(SiteFact(HIDDEN, f"{told}: something else decides who goes first"))
     return found
 
 

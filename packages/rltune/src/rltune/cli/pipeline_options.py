@@ -50,7 +50,7 @@ def as_table_names(pipeline: str) -> str:
 
 
 def estimator_of(given: str | None, pipelines: list[str]) -> str | None:
-    """Return what is known of run times: as given, or as settings files among the pipelines say; None if nobody does."""
+    """Return what is known of run times: as given, or as settings files among the pipelines say; None if none does."""
     told = {_settings(text).estimator for text in pipelines if text.endswith(SETTINGS)}
     if given is None and len(told) > 1:
         raise InputError(f"the settings files know run times by {' and '.join(sorted(told))}: say which by --estimator")

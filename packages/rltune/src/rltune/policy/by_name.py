@@ -42,11 +42,17 @@ _RULES: tuple[BuiltIn, ...] = (
 
 PRIOR = "saf"  # of the rules the one that is least often far from the best: docs/results/safe.md
 MEMBERS = (PRIOR, "f1", "srf", "sjf", "qssf", "unicep", "wfp3", "fcfs", LEARNED)
+_PORTFOLIOS = {
+    metric: Portfolio(rule, MEMBERS, metric)
+    for metric in METRICS
+    for rule in _RULES
+    if isinstance(rule, Rule) and rule.name == PRIOR
+}
 
 
 def policy_table() -> tuple[BuiltIn | Portfolio, ...]:
     """List the policies that come with the package."""
-    return (*_RULES, _portfolio(PORTFOLIO))
+    return (*_RULES, *_PORTFOLIOS.values())
 
 
 def get_policy(spec: str | Policy | Score) -> Policy:
@@ -84,13 +90,11 @@ def _named(spec: str) -> Policy:
 
 
 def _portfolio(spec: str) -> Portfolio:
-    """Make a portfolio for a metric: `portfolio` for the wait, `portfolio:slowdown`."""
+    """Return a portfolio for a metric: `portfolio` for the wait, `portfolio:slowdown`."""
     metric = spec.partition(":")[2] or METRICS[0]
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS, "for a portfolio")
-    prior = next(rule for rule in _RULES if rule.name == PRIOR)
-    assert isinstance(prior, Rule)
-    return Portfolio(prior, MEMBERS, metric)
+    return _PORTFOLIOS[metric]
 
 
 def shipped_models() -> tuple[str, ...]:

@@ -22,6 +22,8 @@ from rltune.serve.played_cluster import PlayedCluster
 from rltune.trace.synthetic import synthesise
 
 CLUSTER = "philly-slice"
+# As `rltune train synth:philly,jobs=6000,load=1.0 -c philly-slice --epochs 16 --windows 16x128` went.
+TRAINING = Path(__file__).parent / "assets" / "demo-training"
 PIPELINES = ("fcfs + easy", "saf + easy")  # whose schedule is played, and who watches
 _LOAD = 0.9  # so that there is a queue to look at
 _JOBS = 12_000
@@ -60,8 +62,8 @@ def _begin(path: Path, speed: float, jobs: int, seed: int) -> Demo:
     now = time.time()
     clock = _PlayClock(factor=speed, shown_s=now - _BEFORE_S, at_s=now)
     settings = ControlSettings(pipeline=PipelineSettings(policy="saf", estimator="history"))
-    cluster = PlayedCluster(schedule, clock, begin - _BEFORE_S, remembered_s=2 * _STEP_S)
-    controller = Controller(cluster, Journal.create(path), settings, clock)
+    played = PlayedCluster(schedule, clock, begin - _BEFORE_S, remembered_s=2 * _STEP_S)
+    controller = Controller(played, Journal.create(path), settings, clock)
     _watch_until(now, controller, clock)
     return Demo(path, controller, threading.Thread(target=controller.run, name="demo controller", daemon=True))
 

@@ -15,6 +15,7 @@ from rltune.evaluation import Comparison, Steady, compare
 from rltune.jobs import Jobs
 from rltune.labels import Labels
 from rltune.live.decide.gain import admission_of, lay_out_partitions
+from rltune.live.decide.run_times import limit_of
 from rltune.live.journal.ended import Ended, table
 from rltune.live.replay_cycle import recall
 from rltune.live.see.snapshot import LiveJob, Snapshot
@@ -86,13 +87,20 @@ class OwnHistory:
             first_look_s = float(journal.rows("SELECT min(taken_s) FROM cycle")[0][0])
         sight = self._watch.sight()
         alive = [_as_ended(job, sight) for job in sight.snapshot.jobs if not job.ended]
-        jobs = table([one.row() for one in (*reversed(ended), *alive)])
+        jobs = table([_with_limit(one, sight.snapshot).row() for one in (*reversed(ended), *alive)])
         placed, cluster = _on_partitions(jobs, sight.snapshot)
         ours = replace(was.pinned.pipeline, cycle_s=0.0)
         rules = [read_pipeline(text) for text in RULES]
         lined_up: list[Pipeline | str] = [*(one for one in rules if one.label != ours.label), ours]
-        known = {"estimator": was.pinned.estimator, "windows": _since(first_look_s, jobs)}
-        made = compare(placed, cluster, [], pipelines=lined_up, baseline=RULES[0], **known)
+        made = compare(
+            placed,
+            cluster,
+            [],
+            pipelines=lined_up,
+            windows=_since(first_look_s, jobs),
+            estimator=was.pinned.estimator,
+            baseline=RULES[0],
+        )
         return ComparedHistory(0, made, ours.label, first_look_s, sight.taken_s, still=len(alive))
 
 
@@ -101,6 +109,11 @@ def _as_ended(job: LiveJob, sight: Sight) -> Ended:
     start_s = sight.taken_s if math.isnan(job.start_s) else job.start_s
     run_s = max(sight.estimates.get(job.id, 0.0), sight.taken_s - start_s, 1.0)
     return Ended(replace(job, start_s=start_s, end_s=start_s + run_s))
+
+
+def _with_limit(one: Ended, snapshot: Snapshot) -> Ended:
+    """Give a job that asked for no time what its partition allows, as the controller takes it to have."""
+    return replace(one, job=replace(one.job, limit_s=limit_of(one.job, snapshot)))
 
 
 def _since(first_look_s: float, jobs: Jobs) -> Steady:

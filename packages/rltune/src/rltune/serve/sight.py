@@ -161,7 +161,7 @@ class Watch:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._journal = Journal.read(path)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # who has the journal may also ask for the newest cycle
         self._sight: Sight | None = None
         self._is_refreshed = False
         self._kept: dict[str, tuple[int, Any]] = {}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Statistic = Callable[[Floats, Floats], Floats]  # from means of ours and of theirs
 
 FEWEST = 3  # with fewer blocks nothing can be said of their spread
+FEWEST_TELLING = 2.5  # blocks that are not calm: with fewer nothing is shown, whatever the calm ones say
 MOST_WINDOW_BLOCKS = 20  # of windows that overlap
 JOB_BLOCKS = (5, 7)  # of one trace, fewest and most: a queue remembers, and more blocks would be more alike
 JOBS_A_BLOCK = 4_000  # of one trace, where there are enough for the fewest
@@ -36,7 +37,7 @@ LIKENESS = 0.45  # correlation of neighbours that is believed before any block i
 BELIEF = 24  # as if so many blocks had shown it
 MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
 MOST_LOG = 100.0  # of a factor, so that it is a number
-FURTHEST = 10.0  # times 1 or the estimate: an end beyond says no more than that nothing is known
+FURTHEST = 10.0  # times 1, the estimate or the longer wait: an end beyond says no more than that nothing is known
 WIDER = 1.25  # power of the ends' distance from the estimate, beyond what decides whether a difference is shown
 ROOM = 0.3  # of how unsure the baseline's level is goes to the end away from 1
 UNSEEN = 3.0  # over the blocks: how unsure a level is because of longer queues that no block has seen
@@ -168,8 +169,9 @@ def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> I
     if statistic is ratio:
         return Interval(estimate, *span)
     low, high = ((bound - 1) * theirs for bound in span)
-    more = float(np.exp(unsure))
-    return Interval(estimate, low * more if low < 0 else low / more, high / more if high < 0 else high * more)
+    more, most = float(np.exp(unsure)), FURTHEST * max(ours, theirs)
+    low, high = low * more if low < 0 else low / more, high / more if high < 0 else high * more
+    return Interval(estimate, max(low, -most), min(high, most))
 
 
 @lru_cache(maxsize=4096)
@@ -184,22 +186,25 @@ def student(probability: float, freedom: float) -> float:
 
 def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
     """Return the interval that decides what is shown: if it holds 1, nothing is."""
+    if np.array_equal(blocks.ours, blocks.theirs) and np.array_equal(blocks.our_count, blocks.their_count):
+        return 1.0, 1.0
     n = len(blocks)
     level = n * (blocks.ours / blocks.ours.sum() + blocks.theirs / blocks.theirs.sum()) / 2
     weight = 1 / (level + MIDDLING * n)
     even, plain = (float(np.divide(*some.means)) for some in (blocks.weighed(weight), blocks))
-    # Calm blocks add to the number of blocks, not to what is known.
+    # Calm blocks add to the number of blocks, not to what is known; a ratio that one queue makes alone has no error.
     telling = float((level * weight).sum() ** 2 / ((level * weight) ** 2).sum())
+    if telling < FEWEST_TELLING:
+        return 0.0, np.inf
     half = _half_width(_pull(blocks.weighed(weight)), confidence, min(telling - 1, n - 2.0))
     factor = float(np.exp(min(half, MOST_LOG)))
-    low, high = min(even / factor, plain), max(even * factor, plain)
-    return max(low, min(plain, 1.0) / FURTHEST), min(high, max(plain, 1.0) * FURTHEST)
+    return min(even / factor, plain), max(even * factor, plain)
 
 
 def _pull(blocks: Blocks) -> Floats:
     """Return how far each block pulls the ratio of means from where it is."""
     ours, theirs = blocks.means
-    pull = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
+    pull: Floats = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
     return pull - (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.mean()
 
 
@@ -215,7 +220,7 @@ def _with_room(estimate: float, span: tuple[float, float], unsure: float) -> tup
         high = min(high, float(np.sqrt(span[1])))
     if span[0] > 1:
         low = max(low, float(np.sqrt(span[0])))
-    return low, high
+    return max(low, min(estimate, 1.0) / FURTHEST), min(high, max(estimate, 1.0) * FURTHEST)
 
 
 def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Interval:

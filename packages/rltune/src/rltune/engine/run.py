@@ -104,7 +104,7 @@ class Machine:
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
             turns=bool(pipeline.turns),
-            lends=pipeline.turns.bounded,
+            tolls=pipeline.turns.bounded,
             survival=_survival(pipeline, estimator, jobs, looked_at=looks is not None),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
@@ -352,6 +352,8 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         max_a_day=turns.max_a_day,
         late_s=float(turns.late_s),
         late_times=float(turns.late_times),
+        covered=bool(turns.cover),
+        gain=float(turns.gain),
     )
 
 

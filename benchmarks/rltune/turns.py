@@ -162,7 +162,7 @@ def late(values: np.ndarray) -> str:
 
 
 def rows(bench: Bench, *, everything: bool) -> Iterator[str]:
-    """Yield the best without turns, then by share what was chosen, also with other bounds, and the best in hindsight."""
+    """Yield the best without turns, then by share what was chosen, with other bounds too, and the best in hindsight."""
     start = f"| {bench.name} | {len(bench.starts('test'))} |"
     without = bench.best_without()
     best = bench.run(without[0], "test", 0.0)

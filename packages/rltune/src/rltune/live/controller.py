@@ -45,7 +45,7 @@ from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
 from rltune.live.journal.store import CycleRecord, Journal, JournalError
-from rltune.live.lock_watch import LockWatch, keeper_of
+from rltune.live.lock_watch import LockWatch, keeper_of, lever_of
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.portfolio_watch import PortfolioWatch
@@ -55,6 +55,7 @@ from rltune.live.see.backend import Backend, BackendError
 from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
+from rltune.live.see.ownership import LeverError
 from rltune.live.see.snapshot import Snapshot
 from rltune.live.watchdog import Watchdog
 
@@ -89,7 +90,10 @@ class Controller:
         self._say, self._advise = say, advise
         self._advice = {intent: number for number, intent in journal.advised().items()}
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
-        self.brain = Brain(settings, journal.holdings(), known, turns=TurnsInHand(journal.open_turns()))
+        held, lever = journal.holdings(), journal.lever()
+        if len(held) and lever not in {None, lever_of(settings)} and settings.mode is Mode.ACT:
+            raise LeverError("the journal knows of", lever)
+        self.brain = Brain(settings, held, known, turns=TurnsInHand(journal.open_turns()))
         self._spells = SpellBook.of(journal.spells(self.clock.now_s() - _REMEMBERED_S))
         keeper = keeper_of(backend, settings) if settings.mode is Mode.ACT else None
         self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say, keeper)

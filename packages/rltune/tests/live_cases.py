@@ -140,9 +140,6 @@ class MemoryCluster:
     def user(self) -> str:
         return "rltune"
 
-    def cannot(self) -> frozenset[ChangeKind]:
-        return frozenset()
-
     def open_record(self, text: str, partition: str) -> int:  # noqa: ARG002  as a Backend has it
         self.calls["sbatch"] += 1
         self._answer()

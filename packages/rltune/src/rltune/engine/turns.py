@@ -15,11 +15,11 @@ ORDERS = {OFF: NO_TURNS, "las": BY_LAS, "gittins": BY_GITTINS, "srsf": BY_SRSF, 
 MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
 LATE_S = 86400.0
 # Chosen on the part of the public traces before the held-out one.
-MARGIN, COST_ONCE, COST_EACH, GAIN = 2.0, 1.0, 0.3, 4.0
+MARGIN, COST_ONCE, COST_EACH = 2.0, 1.0, 0.3
 FORMS = (
     "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
     f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g}:"
-    f"gain={GAIN:g} (how cost and gain are weighed) and late=24h:times=1.5:cover=1 (how much later than without "
+    "gain=4 (how cost and gain are weighed) and late=24h:times=1.5:cover=1 (how much later than without "
     "turns a job may end, late=off: any; and only if there are GPUs to bring it back)"
 )
 
@@ -39,7 +39,7 @@ class Turns:
     late_s: float = LATE_S  # a job ends at most so much later than if it had never been displaced,
     late_times: float = inf  # or after so many times as long, whichever is later; infinite = not told
     cover: int = 0  # 1: nobody is displaced whom there would be no GPUs to bring back
-    gain: float = GAIN  # a second that a claimant gains counts as so many; infinite = it is not weighed
+    gain: float = inf  # a second that a claimant gains counts as so many; infinite = it is not weighed
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

@@ -204,8 +204,9 @@ def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
 def _pull(blocks: Blocks) -> Floats:
     """Return how far each block pulls the ratio of means from where it is."""
     ours, theirs = blocks.means
-    pull = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
-    return pull - (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.mean()
+    pull: Floats = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
+    pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.mean()
+    return pull
 
 
 def _with_room(estimate: float, span: tuple[float, float], unsure: float) -> tuple[float, float]:

@@ -5,7 +5,8 @@
 Makes wheels of this tree and of an earlier revision, installs one by pip into a venv below /opt, and lets an
 unprivileged Operator drive a test cluster with it: act and be killed, upgrade, release; act and be killed, roll back,
 release by the old version's journal, upgrade again. After each step Slurm is asked what it holds. Needs root, Debian's
-Slurm and a Python outside any home. Prints one line a step with its seconds; ends with 1 if anything is left.
+Slurm and a Python outside any home. Prints one line a step with its seconds; ends with 1 if anything is left. Each
+version compiles its core once, which takes a minute or more; with NUMBA_DISABLE_JIT=1 none does.
 """
 
 import argparse
@@ -125,6 +126,7 @@ class Deployment:
             "SLURM_CONF": f"{self.bed.folder}/etc/slurm.conf",
             "NUMBA_CACHE_DIR": str(self.state),
             "HOME": "/nonexistent",
+            **{name: os.environ[name] for name in ("NUMBA_DISABLE_JIT",) if name in os.environ},
         }
         program = [*self.bed.operator, str(self.folder / "rltune/bin/rltune"), "control", *words]
         return subprocess.Popen([*program, "--journal", str(self.state / "journal.db")], env=environment, cwd="/")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from rltune.engine.filled_moment import Seats
 from rltune.engine.parse_pipeline import read_pipeline
 from rltune.estimate import get_estimator
 from rltune.forecast import StartCalibration, forecast
-from rltune.forecast.calibrate_forecast import TriedMoment, correction, tried_moments
+from rltune.forecast.calibrate_forecast import TriedMoment, corrected_as_of, joined, tried_moments
 from rltune.jobs import Jobs
 from rltune.present import Present
 from rltune.trace import synthesise
@@ -25,35 +25,38 @@ from rltune.trace import synthesise
 HISTORIES = (("philly", "philly-slice"), ("helios", "helios-slice"), ("pai", "pai-slice"))
 
 
-def held_out(kind: str, preset: str, pipeline: str, estimator: str, jobs: int, moments: int, rolls: int) -> str:
-    """Correct on the first half of the moments, and judge on the second."""
+def held_out(kind: str, preset: str, pipeline: str, given: argparse.Namespace, seed: int) -> list[TriedMoment]:
+    """Forecast at moments of one history, and print how they did as drawn and corrected by the moments before."""
     cluster = Cluster.load(preset)
-    made = synthesise(kind, cluster=cluster, jobs=jobs, load=0.95)
+    made = synthesise(kind, cluster=cluster, jobs=given.jobs, load=0.95, seed=seed)
     begin, end = float(made.submit_s.min()), float(made.submit_s.max())
-    times = begin + (end - begin) * np.linspace(0.3, 0.75, moments)  # at its end nobody comes any more
-    how = (made, cluster, read_pipeline(pipeline), get_estimator(estimator), times)
-    trials = tried_moments(*how, rolls=rolls)
-    half = len(trials) // 2
-    learnt, test = correction(trials[:half]), trials[half:]
-    raw, corrected = coverage(test, StartCalibration()), coverage(test, learnt)
-    p50, roll = errors(test, learnt)
-    starts = sum(len(trial.truth) for trial in test)
-    return (
-        f"{kind}, {pipeline}, run times by {estimator}: {starts} starts at {len(test)} held-out moments; inside the "
-        f"80 % interval {raw:.1%} as drawn, {corrected:.1%} corrected; median error {p50:.0f} s, of the "
-        f"deterministic roll {roll:.0f} s (ratio {p50 / max(roll, 1e-9):.2f})"
+    times = begin + (end - begin) * np.linspace(0.3, 0.75, given.moments)
+    how = (made, cluster, read_pipeline(pipeline), get_estimator(given.estimator), times)
+    trials = tried_moments(*how, rolls=given.rolls)
+    raw = joined(trial.errors(StartCalibration()) for trial in trials)
+    later = joined(corrected_as_of(trials))
+    ratio = np.median(raw.median_s) / max(np.median(raw.roll_s), 1e-9) if len(raw.median_s) else np.nan
+    print(
+        f"{kind} {seed}, {pipeline}: {len(raw.inside)} starts at {len(trials)} moments; inside {_share(raw.inside)} as "
+        f"drawn, {_share(later.inside)} corrected; median error {ratio:.2f} of the deterministic roll's",
+        flush=True,
     )
+    return trials
 
 
-def coverage(trials: list[TriedMoment], calibration: StartCalibration) -> float:
-    """Return how often the truth was inside."""
-    return float(np.concatenate([trial.errors(calibration)[2] for trial in trials]).mean())
+def pooled(trials: list[list[TriedMoment]]) -> str:
+    """Sum all histories up: every start alike, and every moment alike."""
+    raw = [trial.errors(StartCalibration()) for one in trials for trial in one]
+    later = [errors for one in trials for errors in corrected_as_of(one)]
+    told = []
+    for name, errors in (("as drawn", raw), ("corrected by the moments before", later)):
+        moments = [one.inside.mean() for one in errors if len(one.inside)]
+        told.append(f"{name} {_share(joined(errors).inside)} of starts, {np.mean(moments):.1%} by moment")
+    return f"all: {'; '.join(told)}"
 
 
-def errors(trials: list[TriedMoment], calibration: StartCalibration) -> tuple[float, float]:
-    """Return the median error of p50 and of the deterministic roll."""
-    both = [trial.errors(calibration) for trial in trials]
-    return tuple(float(np.median(np.concatenate([one[i] for one in both]))) for i in range(2))  # type: ignore[return-value]
+def _share(inside: np.ndarray) -> str:
+    return f"{inside.mean():.1%}" if len(inside) else "-"
 
 
 def crowded(waiting: int = 10_000, nodes: int = 2_000, seed: int = 0) -> Present:
@@ -95,22 +98,24 @@ def speed(rolls: int, waiting: int, nodes: int) -> str:
     forecast(crowded(200, 20), rolls=2)
     present = crowded(waiting, nodes)
     alone = replace(present, history=None)
-    begin = perf_counter()
+    begin, busy = perf_counter(), process_time()
     made = forecast(present, rolls=rolls, workers=2)
-    took = perf_counter() - begin
+    took, busy = perf_counter() - begin, process_time() - busy
     begin = perf_counter()
     forecast(alone, rolls=max(2, rolls // 10), workers=2)
     without = (perf_counter() - begin) / max(2, rolls // 10) * rolls
-    return f"{present.source}: {rolls} rolls in {took:.1f} s ({len(made.jobs):,} jobs); nobody coming, {without:.1f} s"
+    told = f"{rolls} rolls in {took:.1f} s, {busy:.1f} s of processor time ({len(made.jobs):,} jobs)"
+    return f"{present.source}: {told}; nobody coming, {without:.1f} s"
 
 
 def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="?", default="coverage", choices=("coverage", "speed"))
-    parser.add_argument("--jobs", type=int, default=6000)
-    parser.add_argument("--moments", type=int, default=24)
-    parser.add_argument("--rolls", type=int, default=40)
+    parser.add_argument("--jobs", type=int, default=5000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--rolls", type=int, default=30)
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--only", default="")
@@ -120,11 +125,9 @@ def main() -> None:
     if given.what == "speed":
         print(speed(given.rolls, given.waiting, given.nodes))
         return
-    for kind, preset in HISTORIES:
-        if given.only in kind:
-            for pipeline in given.pipelines.split(";"):
-                how = (kind, preset, pipeline, given.estimator, given.jobs, given.moments, given.rolls)
-                print(held_out(*how), flush=True)
+    wanted = [(kind, preset) for kind, preset in HISTORIES if given.only in kind]
+    pipelines = given.pipelines.split(";")
+    print(pooled([held_out(*one, p, given, seed) for one in wanted for seed in range(given.seeds) for p in pipelines]))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def chromium():
 def served(app):
     """Serve an app on a free port of this machine; return its address."""
     server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+        uvicorn.Config(app, port=0, log_level="error", access_log=False, timeout_graceful_shutdown=10)
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -42,6 +42,7 @@ def served(app):
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
+        app.state.streams.closing = True
         server.should_exit = True
         thread.join(timeout=30)
 

@@ -134,6 +134,9 @@ class MemoryCluster:
         self._answer()
         return {j.id: parts for j in self.now.pending if (parts := j.priority_parts)}
 
+    def cannot(self) -> frozenset[ChangeKind]:
+        return frozenset()
+
     def user(self) -> str:
         return "rltune"
 

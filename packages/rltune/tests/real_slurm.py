@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rltune.lab.testbed import Testbed, missing
 
 RELEASES = ["", "24.11", "26.05"]  # "" = the machine's own
 NAMES = ["own", *RELEASES[1:]]
+EVERYWHERE = os.environ.get("RLTUNE_SLURM") == "all"  # run all that can be on every release and by every way
 
 
 def require_slurm(**needs) -> None:
@@ -42,8 +44,18 @@ class ThroughRest:
     def __getattr__(self, name):
         return getattr(self._bed, name)
 
-    def backend(self, *, as_operator: bool = False):  # noqa: ARG002  its token is an Operator's
-        return self._bed.rest_backend()
+    def backend(self, *, as_operator: bool = False):
+        return self.backend_of("slurm" if as_operator else "root")
+
+    def waiting_jobs(self):
+        return self.backend().observe().pending
+
+    def backend_of(self, user: str):
+        """Return what an account drives, by a token of its own."""
+        rest, file = self._bed.rest_backend(), self._bed.folder / f"etc/token.{user}"
+        if not file.exists():
+            self._bed.make_token(user, file=file)
+        return replace(rest, place=replace(rest.place, token_file=str(file)))
 
 
 def require_release(release: str) -> None:

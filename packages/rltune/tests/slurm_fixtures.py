@@ -1,7 +1,7 @@
 """A real Slurm for the tests: one with and one without accounting, started when first asked for."""
 
 import pytest
-from real_slurm import NAMES, RELEASES, has_rest, require_release, require_slurm, short_folder
+from real_slurm import EVERYWHERE, NAMES, RELEASES, has_rest, require_release, require_slurm, short_folder
 
 from rltune.lab.testbed import Testbed
 
@@ -23,11 +23,44 @@ def started_testbed_with_database():
 @pytest.fixture(scope="session", params=RELEASES, ids=NAMES)
 def started_testbed_of_any_release(request):
     require_release(request.param)
+    yield from _own_or_made(request, "started_testbed", database=False)
+
+
+_MANY = len(RELEASES) if EVERYWHERE else 1
+
+
+@pytest.fixture(scope="session", params=RELEASES[:_MANY], ids=NAMES[:_MANY])
+def started_testbed_everywhere(request):
+    yield from _own_or_made(request, "started_testbed", database=False)
+
+
+@pytest.fixture(scope="session", params=RELEASES[:_MANY], ids=NAMES[:_MANY])
+def started_testbed_with_database_everywhere(request):
+    yield from _own_or_made(request, "started_testbed_with_database", database=True)
+
+
+def _own_or_made(request, own, *, database):
+    """Give the testbed of the machine's own release that is up already, or start one of another release."""
     if not request.param:
-        yield request.getfixturevalue("started_testbed")
+        yield request.getfixturevalue(own)
         return
-    with Testbed.up(short_folder(), release=request.param, rest=True) as bed:
+    require_release(request.param)
+    with Testbed.up(short_folder(), database=database, release=request.param, rest=True) as bed:
         yield bed
+
+
+@pytest.fixture
+def testbed_everywhere(started_testbed_everywhere):
+    """As `testbed`; with RLTUNE_SLURM=all also of the releases made beside the machine's own."""
+    started_testbed_everywhere.clear()
+    return started_testbed_everywhere
+
+
+@pytest.fixture
+def testbed_with_database_everywhere(started_testbed_with_database_everywhere):
+    """As `testbed_with_database`; with RLTUNE_SLURM=all also of the releases made beside the machine's own."""
+    started_testbed_with_database_everywhere.clear()
+    return started_testbed_with_database_everywhere
 
 
 @pytest.fixture

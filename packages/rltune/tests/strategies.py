@@ -242,6 +242,8 @@ def turns(orders: tuple[str, ...] = ("srsf", "policy", "las")):
         margin=st.sampled_from((2.0, 1.0)),
         cost_once=st.sampled_from((1.0, 0.0)),
         cost_each=st.sampled_from((0.0, 0.5, 1.0)),
+        late_s=st.sampled_from((86400.0, np.inf)),
+        gain=st.sampled_from((np.inf, 1.0, 4.0)),
     )
 
 

@@ -40,6 +40,12 @@ def test_a_hidden_limit_of_users_is_found_in_an_export_of_sacct(tmp_path):
     assert any(one.cause == "waiting with room" for one in made.findings)
 
 
+def test_what_the_cluster_says_already_is_not_offered_again():
+    made = calibrate(happened(workload(load=0.6, users=4), limited(8)), limited(8))
+    assert "limit" not in found(made)
+    assert any("the cluster's file has it" in one.evidence for one in made.findings)
+
+
 def test_jobs_that_something_hidden_holds_do_not_make_idle_nodes_look_dead():
     """A third of the users are held for hours, by nothing that the history tells, on a machine that is half empty."""
     free = happened(workload(load=0.5, users=6), cluster())

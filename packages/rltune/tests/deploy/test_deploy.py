@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from slurm_fixtures import started_testbed_with_database, testbed_with_database
 
 from rltune.live.control_settings import ControlSettings, Scope
 from rltune.live.control_settings_file import load_settings
+from rltune.live.holder import this_process
+from rltune.live.keeper import Keeper
+from rltune.live.see.backend import ChangeKind
+from rltune.live.see.record_text import Claim, mark_of
 
 __all__ = ["started_testbed_with_database", "testbed_with_database"]
 
@@ -119,3 +124,29 @@ def test_the_unit_acts_and_releases(testbed_with_database, under_the_unit):
 
 def _site_factor(bed, job):
     return {seen.id: seen.site_factor for seen in bed.backend().observe().pending}[job]
+
+
+def test_lists_of_running_jobs_are_no_failure_of_the_unit(testbed_with_database, under_the_unit):
+    """The unit's release ends with 3 while a running job keeps a list of nodes, which systemd is told to accept.
+
+    It needs no settings file, and no journal that it may read.
+    """
+    bed = testbed_with_database
+    job = bed.submit(600, "--exclude=k80-1", gpus=2, gpu_type="k80", limit_min=60)
+    bed.wait_for("a start", lambda: bed.job(job)["job_state"] == "RUNNING")
+    dead = replace(this_process(), pid=2**22 + 1)  # no process has such a number
+    keeper = Keeper(bed.backend(as_operator=True), ("gpu",), me=dead)
+    keeper.take()
+    now = bed.now_s()
+    keeper.note([Claim(job, ChangeKind.EXCLUDE_NODES, (mark_of(("k80-1",)),), ())], now, now)
+    unit = (FOLDER / "rltune-control.service").read_text()
+    words = _value(unit, "ExecStopPost").replace("/var/lib/rltune", "/root").split()[1:]
+    told = under_the_unit(RLTUNE, *words, SLURM_CONF=str(bed.folder / "etc/slurm.conf"))
+    assert told.returncode == int(_value(unit, "SuccessExitStatus")), told.stderr
+    assert f"running jobs keep a list of nodes until they wait again or end: {job}" in told.stderr
+    assert "going on by Slurm's commands" in told.stderr
+    assert "going on without the journal" in told.stderr
+
+
+def _value(unit, name):
+    return next(line.partition("=")[2] for line in unit.splitlines() if line.startswith(f"{name}="))

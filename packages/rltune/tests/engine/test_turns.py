@@ -1,16 +1,20 @@
 """How turns are written: one word says all, and reads back as what it was."""
 
+from math import inf
+
 import pytest
 
 from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.engine.turns import Turns, get_turns
 from rltune.errors import InputError
 
-LATE = {"late_s": 86400.0, "late_times": 1.5, "max_a_day": 2}
+LATE = {"late_s": 3600.0, "late_times": 1.5, "max_a_day": 2}
 
 
 @pytest.mark.parametrize("order", ["off", "las", "gittins", "srsf", "policy"])
-@pytest.mark.parametrize("numbers", [{}, {"min_run_s": 1800.5}, {"max_preemptions": 0, "turn_s": 60.0}, LATE])
+@pytest.mark.parametrize(
+    "numbers", [{}, {"min_run_s": 1800.5}, {"max_preemptions": 0, "turn_s": 60.0}, LATE, {"late_s": inf}]
+)
 def test_reads_back(order: str, numbers: dict) -> None:
     """What a table shows is what makes the same pipeline again."""
     turns = Turns(order, **numbers) if order != "off" else Turns()
@@ -41,7 +45,16 @@ def test_numbers_that_cannot_be(numbers: dict, told: str) -> None:
 
 def test_times_may_have_units() -> None:
     """A day is a day however it is written."""
-    assert get_turns("las:late=24h:day=3") == Turns("las", late_s=86400.0, max_a_day=3)
+    assert get_turns("las:late=36h:day=3") == Turns("las", late_s=1.5 * 86400.0, max_a_day=3)
+
+
+def test_bounded_unless_told() -> None:
+    """What turns cost a job is bounded by a day, if nobody says otherwise; without turns there is nothing to bound."""
+    assert get_turns("las").bounded
+    assert get_turns("las") == get_turns("las:late=24h")
+    assert not get_turns("las:late=off").bounded
+    assert get_turns("las:late=off:times=2").bounded
+    assert not Turns().bounded
 
 
 def test_numbers_need_an_order() -> None:

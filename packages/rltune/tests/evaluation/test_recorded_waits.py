@@ -5,8 +5,8 @@ import numpy as np
 import rltune
 from rltune.evaluation.comparison_tables import comparison_notes
 from rltune.evaluation.recorded_waits import recorded_beside
-from rltune.metrics.recorded import NOTHING_RECORDED
 from rltune.evaluation.verdict import verdict
+from rltune.metrics.recorded import NOTHING_RECORDED
 from rltune.report import render
 
 

@@ -8,9 +8,11 @@ from live_cases import NOW, job, running, settings, snapshot
 
 from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup
 from rltune.engine.parse_pipeline import read_pipeline
+from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.explain import Explainer, explain
+from rltune.explain.reasons_while_waiting import reasons_while_waiting
 from rltune.explain.request_changes import changed, starts_now
 from rltune.jobs import Jobs
 from rltune.kernel.state import arrays as core
@@ -251,3 +253,22 @@ def test_reasons_of_all_agree_with_one_by_one():
     assert {name: explain(present, name, changes=False).reason.why for name in every} == {
         name: reason.why for name, reason in every.items()
     }
+
+
+def test_reasons_of_a_whole_run_are_those_of_its_moments():
+    """Every job that waited long has a reason; one larger than the cluster never fits; another run tells none."""
+    rng = np.random.default_rng(2)
+    n = 60
+    jobs = Jobs.from_arrays(
+        submit_s=np.sort(rng.uniform(0, 6000, n)),
+        duration_s=rng.lognormal(7, 1, n),
+        gpus=[99, *rng.choice([1, 2, 4], n - 1)],
+    )
+    pipeline = read_pipeline("fcfs + easy")
+    schedule = run_pipeline(jobs, Cluster.uniform(2, 4, "V100"), pipeline, get_estimator("history"))
+    told = reasons_while_waiting(schedule, pipeline, 40)
+    assert told[0] == "never fits"
+    longest = np.argsort(np.nan_to_num(schedule.wait_s))[-20:]
+    assert {told[i] for i in longest} <= {"full", "fragmented", "lower priority", "reserved for"}
+    other = reasons_while_waiting(schedule, read_pipeline("sjf"), 40)
+    assert other == [None] * n

@@ -64,3 +64,12 @@ def test_a_mistake_is_told_in_one_sentence(tmp_path, text, problem):
         load_settings(file)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value).strip()
+
+
+def test_a_slurmrestd_is_named_whole():
+    """A mistake is told with its key, and without a word Slurm's own commands are used."""
+    assert load_settings(None).slurm.place() is None
+    place = load_settings(None, {"slurm": {"rest": "https://head:6820", "token": "t", "ca": "c"}}).slurm.place()
+    assert (place.url, place.token_file, place.ca_file) == ("https://head:6820", "t", "c")
+    with pytest.raises(InputError, match=r"slurm.*slurm\.token should name a file"):
+        load_settings(None, {"slurm": {"rest": "http://head:6820"}})

@@ -32,6 +32,11 @@ RLTUNE = "from rltune.cli import main; main()"
 ALL_K80 = {"gpus": 2, "gpu_type": "k80", "nodes": 2}
 
 
+@pytest.fixture
+def testbed(testbed_everywhere):
+    return testbed_everywhere
+
+
 def controller(bed, folder, backend=None, **sections):
     """Make a controller of partition gpu with a journal in a folder."""
     return Controller(backend or bed.backend(), Journal.create(folder / "j.db"), settings(**sections), SystemClock())

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from live_cases import dead, settings
+from real_slurm import EVERYWHERE, ThroughRest
 from real_slurm import site_factors as factors
 from typer.testing import CliRunner
 
@@ -19,20 +20,43 @@ from rltune.live.give_back import GiveBack
 from rltune.live.holder import this_process
 from rltune.live.journal.store import Journal
 from rltune.live.keeper import Keeper, LockedError
+from rltune.live.see.backend import ChangeKind
 from rltune.live.see.ownership import OwnRecords
-from rltune.live.see.record_text import Holder
+from rltune.live.see.record_text import Claim, Holder
 
 K80 = {"gpus": 2, "gpu_type": "k80"}
 ELSEWHERE = Holder("elsewhere", 4711, token="theirs")
 DEAD = dead()
 
 
+WAYS = ["commands", "slurmrestd"] if EVERYWHERE else ["commands"]
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    """By which Slurm is reached; with RLTUNE_SLURM=all both."""
+    return request.param
+
+
 @pytest.fixture
-def bed(testbed_with_database):
+def bed(testbed_with_database_everywhere, way):
     """All K80s are taken, so that jobs for them wait."""
-    holder = testbed_with_database.submit(600, **K80, nodes=2, limit_min=60)
-    testbed_with_database.wait_for("a start", lambda: testbed_with_database.job(holder)["job_state"] == "RUNNING")
-    return testbed_with_database
+    bed = testbed_with_database_everywhere
+    holder = bed.submit(600, **K80, nodes=2, limit_min=60)
+    bed.wait_for("a start", lambda: bed.job(holder)["job_state"] == "RUNNING")
+    return ThroughRest(bed) if way == "slurmrestd" else bed
+
+
+def set_number(bed, job, number):
+    """Let the site, or another hand, add a number to a job's priority."""
+    lever = f"Nice={-number}" if isinstance(bed, ThroughRest) else f"SiteFactor={number}"
+    bed.run("scontrol", "update", f"JobId={job}", lever)
+
+
+def by_its_way(bed):
+    """Return the settings that a way needs: where slurmrestd is, and no steering where it knows no node lists."""
+    steer = {} if ChangeKind.EXCLUDE_NODES not in bed.backend().cannot() else {"steer": "off"}
+    return {**steer, "slurm": {"rest": bed.rest, "token": str(bed.token_file)}} if isinstance(bed, ThroughRest) else {}
 
 
 def wait_in_line(bed, *limits_min):
@@ -42,13 +66,22 @@ def wait_in_line(bed, *limits_min):
 def controller(bed, path, me=None, backend=None, **sections):
     """Make a controller that an Operator runs, on this machine or another."""
     backend = backend or bed.backend(as_operator=True)
-    acting = Controller(backend, Journal.create(path), settings(**sections), SystemClock())
+    acting = Controller(backend, Journal.create(path), settings(**by_its_way(bed), **sections), SystemClock())
     acting.lock.keeper.me = me or this_process()
     return acting
 
 
 def release(bed, me=None, **more):
     return GiveBack(bed.backend(as_operator=True), me=me or this_process(), **more)()
+
+
+def release_of(bed, tmp_path):
+    """Spell the command: by Slurm's own it needs no settings, by slurmrestd no more than where that is."""
+    file = tmp_path / "control.toml"
+    if isinstance(bed, ThroughRest):
+        place = bed.backend().place
+        file.write_text(f'mode = "nonsense"\n[slurm]\nrest = "{place.url}"\ntoken = "{place.token_file}"\n')
+    return ["control", "--release", "--testbed", str(bed.folder), "--config", str(file)]
 
 
 def priorities(bed):
@@ -81,11 +114,11 @@ def test_all_is_given_back_without_a_journal_from_another_machine(bed, tmp_path)
 def test_exactly_ours_is_given_back(bed, tmp_path):
     """A number of the site's own is never touched, and one that a human set after us stays his."""
     jobs = wait_in_line(bed, 50, 40, 30, 20)
-    bed.run("scontrol", "update", f"JobId={jobs[0]}", "SiteFactor=77")
+    set_number(bed, jobs[0], 77)
     acting = controller(bed, tmp_path / "j.db", DEAD)
     assert acting.cycle().changes == 3
     assert factors(bed)[jobs[0]] == 77
-    bed.run("scontrol", "update", f"JobId={jobs[1]}", "SiteFactor=4321")
+    set_number(bed, jobs[1], 4321)
     assert release(bed).all_back
     assert [factors(bed)[job] for job in jobs] == [77, 4321, 0, 0]
 
@@ -173,7 +206,7 @@ def test_a_journal_from_elsewhere_gives_nothing_back_that_is_not_ours(bed, tmp_p
     acting.cycle()
     known = acting.brain.holdings.copy()
     acting.release()
-    bed.run("scontrol", "update", f"JobId={jobs[0]}", "SiteFactor=123")
+    set_number(bed, jobs[0], 123)
     elsewhere = known.copy()
     for job in jobs:
         for kind, hold in elsewhere.by_job.get(job, {}).items():
@@ -218,12 +251,9 @@ def test_who_was_taken_over_lets_go_of_nothing(bed, tmp_path):
 def test_a_record_of_another_account_is_not_believed(bed, tmp_path):
     """Anybody can submit a job that calls itself a record; release names the account and does not end with 0."""
     jobs = wait_in_line(bed, 50)
-    bed.run("scontrol", "update", f"JobId={jobs[0]}", "SiteFactor=500")
+    set_number(bed, jobs[0], 500)
     forger = Keeper(bed.backend(), ("gpu",), me=DEAD)
     forger.take()
-    from rltune.live.see.backend import ChangeKind
-    from rltune.live.see.record_text import Claim
-
     seen = bed.backend().observe()
     forger.note([Claim(jobs[0], ChangeKind.SITE_FACTOR, (500,), 0)], seen.taken_s, seen.taken_s)
     given = release(bed)
@@ -260,8 +290,15 @@ def test_jobs_that_sprio_does_not_show_are_given_back(bed, tmp_path):
     assert set(priorities(bed).values()) == {1}
 
 
+def require(bed, kind):
+    """Skip where a way of reaching Slurm does not know such changes."""
+    if kind in bed.backend().cannot():
+        pytest.skip(f"slurmrestd of this release cannot change {kind}")
+
+
 def test_a_list_of_nodes_is_named_while_its_job_runs_and_cleared_when_it_waits(bed, tmp_path):
     """Slurm clears none of a running job: exit code 3, and the record stays until it can be cleared."""
+    require(bed, ChangeKind.EXCLUDE_NODES)
     job = bed.submit(600, "--begin=now+3600", gpus=2, gpu_type="p100", limit_min=60)
     slurm = bed.backend(as_operator=True)
 
@@ -293,11 +330,9 @@ def test_a_list_of_nodes_is_named_while_its_job_runs_and_cleared_when_it_waits(b
 def test_the_command_ends_with_what_is_left(bed, tmp_path):
     """`--release` needs no journal and no settings file: 0 = nothing is left, 4 = something is, 2 = somebody acts."""
     jobs = wait_in_line(bed, 50, 40)
-    acting = Controller(bed.backend(), Journal.create(tmp_path / "j.db"), settings(), SystemClock())
-    acting.lock.keeper.me = DEAD
-    acting.cycle()
-    command = ["control", "--release", "--testbed", str(bed.folder), "--journal", str(tmp_path / "none.db")]
-    done = CliRunner().invoke(app, [*command, "--config", str(tmp_path / "missing.toml")])
+    controller(bed, tmp_path / "j.db", DEAD, bed.backend()).cycle()
+    command = [*release_of(bed, tmp_path), "--journal", str(tmp_path / "none.db")]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert set(factors(bed).values()) == {0}
     assert not (tmp_path / "none.db").exists()
@@ -337,15 +372,14 @@ def full_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_keeps_nothing_from_being_given_back(bed, full_disk):
+def test_a_full_disk_keeps_nothing_from_being_given_back(bed, full_disk, tmp_path):
     """The controller gives back and lives on; `--release` on the same disk finds and frees what another left."""
     folder, fill = full_disk
     wait_in_line(bed, 50, 40, 30)
-    acting = Controller(bed.backend(), Journal.create(folder / "j.db"), settings(), SystemClock())
-    acting.lock.keeper.me = DEAD
+    acting = controller(bed, folder / "j.db", DEAD, bed.backend())
     assert acting.cycle().changes == 3
     fill()
-    command = ["control", "--release", "--testbed", str(bed.folder), "--journal", str(folder / "j.db")]
+    command = [*release_of(bed, tmp_path), "--journal", str(folder / "j.db")]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert set(factors(bed).values()) == {0}
@@ -357,9 +391,12 @@ def test_a_full_disk_keeps_nothing_from_being_given_back(bed, full_disk):
 def test_without_rights_it_ends_with_one_sentence(bed, tmp_path):
     """An account that is no Operator: exit code 2, told once, nothing changed and no record left."""
     wait_in_line(bed, 50, 40, 30)
-    plain = replace(bed.backend(), prefix=("setpriv", "--reuid=games", "--regid=games", "--clear-groups"))
+    through_rest = isinstance(bed, ThroughRest)
+    plain = bed.backend_of("games") if through_rest else replace(bed.backend(), prefix=bed.account("games"))
     acting = controller(bed, tmp_path / "j.db", backend=plain)
-    with pytest.raises(InputError, match=r"Slurm refuses all changes: Invalid user id.*AdminLevel=Operator"):
+    with pytest.raises(
+        InputError, match=r"Slurm refuses all changes: .*(Invalid user id|permission denied).*AdminLevel=Operator"
+    ):
         acting.run()
     assert set(factors(bed).values()) == {0}
     assert records(bed) == OwnRecords()
@@ -368,6 +405,7 @@ def test_without_rights_it_ends_with_one_sentence(bed, tmp_path):
 @pytest.mark.parametrize("as_operator", [False, True])
 def test_users_are_told_who_moved_their_job(bed, tmp_path, as_operator):
     """An Administrator writes AdminComment, never over another's, and takes it back; an Operator is refused once."""
+    require(bed, ChangeKind.ADMIN_COMMENT)
     jobs = wait_in_line(bed, 50, 40, 30)
     bed.run("scontrol", "update", f"JobId={jobs[2]}", "AdminComment=ask me first")
     backend = bed.backend(as_operator=as_operator)

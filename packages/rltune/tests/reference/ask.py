@@ -47,9 +47,11 @@ class Job:
     preemptions: int = 0
     day_from: float = -math.inf  # when its day of displacements began
     day_n: int = 0
-    deadline: float = math.inf
-    due: float = math.inf  # when it has its nodes back
-    lent: tuple = ()  # its chunks on the nodes that it lends
+    allowed: float = math.nan  # what turns may cost it in all, from its first displacement on
+    toll: float = 0.0  # what they have cost it
+    away_from: float = math.nan  # when it was displaced, if it has not started since,
+    due: float = math.inf  # and when it comes before all others
+    settled: bool = False  # it has been due
 
 
 def read_nodes(cluster) -> list[Node]:

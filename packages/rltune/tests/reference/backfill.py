@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reference.ask import Job, Node
 from reference.fit import Chunk, Free, fits, free_on
-from reference.lending import is_due, lends, one_turn_more
 from reference.machine import Machine, Run, age, in_the_way, is_down
-from reference.preempt import choose_victims, may_be_displaced, stop
+from reference.preempt import again, choose_victims, may_be_displaced, stop
 from reference.scores import score
+from reference.tolls import debts_are_covered, goes_away, is_bounded, is_due, one_turn_more
+from reference.turns import turn_score
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,6 @@ def _behind_heads(m: Machine) -> None:
         head = _head_of(m, job, had_turn)
         if not m.may_run(job):
             _try_claim(m, job, head, movable)
-            if job in m.waiting and is_due(m, job):  # a limit holds it: it blocks nobody
-                m.waiting[m.waiting.index(job)] = replace(job, due=math.inf, lent=())
             continue
         if head is None:
             if chunks := m.place_now(job):
@@ -64,18 +63,30 @@ def _try_claim(m: Machine, job: Job, head: Head | None, movable: list[Run]) -> N
     victims = choose_victims(m, job, [r for r in movable if r in m.running])
     if not victims:
         return
+    if m.settings.turns.cover and is_bounded(m) and not debts_are_covered(m, job, victims):
+        return
+    if m.settings.turns.by_work and m.rank_now(job)[0] == 2 and not _gains_enough(m, job, victims):
+        return
     before = m.running
     m.running = [r for r in before if r not in victims]
     chunks = m.place_now(job)
-    m.would_lend = [lends(m, run.job, run) for run in victims]
-    allowed = m.may_run(job) and (head is None or _leaves_head(m, job, chunks, head))
-    m.would_lend = []
-    if allowed:
+    if m.may_run(job) and (head is None or _leaves_head(m, job, chunks, head)):
         for run in victims:
-            m.displaced.append(lends(m, one_turn_more(m, stop(m, run)), run))
+            m.displaced.append(goes_away(m, one_turn_more(m, stop(m, run)), run))
         m.start(job, chunks)
     else:
         m.running = before
+
+
+def _gains_enough(m: Machine, job: Job, victims: list[Run]) -> bool:
+    """Say whether a job gains enough time by a claim beside what its victims lose."""
+    if math.isinf(m.settings.turns.gain):
+        return True
+    gain = m.settings.turns.gain * ((math.inf if (t := easy_time(m, job)) is None else t) - m.now)
+    hold = turn_score(m, job) / max(1, job.gpus)
+    for run in victims:
+        gain -= hold + again(m, run) / run.speed
+    return gain >= 0
 
 
 def _has_second_round(m: Machine) -> bool:
@@ -122,7 +133,7 @@ def pools(m: Machine) -> dict[int, int]:
 
 def _time_for_head(m: Machine, job: Job, groups: set[int]) -> float | None:
     if m.settings.backfill.partition(":")[0] == "easy" or (
-        m.settings.backfill == "fit-first" and (m.is_sla(job) or m.is_owed(job))
+        m.settings.backfill == "fit-first" and (is_due(m, job) or m.is_sla(job) or m.is_owed(job))
     ):
         return easy_time(m, job)
     if m.settings.backfill == "shadow":
@@ -151,10 +162,9 @@ def _fits_at(m: Machine, job: Job, t: float, beside: tuple[Chunk, ...]) -> bool:
 def _leaves_head(m: Machine, job: Job, chunks: tuple[Chunk, ...], head: Head) -> bool:
     if head.reserved is None:
         return True
-    gone = m.now + m.length_on(job, chunks) <= head.reserved
-    if gone and not any(lender.lent for lender in m.would_lend):
+    if m.now + m.length_on(job, chunks) <= head.reserved:
         return True
-    return _fits_at(m, head.job, head.reserved, () if gone else chunks)
+    return _fits_at(m, head.job, head.reserved, chunks)
 
 
 def shadow_time(m: Machine, job: Job, groups: set[int]) -> float:

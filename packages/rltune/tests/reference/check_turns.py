@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 
@@ -26,45 +27,78 @@ def _speed(cluster, where) -> float:
     return min(cluster.speed.get(groups[node].gpu_type, 1.0) for node, _ in where)
 
 
+@dataclass(frozen=True)
+class Played:
+    """A spell, and the work of its job up to its end: done, and kept of that."""
+
+    start: float
+    end: float
+    speed: float
+    restart: float  # with which it began
+    before: float  # work kept when it began
+    done: float
+    kept: float
+
+    @property
+    def held(self) -> float:
+        return (self.end - self.start) * self.speed
+
+
+def _played(jobs, cluster, i: int, spells) -> list[Played]:
+    """Replay a job's spells: what a stop leaves is work up to the last checkpoint."""
+    checkpoint, restart_s = float(jobs.checkpoint_s[i]), float(jobs.restart_s[i])
+    kept, restart, played = 0.0, 0.0, []
+    for k, (start, end, where) in enumerate(spells):
+        before, speed = kept, _speed(cluster, where)
+        done = before + max(0.0, (end - start) * speed - restart)
+        points = 0.0 if math.isinf(checkpoint) else checkpoint and math.floor(done / checkpoint + 1e-9) * checkpoint
+        kept = done if k == len(spells) - 1 or checkpoint == 0 else max(before, points)
+        played.append(Played(start, end, speed, restart, before, done, kept))
+        restart = restart_s
+    return played
+
+
 def _work_conserved(jobs, cluster, schedule, taken) -> Iterator[str]:
     """Replay the spells: what is not lost adds up to the duration, and what is lost is told, and bounded."""
     for i, spells in spells_of(schedule).items():
-        checkpoint, restart_s = float(jobs.checkpoint_s[i]), float(jobs.restart_s[i])
-        saved = lost = restart = 0.0
-        for k, (start, end, where) in enumerate(spells):
-            held = (end - start) * _speed(cluster, where)
-            done = saved + max(0.0, held - restart)
-            last = k == len(spells) - 1
-            points = 0.0 if math.isinf(checkpoint) else checkpoint and math.floor(done / checkpoint + 1e-9) * checkpoint
-            kept = done if last or checkpoint == 0 else max(saved, points)
-            lost += min(restart, held) + done - kept
-            saved, restart = kept, restart_s
-            if not last and held < restart_s * (k > 0) + taken.min_run_s * _speed(cluster, where) - 1e-6:
-                yield f"job {i}: spell {k} of {held} s is shorter than {taken.min_run_s} s and its restart"
-        if not math.isclose(saved, float(jobs.duration_s[i]), abs_tol=1e-6):
-            yield f"job {i} did {saved} s of work, not {jobs.duration_s[i]}"
+        played = _played(jobs, cluster, i, spells)
+        for k, one in enumerate(played[:-1]):
+            if one.held < one.restart + taken.min_run_s * one.speed - 1e-6:
+                yield f"job {i}: spell {k} of {one.held} s is shorter than {taken.min_run_s} s and its restart"
+        lost = sum(min(one.restart, one.held) + one.done - one.kept for one in played)
+        if not math.isclose(played[-1].kept, float(jobs.duration_s[i]), abs_tol=1e-6):
+            yield f"job {i} did {played[-1].kept} s of work, not {jobs.duration_s[i]}"
         if not math.isclose(lost, float(schedule.lost_s[i]), abs_tol=1e-6):
             yield f"job {i} lost {lost} s, not {schedule.lost_s[i]}"
-        most = int(schedule.preemptions[i]) * (checkpoint + restart_s) if schedule.preemptions[i] else 0.0
+        cost = float(jobs.checkpoint_s[i]) + float(jobs.restart_s[i])
+        most = int(schedule.preemptions[i]) * cost if schedule.preemptions[i] else 0.0
         if lost > most + 1e-6:
             yield f"job {i} lost {lost} s in {schedule.preemptions[i]} preemptions"
 
 
-def late_problems(jobs, cluster, schedule, taken) -> list[str]:
-    """Name displaced jobs that end after their deadline, where estimates are the truth."""
-    return [problem for i, spells in spells_of(schedule).items() for problem in _late(jobs, cluster, taken, i, spells)]
+def toll_problems(jobs, cluster, schedule, taken) -> list[str]:
+    """Name who was displaced though its turns had cost it too much, or too often a day; estimates are the truth."""
+    return [
+        problem for i, spells in spells_of(schedule).items() for problem in _overdrawn(jobs, cluster, taken, i, spells)
+    ]
 
 
-def _late(jobs, cluster, taken, i: int, spells) -> Iterator[str]:
-    start, _, where = spells[0]
-    forecast = start + float(jobs.duration_s[i]) / _speed(cluster, where)
+def _overdrawn(jobs, cluster, taken, i: int, spells) -> Iterator[str]:
+    played = _played(jobs, cluster, i, spells)
+    forecast = played[0].start + float(jobs.duration_s[i]) / played[0].speed
     more = (taken.late_s, (taken.late_times - 1) * (forecast - float(jobs.submit_s[i])))
-    deadline = forecast + max(x for x in more if math.isfinite(x))
-    if len(spells) > 1 and spells[-1][1] > deadline + 1e-6:
-        yield f"job {i} ends at {spells[-1][1]}, and its deadline was {deadline}"
-    starts = sorted(end for _, end, _ in spells[:-1])
-    if taken.max_a_day and any(b - a < 86400 for a, b in zip(starts, starts[taken.max_a_day :], strict=False)):
-        yield f"job {i} was displaced at {starts}"
+    allowed, toll, due = max(x for x in more if math.isfinite(x)), 0.0, False
+    for one, after in pairwise(played):
+        toll += (one.done - one.kept + float(jobs.restart_s[i])) / one.speed
+        patience, away = allowed - toll, after.start - one.end
+        if patience < -1e-6:
+            yield f"job {i} was displaced at {one.end}, and its turns had cost it {toll} s of {allowed}"
+        if due:
+            yield f"job {i} had been due, and was displaced again at {one.end}"
+        toll, due = toll + away, due or away > max(0.0, patience - taken.min_run_s) + 1e-6
+    ends = sorted(one.end for one in played[:-1])
+    if taken.max_a_day and any(b - a < 86400 for a, b in zip(ends, ends[taken.max_a_day :], strict=False)):
+        yield f"job {i} was displaced at {ends}"
 
 
 def _touched(jobs, cluster, schedule, taken) -> Iterator[str]:

@@ -3,14 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reference.ask import Job, Node, read_jobs, read_nodes
-from reference.fit import Chunk, Free, eligible, fits, free_on, place
+from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
-from reference.lending import is_due, is_wanted_back
 from reference.remaining import believed_end, worked
 from reference.scores import score
+from reference.tolls import comes_back, is_due
 from reference.turns import Turns, turn_score
 from rltune.cluster import Slowdown
 
@@ -77,8 +77,7 @@ class Machine:
         self.requeues = [0] * len(self.jobs)
         self.stopped: list[Run] = []  # spells that ended before their jobs did
         self.displaced: list[Job] = []  # in the last pass
-        self.would_lend: list[Job] = []  # if a claim in question were made
-        self.terms: dict[int, tuple[float, float]] = {}  # deadlines and due dates of those that may be displaced
+        self.patience: dict[int, float] = {}  # of those that may be displaced in this pass
         self.weight = 0.0  # of what a victim loses, in this pass
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass
@@ -178,22 +177,16 @@ class Machine:
 
     def place_at(self, job: Job, t: float, free_of: Callable[[Node], Free]) -> tuple[Chunk, ...] | None:
         """Place the job at time t on nodes that are up (as of now) and have no maintenance in the way."""
-        open_ = [n for n in self.nodes if not is_down(n, self.now) and not in_the_way(n, job, t)]
-        nodes = [n for n in open_ if not is_wanted_back(self, n, job, t)]
+        nodes = [n for n in self.nodes if not is_down(n, self.now) and not in_the_way(n, job, t)]
         return place(job, self.groups, nodes, free_of, self.settings.placement)
 
     def place_now(self, job: Job) -> tuple[Chunk, ...] | None:
         taken = [c for run in self.running for c in run.chunks]
-        if is_due(self, job) and all(self._has_room(job, c, taken) for c in job.lent):
-            return job.lent
         return self.place_at(job, self.now, lambda n: free_on(n, taken))
 
-    def _has_room(self, job: Job, chunk: Chunk, taken: list[Chunk]) -> bool:
-        """Say whether a due job may have this part of its old nodes again."""
-        node = self.nodes[chunk.node]
-        free = free_on(node, taken)
-        shut = is_down(node, self.now) or in_the_way(node, job, self.now) or is_wanted_back(self, node, job, self.now)
-        return not shut and fits(chunk, free) and (free.empty or self.settings.placement != "exclusive")
+    def free_gpus(self, node: Node) -> int:
+        """Count what is free now of a node that is up."""
+        return 0 if is_down(node, self.now) else free_on(node, [c for run in self.running for c in run.chunks]).gpus
 
     def length_on(self, job: Job, chunks: Iterable[Chunk]) -> float:
         """Say how long the job is expected to run there."""
@@ -227,7 +220,7 @@ class Machine:
     def start(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
         f = self.speed_on(job, chunks)
         self.waiting.remove(job)
-        job = replace(job, due=math.inf, lent=())
+        job = comes_back(self, job)
         self.running.append(Run(job, self.now, self.now + job.duration / f, self.now + job.estimate / f, chunks, f))
 
     # limits

@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import compress, product
 
 from reference.ask import Job
-from reference.lending import is_bounded, loans, may_lend, terms, turns_today
 from reference.machine import Machine, Run
 from reference.remaining import work_left
+from reference.tolls import is_bounded, patience, turns_today
 from reference.turns import turn_score
 
 EXACT = 8
@@ -17,7 +17,7 @@ def next_turn(m: Machine) -> float:
     """Now, if the last pass displaced anybody; at the next tick, if somebody waits and somebody could give way."""
     if m.displaced:
         return m.now
-    due = min((job.due for job in loans(m) if job.due > m.now), default=math.inf)
+    due = min((job.due for job in m.waiting if job.due > m.now), default=math.inf)
     if not m.waiting or not any(r.job.preemptible for r in m.running):
         return due
     turn = m.settings.turns.turn
@@ -37,10 +37,15 @@ def kept(job: Job, done: float) -> float:
     return max(job.saved, 0.0 if math.isinf(job.checkpoint) else math.floor(done / job.checkpoint) * job.checkpoint)
 
 
+def again(m: Machine, run: Run) -> float:
+    """Seconds of work that stopping the job now would cost it: since its last checkpoint, and a restart."""
+    done = run.job.saved + done_in(m, run)
+    return done - kept(run.job, done) + run.job.restart_s
+
+
 def loss(m: Machine, run: Run) -> float:
     """GPU-seconds that stopping the job now would cost."""
-    done = run.job.saved + done_in(m, run)
-    return max(1, run.job.gpus) * (done - kept(run.job, done) + run.job.restart_s)
+    return max(1, run.job.gpus) * again(m, run)
 
 
 def stop(m: Machine, run: Run) -> Job:
@@ -73,17 +78,11 @@ def may_be_displaced(m: Machine) -> list[Run]:
         and m.now - r.start >= r.job.restart / r.speed + turns.min_run
     ]
     if is_bounded(m):
-        able = _in_time(m, able)
+        m.patience = {r.job.index: patience(m, r, again(m, r)) for r in able if not r.job.settled}
+        able = [r for r in able if m.patience.get(r.job.index, 0.0) > 0]
     m.weight = turns.cost_once + turns.cost_each * len(m.waiting)
     worth = [r for r in able if turns.by_work or _gpus_left(m, r) > m.weight * loss(m, r)]
     return sorted(worth, key=lambda r: (loss(m, r), r.job.submit, r.job.index))
-
-
-def _in_time(m: Machine, able: list[Run]) -> list[Run]:
-    """Keep those who could have their nodes back in time, and note when."""
-    left = {r.job.index: work_left(m, r.job, kept(r.job, r.job.saved + done_in(m, r))) for r in able}
-    m.terms = {r.job.index: terms(m, r, left[r.job.index]) for r in able}
-    return [r for r in able if may_lend(m, r, m.terms[r.job.index][1], left[r.job.index])]
 
 
 def _gpus_left(m: Machine, run: Run) -> float:
@@ -109,13 +108,8 @@ def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:
 def choose_victims(m: Machine, claimant: Job, movable: list[Run]) -> list[Run]:
     """Choose whom to displace so that the claimant fits; nobody, if it cannot be brought about."""
     groups = m.groups_of(claimant)
-    end = m.now + claimant.estimate / min(m.speeds[g] for g in groups)
     candidates = [
-        r
-        for r in movable
-        if stands_lower(m, r, claimant)
-        and any(m.nodes[c.node].group in groups for c in r.chunks)
-        and (not is_bounded(m) or end <= m.terms[r.job.index][1])
+        r for r in movable if stands_lower(m, r, claimant) and any(m.nodes[c.node].group in groups for c in r.chunks)
     ]
     if len(candidates) <= EXACT:
         return _cheapest_set(m, claimant, candidates)

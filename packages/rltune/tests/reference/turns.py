@@ -24,6 +24,8 @@ class Turns:
     max_a_day: int = 0  # 0 = any number
     late: float = math.inf
     times: float = math.inf
+    cover: int = 0
+    gain: float = math.inf
 
     @property
     def by_work(self) -> bool:

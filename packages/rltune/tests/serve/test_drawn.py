@@ -35,6 +35,8 @@ def test_a_line_goes_from_corner_to_corner_of_its_frame():
     assert points(drawn.lines[0].path) == [(0.0, HEIGHT), (WIDTH, 0.0)]
     below = line_chart([("a", 0, [(0.0, -3.0), (1.0, 4.0)])])
     assert (below.bottom, below.top) == (-5.0, 5.0)
+    never_above = line_chart([("a", 0, [(0.0, -0.08), (1.0, 0.0)])])
+    assert (never_above.bottom, never_above.top) == pytest.approx((-0.1, 0.0))
     assert line_chart([("a", 0, [(1.0, 1.0)])]) is None
     assert line_chart([]) is None
 

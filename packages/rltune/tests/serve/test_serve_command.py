@@ -1,6 +1,11 @@
+import signal
 import stat
+import subprocess
+import sys
 
+import httpx
 import pytest
+from serve_cases import journal_of
 from typer.testing import CliRunner
 
 from rltune.cli import app
@@ -21,6 +26,19 @@ def test_new_tokens_are_added_to_a_file_that_only_its_owner_reads(tmp_path):
     assert tokens.caller(shown[1]).user == "bob"
 
 
+def test_it_ends_at_once_though_somebody_has_a_live_view_open(tmp_path):
+    path = journal_of(tmp_path)
+    program = [sys.executable, "-c", "from rltune.cli import main; main()"]
+    command = [*program, "serve", "--journal", str(path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        base = service.stdout.readline().split()[0]
+        with httpx.stream("GET", f"{base}/api/v1/stream", timeout=60) as view:
+            assert any("event: cycle" in line for line in view.iter_lines())
+            service.send_signal(signal.SIGINT)
+            assert service.wait(timeout=60) in {0, -signal.SIGINT, 130}
+        assert "Traceback" not in service.stderr.read()
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -28,6 +46,7 @@ def test_new_tokens_are_added_to_a_file_that_only_its_owner_reads(tmp_path):
         (["--address", "nowhere"], "is no address"),
         (["--journal", "/no/such/journal.db"], "there is no journal"),
         (["--wait-buckets", "1h,1m"], "times in order"),
+        (["--training", "/no/such/folder"], "no such folder"),
         (["--wait-buckets", "soon"], "times in order"),
         (["--new-token", "a"], "--tokens FILE"),
         (["--new-token", "a", "--tokens", "t.toml", "--role", "king"], "viewer or operator"),

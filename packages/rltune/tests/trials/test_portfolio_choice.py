@@ -116,7 +116,7 @@ def test_who_is_far_behind_is_not_run_to_the_end(jobs, cluster):
 def test_a_network_that_was_taught_by_the_history_is_left_out(jobs, cluster, monkeypatch):
     """It would look better there than it is."""
     trial = Trial(jobs, cluster, "oracle")
-    monkeypatch.setattr(portfolio_choice, "leaks", lambda policies, exams: [p for p in policies if p.name == "learned"])
+    monkeypatch.setattr(portfolio_choice, "leaks", lambda policies, _: [p for p in policies if p.name == "learned"])
     trial.settled(parse_pipeline("portfolio"), ROW, SIZE)
     tried = {settings.policy for settings, _ in trial._choices[0]._measured}
     assert "learned" not in tried
@@ -135,5 +135,5 @@ def test_it_is_a_policy_by_name():
     """Every command takes it; a metric that it does not know is refused."""
     assert isinstance(get_policy("portfolio"), Policy)
     assert get_policy("portfolio:slowdown").name == "portfolio:slowdown"
-    with pytest.raises(InputError, match="metric 'makespan' is not known for a portfolio|makespan"):
+    with pytest.raises(InputError, match="makespan"):
         get_policy("portfolio:makespan")

@@ -146,3 +146,11 @@ def test_targets_that_are_not_understood_are_refused():
     for text in ("p90 < 1h", "p80 wait < 1h", "p90 wait < soon", "p90 wait < 1h for size>=8"):
         with pytest.raises(InputError):
             Target.parse(text)
+
+
+def test_more_work_than_the_nodes_can_do_is_said():
+    """Waits then grow with the length of the history, and a mean means little; with enough nodes nothing is said."""
+    told = what_if(site(), [parse_edit("add=20x4:V100")], ORACLE).notes
+    grows = [note for note in told if note.endswith("waits grow for as long as that goes on")]
+    assert len(grows) == 1
+    assert grows[0].startswith("now 1")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rltune.calibration.causes import find_causes
 from rltune.calibration.closeness import Nearness, distance
-from rltune.calibration.cluster_file import taken_over
+from rltune.calibration.cluster_file import not_told_twice, taken_over
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes, held_beside_room
@@ -104,6 +104,7 @@ def calibrate(
     ]
     tell("fitting weights")
     found += _weights(history, (held, beside_room), seed, known=cluster.scheduler is not None)
+    found = [not_told_twice(one, cluster) for one in found]
     after_pipeline, after = how.label, None
     if any(one.toml for one in found):
         better = taken_over(cluster, found)

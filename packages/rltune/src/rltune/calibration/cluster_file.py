@@ -22,6 +22,17 @@ def taken_over(cluster: Cluster, findings: Sequence[SiteFact]) -> Cluster:
     )
 
 
+def not_told_twice(fact: SiteFact, cluster: Cluster) -> SiteFact:
+    """Return a finding without its lines if the cluster's file says all of it already."""
+    new = tomllib.loads("\n".join(fact.toml))
+    limits = [Limit(**one) for one in new.get("limit", ())]
+    windows = [Maintenance(**one) for one in new.get("maintenance", ())]
+    known = all(one in cluster.limits for one in limits) and all(one in cluster.maintenance for one in windows)
+    if not (limits or windows) or not known:
+        return fact
+    return replace(fact, evidence=f"{fact.evidence} (the cluster's file has it)", toml=())
+
+
 def lines_of(findings: Sequence[SiteFact]) -> str:
     """Write the lines of all findings, each under what it was found by."""
     parts = [f"# {one.cause}: {one.evidence}\n" + "\n".join(one.toml) + "\n" for one in findings if one.toml]

@@ -108,7 +108,7 @@ def compare(
     work = asked[first][0]
     result = with_notes(join_clusters(made) if others else made[first], work)
     where = ", ".join(cluster_line(on, name) for name, on in clusters.items())
-    _write(result, outputs, work, where, details=details)
+    _write(result, outputs, work, where, pipelines, details=details)
 
 
 def clusters_of(text: str) -> list[str]:
@@ -119,7 +119,15 @@ def clusters_of(text: str) -> list[str]:
     return names
 
 
-def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str, *, details: bool) -> None:
+def _write(
+    result: "Comparison",
+    outputs: Outputs,
+    work: Workload,
+    cluster: str,
+    pipelines: "tuple[Pipeline, ...]",
+    *,
+    details: bool,
+) -> None:
     from rltune.evaluation.verdict import verdict
 
     if not outputs.only_json:
@@ -128,7 +136,7 @@ def _write(result: "Comparison", outputs: Outputs, work: Workload, cluster: str,
         show_table(result.table())
         if details:
             show(result.details())
-    outputs.write(result, work, cluster, json_text.loads(result.to_json()))
+    outputs.write(result, work, cluster, json_text.loads(result.to_json()), pipelines)
     if not result.complete:
         say(f"rltune: interrupted after {len(result.runs)} of {result.planned} runs; only those count")
         raise typer.Exit(INTERRUPTED)

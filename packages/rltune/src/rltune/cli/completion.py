@@ -78,6 +78,35 @@ def windows(incomplete: str) -> list[str]:
     return _beginning(incomplete, ("whole", "steady:0.2", *counted, "1024:every=64", "1024:every=64:contended=600"))
 
 
+def jobs(incomplete: str) -> list[str]:
+    """Complete the number of a job that waits: as squeue tells, or as the journal of this machine saw it last."""
+    return _beginning(incomplete, _waiting_jobs())
+
+
+def _waiting_jobs() -> list[str]:
+    import subprocess
+
+    asked = ("squeue", "--noheader", "--states=PENDING", "--format=%i")
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=2, check=True)
+        return done.stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return _waiting_by_journal()
+
+
+def _waiting_by_journal() -> list[str]:
+    from rltune.errors import InputError
+    from rltune.live.journal.default_place import default_journal
+    from rltune.live.journal.packing import unpack_snapshot
+    from rltune.live.journal.store import Journal
+
+    try:
+        snapshot = unpack_snapshot(Journal.read(default_journal()).cycle(0).snapshot)
+    except InputError:  # there is none, or it holds nothing
+        return []
+    return [job.command_name for job in snapshot.pending]
+
+
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 

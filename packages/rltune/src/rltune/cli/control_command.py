@@ -145,9 +145,12 @@ def _release(
     from rltune.cli.control_release import place_of, release
     from rltune.live.give_back import GiveBack
     from rltune.live.see.ownership import EVERYWHERE
+    from rltune.live.see.snapshot import Lever
 
-    backend, _ = slurm_of(testbed, place_of(config))
-    release(GiveBack(backend, owner, partitions or (EVERYWHERE,), by_force=take_over), journal)
+    place = place_of(config)
+    backend, _ = slurm_of(testbed, place)
+    giving = GiveBack(backend, owner, partitions or (EVERYWHERE,), by_force=take_over)
+    release(giving, journal, Lever.NICE if place else Lever.SITE_FACTOR)
 
 
 def slurm_of(testbed: Path | None, place: "RestPlace | None" = None) -> "tuple[Backend, Clock]":

@@ -16,21 +16,26 @@ if TYPE_CHECKING:
     from rltune.live.give_back import GiveBack, GivenBack
     from rltune.live.rest_place import RestPlace
     from rltune.live.see.holdings import Holdings
+    from rltune.live.see.snapshot import Lever
 
 NODE_LISTS_STAY = 3  # only lists of nodes of running jobs are left, which do nothing while they run
 LEFT = 4  # Slurm holds something of ours
 
 
-def release(giving: "GiveBack", journal: Path) -> None:
+def release(giving: "GiveBack", journal: Path, lever: "Lever") -> None:
     """Give back what the records in Slurm say is ours, and what a journal knows beyond them if there is one."""
     from rltune.live.see.backend import BackendError
 
+    known, unseen = _known(journal, lever)
     try:
-        given = giving(_known(journal))
+        given = giving(known)
     except BackendError as error:
         raise InputError(f"nothing could be given back, {error}; try again when Slurm answers") from None
     say(f"release: {given}")
     _note(journal, given)
+    if unseen:
+        say(f"release: {unseen}")
+        raise typer.Exit(LEFT)
     end_by(given)
 
 
@@ -56,21 +61,25 @@ def end_by(given: "GivenBack") -> None:
         raise typer.Exit(NODE_LISTS_STAY)
 
 
-def _known(journal: Path) -> "Holdings | None":
-    """Read what a journal knows; one that is missing, damaged or on a full disk is done without."""
+def _known(journal: Path, lever: "Lever") -> "tuple[Holdings | None, str]":
+    """Read what a journal knows, and why it is of no use here; one that is missing or damaged is done without."""
     from rltune.live.journal.store import Journal
+    from rltune.live.see.ownership import LeverError
 
-    if not journal.is_file():
-        return None
     try:
+        if not journal.is_file():
+            return None, ""
         store = Journal.read(journal)
         try:
-            return store.holdings()
+            held, by = store.holdings(), store.lever()
         finally:
             store.close()
     except (InputError, OSError, sqlite3.Error, ValueError) as error:
         say(f"release: going on without the journal: {error}")
-        return None
+        return None, ""
+    if len(held) and by is not None and by is not lever:
+        return None, str(LeverError("the journal knows of", by))
+    return held, ""
 
 
 def _note(journal: Path, given: "GivenBack") -> None:
@@ -78,9 +87,9 @@ def _note(journal: Path, given: "GivenBack") -> None:
     from rltune.live.journal.given_back import note_given_back
     from rltune.live.journal.store import Journal
 
-    if not journal.is_file():
-        return
     with suppress(InputError, OSError, sqlite3.Error):
+        if not journal.is_file():
+            return
         store = Journal.create(journal)
         try:
             note_given_back(store, given, time.time())

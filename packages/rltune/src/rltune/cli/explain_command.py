@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import options, present_options
+from rltune.cli import completion, options, present_options, service_client
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
@@ -13,11 +13,19 @@ from rltune.cli.terminal_progress import spinner
 EXAMPLES = examples(
     "rltune explain 4711",
     "rltune explain 4711 --journal /var/lib/rltune/journal.db",
+    "rltune explain 4711 --service https://head:8080            # without any right on the cluster",
     "rltune explain 1234 --trace history.txt -c my.toml --at 2026-01-31T12:00",
     "rltune explain all --trace synth:philly -c philly-slice --at 60%",
 )
 EVERYBODY = "all"
-Job = Annotated[str, typer.Argument(help="The job's number; `all` for one line on everybody who waits.", metavar="JOB")]
+Job = Annotated[
+    str,
+    typer.Argument(
+        help="The job's number; `all` for one line on everybody who waits.",
+        metavar="JOB",
+        autocompletion=completion.jobs,
+    ),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out what change of its request would start it sooner.")]
 
 
@@ -30,6 +38,7 @@ def explain(
     at: present_options.At = None,
     pipeline: present_options.InForce = None,
     estimator: options.Estimator = None,
+    service: present_options.Service = None,
     quick: Quick = False,
     json: options.JsonOrFile = None,
     force: options.Force = False,
@@ -40,6 +49,11 @@ def explain(
     """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
+    if service is not None:
+        answer = service_client.explanation(service, job, changes=not quick)
+        outputs.write_json(answer.to_dict())
+        outputs.show_lines([str(answer)])
+        return
     present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected).present()
     from rltune.explain import Explainer
 

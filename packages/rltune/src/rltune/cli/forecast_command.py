@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rltune.cli import options, present_options
+from rltune.cli import completion, options, present_options, service_client
+from rltune.cli.console import show_line
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
-from rltune.cli.terminal_progress import bar
+from rltune.cli.terminal_progress import counting_bar
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,9 +21,13 @@ EXAMPLES = examples(
     "rltune forecast 4711 --journal /var/lib/rltune/journal.db",
     'rltune forecast --submit "gpus=16,type=V100,time=4h"      # before submitting: which request starts soonest?',
     "rltune forecast --trace history.txt -c my.toml --at 80% --calibrate 12",
+    "rltune forecast 4711 --service https://head:8080          # without any right on the cluster",
 )
 Job = Annotated[
-    str | None, typer.Argument(help="One job's number; everybody who waits if none is named.", metavar="JOB")
+    str | None,
+    typer.Argument(
+        help="One job's number; everybody who waits if none is named.", metavar="JOB", autocompletion=completion.jobs
+    ),
 ]
 Submit = Annotated[
     str | None,
@@ -36,9 +41,16 @@ Calibrate = Annotated[
     int,
     typer.Option(
         "--calibrate",
-        help="With --trace: forecast at so many earlier moments first, and correct by them.",
+        help="With --trace or --journal: forecast at so many earlier moments first, and correct by them.",
         min=0,
         metavar="N",
+    ),
+]
+TellUsers = Annotated[
+    bool,
+    typer.Option(
+        "--tell-users",
+        help="On a running Slurm: write why each job waits and when it starts into its AdminComment, as Administrator.",
     ),
 ]
 
@@ -53,10 +65,12 @@ def forecast(
     at: present_options.At = None,
     pipeline: present_options.InForce = None,
     estimator: options.Estimator = None,
+    service: present_options.Service = None,
     rolls: Rolls = 100,
     calibrate: Calibrate = 0,
     seed: options.Seed = 0,
     workers: options.Workers = 2,
+    tell_users: TellUsers = False,
     json: options.JsonOrFile = None,
     force: options.Force = False,
     config: present_options.Config = None,
@@ -69,6 +83,14 @@ def forecast(
     asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if job is not None and submit is not None:
         raise InputError("give a job that waits, or a request that is not submitted yet (--submit), not both")
+    if service is not None:
+        told = service_client.forecast(service, job)
+        outputs.write_json(told.to_dict())
+        outputs.show_lines([str(told)])
+        return
+    if tell_users:
+        _tell_users(asked, rolls, seed, workers)
+        return
     present = asked.present()
     made = _calibration(asked, calibrate, seed, workers)
     if submit is not None:
@@ -76,29 +98,52 @@ def forecast(
         return
     from rltune.forecast import forecast as run
 
-    if job is not None and job not in present.asides:
-        present.waiting_row(job)
-    with bar("rolling") as tell:
-        told = run(
-            present, rolls, seed, made, workers=workers, progress=lambda done, total: tell(done, total, "futures")
-        )
     if job is not None:
-        told = told.only(job, present)
+        _require_turn(job, present)
+    with counting_bar("rolling", "futures") as tell:
+        told = run(present, rolls, seed, made, job=job or "", workers=workers, progress=tell)
     outputs.write_json({**told.to_dict(), "present": present.to_dict()})
     outputs.show_lines([str(present), str(told)])
+
+
+def _require_turn(job: str, present: "Present") -> None:
+    """Refuse a job that is held: nobody knows when it will be released."""
+    if job in present.asides:
+        aside = present.asides[job]
+        raise InputError(f"job {job} has no start to forecast: {aside.why}, {aside.text}")
+    present.waiting_row(job)
+
+
+def _tell_users(asked: Asked, rolls: int, seed: int, workers: int) -> None:
+    """Write reasons and forecasts where users look."""
+    from rltune.explain import Explainer
+    from rltune.forecast import forecast as run
+    from rltune.live.tell_waiting import tell_waiting
+
+    backend, snapshot, present = asked.looked()
+    with counting_bar("rolling", "futures") as tell:
+        made = run(present, rolls, seed, workers=workers, progress=tell)
+    told = tell_waiting(backend, snapshot, Explainer(present).all_reasons(), made, present.pipeline.label)
+    if told.refused:
+        raise InputError(str(told))
+    show_line(str(told))
 
 
 def _calibration(asked: Asked, moments: int, seed: int, workers: int) -> "StartCalibration | None":
     if not moments:
         return None
-    if asked.trace is None:
-        raise InputError("--calibrate tries forecasts on a history: give one by --trace")
+    if asked.trace is None and asked.journal is None:
+        raise InputError("--calibrate tries forecasts on what is past: give a history (--trace) or a --journal")
     from rltune.forecast.calibrate_forecast import calibrate
+    from rltune.live.calibrate_on_journal import calibrate_on_journal
+    from rltune.live.journal.store import Journal
 
-    jobs, cluster, pipeline, estimator, at_s = asked.site()
-    with bar("calibrating") as tell:
-        told = lambda done, total: tell(done, total, "moments")  # noqa: E731  shorter than a function
-        return calibrate(jobs, cluster, pipeline, estimator, at_s, moments, seed=seed, workers=workers, progress=told)
+    with counting_bar("calibrating", "moments") as tell:
+        if asked.journal is not None:
+            kept = Journal.read(asked.journal)
+            return calibrate_on_journal(kept, moments, seed=seed, workers=workers, progress=tell)
+        jobs, cluster, pipeline, estimator, at_s = asked.site()
+        return calibrate(jobs, cluster, pipeline, estimator, at_s, moments, seed=seed, workers=workers, progress=tell)
 
 
 def _offer(
@@ -112,15 +157,8 @@ def _offer(
 ) -> None:
     from rltune.forecast.before_submitting import compare_requests, parse_request
 
-    with bar("rolling") as tell:
-        told = compare_requests(
-            present,
-            parse_request(submit),
-            rolls,
-            seed,
-            made,
-            workers=workers,
-            progress=lambda done, total: tell(done, total, "requests"),
-        )
+    request = parse_request(submit)
+    with counting_bar("rolling", "requests") as tell:
+        told = compare_requests(present, request, rolls, seed, made, workers=workers, progress=tell)
     outputs.write_json(told.to_dict())
     outputs.show_lines([str(told)])

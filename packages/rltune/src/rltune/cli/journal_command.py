@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import options
+from rltune.cli import completion, options
 from rltune.cli.command import Command
+from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import count, make_room, require_free, show, show_json, show_line
 from rltune.cli.control_command import JOURNAL
+from rltune.cli.dates import moment
 from rltune.cli.exits import Mannered
 from rltune.cli.options import examples
 from rltune.cli.terminal_progress import spinner
@@ -25,7 +27,7 @@ _File = Annotated[Path, typer.Option("--journal", "-j", help="The journal.", met
     cls=Command, epilog=examples("rltune journal story 4711", "rltune journal story 4711 -j /var/lib/rltune/journal.db")
 )
 def story(
-    job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")],
+    job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB", autocompletion=completion.jobs)],
     journal: _File = JOURNAL,
     json: options.Json = False,
 ) -> None:
@@ -105,6 +107,38 @@ def export(
         raise InputError(f"{journal}: no job has been seen to end yet")
     trace.write(jobs, make_room(out))
     show_line(f"{out}: {count(len(jobs), 'jobs')}")
+
+
+@app.command(
+    cls=Command,
+    epilog=examples("rltune journal report", "rltune journal report --since 2026-01-31 --html out/week.html"),
+)
+def report(
+    journal: _File = JOURNAL,
+    since: Annotated[
+        str | None, typer.Option(help="Tell of what came since this date, as 2026-01-31T12:00.", metavar="DATE")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write it as a page.", metavar="FILE")] = None,
+    json: options.Json = False,
+    force: options.Force = False,
+) -> None:
+    """Tell what would have happened in the policy's order, against what did: gains, for whom, stories, health."""
+    from rltune.live.journal.store import Journal
+    from rltune.shadow import shadow_report, shadow_text
+
+    require_free([html] if html else [], force=force)
+    compile_core()
+    with spinner("replaying what was seen"):
+        made = shadow_report(Journal.read(journal), *([moment(since)] if since else []))
+    if json:
+        show_json(shadow_text.as_dict(made))
+    else:
+        for line in shadow_text.lines(made):
+            show_line(line)
+    if html:
+        from rltune.shadow.shadow_page import write_shadow
+
+        write_shadow(made, make_room(html), str(journal))
 
 
 def _listed(jobs: tuple[int, ...]) -> str:

@@ -156,7 +156,9 @@ JsonOrFile = Annotated[
 JobsFile = Annotated[
     Path | None,
     typer.Option(
-        "--jobs-file", help="Write when and where every job ran, as .csv, .csv.gz or .parquet.", metavar="FILE"
+        "--jobs-file",
+        help="Write when and where every job ran and why it waited, as .csv, .csv.gz or .parquet.",
+        metavar="FILE",
     ),
 ]
 ReportFile = Annotated[

@@ -1,6 +1,6 @@
 """Where a command's results go: JSON, parquet and a page beside the terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from rltune.cli.terminal_progress import spinner
 if TYPE_CHECKING:
     from rltune.cli.trace_argument import Workload
     from rltune.cluster import Cluster
-    from rltune.evaluation import Comparison
+    from rltune.engine.pipeline import Pipeline
+    from rltune.evaluation import Comparison, Run
 
 NOBODY_WAITED = "No job waited: the cluster is larger than the load, so nothing can be told apart."
 
@@ -63,11 +64,18 @@ class Outputs:
             if path is not None and not self.only_json:
                 show_line(f"{what}: {path}")
 
-    def write(self, comparison: "Comparison", work: "Workload", cluster: str, content: Mapping[str, Any]) -> None:
-        """Write the files asked for, and JSON; then name them."""
+    def write(
+        self,
+        comparison: "Comparison",
+        work: "Workload",
+        cluster: str,
+        content: Mapping[str, Any],
+        pipelines: "Sequence[Pipeline]" = (),
+    ) -> None:
+        """Write the files asked for, and JSON; then name them. With its pipelines, jobs come with why they waited."""
         self.write_json({"rltune": _version(), "trace": work.name, "cluster": cluster, **content})
         if self.jobs_file is not None:
-            _write_jobs(comparison, self.jobs_file)
+            _write_jobs(comparison, self.jobs_file, pipelines)
         if self.report is not None:
             _write_report(comparison, self.report, work.name)
         self.name_files()
@@ -92,9 +100,19 @@ def _version() -> str:
     return __version__
 
 
-def _write_jobs(comparison: "Comparison", path: Path) -> None:
+def _write_jobs(comparison: "Comparison", path: Path, pipelines: "Sequence[Pipeline]") -> None:
+    from rltune.explain.reasons_while_waiting import looks_a_run, reasons_while_waiting
+
+    looks = looks_a_run(len(comparison.runs))
+    known = len(pipelines) == len(comparison.contenders)  # on several clusters there are more contenders
+
+    def waited_for(run: "Run") -> list[str | None]:
+        if not known:
+            return [None] * len(run.schedule.jobs)
+        return reasons_while_waiting(run.schedule, pipelines[run.contender], looks)
+
     with spinner(f"writing {path}"):
-        comparison.write_jobs(make_room(path))
+        comparison.write_jobs(make_room(path), waited_for)
 
 
 def _write_report(comparison: "Comparison", path: Path, trace: str) -> None:

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from rltune.engine.pipeline import Pipeline
     from rltune.estimate.estimators import Estimator
     from rltune.jobs import Jobs
+    from rltune.live.see.backend import Backend
+    from rltune.live.see.snapshot import Snapshot
     from rltune.present import Present
 
 USUAL = "multifactor + easy"
+MOST_HISTORY = 20_000  # ended jobs that a forecast draws from
 
 TraceOption = Annotated[
     str | None,
@@ -55,6 +58,14 @@ Config = Annotated[
 ]
 Testbed = Annotated[
     Path | None, typer.Option(help="Take the Slurm of `rltune slurm testbed` in this folder.", metavar="FOLDER")
+]
+
+
+Service = Annotated[
+    str | None,
+    typer.Option(
+        help="Ask the `rltune serve` at this address; a token is taken from the variable RLTUNE_TOKEN.", metavar="URL"
+    ),
 ]
 
 
@@ -144,15 +155,35 @@ class Asked:
             return present_of_cycle(Journal.read(self.journal), self.cycle)
 
     def _of_slurm(self) -> "Present":
+        return self.looked()[2]
+
+    def looked(self) -> "tuple[Backend, Snapshot, Present]":
+        """Look at a running Slurm once: what speaks to it, what it showed, and the moment."""
         from rltune.live.control_settings_file import load_settings
         from rltune.live.pinned_pipeline import pin_pipeline
-        from rltune.live.present_of_slurm import present_of_slurm
+        from rltune.live.present_of_slurm import present_of_snapshot
         from rltune.live.see.backend import BackendError
 
+        self.require_one()
+        if self.trace is not None or self.journal is not None:
+            raise InputError("a history and a journal are past: leave out --trace and --journal to ask a running Slurm")
         settings = load_settings(self.config, {"pipeline": {"estimator": self.estimator}})
         backend, _ = slurm_of(self.testbed, settings.slurm.place())
         try:
             with spinner("asking Slurm"):
-                return present_of_slurm(backend, settings, pin_pipeline(settings))
+                snapshot = backend.observe()
         except BackendError as error:
             raise InputError(f"{error}. Without a Slurm, ask a journal (--journal) or a history (--trace)") from None
+        history = None if self.testbed else _history_here()
+        return backend, snapshot, present_of_snapshot(snapshot, settings, pin_pipeline(settings), history)
+
+
+def _history_here() -> "Jobs | None":
+    """Return the jobs that the controller of this machine saw end; None if it has no journal that may be read."""
+    from rltune.live.journal.default_place import default_journal
+    from rltune.live.journal.store import Journal
+
+    try:
+        return Journal.read(default_journal()).history(MOST_HISTORY)
+    except InputError:
+        return None

@@ -47,6 +47,7 @@ _Buckets = Annotated[
 _Training = Annotated[
     Path | None, typer.Option("--training", help="A folder of models and of the curves beside them.", metavar="FOLDER")
 ]
+_PATIENCE_S = 10  # for which answers that are being made are waited for at the end
 
 
 def serve(
@@ -72,7 +73,8 @@ def serve(
     _require_installed()
     if training is not None and not training.is_dir():
         raise InputError(f"--training {training}: there is no such folder")
-    settings = replace(_settings(tokens, address, wait_buckets, demo=demo), training=training)
+    settings = _settings(tokens, address, wait_buckets, demo=demo)
+    settings = replace(settings, training=training or (_demo_training() if demo else None))
     with _journal(journal, speed, demo=demo) as path:
         _run(path, settings, address, port)
 
@@ -112,6 +114,13 @@ def _settings(tokens: Path | None, address: str, buckets: str, *, demo: bool) ->
     known = _tokens(tokens, address)
     edges = _edges(buckets) if buckets else WAIT_BUCKETS_S
     return ServeSettings(tokens=known, wait_buckets_s=edges, demo=demo, follow=True)
+
+
+def _demo_training() -> Path:
+    """Return the folder with a training that was recorded."""
+    from rltune.serve.demonstration import TRAINING
+
+    return TRAINING
 
 
 def _tokens(path: Path | None, address: str) -> "Tokens | None":
@@ -168,6 +177,7 @@ def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None
     import uvicorn
 
     from rltune.serve.app import make_app
+    from rltune.serve.ending_server import ending_server
     from rltune.serve.sight import Watch
 
     app = make_app(Watch(path), settings)
@@ -177,7 +187,7 @@ def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None
             shown = listening.getsockname()[1]
             host = f"[{address}]" if ":" in address else address
             show_line(f"http://{host}:{shown}  (Ctrl-C ends it)")
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-            server.run(sockets=[listening])
+            how = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=_PATIENCE_S)
+            ending_server(how, app.state.streams).run(sockets=[listening])
     except OSError as error:
         raise InputError(f"{address}:{port}: cannot listen there: {error.strerror}") from None

@@ -15,6 +15,7 @@ from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
 
 if TYPE_CHECKING:
+    from rltune.engine.pipeline import Pipeline
     from rltune.evaluation import Comparison
 
 EXAMPLES = examples(
@@ -82,14 +83,14 @@ def simulate(
         schedule = run_pipeline(work.jobs, on, planned, guess, told, perf_counter)
     with spinner("summing up"):
         made = with_notes(Comparison.of_schedules([schedule]), work)
-    _write(made, outputs, work, cluster_line(on, cluster))
+    _write(made, outputs, work, cluster_line(on, cluster), planned)
 
 
-def _write(made: "Comparison", outputs: Outputs, work: Workload, cluster: str) -> None:
+def _write(made: "Comparison", outputs: Outputs, work: Workload, cluster: str, pipeline: "Pipeline") -> None:
     summary = made.runs[0].summary
     if not outputs.only_json:
         show_line(f"{work.name} on {cluster}")
         show(summary)
         for note in work.notes:
             show_line(note)
-    outputs.write(made, work, cluster, {**summary.to_dict(), "notes": list(work.notes)})
+    outputs.write(made, work, cluster, {**summary.to_dict(), "notes": list(work.notes)}, [pipeline])

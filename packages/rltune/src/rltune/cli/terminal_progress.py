@@ -49,3 +49,10 @@ def bar(doing: str) -> Iterator[Tell]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(doing, total=None, last="")
         yield lambda done, total, last: progress.update(task, completed=done, total=total, last=last)
+
+
+@contextmanager
+def counting_bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar that is told how many of something are done, of how many."""
+    with bar(title) as tell:
+        yield lambda done, total: tell(done, total, unit)

@@ -8,7 +8,7 @@ from rltune.cli import options, present_options
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
-from rltune.cli.terminal_progress import bar, spinner
+from rltune.cli.terminal_progress import counting_bar, spinner
 from rltune.errors import InputError
 
 EXAMPLES = examples(
@@ -89,25 +89,16 @@ def whatif(
         jobs, on, planned, guess, _ = Asked(
             trace, cluster, "100%", pipeline, estimator, allow_rejected=allow_rejected
         ).checked_site()
-        with bar("simulating") as tell:
-            told = what_if(
-                Site(jobs, on, planned), edits, guess, progress=lambda done, total: tell(done, total, "jobs")
-            )
+        with counting_bar("simulating", "jobs") as tell:
+            told = what_if(Site(jobs, on, planned), edits, guess, progress=tell)
     else:
         from rltune.whatif import what_if_now
 
         present = Asked(
             trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected
         ).present()
-        with bar("rolling") as tell:
-            told = what_if_now(
-                present,
-                edits,
-                rolls,
-                seed,
-                workers=workers,
-                progress=lambda done, total: tell(done, total, "futures"),
-            )
+        with counting_bar("rolling", "futures") as tell:
+            told = what_if_now(present, edits, rolls, seed, workers=workers, progress=tell)
     outputs.write_json(told.to_dict())
     outputs.show_lines([str(told)])
 

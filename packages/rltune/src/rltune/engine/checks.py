@@ -42,7 +42,7 @@ def rejections(jobs: Jobs, cluster: Cluster, arrays: Arrays, rule: int) -> dict[
 def _misfits(cluster: Cluster, arrays: Arrays, rule: int) -> dict[int, str]:
     """Find the shapes that do not fit the empty, healthy cluster, and say why."""
     world = arrays.world
-    healthy = world_handle(world._replace(has_pauses=False, fits_by_length=False)) if world.has_pauses else arrays.w
+    healthy = world_handle(world._replace(has_pauses=False)) if world.has_pauses else arrays.w
     too_large = (i for i in range(len(world.shape)) if not find(healthy, arrays.s, i, 0.0, rule))
     return {i: _misfit(cluster, world, i) for i in too_large}
 

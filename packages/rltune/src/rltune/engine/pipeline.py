@@ -104,8 +104,6 @@ class Pipeline:
         if self.learned and self.turns.order == "policy":
             told = "a network scores those that wait, not those that run; choose las, gittins or srsf"
             raise InputError(f"preempt {self.turns}: {told}")
-        if self.turns.bounded and self.view:
-            raise InputError(f"preempt {self.turns}: a bound on completions needs to see all jobs; leave out the view")
         others = (
             ("commit mode", self.commit),
             (f"a search ({self.search})", self.search),

@@ -104,7 +104,7 @@ class Machine:
             whole_nodes=placer.whole_nodes,
             net=policy.net if isinstance(policy, Networked) else None,
             turns=bool(pipeline.turns),
-            lends=pipeline.turns.bounded,
+            tolls=pipeline.turns.bounded,
             survival=_survival(pipeline, estimator, jobs, looked_at=looks is not None),
         )
         world.job.sla = pipeline.guard.sla_jobs(jobs)
@@ -152,23 +152,24 @@ class Machine:
         self._tell(progress)
         self._reject_stranded()
 
-    def run_while(self, until_s: float = np.inf, last: int | None = None) -> None:
-        """Simulate while something happens by a time and one of the first `last` jobs (all if not told) has to start.
+    def run_while(self, until_s: float = np.inf, rows: range | None = None) -> None:
+        """Simulate while something happens by a time and one of these jobs (of all, if not told) has to start.
 
         The clock stops at what happened last. Nobody is rejected for still waiting.
         """
-        first = len(self.jobs) if last is None else last
+        watched = range(len(self.jobs)) if rows is None else rows
         if self.placer.solves or self.pipeline.search or isinstance(self.pipeline.policy, Scored):
-            while next_moment(self.w, self.s, self.options) <= until_s and self._any_waits(first):
+            while next_moment(self.w, self.s, self.options) <= until_s and self._any_waits(watched):
                 advance(self.w, self.s, self.options)
                 self.make_pass()
             return
-        while run_while(self.w, self.s, self.options, until_s, first, _MOMENTS_A_SLICE):
+        self.state.n[core.WATCHED] = watched.start
+        while run_while(self.w, self.s, self.options, until_s, watched.stop, _MOMENTS_A_SLICE):
             self.take_spells()
         self.take_spells()
 
-    def _any_waits(self, first: int) -> bool:
-        return bool((self.state.life.status[:first] <= core.WAITING).any())
+    def _any_waits(self, rows: range) -> bool:
+        return bool((self.state.life.status[rows.start : rows.stop] <= core.WAITING).any())
 
     def make_pass(self, *, explain: bool = False) -> None:
         """Make one pass as of now; `explain`: every job that is left waiting gets its reason."""
@@ -351,6 +352,8 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         max_a_day=turns.max_a_day,
         late_s=float(turns.late_s),
         late_times=float(turns.late_times),
+        covered=bool(turns.cover),
+        gain=float(turns.gain),
     )
 
 

@@ -13,11 +13,14 @@ from rltune.text import read_seconds
 OFF = "off"
 ORDERS = {OFF: NO_TURNS, "las": BY_LAS, "gittins": BY_GITTINS, "srsf": BY_SRSF, "policy": BY_POLICY}
 MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
-MARGIN, COST_ONCE, COST_EACH = 2.0, 1.0, 0.3  # chosen on the part of the public traces before the held-out one
+LATE_S = 86400.0
+# Chosen on the part of the public traces before the held-out one.
+MARGIN, COST_ONCE, COST_EACH, GAIN = 2.0, 1.0, 0.3, 4.0
 FORMS = (
     "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
-    f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g} (how "
-    "cost is weighed) and late=24h:times=1.5 (how much later a displaced job may end)"
+    f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g}:"
+    f"gain={GAIN:g} (how cost and gain are weighed) and late=24h:times=1.5:cover=1 (how much later than without "
+    "turns a job may end, late=off: any; and only if there are GPUs to bring it back)"
 )
 
 
@@ -33,8 +36,10 @@ class Turns:
     cost_once: float = COST_ONCE  # of displacing a job, in times what it loses
     cost_each: float = COST_EACH  # and as much again for each job that waits
     max_a_day: int = 0  # displacements of one job in a day; 0 = any number
-    late_s: float = inf  # a displaced job ends at most so much later than it would have,
+    late_s: float = LATE_S  # a job ends at most so much later than if it had never been displaced,
     late_times: float = inf  # or after so many times as long, whichever is later; infinite = not told
+    cover: int = 0  # 1: nobody is displaced whom there would be no GPUs to bring back
+    gain: float = GAIN  # a second that a claimant gains counts as so many; infinite = it is not weighed
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -47,10 +52,15 @@ class Turns:
             ("cost_once", self.cost_once, 0),
             ("cost_each", self.cost_each, 0),
             ("max_a_day", self.max_a_day, 0),
+            ("cover", self.cover, 0),
         ):
             if not least <= value < inf:
                 raise InputError(f"{name} should be {least} or more, and finite, not {value:g}")
-        for name, value, least in (("late_s", self.late_s, 0), ("late_times", self.late_times, 1)):
+        for name, value, least in (
+            ("late_s", self.late_s, 0),
+            ("late_times", self.late_times, 1),
+            ("gain", self.gain, 0),
+        ):
             if not value >= least:
                 raise InputError(f"{name} should be {least} or more, not {value:g}")
 
@@ -59,13 +69,13 @@ class Turns:
 
     @property
     def bounded(self) -> bool:
-        """Return whether a displaced job has to end by a deadline."""
+        """Return whether what turns cost a job is bounded."""
         return bool(self) and min(self.late_s, self.late_times) < inf
 
     def __str__(self) -> str:
         usual = Turns()
         said = [
-            f"{word}={getattr(self, name):.15g}"
+            f"{word}={_told(getattr(self, name))}"
             for word, name in _NAMES.items()
             if getattr(self, name) != getattr(usual, name)
         ]
@@ -82,8 +92,11 @@ _NAMES = {
     "day": "max_a_day",
     "late": "late_s",
     "times": "late_times",
+    "cover": "cover",
+    "gain": "gain",
 }
-_WHOLE = ("most", "day")
+_MAY_BE_OFF = ("late", "gain")
+_WHOLE = ("most", "day", "cover")
 
 
 def get_turns(
@@ -106,8 +119,13 @@ def get_turns(
         word, _, text = part.partition("=")
         if word not in _NAMES or _NAMES[word] in said:
             raise InputError(f"preempt {spec!r} is not understood; write {FORMS}")
-        said[_NAMES[word]] = _number(text, spec, whole=word in _WHOLE)
+        off = text == OFF and word in _MAY_BE_OFF
+        said[_NAMES[word]] = inf if off else _number(text, spec, whole=word in _WHOLE)
     return replace(beside, order=order, **said)
+
+
+def _told(value: float) -> str:
+    return OFF if value == inf else f"{value:.15g}"
 
 
 def _number(text: str, spec: str, *, whole: bool) -> float:

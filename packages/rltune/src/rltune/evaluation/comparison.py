@@ -220,12 +220,15 @@ class Comparison:
 
         return to_json(self, path)
 
-    def write_jobs(self, path: str | Path) -> None:
-        """Write every job of every run, one row each; the name's ending says how: .csv, .csv.gz or .parquet."""
+    def write_jobs(self, path: str | Path, waited_for: Callable[[Run], Sequence[str | None]] | None = None) -> None:
+        """Write every job of every run, one row each; the name's ending says how: .csv, .csv.gz or .parquet.
+
+        `waited_for` tells of a run why its jobs waited, for a column of that name.
+        """
         from rltune.evaluation.export import jobs_table
         from rltune.trace.table import write_frame
 
-        write_frame(jobs_table(self), path)
+        write_frame(jobs_table(self, waited_for), path)
 
 
 def measured(run: Run) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

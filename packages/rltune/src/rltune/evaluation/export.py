@@ -12,6 +12,8 @@ from rltune.metrics.formats import plain
 from rltune.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import polars as pl
 
     from rltune.evaluation.comparison import Comparison, Run
@@ -25,11 +27,15 @@ def to_json(comparison: Comparison, path: str | Path | None = None) -> str:
     return text
 
 
-def jobs_table(comparison: Comparison) -> pl.DataFrame:
-    """Join the jobs of all runs: who, what, when, where, and under which contender and window."""
+def jobs_table(comparison: Comparison, waited_for: Callable[[Run], Sequence[str | None]] | None = None) -> pl.DataFrame:
+    """Join the jobs of all runs: who, what, when, where, why they waited, and under which contender and window."""
     import polars as pl
 
-    return pl.concat([_jobs_of(comparison, run) for run in comparison.runs])
+    tables = [_jobs_of(comparison, run) for run in comparison.runs]
+    if waited_for is not None:
+        told = [pl.Series("waited_for", waited_for(run), dtype=pl.String) for run in comparison.runs]
+        tables = [table.with_columns(why) for table, why in zip(tables, told, strict=True)]
+    return pl.concat(tables)
 
 
 def _content(comparison: Comparison) -> dict[str, Any]:

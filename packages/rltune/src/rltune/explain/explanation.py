@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rltune.present.present import Why, told_time
@@ -121,6 +121,16 @@ class Explanation:
             )
         return [*told, *(f"Note: {note}." for note in self.notes)]
 
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Explanation:
+        """Read what `to_dict` wrote; null is what is not known."""
+        parts = {"parts": ScorePart, "ahead": Ahead, "overtaken_by": Overtaker, "changes": TriedChange}
+        told = {one.name: plain[one.name] for one in fields(cls)}
+        told |= {name: tuple(_of(kind, one) for one in plain[name]) for name, kind in parts.items()}
+        told |= {"reason": _reason(plain["reason"]), "others": tuple(map(_reason, plain["others"]))}
+        told |= {name: math.nan for name in ("earliest_s", "score") if told[name] is None}
+        return cls(**{**told, "notes": tuple(plain["notes"])})
+
     @staticmethod
     def _section(title: str, rows: tuple[Any, ...]) -> list[str]:
         return [f"{title}:", *(f"  {row}" for row in rows)] if rows else []
@@ -130,6 +140,14 @@ class Explanation:
         plain = asdict(self)
         earliest = told_time(self.earliest_s, self.now_s) if math.isfinite(self.earliest_s) else None
         return {**_known(plain), "earliest": earliest, "sentence": str(self.reason)}
+
+
+def _reason(plain: dict[str, Any]) -> Reason:
+    return Reason(Why(plain["why"]), plain["text"], plain["evidence"])
+
+
+def _of(kind: Any, plain: dict[str, Any]) -> Any:
+    return kind(**{name: math.nan if value is None else value for name, value in plain.items()})
 
 
 def _known(value: Any) -> Any:

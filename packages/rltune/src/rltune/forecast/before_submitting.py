@@ -13,10 +13,12 @@ from rltune.errors import InputError, unknown
 from rltune.forecast.rolls import ROLLS, forecast
 from rltune.forecast.start_forecast import JobForecast, StartCalibration
 from rltune.jobs import Jobs
+from rltune.labels import Labels
 from rltune.present.present import Present, told_time
 from rltune.text import columns, read_seconds, seconds
 
 NAME = "this request"
+WORTH_S = 60.0  # sooner, or else a request is not changed for it
 _WORDS = ("gpus", "type", "time", "nodes", "partition", "user", "account", "qos", "cpus", "mem")
 
 
@@ -62,8 +64,10 @@ class Offers:
 
     @property
     def soonest(self) -> Offer:
-        """Return the one that starts soonest by its median; of equals the one nearest to what was asked."""
-        return min(self.offers, key=lambda offer: np.nan_to_num(offer.start.p50_s, nan=np.inf))
+        """Return the one that starts soonest by its median; nearest to what was asked of those within a minute."""
+        starts = [np.nan_to_num(offer.start.p50_s, nan=np.inf) for offer in self.offers]
+        soonest = min(starts)
+        return next(one for one, start in zip(self.offers, starts, strict=True) if start <= soonest + WORTH_S)
 
     def __str__(self) -> str:
         times = ("p10", "p50", "p90")
@@ -163,9 +167,11 @@ def with_request(present: Present, request: Request) -> Present:
         cpus=[request.cpus],
         mem_gib=[request.mem_gib],
     )
+    placed = replace(job, vc=Labels.of([present.admission.get(request.partition, request.partition)], 1))
     return replace(
         present,
-        jobs=present.jobs.followed_by(job),
+        jobs=present.jobs.followed_by(placed),
+        alike=None if present.alike is None else present.alike.followed_by(job),
         names=(*present.names, NAME),
         estimate_s=np.append(present.estimate_s, limit),
         waiting=np.append(present.waiting, row),
@@ -209,7 +215,7 @@ def compare_requests(
     tried = list(variants(present, request))
     offers = []
     for i, one in enumerate(tried):
-        made = forecast(with_request(present, one), rolls, seed, calibration, workers=workers)
+        made = forecast(with_request(present, one), rolls, seed, calibration, job=NAME, workers=workers)
         offers.append(Offer(one, made.by_job[NAME]))
         if progress is not None:
             progress(i + 1, len(tried))

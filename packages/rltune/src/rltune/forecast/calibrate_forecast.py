@@ -1,24 +1,28 @@
 """Forecasts tried on a history's own past: how often the truth was inside, and what to correct for it.
 
 Earlier moments are replayed, forecast with what was known then, and compared with the starts that the same pipeline
-then gave. The correction is learnt on all moments; the coverage that is shown was made without looking: the later half
-of the moments, corrected by what the earlier half taught.
+then gave. What a history tells ends somewhere: a start behind its end is not known, and nobody comes any more. So a job
+counts if its p90 lies before the end, which asks nothing of the truth, and one that had not started by then was late.
+
+Intervals are widened or narrowed by one factor, learnt on all moments. The coverage that is shown is that of each
+moment corrected by what was known from the moments before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import Machine, run_pipeline
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator
-from rltune.forecast.rolls import FLOOR_S, LEAST_SPREAD, FutureRoller, drawn_starts, log_quantiles, start_quantiles
+from rltune.forecast.rolls import FLOOR_S, LEAST_SPREAD, FutureRoller, forecast_starts, log_quantiles, start_quantiles
 from rltune.forecast.start_forecast import StartCalibration
 from rltune.jobs import Floats, Jobs
 from rltune.opt_in import opted_in
@@ -27,7 +31,9 @@ from rltune.present.present import Present
 
 ROLLS = 40
 BEGIN = 0.3  # of the time, before which too little is known to forecast
-BELIEF = 8  # moments' worth of trust in what was drawn, against what moments tell
+BELIEF = 20  # moments' worth of trust in what was drawn, against what moments tell: one busy week is one event
+INSIDE = 0.8
+NARROWEST = 0.1  # an interval is never narrowed by more, however few truths say so
 MOST_JOBS = 200  # of one moment that are compared, spread evenly over its queue
 
 Progress = Callable[[int, int], None]
@@ -40,13 +46,41 @@ class TriedMoment:
     now_s: float
     starts: Floats  # [roll, job]
     rolled: Floats  # by the deterministic roll
-    truth: Floats
+    truth: Floats  # not finite: not by the time up to which truths are known
+    known_s: float = np.inf  # that time
+    jobs: tuple[str, ...] = ()  # their names
 
-    def errors(self, calibration: StartCalibration) -> tuple[Floats, Floats, np.ndarray]:
-        """Return the errors of p50 and of the deterministic roll, and whether the truth was inside."""
+    def errors(self, calibration: StartCalibration) -> MomentErrors:
+        """Compare a forecast with what came, for the jobs that count."""
         low, middle, high = start_quantiles(self.starts, self.now_s, calibration)
-        inside = (low - 1.0 <= self.truth) & (self.truth <= high + 1.0)
-        return np.abs(middle - self.truth), np.abs(self.rolled - self.truth), inside
+        counts = high <= self.known_s
+        truth = np.fmin(self.truth, self.known_s)
+        late = ~(self.truth <= self.known_s)  # than p90, if the job counts
+        inside = (low - 1.0 <= truth) & (truth <= high + 1.0) & ~late
+        return MomentErrors(
+            np.abs(middle - truth)[counts], np.abs(np.fmin(self.rolled, self.known_s) - truth)[counts], inside[counts]
+        )
+
+    def known_by(self, time_s: float) -> TriedMoment:
+        """Return what was known of it at a time."""
+        return replace(self, known_s=min(time_s, self.known_s))
+
+    def scores(self) -> Floats:
+        """Return how far the truths that count were from the median, in drawn spreads: 1 is the interval's end."""
+        low, middle, high = log_quantiles(self.starts, self.now_s)
+        truth = np.log(np.maximum(np.fmin(self.truth, self.known_s) - self.now_s, 0.0) + FLOOR_S)
+        counts = start_quantiles(self.starts, self.now_s, StartCalibration())[2] <= self.known_s
+        spread = np.where(truth > middle, high - middle, middle - low) + LEAST_SPREAD
+        return np.asarray((np.abs(truth - middle) / spread)[counts])
+
+
+@dataclass(frozen=True)
+class MomentErrors:
+    """Errors of p50 and of the deterministic roll at one moment, and whether the truth was inside."""
+
+    median_s: Floats
+    roll_s: Floats
+    inside: NDArray[np.bool_]
 
 
 def calibrate(
@@ -67,7 +101,7 @@ def calibrate(
     times = begin + (until_s - begin) * np.linspace(BEGIN, 1.0, moments + 1)[:-1]
     known = jobs.take(np.flatnonzero(jobs.submit_s < until_s))
     how: dict[str, Any] = {"rolls": rolls, "seed": seed, "workers": workers, "progress": progress}
-    return calibration_of(tried_moments(known, cluster, pipeline, estimator, times, **how))
+    return calibration_of(tried_moments(known, cluster, pipeline, estimator, times, until_s=until_s, **how))
 
 
 def tried_moments(
@@ -77,81 +111,96 @@ def tried_moments(
     estimator: Estimator,
     times: Floats,
     *,
+    until_s: float | None = None,
     rolls: int = ROLLS,
     seed: int = 0,
     workers: int = 2,
     progress: Progress | None = None,
 ) -> list[TriedMoment]:
-    """Forecast at each time with what was known then, beside the starts that came."""
+    """Forecast at each time with what was known then, beside the starts that came up to a time, or to the last job."""
     ordered = opted_in(jobs, cluster).sorted()
+    known_s = float(ordered.submit_s[-1]) if until_s is None else until_s
     truth = run_pipeline(ordered, cluster, pipeline, estimator).start_s
     start_of = {str(name): float(start) for name, start in zip(ordered.id, truth, strict=True)}
     machine = Machine.of(ordered, cluster, pipeline, estimator)
     trials = []
     for i, now_s in enumerate(sorted(times.tolist())):
         machine.run_while(until_s=now_s)
-        trial = _tried(present_of_run(machine, now_s), start_of, rolls, seed + i, workers)
+        trial = tried(present_of_run(machine, now_s), start_of, known_s, rolls, seed + i, workers)
         trials += [trial] if trial is not None else []
         if progress is not None:
             progress(i + 1, len(times))
     return trials
 
 
-def _tried(present: Present, start_of: dict[str, float], rolls: int, seed: int, workers: int) -> TriedMoment | None:
-    """Forecast one moment; None if nobody waits there whose start is known."""
-    names = [name for name in present.waiting_names if np.isfinite(start_of[name])]
+def tried(
+    present: Present,
+    start_of: Mapping[str, float],
+    known_s: float,
+    rolls: int = ROLLS,
+    seed: int = 0,
+    workers: int = 2,
+) -> TriedMoment | None:
+    """Forecast one moment beside the starts that came, as far as they are known; None if nobody waits there."""
+    names = present.waiting_names
     if not names:
         return None
     chosen = [names[i] for i in np.unique(np.linspace(0, len(names) - 1, min(len(names), MOST_JOBS)).astype(int))]
     rows = [present.waiting_row(name) for name in chosen]
     roller = FutureRoller(present, seed).prepare()
-    starts = drawn_starts(roller, rolls, workers)[:, rows]
-    return TriedMoment(present.now_s, starts, roller.deterministic[rows], np.array([start_of[name] for name in chosen]))
+    starts = forecast_starts(roller, rolls, workers)[:, rows]
+    truth = np.array([start_of.get(name, np.inf) for name in chosen])
+    truth = np.where(truth <= known_s, truth, np.inf)
+    return TriedMoment(present.now_s, starts, roller.deterministic[rows], truth, known_s, tuple(chosen))
 
 
-def calibration_of(trials: list[TriedMoment]) -> StartCalibration:
-    """Return the correction learnt on all moments, and how one learnt on the earlier half does on the later half."""
+def calibration_of(trials: Sequence[TriedMoment]) -> StartCalibration:
+    """Return the correction learnt on all moments, and how such corrections did on moments that came after."""
     if not trials:
         raise InputError("at none of the earlier moments did a job wait, so nothing can be calibrated")
-    raw = [trial.errors(StartCalibration()) for trial in trials]
-    half = len(trials) // 2
-    learnt = correction(trials[:half]) if half else StartCalibration()
-    held_out = [trial.errors(learnt) for trial in trials[half:]] if half else []
+    raw = joined(trial.errors(StartCalibration()) for trial in trials)
+    held_out = joined(corrected_as_of(trials))
     return replace(
         correction(trials),
         moments=len(trials),
-        jobs=sum(len(trial.truth) for trial in trials),
-        covered=_mean(raw, 2),
-        covered_corrected=_mean(held_out, 2),
-        median_error_s=_median(held_out, 0),
-        roll_error_s=_median(held_out, 1),
+        jobs=len(raw.inside),
+        covered=_mean(raw.inside),
+        covered_corrected=_mean(held_out.inside),
+        median_error_s=_median(held_out.median_s),
+        roll_error_s=_median(held_out.roll_s),
     )
 
 
-def correction(trials: list[TriedMoment]) -> StartCalibration:
-    """Return by how many spreads p10, p50 and p90 must move so that they are what they are called.
+def corrected_as_of(trials: Sequence[TriedMoment]) -> list[MomentErrors]:
+    """Return the errors at each moment but the first, corrected by what was known then of the moments before."""
+    return [
+        trial.errors(correction([before.known_by(trial.now_s) for before in trials[:i]]))
+        for i, trial in enumerate(trials)
+        if i
+    ]
+
+
+def joined(errors: Iterable[MomentErrors]) -> MomentErrors:
+    """Return the errors of several moments as one."""
+    several = list(errors)
+    none = MomentErrors(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.bool_))
+    return MomentErrors(
+        *(np.concatenate([getattr(one, part.name) for one in (none, *several)]) for part in fields(MomentErrors))
+    )
+
+
+def correction(trials: Sequence[TriedMoment]) -> StartCalibration:
+    """Return by which factor intervals must be wider so that eight in ten truths are inside.
 
     Every moment counts alike, since the jobs of one wait for the same things; a few moments are believed in part only.
     """
-    below, middle, above, weight = [], [], [], []
-    for trial in trials:
-        low, p50, high = log_quantiles(trial.starts, trial.now_s)
-        truth = np.log(np.maximum(trial.truth - trial.now_s, 0.0) + FLOOR_S)
-        known = np.isfinite(high)
-        down, up = (p50 - low + LEAST_SPREAD)[known], (high - p50 + LEAST_SPREAD)[known]
-        low, p50, high, truth = (values[known] for values in (low, p50, high, truth))
-        below.append((low - truth) / down)
-        above.append((truth - high) / up)
-        middle.append((truth - p50) / np.where(truth > p50, up, down))
-        weight.append(np.full(len(truth), 1.0 / max(len(truth), 1)))
-    if not sum(map(len, below)):
+    scores = [scores for trial in trials if len(scores := trial.scores())]
+    if not scores:
         return StartCalibration()
-    belief, share = len(trials) / (len(trials) + BELIEF), np.concatenate(weight)
-    return StartCalibration(
-        low=belief * _weighted_quantile(np.concatenate(below), share, 0.9),
-        middle=belief * _weighted_quantile(np.concatenate(middle), share, 0.5),
-        high=belief * _weighted_quantile(np.concatenate(above), share, 0.9),
-    )
+    weight = np.concatenate([np.full(len(one), 1.0 / len(one)) for one in scores])
+    needed = _weighted_quantile(np.concatenate(scores), weight, INSIDE)
+    belief = len(scores) / (len(scores) + BELIEF)
+    return StartCalibration(wider=float(max(needed, NARROWEST) ** belief))
 
 
 def _weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
@@ -160,9 +209,9 @@ def _weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
     return float(values[order][min(np.searchsorted(mass, share * mass[-1]), len(values) - 1)])
 
 
-def _mean(errors: list[tuple[Floats, Floats, np.ndarray]], which: int) -> float:
-    return float(np.concatenate([one[which] for one in errors]).mean()) if errors else float("nan")
+def _mean(values: NDArray[np.bool_]) -> float:
+    return float(values.mean()) if len(values) else float("nan")
 
 
-def _median(errors: list[tuple[Floats, Floats, np.ndarray]], which: int) -> float:
-    return float(np.median(np.concatenate([one[which] for one in errors]))) if errors else float("nan")
+def _median(values: Floats) -> float:
+    return float(np.median(values)) if len(values) else float("nan")

@@ -14,12 +14,14 @@ from rltune.forecast.run_time_draws import RunTimes
 from rltune.forecast.start_forecast import QUANTILES, Forecast, JobForecast, StartCalibration
 from rltune.jobs import Floats
 from rltune.parallel import Spread, Threads
+from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import roll
 from rltune.present.present import Present
 
 ROLLS = 100
 FLOOR_S = 60.0  # added to waits before their logarithm is taken: nobody minds a minute
 LEAST_SPREAD = 0.1  # of the logarithm of a wait
+GIVEN_ORDER = 1.2  # times as far apart: jobs to come may overtake, and fair shares change; see ADR 0028
 LONGEST = 4.0  # times the deterministic roll, for which arrivals are drawn
 
 Progress = Callable[[int, int], None]
@@ -33,6 +35,7 @@ class FutureRoller:
     seed: int = 0
     arrivals: bool = True
     horizon_s: float = 0.0  # for how long jobs come; 0 = as long as the present seems to need
+    job: str = ""  # the one that is asked about; "" = everybody
 
     @cached_property
     def _run_times(self) -> RunTimes:
@@ -45,7 +48,15 @@ class FutureRoller:
     @cached_property
     def deterministic(self) -> Floats:
         """Return each row's start if estimates were the truth and nobody came."""
-        return roll(self.present)
+        return roll(self.present, rows=self.asked)
+
+    @property
+    def asked(self) -> range:
+        """Return the rows whose starts are asked for: a roll is over when they have started."""
+        if not self.job:
+            return range(len(self.present.jobs))
+        row = self.present.waiting_row(self.job)
+        return range(row, row + 1)
 
     def prepare(self) -> FutureRoller:
         """Work out what all rolls share, before they are spread."""
@@ -55,7 +66,8 @@ class FutureRoller:
 
     def _needed_s(self) -> float:
         """Return for how long jobs should come: long enough for all that wait to start, not for ever."""
-        waits = self.deterministic[self.present.waiting] - self.present.now_s
+        asked = self.deterministic[self.asked.start : self.asked.stop]
+        waits = asked - self.present.now_s
         known = waits[np.isfinite(waits)]
         return max(3600.0, LONGEST * float(known.max(initial=0.0)))
 
@@ -63,8 +75,8 @@ class FutureRoller:
         """Return each row's start in one roll; the same number gives the same roll."""
         rng = np.random.default_rng((self.seed, number))
         duration = self._run_times.draw(rng)
-        later = self._coming.draw(rng, self.horizon_s) if self._coming is not None else None
-        return roll(self.present, duration, later)
+        later = self._coming.draw(rng, self.horizon_s, duration) if self._coming is not None else None
+        return roll(self.present, duration, later, self.asked)
 
 
 def forecast(
@@ -74,15 +86,16 @@ def forecast(
     calibration: StartCalibration | None = None,
     *,
     arrivals: bool = True,
+    job: str = "",
     workers: int = 2,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Forecast:
-    """Say when each waiting job will start; with a calibration, corrected by it."""
+    """Say when each waiting job will start, or one of them; with a calibration, corrected by it."""
     if rolls < 2:
         raise InputError(f"a forecast needs two rolls or more, not {rolls}")
-    roller = FutureRoller(present, seed, arrivals).prepare()
-    starts = drawn_starts(roller, rolls, workers, spread, progress)
+    roller = FutureRoller(present, seed, arrivals, job=job).prepare()
+    starts = forecast_starts(roller, rolls, workers, spread, progress)
     return summed_up(roller, starts, calibration or StartCalibration())
 
 
@@ -97,10 +110,28 @@ def drawn_starts(
         return np.array(threads.map(roller.one, range(rolls), told))
 
 
+def forecast_starts(
+    roller: FutureRoller, rolls: int, workers: int = 2, spread: Spread | None = None, progress: Progress | None = None
+) -> Floats:
+    """Return the starts of each roll; further apart where the order is one that was read off and will not stay."""
+    starts = drawn_starts(roller, rolls, workers, spread, progress)
+    if not isinstance(roller.present.pipeline.policy, FixedOrder):
+        return starts
+    return _further_apart(starts, roller.present.now_s, GIVEN_ORDER)
+
+
+def _further_apart(starts: Floats, now_s: float, times: float) -> Floats:
+    """Return starts whose waits lie so many times as far from their median, in the logarithm."""
+    with np.errstate(invalid="ignore"):
+        waits = np.log(np.maximum(starts - now_s, 0.0) + FLOOR_S)
+        middle = np.quantile(waits, 0.5, axis=0, method="higher")
+        moved = now_s + np.maximum(np.exp(middle + times * (waits - middle)) - FLOOR_S, 0.0)
+    return np.where(np.isfinite(starts) & np.isfinite(middle), moved, starts)
+
+
 def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibration) -> Forecast:
     """Sum rolls up by job: the first row of a job that has several counts."""
-    present = roller.present
-    rows = {name: present.waiting_row(name) for name in present.waiting_names}
+    present, asked = roller.present, set(roller.asked)
     quantiles = start_quantiles(starts, present.now_s, calibration)
     started = np.isfinite(starts).mean(axis=0)
     jobs = tuple(
@@ -112,7 +143,8 @@ def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibratio
             rolled_s=float(roller.deterministic[row]),
             started=float(started[row]),
         )
-        for name, row in rows.items()
+        for name, row in present.waiting_rows.items()
+        if row in asked
     )
     told = () if roller.arrivals and present.history is not None else ("nobody is taken to come after now",)
     return Forecast(present.now_s, jobs, len(starts), present.pipeline.label, calibration, (*present.notes, *told))
@@ -121,10 +153,10 @@ def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibratio
 def start_quantiles(starts: Floats, now_s: float, calibration: StartCalibration) -> Floats:
     """Return p10, p50 and p90 by row, [3, row], as the calibration corrects them."""
     low, middle, high = log_quantiles(starts, now_s)
+    more = calibration.wider - 1.0  # drawn spreads, beyond the interval as it was drawn
     with np.errstate(invalid="ignore"):
         below, above = middle - low + LEAST_SPREAD, high - middle + LEAST_SPREAD
-        shifted = middle + calibration.middle * np.where(calibration.middle > 0, above, below)
-        made = np.array([low - calibration.low * below, shifted, high + calibration.high * above])
+        made = np.array([low - more * below, middle, high + more * above])
     made[0], made[2] = np.fmin(made[0], made[1]), np.fmax(made[2], made[1])
     waits = np.maximum(np.exp(made) - FLOOR_S, 0.0)
     return now_s + np.where(np.isnan(waits), np.inf, waits)

@@ -1,9 +1,11 @@
 """Run times drawn from what is known: how long jobs alike lasted, given how long each has run already.
 
-The tables are those of kernel/state/online_survival.py, which tell what a job has left on average (ADR 0021). Here one
-draw is made of the same blend: from the finest likeness to the coarsest, each is taken with as much weight as it has
-jobs that ran longer, against `trust` jobs' worth of the coarser ones; before all of them stands the job's limit, or an
-hour. Jobs of one user are drawn alike: somebody whose jobs run long today runs long in all of them.
+Jobs that still run are known to last longer than they have: left out, as if only those counted that have ended, history
+would be of short jobs alone (Kaplan and Meier 1958). So for each likeness and each step of time (the edges of
+kernel/state/online_survival.py) there is a hazard: of the jobs that came so far, how many ended in the step. The finest
+likeness has its own hazard as far as it has jobs, against `trust` jobs' worth of the next coarser one; before the
+coarsest, a job is taken to run for as long again as it has run. Where next to nothing has ended, the job's limit
+stands for it. Jobs of one user are drawn alike: somebody whose jobs run long today runs long in all of them.
 """
 
 from __future__ import annotations
@@ -18,50 +20,55 @@ from rltune.engine.known_history import long_ago
 from rltune.estimate.estimators import History
 from rltune.estimate.remainders import HISTORY_NAME, survival_of
 from rltune.jobs import Floats
+from rltune.kernel.build.prepare import Survival
 from rltune.kernel.state.online_survival import EDGES, LONGER, OVERRUN, edge
 from rltune.present.present import Present
 
+TRUST = 4.0  # jobs' worth: less than for estimates, since what a user's jobs do today counts
 ALIKE = 0.4  # correlation of the draws of one user's jobs
 LEAST_S = 1.0
 NO_LIMIT_S = 3600.0  # what nothing is known of is taken to last an hour, as the core's prior
 _EDGE_S = np.array([edge(k) for k in range(EDGES)])
+TAIL = 2.0  # power of Pareto's distribution, in which a job runs on average for as long again as it has run
+_PRIOR_HAZARD = np.append(0.0, 1.0 - (_EDGE_S[1:-1] / _EDGE_S[2:]) ** TAIL)  # in each step
 
 
 @dataclass(frozen=True)
 class RunTimes:
     """What is known of how long each row of a present will have run in all."""
 
-    keys: NDArray[np.int32]  # [row, level], coarse to fine
-    longer: Floats  # [key, edge] how many jobs alike ran longer
-    weight: Floats  # [row, level + 1] of the prior and each level, adding up to 1
+    lasting: Floats  # [row, edge] share of jobs like it that last longer
+    unknown: Floats  # by row: how much weight its limit has, as next to nothing has ended
     attained_s: Floats  # by row
     limit_s: Floats
     user: NDArray[np.int32]
+    same_as: NDArray[np.int64]  # the first row of each row's job, if it runs: pieces of one job end together
 
     @classmethod
     def of(cls, present: Present) -> RunTimes:
-        """Gather it from a present's history."""
-        jobs, history = present.jobs, present.history
+        """Gather it from a present's history, and from how long what runs has run."""
+        jobs, history = present.recorded, present.history
         attained = np.zeros(len(jobs))
         attained[present.seats.rows] = np.maximum(present.now_s - present.seats.start_s, 0.0)
         known = History(before=long_ago(history)) if history is not None and len(history) else History()
         survival = survival_of(known, jobs, HISTORY_NAME)
-        longer = survival.known[:, :, LONGER]
-        weight = _weights(survival.keys, longer, attained, survival.trust)
+        first = _first_rows(present)
+        running = np.unique(first[present.seats.rows])
+        lasting = _lasting(survival, running, attained[running])
+        ended = float(len(history)) if history is not None else 0.0
+        unknown = np.full(len(jobs), TRUST / (ended + TRUST))
         limit = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
-        return cls(survival.keys, longer, weight, attained, limit, jobs.user.codes)
+        return cls(lasting, unknown, attained, limit, jobs.user.codes, first)
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw how long each row runs in all."""
         n = len(self.attained_s)
         share = _alike(rng, self.user, n)
-        level = (np.cumsum(self.weight, axis=1) < rng.random(n)[:, None]).sum(axis=1)
-        level = np.minimum(level, self.weight.shape[1] - 1)
-        total = self._by_prior(rng.random(n))
-        rows = np.flatnonzero(level > 0)
-        table = self.longer[self.keys[rows, level[rows] - 1]]
-        total[rows] = _lasts(table, self.attained_s[rows], share[rows])
-        return np.maximum(np.minimum(total, self.limit_s), self.attained_s + LEAST_S)
+        by_limit = self._by_prior(rng.random(n))
+        by_history = _lasts(self.lasting, self.attained_s, share)
+        total = np.where(rng.random(n) < self.unknown, by_limit, by_history)
+        drawn = np.maximum(np.minimum(total, self.limit_s), self.attained_s + LEAST_S)
+        return drawn[self.same_as]
 
     def _by_prior(self, share: Floats) -> Floats:
         """Draw evenly from nothing to twice what the limit leaves; past it, twice half as long again."""
@@ -70,22 +77,34 @@ class RunTimes:
         return self.attained_s + 2.0 * share * left
 
 
-def _weights(keys: NDArray[np.int32], longer: Floats, attained: Floats, trust: float) -> Floats:
-    """Return the weight of the prior and of each level: the finest first takes its part, the coarser ones the rest."""
-    n, levels = keys.shape
-    weight = np.zeros((n, levels + 1))
-    rest = np.ones(n)
-    for level in reversed(range(levels)):
-        known = keys[:, level] >= 0
-        count = np.where(known, _longer_than(longer[np.maximum(keys[:, level], 0)], attained), 0.0)
-        weight[:, level + 1] = rest * count / (count + trust)
-        rest = rest - weight[:, level + 1]
-    weight[:, 0] = rest
-    return weight
+def _first_rows(present: Present) -> NDArray[np.int64]:
+    first = np.arange(len(present.jobs))
+    place: dict[str, int] = {}
+    for row in np.sort(present.seats.rows).tolist():
+        first[row] = place.setdefault(present.names[row], row)
+    return first
+
+
+def _lasting(survival: Survival, running: NDArray[np.int64], attained: Floats) -> Floats:
+    """Return for each row the share of jobs like it that last longer than each edge, the running ones counted in."""
+    keys, ended = survival.keys, survival.known[:, :, LONGER]
+    still = np.zeros_like(ended)  # [key, edge] how many run that have run for longer
+    for row, time_s in zip(running.tolist(), attained.tolist(), strict=True):
+        passed = int(np.searchsorted(_EDGE_S, time_s, side="left"))  # edges below
+        still[keys[row][keys[row] >= 0], :passed] += 1.0
+    ends = ended[:, :-1] - ended[:, 1:]
+    leaves = still[:, :-1] - still[:, 1:]  # out of sight in the step: half of it they were there
+    there = ended[:, :-1] + still[:, :-1] - leaves / 2
+    hazard = np.tile(_PRIOR_HAZARD, (len(keys), 1))
+    for level in range(keys.shape[1]):
+        known = (keys[:, level] >= 0)[:, None]
+        key = np.maximum(keys[:, level], 0)
+        hazard = np.where(known, (ends[key] + TRUST * hazard) / (there[key] + TRUST), hazard)
+    return np.concatenate([np.ones((len(keys), 1)), np.cumprod(1.0 - hazard, axis=1)], axis=1)
 
 
 def _longer_than(table: Floats, time_s: Floats) -> Floats:
-    """Return how many jobs of each row's table ran longer than a time, on a straight line between edges."""
+    """Return the share of each row's table that lasts longer than a time, on a straight line between edges."""
     k = np.clip(np.searchsorted(_EDGE_S, time_s, side="right") - 1, 0, EDGES - 2)
     row = np.arange(len(time_s))
     share = np.clip((time_s - _EDGE_S[k]) / (_EDGE_S[k + 1] - _EDGE_S[k]), 0.0, 1.0)
@@ -94,7 +113,7 @@ def _longer_than(table: Floats, time_s: Floats) -> Floats:
 
 
 def _lasts(table: Floats, attained: Floats, share: Floats) -> Floats:
-    """Return the time that a share of those jobs of each table that ran longer than `attained` did not exceed."""
+    """Return the time that a share of those of each table that last longer than `attained` does not exceed."""
     target = (1.0 - share) * _longer_than(table, attained)
     k = np.clip((table > target[:, None]).sum(axis=1) - 1, 0, EDGES - 2)  # tables fall from edge to edge
     row = np.arange(len(attained))

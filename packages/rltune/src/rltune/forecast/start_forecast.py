@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rltune.errors import InputError
-from rltune.present.present import Present, told_time
+from rltune.present.present import told_time
 from rltune.text import columns, counted, percent, seconds
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -19,18 +19,16 @@ _SHOWN = 20
 class StartCalibration:
     """How forecasts of earlier moments compare with what then happened, and what is corrected for it.
 
-    `low`, `middle` and `high` are in units of the drawn spread of the logarithm of the wait (see ADR 0028).
+    In the logarithm of the wait, p10 and p90 are `wider` times as far from p50 as they were drawn (see ADR 0028).
     """
 
     moments: int = 0
     jobs: int = 0
     covered: float = math.nan  # share of later truths inside the 80 % interval, as drawn
-    covered_corrected: float = math.nan  # and as corrected, on moments that the correction was not made from
+    covered_corrected: float = math.nan  # and as corrected, each moment by those before it
     median_error_s: float = math.nan  # of the corrected p50, there
     roll_error_s: float = math.nan  # of the deterministic roll, there
-    low: float = 0.0
-    middle: float = 0.0
-    high: float = 0.0
+    wider: float = 1.0
 
     def __str__(self) -> str:
         if not self.moments:
@@ -39,7 +37,7 @@ class StartCalibration:
         held = (
             ""
             if math.isnan(self.covered_corrected)
-            else (f", {percent(self.covered_corrected)} on the later half, corrected by the earlier one")
+            else (f", {percent(self.covered_corrected)} corrected by the moments before each")
         )
         errors = (
             ""
@@ -90,12 +88,18 @@ class Forecast:
         told = [f"Calibration: {self.calibration}.", *(f"Note: {note}." for note in self.notes)]
         return [head, *shown, *more, *told]
 
-    def only(self, job: str, present: Present) -> Forecast:
-        """Return what concerns one job; one that is held has no start to forecast, and says why."""
-        if job in present.asides:
-            aside = present.asides[job]
-            raise InputError(f"job {job} has no start to forecast: {aside.why}, {aside.text}")
+    def only(self, job: str) -> Forecast:
+        """Return what concerns one job."""
+        if job not in self.by_job:
+            raise InputError(f"job {job} has no start to forecast: it does not wait for its turn")
         return replace(self, jobs=(self.by_job[job],))
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Forecast:
+        """Read what `to_dict` wrote; null is what is not known."""
+        calibration = StartCalibration(**_or(plain["calibration"], math.nan))
+        jobs = tuple(JobForecast(**_or(one, math.inf)) for one in plain["jobs"])
+        return cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
 
     def told(self, time_s: float) -> str:
         """Write a time."""
@@ -114,6 +118,10 @@ class Forecast:
             "jobs": [_finite(asdict(one)) for one in self.jobs],
             "notes": list(self.notes),
         }
+
+
+def _or(plain: dict[str, Any], unknown: float) -> dict[str, Any]:
+    return {key: unknown if value is None else value for key, value in plain.items()}
 
 
 def _finite(plain: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter
 
 from rltune.errors import InputError, told
@@ -44,7 +45,7 @@ from rltune.live.hands import Hands, Say
 from rltune.live.journal.chronicle import Chronicle
 from rltune.live.journal.packing import pack_decision, pack_estimates, pack_holdings, pack_snapshot
 from rltune.live.journal.store import CycleRecord, Journal, JournalError
-from rltune.live.lock_watch import LockWatch, keeper_of
+from rltune.live.lock_watch import LockWatch, keeper_of, lever_of
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.policy_watch import PolicyWatch, short
 from rltune.live.portfolio_watch import PortfolioWatch
@@ -54,10 +55,12 @@ from rltune.live.see.backend import Backend, BackendError
 from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
+from rltune.live.see.ownership import LeverError
 from rltune.live.see.snapshot import Snapshot
 from rltune.live.watchdog import Watchdog
 
 _PRUNE_S = 3600.0
+CALLS = "calls"  # the kind of event that counts Slurm's commands
 _MIB = 1 << 20
 _DAY_S = 86_400.0
 _REMEMBERED_S = 60 * _DAY_S  # for which a job may wait or run between two spells of it
@@ -87,13 +90,17 @@ class Controller:
         self._say, self._advise = say, advise
         self._advice = {intent: number for number, intent in journal.advised().items()}
         known = {(intent.change.job, intent.change.kind): intent for intent in self._advice}
-        self.brain = Brain(settings, journal.holdings(), known, turns=TurnsInHand(journal.open_turns()))
+        held, lever = journal.holdings(), journal.lever()
+        if len(held) and lever not in {None, lever_of(settings)} and settings.mode is Mode.ACT:
+            raise LeverError("the journal knows of", lever)
+        self.brain = Brain(settings, held, known, turns=TurnsInHand(journal.open_turns()))
         self._spells = SpellBook.of(journal.spells(self.clock.now_s() - _REMEMBERED_S))
         keeper = keeper_of(backend, settings) if settings.mode is Mode.ACT else None
         self._hands = Hands(backend, journal, self.brain, self.clock, self.metrics, say, keeper)
         self.lock = LockWatch(keeper, self.brain, by_force=take_over) if keeper else None
         self._chronicle = Chronicle()
         self._gained_s = self._pruned_s = self.clock.elapsed_s()
+        self._called: dict[str, int] = {}
         self._stopping = self._reloading = False
         self._overruns = 0
         self._able = False  # it is not yet known whether this way of reaching Slurm can do all that is asked for
@@ -146,6 +153,7 @@ class Controller:
 
     def _let_go(self) -> GivenBack:
         self._watchdog.stopping()
+        self._note_calls()
         if self.settings.mode is not Mode.ACT or (self.lock and self.lock.taken_over):
             return GivenBack()
         try:
@@ -397,11 +405,20 @@ class Controller:
         if now - self._pruned_s < _PRUNE_S:
             return
         self._pruned_s = now
+        self._note_calls()
         keep = self.settings.journal
         oldest_s = self.clock.now_s() - keep.keep_days * _DAY_S
         while self.journal.prune(oldest_s, int(keep.max_mib * _MIB)):
             pass
         self.journal.prune_ended(2 * self.settings.advanced.journal.history_jobs)
+
+    def _note_calls(self) -> None:
+        """Keep how often Slurm's commands were called since the last time, for the report of a week."""
+        counted = dict(self.backend.calls)
+        new = {name: count - self._called.get(name, 0) for name, count in counted.items()}
+        self._called = counted
+        with suppress(JournalError):  # nothing depends on it
+            self.journal.add_event(CALLS, ", ".join(f"{name} {n}" for name, n in new.items()), self.clock.now_s())
 
     def _measure(self, report: CycleReport) -> None:
         self.metrics.cycle(report.outcome, report.seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rltune.kernel.score.slowdown import bounded_slowdown
@@ -9,9 +10,10 @@ from rltune.live.act.canary import EndedJob, Verdict, judge_canary
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.gain import Gain, Seen, estimate_gain
 from rltune.live.decide.pinned import Pinned
-from rltune.live.decide.scope import out_of_scope
+from rltune.live.decide.scope import left_to_slurm, out_of_scope
 from rltune.live.journal.ended import Ended
 from rltune.live.journal.store import Journal
+from rltune.live.see.holdings import Holdings
 from rltune.live.see.snapshot import Snapshot
 
 _COMPARED = 5000  # ended jobs at most
@@ -51,17 +53,22 @@ class GainWatch:
 
     def gain(self, snapshot: Snapshot, estimates: dict[int, float]) -> Gain | None:
         """Replay what was seen, in Slurm's order and in ours."""
-        seen = [
-            Seen(e.job, e.job.end_s - e.job.start_s, e.priority)
-            for e in self.journal.ended(self.settings.advanced.gain.jobs)
-        ]
-        seen += [
-            Seen(job, max(estimates[job.id], snapshot.taken_s - job.start_s if job.on_nodes else 0.0), job.priority)
-            for job in snapshot.jobs
-            if not job.ended
-        ]
-        seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
+        seen = seen_jobs(self.journal.ended(self.settings.advanced.gain.jobs), snapshot, estimates)
         return estimate_gain(seen, snapshot, self.pinned, self.settings.cycle_s)
+
+
+def seen_jobs(ended: Iterable[Ended], snapshot: Snapshot, estimates: Mapping[int, float]) -> list[Seen]:
+    """Return the jobs that have ended, and those that run or wait in a snapshot with what is expected of them.
+
+    Who is held, waits for others or for a time is no part of it: in no order would it have started.
+    """
+    seen = [Seen(e.job, e.job.end_s - e.job.start_s, e.priority) for e in ended]
+    seen += [
+        Seen(job, max(estimates[job.id], snapshot.taken_s - job.start_s if job.on_nodes else 0.0), job.priority)
+        for job in snapshot.jobs
+        if not job.ended and job.id in estimates and not (job.pending and left_to_slurm(job, snapshot, Holdings()))
+    ]
+    return sorted(seen, key=lambda s: (s.job.submit_s, s.job.id))
 
 
 def _compared(ended: list[Ended]) -> list[EndedJob]:
@@ -70,5 +77,4 @@ def _compared(ended: list[Ended]) -> list[EndedJob]:
 
 def _slowdown(one: Ended) -> float:
     job = one.job
-    since = max(job.submit_s, job.eligible_s)  # in this order: NaN is larger than nothing
-    return float(bounded_slowdown(job.end_s - since, job.end_s - job.start_s))
+    return float(bounded_slowdown(job.end_s - job.ready_s, job.end_s - job.start_s))

@@ -75,6 +75,7 @@ class GiveBack:
         holdings = owned((page.page for page in pages), snapshot)
         _add(holdings, known or Holdings(), snapshot)
         told, snapshot = self._undo(holdings, snapshot)
+        told = replace(told, left=(*told.left, *self._unread(records)))
         running = tuple(job.id for job in snapshot.jobs if _keeps_nodes(job, holdings))
         if not told.left and not running:
             self.backend.close_records([*(page.id for page in pages), *(lock.id for lock in locks)])
@@ -89,6 +90,11 @@ class GiveBack:
                 raise InputError(alive(one))
         pages = [page for lock in locks for page in records.pages_of(lock)]
         return locks, pages + [page for page in records.orphans() if page.user == owner]
+
+    def _unread(self, records: OwnRecords) -> tuple[str, ...]:
+        """Name our records that cannot be read: what they say is ours is not known to be given back."""
+        owner = self.owner or self.backend.user()
+        return tuple(f"record {job.id} ({why})" for job, why in records.damaged if job.user == owner)
 
     def _foreign(self, records: OwnRecords) -> tuple[str, ...]:
         """Name other accounts with records: theirs are not ours to believe, for anybody can submit a job."""

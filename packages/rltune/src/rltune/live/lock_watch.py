@@ -9,10 +9,15 @@ from rltune.live.act.state_machine import Brain
 from rltune.live.control_settings import ControlSettings
 from rltune.live.keeper import LEASE_S, Keeper, LockedError, as_of
 from rltune.live.see.backend import Backend, BackendError
-from rltune.live.see.ownership import EVERYWHERE, claims_of
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.ownership import EVERYWHERE, LeverError, claims_of
+from rltune.live.see.snapshot import Lever, Snapshot
 
 _CYCLES = 10  # that a lease lasts at least
+
+
+def lever_of(settings: ControlSettings) -> Lever:
+    """Return by which of Slurm's numbers a controller with these settings moves jobs."""
+    return Lever.NICE if settings.slurm.rest else Lever.SITE_FACTOR
 
 
 def keeper_of(backend: Backend, settings: ControlSettings) -> Keeper:
@@ -30,7 +35,7 @@ class LockWatch:
     brain: Brain
     by_force: bool = False  # take it though its holder may live; once
     _unsettled: bool = False  # what the journal knows beyond the record is not in it yet
-    taken_over: bool = False  # another controller has it, and with it all that was ours
+    taken_over: bool = False  # what is changed is not for us to give back: another's, or written by another way
 
     def take(self) -> tuple[str, ...]:
         """Hold the lock; return what to tell of how it was got, or raise LockedError."""
@@ -38,7 +43,7 @@ class LockWatch:
             return ()
         try:
             taken = self.keeper.take(by_force=self.by_force)
-        except LockedError:
+        except (LockedError, LeverError):
             self.taken_over = True
             raise
         self.by_force, self._unsettled = False, True

@@ -34,7 +34,7 @@ class PortfolioWatch:
             return None
         self._looked_at = windows
         seen = [Seen(e.job, e.job.end_s - e.job.start_s, e.priority) for e in self.journal.ended(SIZE * 2 * MOST)]
-        seen.sort(key=lambda s: (s.job.submit_s, s.job.id))
+        seen.sort(key=lambda s: (s.job.ready_s, s.job.id))
         jobs, cluster = replayable(seen, snapshot)
         trial = Trial(jobs, cluster, self.pinned.estimator, seed=self.pinned.pipeline.seed)
         name = trial.settled(self.pinned.pipeline, len(jobs), SIZE).policy.name.partition("=")[2]

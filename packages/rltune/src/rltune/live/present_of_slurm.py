@@ -15,19 +15,19 @@ from rltune.jobs import Jobs
 from rltune.live.control_settings import ControlSettings, Mode
 from rltune.live.decide.decide import Known, Situation
 from rltune.live.decide.job_table import Problem, pose
-from rltune.live.decide.node_layout import NodeLayout, lay_out
+from rltune.live.decide.node_layout import NodeLayout, asks_of, lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.ranking import by_slurm, tier_of
-from rltune.live.decide.run_times import estimate, limit_of
+from rltune.live.decide.run_times import estimate, like_history, limit_of
 from rltune.live.decide.scope import left_to_slurm
+from rltune.live.decide.slurm_planning import MOST_PLANNED, slurms_backfill
 from rltune.live.journal.store import Journal
 from rltune.live.replay_cycle import RecalledCycle, recall
 from rltune.live.see.backend import Backend
-from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, Snapshot
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.present import Aside, Present, SetAside, Why
 
-MOST_PLANNED = 300  # waiting jobs, up to which Slurm's backfilling is taken to plan for everybody
 _HELD_BY_LIMIT = ("Limit", "QOS", "Assoc", "MaxJobs", "MaxNodes", "MaxCpu", "MaxGRES", "MaxTRES", "Grp")
 _NEVER = ("PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS")
 UNKNOWN = "(unknown)"  # what a node says is in use and no job does
@@ -37,7 +37,13 @@ def present_of_slurm(
     backend: Backend, settings: ControlSettings, pinned: Pinned, history: Jobs | None = None
 ) -> Present:
     """Look at a running Slurm once."""
-    snapshot = backend.observe()
+    return present_of_snapshot(backend.observe(), settings, pinned, history)
+
+
+def present_of_snapshot(
+    snapshot: Snapshot, settings: ControlSettings, pinned: Pinned, history: Jobs | None = None
+) -> Present:
+    """Return the present of one look."""
     return present_of(Situation(snapshot), settings, pinned, Known(history=history), f"Slurm {snapshot.version}")
 
 
@@ -71,7 +77,8 @@ def present_of(
         raise InputError("Slurm tells of no nodes")
     left = {job.id: left_to_slurm(job, snapshot, situation.holdings) for job in snapshot.pending}
     queued = [job for job in snapshot.pending if not left[job.id]]
-    layout = lay_out(snapshot, queued)
+    plain = _plain_asks(snapshot, known.history)
+    layout = lay_out(snapshot, [*queued, *plain.values()])
     estimates = _estimates(situation, pinned, known, policy=acts)
     problem = pose(snapshot, layout, queued, estimates)
     pipeline = pinned.pipeline if acts else _slurms_pipeline(problem, snapshot, pinned.pipeline)
@@ -90,6 +97,8 @@ def present_of(
         asides=_asides(snapshot, left),
         windows=_windows(snapshot, layout),
         history=known.history,
+        alike=_as_recorded(problem, snapshot),
+        admission={name: layout.admission[asks_of(job)] for name, job in plain.items()},
         offered=None if acts else pinned.pipeline,
         notes=_notes(snapshot, pipeline, acts=acts),
     )
@@ -104,6 +113,29 @@ def _estimates(situation: Situation, pinned: Pinned, known: Known, *, policy: bo
     return dict(made)
 
 
+def _plain_asks(snapshot: Snapshot, history: Jobs | None) -> dict[str, LiveJob]:
+    """Return for every partition, and for every list of them in the history, a job that asks for nothing else.
+
+    Jobs to come and requests go there, whether or not somebody waits for the same nodes now.
+    """
+    names = dict.fromkeys((*(one.name for one in snapshot.partitions), *(history.vc.names if history else ())))
+    return {
+        name: LiveJob(id=0, state=PENDING, submit_s=snapshot.taken_s, partitions=tuple(name.split(",")))
+        for name in names
+    }
+
+
+def _as_recorded(problem: Problem, snapshot: Snapshot) -> Jobs:
+    """Return the rows as the journal would record their jobs: a piece as its whole job, a task as a job."""
+    nobody = LiveJob(id=0, state=RUNNING, submit_s=snapshot.taken_s)
+    by_row = {**{row: piece.job or nobody for row, piece in problem.pieces}, **dict(problem.tasks)}
+    each = {job.id: job for job in by_row.values()}
+    limit = np.array([limit_of(job, snapshot) for job in each.values()])
+    table, place = like_history(tuple(each.values()), limit, snapshot.taken_s), {job: i for i, job in enumerate(each)}
+    rows = table.take(np.array([place[by_row[row].id] for row in range(len(by_row))], dtype=np.intp))
+    return replace(rows, id=np.arange(len(rows)), submit_s=problem.jobs.submit_s)
+
+
 def _slurms_pipeline(problem: Problem, snapshot: Snapshot, ours: Pipeline) -> Pipeline:
     """Return Slurm's order: by tier, priority and age, with its backfilling."""
     jobs = {job.id: job for _, job in problem.tasks}
@@ -112,7 +144,7 @@ def _slurms_pipeline(problem: Problem, snapshot: Snapshot, ours: Pipeline) -> Pi
     priority = np.zeros(len(problem.jobs))
     for row, job in problem.tasks:
         priority[row] = place[job.id]
-    backfill = "conservative" if len(jobs) <= MOST_PLANNED else "easy"
+    backfill = slurms_backfill(len(jobs))
     return Pipeline(policy=FixedOrder(priority, name="Slurm's order"), backfill=backfill, seed=ours.seed)
 
 

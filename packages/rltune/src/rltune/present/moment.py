@@ -82,14 +82,17 @@ def believed_durations(present: Present) -> Floats:
     return duration
 
 
-def roll(present: Present, duration_s: Floats | None = None, later: Later | None = None) -> Floats:
+def roll(
+    present: Present, duration_s: Floats | None = None, later: Later | None = None, rows: range | None = None
+) -> Floats:
     """Roll a present forward until all that wait have started; return the start of each row, inf if it never does.
 
-    Without durations those that are believed are taken for the truth: the deterministic roll.
+    Without durations those that are believed are taken for the truth: the deterministic roll. With `rows` it stops when
+    these have started, and tells nothing of others that have not.
     """
     machine = machine_at(present, believed_durations(present) if duration_s is None else duration_s, later)
     machine.make_pass()
-    machine.run_while(last=len(present.jobs))
+    machine.run_while(rows=rows or range(len(present.jobs)))
     life = machine.state.life
     started = (life.status == core.RUNNING) | (life.status == core.DONE)
     first = machine.state.turn.first if machine.world.takes_turns else life.start

@@ -85,6 +85,8 @@ class Present:
     windows: tuple[SetAside, ...] = field(default=(), repr=False)
     history: Jobs | None = field(default=None, repr=False)  # jobs that have ended, with their recorded starts
     history_estimate_s: Floats | None = field(default=None, repr=False)  # what those were taken to run, by row
+    alike: Jobs | None = field(default=None, repr=False)  # rows as history would record their jobs, if `jobs` does not
+    admission: Mapping[str, str] = field(default_factory=dict, repr=False)  # history's partitions in its words
     offered: Pipeline | None = None  # in shadow: what would order the queue if it were let
     notes: tuple[str, ...] = ()
 
@@ -103,22 +105,33 @@ class Present:
     @cached_property
     def waiting_names(self) -> tuple[str, ...]:
         """Name the waiting jobs of the queue, each once, oldest first."""
-        return tuple(dict.fromkeys(self.names[row] for row in self.waiting.tolist()))
+        return tuple(self.waiting_rows)
 
     @cached_property
     def running_names(self) -> tuple[str, ...]:
         """Name the running jobs, each once, in order of start."""
         return tuple(dict.fromkeys(self.names[row] for row in self.seats.rows.tolist()))
 
+    @cached_property
+    def waiting_rows(self) -> dict[str, int]:
+        """Return the row of each waiting job, the first of several tasks, oldest first."""
+        found: dict[str, int] = {}
+        for row in np.sort(self.waiting).tolist():
+            found.setdefault(self.names[row], row)
+        return found
+
     def waiting_row(self, job: str) -> int:
         """Return the row of a waiting job, the first of several tasks; InputError if it does not wait."""
-        waits = set(self.waiting.tolist())
-        for row in self.rows_of.get(job, ()):
-            if row in waits:
-                return row
+        if job in self.waiting_rows:
+            return self.waiting_rows[job]
         if job in self.rows_of:
             raise InputError(f"job {job} runs; only a job that waits can be explained")
         raise unknown("waiting job", job, self.waiting_names[:10])
+
+    @property
+    def recorded(self) -> Jobs:
+        """Return the rows as history would record their jobs: whole, under the partition that they were sent to."""
+        return self.jobs if self.alike is None else self.alike
 
     def node_name(self, node: int) -> str:
         """Name a node."""

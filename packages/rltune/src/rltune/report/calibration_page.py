@@ -9,17 +9,12 @@ import numpy as np
 
 from rltune.calibration import Calibration
 from rltune.calibration import calibration_text as text
-from rltune.calibration.causes import queue_of
 from rltune.calibration.cluster_file import lines_of
-from rltune.calibration.history import Steps
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table
-from rltune.report.typed_arrays import pack_floats
+from rltune.report.start_lines import SCRIPTS, lines_of_starts
 from rltune.text import seconds
 
-SCRIPTS = ("base.js", "lines.js", "calibration.js")
-MOMENTS = 480
-QUANTILES = 240
 _TITLES = {"size": "By size", "partition": "By partition", "user": "By user", "hour": "By hour of submission"}
 
 
@@ -57,24 +52,5 @@ def _data(made: Calibration) -> dict[str, Any]:
     history = made.history
     ran = ~np.isnan(made.start_s)
     ready, size, run = history.ready_s[ran], history.size[ran], history.jobs.duration_s[ran]
-    begin, end = history.span_s
-    edges = np.linspace(begin, max(end, begin + 1e-3), MOMENTS + 1)
-    shares = 1.0 - np.linspace(1.0, 0.0, QUANTILES) ** 2
-    lines = [
-        {
-            "queue": pack_floats(queue_of(ready, start).averaged(edges)),
-            "use": pack_floats(Steps.of(start, start + run, size).averaged(edges)),
-            "wait": pack_floats(np.quantile(start - ready, shares)),
-        }
-        for start in (history.start_s[ran], made.start_s[ran])
-    ]
-    return {
-        "pipelines": [
-            {"label": "recorded", "colour": 0, "dash": 0},
-            {"label": f"simulated ({made.pipeline})", "colour": 1, "dash": 0},
-        ],
-        "x": pack_floats((edges[:-1] + edges[1:]) / 2 - begin),
-        "shares": pack_floats(shares),
-        "gpus": made.cluster.gpu_count,
-        "lines": lines,
-    }
+    sides = {"recorded": history.start_s[ran], f"simulated ({made.pipeline})": made.start_s[ran]}
+    return lines_of_starts(ready, size, run, sides, made.cluster.gpu_count)

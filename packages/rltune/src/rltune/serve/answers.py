@@ -76,12 +76,10 @@ class Answers:
 
     def forecast_at_hand(self) -> Forecast | None:
         """Return a forecast that is not too old, or a new one if few jobs wait: a page can do without."""
-        kept = self._forecast
-        if kept is not None and self._watch.sight().taken_s - kept.now_s <= KEPT_S:
+        kept, sight = self._forecast, self._watch.sight()
+        if kept is not None and sight.taken_s - kept.now_s <= KEPT_S:
             return kept
-        with self._lock:
-            few = len(self._newest().present.waiting) <= MOST_AT_ONCE
-        return self.forecast() if few else None
+        return self.forecast() if sight.cycle.waiting <= MOST_AT_ONCE else None
 
     def what_if(self, changes: Sequence[str]) -> WhatIf:
         """Roll the present queue with changes and without."""

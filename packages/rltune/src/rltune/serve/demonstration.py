@@ -22,6 +22,8 @@ from rltune.serve.played_cluster import PlayedCluster
 from rltune.trace.synthetic import synthesise
 
 CLUSTER = "philly-slice"
+# As `rltune train synth:philly,jobs=6000,load=1.0 -c philly-slice --epochs 16 --windows 16x128` went.
+TRAINING = Path(__file__).parent / "assets" / "demo-training"
 PIPELINES = ("fcfs + easy", "saf + easy")  # whose schedule is played, and who watches
 _LOAD = 0.9  # so that there is a queue to look at
 _JOBS = 12_000

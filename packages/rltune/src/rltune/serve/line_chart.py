@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A named line in coordinates of the SVG; `colour` is one of the eight of the style sheet."""
 
     name: str
@@ -26,7 +26,7 @@ class Line:
 class LineChart:
     """Lines from x = `first` to `last` and from `bottom` (0, or below) to `top`."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     first: float
     last: float
     top: float
@@ -55,8 +55,10 @@ def line_chart(series: Sequence[tuple[str, int, Sequence[Point]]], top: float = 
     if last <= first:
         return None
     low = min(0.0, *(y for _, y in points))
-    frame = _Frame(first, last, -round_above(-low) if low < 0 else 0.0, top or round_above(max(y for _, y in points)))
-    lines = tuple(Line(name, colour, frame.path(_thinned(some))) for name, colour, some in series if some)
+    high = max(y for _, y in points)
+    above = 0.0 if low < 0 >= high else round_above(high)
+    frame = _Frame(first, last, -round_above(-low) if low < 0 else 0.0, top or above)
+    lines = tuple(ChartLine(name, colour, frame.path(_thinned(some))) for name, colour, some in series if some)
     return LineChart(lines, first, last, frame.top, frame.bottom)
 
 

@@ -22,6 +22,7 @@ class StreamGate:
 
     most: int
     open: int = 0
+    closing: bool = False  # the service ends: it would wait for ever for views that stay open
 
     @property
     def full(self) -> bool:
@@ -35,7 +36,7 @@ async def stream(watch: Watch, gate: StreamGate) -> AsyncIterator[str]:
     try:
         told, silent_s = -1, 0.0
         yield "retry: 5000\n\n"
-        while True:
+        while not gate.closing:
             newest = await run_in_threadpool(watch.newest)
             if newest != told and newest:
                 told, silent_s = newest, 0.0

@@ -156,16 +156,12 @@ async def what_if_answer(
 
 
 @router.get("/timeline")
-async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
+def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
     """Show when jobs waited, ran and are expected to."""
-
-    def draw() -> Response:
-        forecast = answers.forecast_at_hand()
-        with watch.journal() as journal:
-            drawn = timeline(journal, sight, caller, forecast)
-        return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
-
-    return await answers.aside(draw)
+    forecast = answers.forecast_at_hand()
+    with watch.journal() as journal:
+        drawn = timeline(journal, sight, caller, forecast)
+    return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
 
 
 @router.get("/policies")

@@ -204,8 +204,8 @@ def _ratio_span(blocks: Blocks, confidence: float) -> tuple[float, float]:
 def _pull(blocks: Blocks) -> Floats:
     """Return how far each block pulls the ratio of means from where it is."""
     ours, theirs = blocks.means
-    pull: Floats = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
-    pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.mean()
+    up = (blocks.ours - ours * blocks.our_count) / blocks.ours.mean()
+    pull: Floats = up - (blocks.theirs - theirs * blocks.their_count) / blocks.theirs.mean()
     return pull
 
 

@@ -13,6 +13,7 @@ from rltune.estimate.estimators import Estimator
 from rltune.jobs import Floats
 from rltune.metrics.utilisation import share_in_use
 from rltune.schedule import Schedule
+from rltune.text import percent
 from rltune.trials.intervals import difference, over_jobs, ratio
 from rltune.trials.shares import shares_between
 from rltune.whatif.edits import Edit, Site
@@ -65,6 +66,7 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
     notes = [f"the first {warm_up:.0%} of the time is not counted"]
     if not np.array_equal(now.jobs.submit_s, then.jobs.submit_s):
         notes.append("times between submissions were changed, and with them nothing else")
+    notes += [note for when, one in (("now", now), ("then", then)) if (note := _overload(when, one))]
     return WhatIf(
         change=change,
         where=f"{now.settings.label} now, {then.settings.label} then; run times known by {now.settings.estimator}",
@@ -78,6 +80,17 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
         rejected=(int(now.rejected.sum()), int(then.rejected.sum())),
         notes=tuple(notes),
     )
+
+
+def _overload(when: str, schedule: Schedule) -> str:
+    """Say that more is asked than there is: waits then grow with the length of the history, and so does their mean."""
+    jobs = schedule.jobs.take(np.flatnonzero(schedule.ran))
+    span = float(np.ptp(jobs.submit_s)) if len(jobs) else 0.0
+    asked = float((jobs.gpus * jobs.duration_s).sum())
+    offered = asked / (schedule.cluster.gpu_count * span) if span > 0 else 0.0
+    if offered <= 1:
+        return ""
+    return f"{when} {percent(offered)} of the GPUs' time is asked for, so waits grow for as long as that goes on"
 
 
 def told_waits(wait_s: Floats) -> dict[str, float]:

@@ -98,7 +98,11 @@ def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label:
         utilisation=(float("nan"), float("nan")),
         shares=shares_between(present.jobs, waits[0], waits[1], rows.astype(np.intp), fewest=3),
         rejected=tuple(int((~np.isfinite(drawn)).any(axis=0).sum()) for drawn in (now_s, then_s)),  # type: ignore[arg-type]
-        notes=("waits count from now; the interval is over drawn futures of this one queue", *present.notes),
+        notes=(
+            "waits count from now, of those that wait now: who comes later is in no mean",
+            "the interval is over drawn futures of this one queue",
+            *present.notes,
+        ),
     )
 
 

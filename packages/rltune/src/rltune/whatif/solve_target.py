@@ -90,10 +90,7 @@ def solve(
 
     def level(nodes: int) -> _Level:
         if nodes not in levels:
-            cluster = (
-                with_nodes(site.cluster, new_nodes(f"{nodes}x{kind}", f"--with {kind}")) if nodes else site.cluster
-            )
-            levels[nodes] = _level(run_site(replace(site, cluster=cluster), estimator), target)
+            levels[nodes] = _level(run_site(_grown(site, nodes, kind), estimator), target)
             if told is not None:
                 told(nodes, f"{nodes} nodes: {seconds(levels[nodes].value_s)}")
         return levels[nodes]

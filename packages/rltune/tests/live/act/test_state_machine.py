@@ -14,10 +14,12 @@ from rltune.live.act.state_machine import (
     Compared,
     Decide,
     Decided,
+    DecideFailed,
     Looked,
     LookFailed,
     Make,
     Tell,
+    Unwell,
 )
 from rltune.live.see.backend import ChangeKind, ChangeOutcome
 from rltune.live.see.health import Look
@@ -122,6 +124,36 @@ def test_it_acts_again_after_some_good_looks():
     day = Day()
     day.cycle(seconds=99.0)
     assert [day.brain.acting for _ in range(4) if day.cycle() or True] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Unwell("the file of the policy was swapped"),
+        Unwell("cycles take longer (70 s) than from one look to the next (60 s)"),
+        DecideFailed("ValueError: no order"),
+    ],
+    ids=str,
+)
+def test_each_trouble_is_told_once_gives_back_and_is_paused_after_for_longer(trouble):
+    """Three good looks after the first, six after the second, twelve after the third."""
+    day = Day()
+    for looks in (3, 6, 12):
+        day.cycle()
+        assert day.brain.acting
+        assert len(day.brain.holdings)
+        told = day.brain.on(trouble)
+        assert [one.kind for one in told if isinstance(one, Tell)] == ["health"]
+        (make,) = (one for one in told if isinstance(one, Make))
+        assert all(intent.undo for intent in make.intents)
+        day.brain.on(ChangesMade(make.intents, tuple(ChangeOutcome(i.change) for i in make.intents)))
+        assert not len(day.brain.holdings)
+        assert not any(isinstance(one, Tell) for one in day.brain.on(trouble))
+        acting = []
+        while not any(acting):
+            day.cycle()
+            acting.append(day.brain.acting)
+        assert len(acting) == looks
 
 
 def test_after_too_many_trips_it_stays_out():

@@ -19,7 +19,7 @@ from rltune.live.see.record_text import (
     read_lock,
     read_page,
 )
-from rltune.live.see.snapshot import RecordJob
+from rltune.live.see.snapshot import Lever, RecordJob
 
 NUMBERS = st.integers(-(2**31), 2**32)
 NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), max_size=4).map(tuple)
@@ -41,6 +41,16 @@ def test_claims_are_read_as_they_were_written(claims):
     assert all(page.lock == 7 and page.written_s == 1_700_000_000.0 for page in pages)
     assert {claim for page in pages for claim in page.claims} == set(claims)
     assert sum(len(page.claims) for page in pages) == len(claims)
+
+
+def test_a_page_says_by_which_number_it_was_written():
+    """As before where it is SiteFactor; else in a version that nobody reads who knows of SiteFactor alone."""
+    claims = [Claim(5, ChangeKind.SITE_FACTOR, (7,), 0)]
+    (plain,), (other,) = page_texts(claims, 1, 1e9, 1), page_texts(claims, 1, 1e9, 1, Lever.NICE)
+    assert plain.startswith("rltune/1;page;lock=1;")
+    assert other.startswith("rltune/2;page;by=Nice;lock=1;")
+    assert (read_page(plain).lever, read_page(other).lever) == (Lever.SITE_FACTOR, Lever.NICE)
+    assert read_page(plain).claims == read_page(other).claims == tuple(claims)
 
 
 def test_two_thousand_jobs_need_a_dozen_pages():

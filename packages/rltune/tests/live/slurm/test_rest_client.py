@@ -190,12 +190,12 @@ def test_a_new_token_is_taken_without_a_restart_and_an_old_one_is_warned_of(own,
     assert rest.observe().caution == ""
 
 
-def test_slurmctld_is_down(reached):
+def test_slurmctld_is_down(own):
     """Told within the time limit, though slurmrestd tries for nine seconds."""
-    rest = reached.rest_backend()
+    rest = own.rest_backend()
     rest.observe()
-    rest.timeout_s = 1
-    reached.stop("slurmctld")
+    rest.timeout_s = 0.5
+    own.stop("slurmctld")
     try:
         for ask in (rest.observe, lambda: rest.apply([Change(1, ChangeKind.SITE_FACTOR, 5)])):
             began = time.monotonic()
@@ -203,7 +203,7 @@ def test_slurmctld_is_down(reached):
                 ask()
             assert time.monotonic() - began < 10
     finally:
-        reached.start("slurmctld")
+        own.start("slurmctld")
 
 
 def test_nobody_listens(own):

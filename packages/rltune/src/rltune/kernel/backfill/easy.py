@@ -7,7 +7,6 @@ a large chunk can take a small one, so counting nodes is exact.
 from __future__ import annotations
 
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
-from rltune.kernel.fit.loans import ask_as, is_wanted_back
 from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import DISTURBED, RUNNING_N, State, World
@@ -50,7 +49,6 @@ def _copy_nodes(w: World, s: State, shape: int) -> None:
 def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimate: float) -> None:
     """Count the nodes that could take each kind of chunk at a time."""
     mask = w.shape[shape].mask
-    end = time + estimate / w.mask[mask].slowest
     for kind in range(w.shape[shape].kinds):
         s.feasible[pool, kind] = 0
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
@@ -58,8 +56,6 @@ def _count_nodes(w: World, s: State, shape: int, pool: int, time: float, estimat
         if w.has_pauses and not clear_of_pauses(w, group, time, estimate):
             continue
         for node in range(w.group[group].lo, w.group[group].hi):
-            if w.lends and is_wanted_back(w, s, node, end):
-                continue
             for kind in range(w.shape[shape].kinds):
                 s.feasible[pool, kind] += _can_take(w, s, shape, kind, node)
 
@@ -102,7 +98,7 @@ def reservation(w: World, s: State, pool: int) -> float:
     """
     kept = s.pool[pool]
     same = kept.kept_head == kept.head and kept.kept_mark == s.n[DISTURBED] and kept.kept_time >= s.now[0]
-    if w.fits_by_length or not same:
+    if w.has_pauses or not same:
         kept.kept_time = reserve(w, s, kept.head, pool)
         kept.kept_head = kept.head
         kept.kept_mark = s.n[DISTURBED]
@@ -116,7 +112,6 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
     shape = w.job[head].asks
     now = s.now[0]
     settle_expected(w, s)
-    ask_as(w, s, head)
     _copy_nodes(w, s, shape)
     _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
     i = 0
@@ -130,20 +125,9 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
         while i < s.n[RUNNING_N] and s.run[i].expected <= time:
             _release(w, s, s.run[i].job, shape, pool)
             i += 1
-        if w.fits_by_length:
+        if w.has_pauses:
             _count_nodes(w, s, shape, pool, time, s.life[head].estimate)
-    ask_as(w, s, -1)
     return time
-
-
-@kernel
-def count_anew(w: World, s: State, pool: int) -> bool:
-    """Count again, where loans have changed, the nodes that could take the head at its reservation; True if enough."""
-    head = s.pool[pool].head
-    ask_as(w, s, head)
-    _count_nodes(w, s, w.job[head].asks, pool, s.pool[pool].reserved, s.life[head].estimate)
-    ask_as(w, s, -1)
-    return _enough(w, s, w.job[head].asks, pool)
 
 
 @kernel
@@ -186,7 +170,7 @@ def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: 
     group = s.node[node].group
     if not w.mask_has[w.shape[head_shape].mask, group]:
         return
-    usable = not w.fits_by_length or _is_open_then(w, s, node, pool)
+    usable = not w.has_pauses or clear_of_pauses(w, group, s.pool[pool].reserved, s.life[s.pool[pool].head].estimate)
     for kind in range(w.shape[head_shape].kinds):
         s.feasible[pool, kind] -= usable and _can_take(w, s, head_shape, kind, node)
     s.node[node].then_gpu -= sign * w.chunk[own, own_kind].gpus
@@ -194,21 +178,6 @@ def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: 
     s.node[node].then_mem -= sign * chunk_mem(w, own, own_kind, group)
     for kind in range(w.shape[head_shape].kinds):
         s.feasible[pool, kind] += usable and _can_take(w, s, head_shape, kind, node)
-
-
-@kernel
-def _is_open_then(w: World, s: State, node: int, pool: int) -> bool:
-    """Return whether neither maintenance nor a loan keeps the head from a node at its reservation."""
-    head, time, group = s.pool[pool].head, s.pool[pool].reserved, s.node[node].group
-    if w.has_pauses and not clear_of_pauses(w, group, time, s.life[head].estimate):
-        return False
-    if not w.lends:
-        return True
-    ask_as(w, s, head)
-    end = time + s.life[head].estimate / w.mask[w.shape[w.job[head].asks].mask].slowest
-    wanted = is_wanted_back(w, s, node, end)
-    ask_as(w, s, -1)
-    return not wanted
 
 
 @kernel

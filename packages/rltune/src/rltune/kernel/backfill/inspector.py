@@ -42,7 +42,7 @@ def may_refuse(w: World, s: State, o: Options, row: int) -> bool:
         return False
     if w.has_limits and not start_is_allowed(w, s, job):
         return False
-    return fits_now(w, s, o, job, shape, s.queue[row].estimate)
+    return fits_now(w, s, o, shape, s.queue[row].estimate)
 
 
 @kernel

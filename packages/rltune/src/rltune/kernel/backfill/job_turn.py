@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rltune.kernel.backfill.easy import leaves_head_its_place, reservation
-from rltune.kernel.fit.allocate import find, find_for, picked_speed
-from rltune.kernel.fit.loans import is_lender
+from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.overtaking import is_protected
@@ -31,15 +30,13 @@ INF = float("inf")
 
 
 @kernel
-def fits_now(w: World, s: State, o: Options, job: int, shape: int, estimate: float) -> bool:
+def fits_now(w: World, s: State, o: Options, shape: int, estimate: float) -> bool:
     """Choose nodes for a job now, remembering a failure until something is released that could mend it."""
-    if is_lender(w, s, job):  # its own loan is in the others' way alone
-        return find_for(w, s, job, shape, estimate, o.placement)
     if estimate >= s.demand[shape].fails_from:
         return False
     if find(w, s, shape, estimate, o.placement):
         return True
-    s.demand[shape].fails_from = estimate if w.fits_by_length else -INF
+    s.demand[shape].fails_from = estimate if w.has_pauses else -INF
     return False
 
 
@@ -53,7 +50,7 @@ def _delays_head(w: World, s: State, job: int, pool: int) -> bool:
     speed = picked_speed(w, s, shape)
     if s.now[0] + s.life[job].estimate / speed <= time or leaves_head_its_place(w, s, job, pool):
         return False
-    if not w.fits_by_length:  # else one that lasts longer may find other nodes
+    if not w.has_pauses:  # else one that lasts longer may find other nodes
         s.demand[shape].late_at = s.n[EPOCH]
         s.demand[shape].late_speed = speed
     return True
@@ -94,7 +91,7 @@ def try_start(w: World, s: State, o: Options, row: int) -> int:
         return LIMITED
     if behind and known_to_delay(s, shape, s.queue[row].estimate, pool):
         return WOULD_DELAY_HEAD
-    if not fits_now(w, s, o, job, shape, s.queue[row].estimate):
+    if not fits_now(w, s, o, shape, s.queue[row].estimate):
         if not behind:
             s.pool[pool].head = job
         return RESOURCES

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from rltune.kernel.backfill.easy import count_anew, leave_then, leaves_head_its_place, reservation
+from rltune.kernel.backfill.easy import leave_then, leaves_head_its_place, reservation, reserve
 from rltune.kernel.backfill.job_turn import keeps_place
-from rltune.kernel.fit.allocate import find_for, lend_nodes, picked_speed
-from rltune.kernel.fit.loans import lend, lend_for_now, next_due, set_terms
+from rltune.kernel.fit.allocate import find, lend_nodes, picked_speed
 from rltune.kernel.fit.running import drop_end, start_job, stop_job
 from rltune.kernel.jit import kernel
+from rltune.kernel.score.overtaking import is_first_class
 from rltune.kernel.score.rules import running_score, static_score
 from rltune.kernel.score.taking_turns import las_cuts
 from rltune.kernel.state.arrays import (
@@ -34,7 +34,8 @@ from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.limits import count_running, start_is_allowed
 from rltune.kernel.state.online_survival import mean_left
 from rltune.kernel.state.queue import enqueue
-from rltune.kernel.state.spells import count_turn, end_spell, stop_loss, turns_today
+from rltune.kernel.state.spells import count_turn, end_spell, stop_loss, turns_today, work_to_repeat
+from rltune.kernel.state.tolls import can_be_called_in, go_away, gpus_to_spare, has_patience, is_away, is_due, next_due
 
 INF = float("inf")
 EXACT = 8  # candidates up to which every set of them is tried
@@ -61,7 +62,7 @@ def _may_be_displaced(w: World, s: State, o: Options, job: int) -> bool:
         and turn.preemptions < o.max_preemptions
         and (o.max_a_day == 0 or turns_today(s, job) < o.max_a_day)
         and s.now[0] - s.life[job].start >= turn.restart / s.life[job].speed + o.min_run_s
-        and (not w.lends or set_terms(w, s, o, job))
+        and (not w.has_tolls or has_patience(w, s, o, job))
     )
 
 
@@ -97,7 +98,7 @@ def rank_movable(w: World, s: State, o: Options) -> float:
             s.movable[n] = job
             n += 1
     s.n[MOVABLE_N] = n
-    if o.turns == BY_LAS and worst <= 0.0 and not o.guarded and not w.lends:
+    if o.turns == BY_LAS and worst <= 0.0 and not o.guarded and not w.has_tolls:
         return -INF  # nobody who waits stands higher than the first level
     return worst
 
@@ -158,7 +159,6 @@ def _is_in_reach(w: World, s: State, job: int, mask: int) -> bool:
 def _list_candidates(w: World, s: State, o: Options, row: int) -> int:
     """List in s.victim whom the job in this place may displace, the cheapest first; return how many."""
     mask = w.shape[s.queue[row].asks].mask
-    end = s.now[0] + s.queue[row].estimate / w.mask[mask].slowest
     n = 0
     for i in range(s.n[MOVABLE_N]):
         job = s.movable[i]
@@ -166,7 +166,6 @@ def _list_candidates(w: World, s: State, o: Options, row: int) -> int:
             s.life[job].status == RUNNING
             and stands_lower(o, s.turn[job].score, s.queue[row].score)
             and _is_in_reach(w, s, job, mask)
-            and (not w.lends or end <= s.turn[job].due)
         ):
             s.victim[n] = job
             n += 1
@@ -182,7 +181,7 @@ def _lend_set(w: World, s: State, n: int, chosen: int, sign: int) -> None:
 
 
 @kernel
-def _choose_exactly(w: World, s: State, o: Options, claimant: int, shape: int, estimate: float, n: int) -> bool:
+def _choose_exactly(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
     """Find the set that loses least, of equals the lowest as a number; leave it in s.victim, its nodes lent."""
     best = 0
     least = INF
@@ -193,7 +192,7 @@ def _choose_exactly(w: World, s: State, o: Options, claimant: int, shape: int, e
                 loss += s.turn[s.victim[i]].loss
         if loss < least:
             _lend_set(w, s, n, chosen, 1)
-            if find_for(w, s, claimant, shape, estimate, o.placement):
+            if find(w, s, shape, estimate, o.placement):
                 best = chosen
                 least = loss
             _lend_set(w, s, n, chosen, -1)
@@ -208,20 +207,20 @@ def _choose_exactly(w: World, s: State, o: Options, claimant: int, shape: int, e
 
 
 @kernel
-def _choose_greedily(w: World, s: State, o: Options, claimant: int, shape: int, estimate: float, n: int) -> bool:
+def _choose_greedily(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
     """Add candidates until the job fits, then leave out, the last first, whoever is not needed."""
     added = 0
     fits = False
     while added < n and not fits:
         lend_nodes(w, s, s.victim[added], 1)
         added += 1
-        fits = find_for(w, s, claimant, shape, estimate, o.placement)
+        fits = find(w, s, shape, estimate, o.placement)
     if not fits:
         _lend_first(w, s, added, -1)
         return False
     for i in range(added - 2, -1, -1):
         lend_nodes(w, s, s.victim[i], -1)
-        if find_for(w, s, claimant, shape, estimate, o.placement):
+        if find(w, s, shape, estimate, o.placement):
             s.victim[i] = -1
         else:
             lend_nodes(w, s, s.victim[i], 1)
@@ -241,15 +240,15 @@ def _lend_first(w: World, s: State, n: int, sign: int) -> None:
 
 
 @kernel
-def _could_fit(w: World, s: State, o: Options, claimant: int, shape: int, estimate: float, n: int) -> bool:
+def _could_fit(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
     """Return whether a job would fit if all candidates stopped; if not, nobody of its shape will in this pass.
 
     Later in a pass less is free, and who comes later may displace nobody whom this one may not.
     """
     _lend_first(w, s, n, 1)
-    fits = find_for(w, s, claimant, shape, estimate, o.placement)
+    fits = find(w, s, shape, estimate, o.placement)
     _lend_first(w, s, n, -1)
-    if not fits and not w.fits_by_length:
+    if not fits and not w.has_pauses:
         s.demand[shape].unclaimed_in = s.n[PASSES]
     return fits
 
@@ -269,23 +268,51 @@ def _limits_allow(w: World, s: State, job: int) -> bool:
 def _head_keeps_place(w: World, s: State, job: int, pool: int) -> bool:
     """Return whether the job in s.pick, its victims gone, leaves the head its reservation as it was before."""
     gone = s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) <= s.pool[pool].reserved
-    if s.pool[pool].reserved == INF or (gone and not w.lends):
+    if s.pool[pool].reserved == INF or gone:
         return True
     for i in range(s.n[VICTIMS_N]):
         leave_then(w, s, s.victim[i], pool, 1)
-    fits = True
-    if w.lends:  # the victims' due dates, too, must leave the head its place
-        lend_for_now(w, s, s.n[VICTIMS_N], 1)
-        fits = count_anew(w, s, pool)
-    fits = fits and (gone or leaves_head_its_place(w, s, job, pool))
-    if w.lends:
-        lend_for_now(w, s, s.n[VICTIMS_N], -1)
-    if not fits:
-        for i in range(s.n[VICTIMS_N]):
-            leave_then(w, s, s.victim[i], pool, -1)
-        if w.lends:
-            count_anew(w, s, pool)
-    return fits
+    if leaves_head_its_place(w, s, job, pool):
+        return True
+    for i in range(s.n[VICTIMS_N]):
+        leave_then(w, s, s.victim[i], pool, -1)
+    return False
+
+
+@kernel
+def _debts_are_covered(w: World, s: State, o: Options, job: int) -> bool:
+    """Return whether there would be GPUs to bring the victims back, beside all who are away already."""
+    if is_due(w, s, job):
+        return True
+    taken = 0 if can_be_called_in(w, s, o, job) else w.job[job].gpus
+    if is_away(s, job):
+        taken -= w.job[job].gpus
+    for i in range(s.n[VICTIMS_N]):
+        taken += w.job[s.victim[i]].gpus
+    for i in range(s.n[VICTIMS_N]):
+        if gpus_to_spare(w, s, o, w.shape[w.job[s.victim[i]].asks].mask) < taken:
+            return False
+    return True
+
+
+@kernel
+def _gains_enough(w: World, s: State, o: Options, row: int, pool: int) -> bool:
+    """Return whether a job gains enough time by a claim, for itself and whom it lets through, beside what is lost."""
+    job = s.queue[row].job
+    gain = o.gain * (reserve(w, s, job, pool) - s.now[0])
+    hold = s.queue[row].score / w.job[job].rank_n
+    for i in range(s.n[VICTIMS_N]):
+        victim = s.victim[i]
+        gain -= hold + work_to_repeat(w, s, victim) / s.life[victim].speed
+    return gain >= 0.0
+
+
+@kernel
+def _pays_and_can_be_paid_back(w: World, s: State, o: Options, row: int, pool: int) -> bool:
+    if o.covered and w.has_tolls and not _debts_are_covered(w, s, o, s.queue[row].job):
+        return False
+    weighed = _orders_by_work(o) and o.gain < INF and not is_first_class(s, row)
+    return not weighed or _gains_enough(w, s, o, row, pool)
 
 
 @kernel
@@ -298,19 +325,23 @@ def claim(w: World, s: State, o: Options, row: int, behind: bool) -> bool:
     if s.demand[shape].unclaimed_in == s.n[PASSES]:
         return False
     n = _list_candidates(w, s, o, row)
-    if n == 0 or not _could_fit(w, s, o, job, shape, estimate, n):
+    if n == 0 or not _could_fit(w, s, o, shape, estimate, n):
         return False
     keeps = behind and keeps_place(w, s, o, pool)
     if keeps and s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
         reservation(w, s, pool)
     if n <= EXACT:
-        _choose_exactly(w, s, o, job, shape, estimate, n)
+        _choose_exactly(w, s, o, shape, estimate, n)
     else:
-        _choose_greedily(w, s, o, job, shape, estimate, n)
-    find_for(w, s, job, shape, estimate, o.placement)
+        _choose_greedily(w, s, o, shape, estimate, n)
+    find(w, s, shape, estimate, o.placement)
     allowed = not w.has_limits or _limits_allow(w, s, job)
     allowed = allowed and (not keeps or _head_keeps_place(w, s, job, pool))
     _lend_first(w, s, s.n[VICTIMS_N], -1)
+    if allowed and not _pays_and_can_be_paid_back(w, s, o, row, pool):
+        s.pool[pool].reserved = float("nan")  # what was noted for the pool's head is not so
+        s.pool[pool].kept_mark = -1
+        return False
     if allowed:
         _displace_for(w, s, o, job, shape, estimate)
     return allowed
@@ -322,12 +353,12 @@ def _displace_for(w: World, s: State, o: Options, job: int, shape: int, estimate
         victim = s.victim[i]
         interrupt(w, s, o, victim)
         count_turn(s, victim)
-        if w.lends:
-            lend(w, s, victim)
+        if w.has_tolls:
+            go_away(s, o, victim)
         s.life[victim].status = HELD  # it waits from the end of the pass on
         s.displaced[s.n[DISPLACED_N]] = victim
         s.n[DISPLACED_N] += 1
-    find_for(w, s, job, shape, estimate, o.placement)
+    find(w, s, shape, estimate, o.placement)
     start_job(w, s, job)
     for g in range(len(s.pool)):
         s.pool[g].reserved = float("nan")  # who has stopped may have been in the way of any head

@@ -14,7 +14,6 @@ from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay, try_start
 from rltune.kernel.backfill.preempt import claim, let_displaced_wait, rank_movable, weigh_movable
 from rltune.kernel.fit.allocate import find, picked_speed
-from rltune.kernel.fit.loans import waits_for_limit
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.jit import allocating_kernel, kernel
@@ -64,7 +63,7 @@ def _count_open(w: World, s: State, o: Options) -> int:
     for i in range(s.n[ACTIVE_N]):
         shape = s.active[i]
         if s.demand[shape].fails_from > -INF:
-            if not w.fits_by_length and not find(w, s, shape, 0.0, o.placement):
+            if not w.has_pauses and not find(w, s, shape, 0.0, o.placement):
                 s.demand[shape].fails_from = -INF
             else:
                 count += 1
@@ -228,7 +227,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
         weigh_movable(w, s, o)
     elif open_shapes == 0 and not o.explain:
         return False
-    all_rows = o.explain or w.has_limits or w.fits_by_length or claims
+    all_rows = o.explain or w.has_limits or w.has_pauses or claims
     n = _fill_heap(s, all_rows, end, -1)
     parked = parked_end = n
     partings = _MOST_PARTINGS if all_rows else 0
@@ -248,8 +247,6 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
             reason = NO_REASON
             left = _count_open(w, s, o) if o.backfill != NO_BACKFILL else left
             was_open = False
-        if reason == LIMITED:
-            waits_for_limit(w, s, s.queue[row].job)
         s.life[s.queue[row].job].reason = reason
         if reason == NO_REASON:
             first = min(first, row)
@@ -295,9 +292,7 @@ def _claims(w: World, s: State, o: Options, row: int, behind: bool, reason: int)
     A job that only a limit holds displaces nobody.
     """
     shape = s.queue[row].asks
-    in_vain = reason == RESOURCES or (
-        reason == LIMITED and not fits_now(w, s, o, s.queue[row].job, shape, s.queue[row].estimate)
-    )
+    in_vain = reason == RESOURCES or (reason == LIMITED and not fits_now(w, s, o, shape, s.queue[row].estimate))
     if not in_vain or not claim(w, s, o, row, behind):
         return False
     if not behind:
@@ -318,7 +313,7 @@ def _shadow_backfill(w: World, s: State, o: Options, end: int, first: int, last:
             s.pool[pool].reserved = shadow_time(w, s, head, pool)
         if w.has_limits and not start_is_allowed(w, s, job):
             s.life[job].reason = LIMITED
-        elif not fits_now(w, s, o, job, s.queue[row].asks, s.life[job].estimate):
+        elif not fits_now(w, s, o, s.queue[row].asks, s.life[job].estimate):
             s.life[job].reason = RESOURCES
         elif s.now[0] + s.life[job].estimate / picked_speed(w, s, w.job[job].asks) < s.pool[pool].reserved:
             start_job(w, s, job)

@@ -15,7 +15,6 @@ from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shape
 from rltune.kernel.fit.ways import COLUMNS
 from rltune.kernel.score.features import A_COLUMNS, FIRST_INPUT, HIDDEN_1, HIDDEN_2, HIDDEN_3, INPUTS
 from rltune.kernel.state.arrays import (
-    ASKER,
     AT,
     B1,
     CHUNK,
@@ -379,18 +378,18 @@ def prepare(
     whole_nodes: bool = False,
     net: Net | None = None,
     turns: bool = False,
-    lends: bool = False,
+    tolls: bool = False,
     survival: Survival | None = None,
 ) -> tuple[World, State]:
     """Build the arrays of a run; jobs are in order of submit time.
 
     `sorts`: the queue is ordered in every pass. `wider`: jobs may be cut for one node more than they need.
-    `whole_nodes`: no two jobs share a node. `turns`: running jobs may be displaced, and have their
-    nodes back in time (`lends`).
+    `whole_nodes`: no two jobs share a node. `turns`: running jobs may be displaced, and what that
+    costs each of them is bounded (`tolls`).
     """
     counters, limit = _limits(jobs, cluster.limits)
     fixed = _cluster_tables(cluster)
-    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes, "turns": turns, "lends": lends}
+    cut: dict[str, bool] = {"wider": wider, "whole_nodes": whole_nodes, "turns": turns, "tolls": tolls}
     lasted = survival or Survival.none(len(jobs))
     world = _make_world(jobs, cluster, counters, factors, likeness, lasted, net or Net.none(), fixed, **cut)
     state = _make_state(world, limit, factors, likeness, lasted, fixed, sorts=sorts)
@@ -413,7 +412,7 @@ def _make_world(
     wider: bool,
     whole_nodes: bool,
     turns: bool,
-    lends: bool,
+    tolls: bool,
 ) -> World:
     masks = make_masks(jobs, cluster)
     shapes = make_shapes(jobs, cluster, masks, wider=wider)
@@ -472,8 +471,7 @@ def _make_world(
         whole_nodes=whole_nodes,
         total_gpus=float(max(cluster.gpu_count, 1)),
         takes_turns=turns,
-        lends=lends,
-        fits_by_length=lends or len(fixed.pause) > 0,
+        has_tolls=tolls,
     )
 
 
@@ -568,10 +566,8 @@ def _make_state(
         victim=np.zeros(of_turns, dtype=np.int64),
         spell=_table(SPELL, 2 * of_turns),
         spell_at=_table(AT, 2 * (int(job["chunk_end"][-1]) + 1 if n and w.takes_turns else 1)),
-        lender=np.zeros(n + 1 if w.lends else 1, dtype=np.int64),
-        node_due=np.full(nodes if w.lends else 1, np.inf),
+        away=np.zeros(n + 1 if w.has_tolls else 1, dtype=np.int64),
     )
-    state.n[ASKER] = -1
     state.demand["fails_from"] = np.inf
     state.pool["kept_head"] = -1
     for which, predictor in enumerate(likeness):
@@ -587,6 +583,7 @@ def _turns(job: NDArray[Any]) -> Records:
     turn = _table(TURN, len(job))
     turn["first"] = np.nan
     turn["day_from"] = -np.inf
+    turn["due"] = np.inf
     turn["length"] = job["duration"]
     return turn
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
-from rltune.kernel.fit.loans import ask_as, is_due, is_wanted_back, pick_own_nodes
 from rltune.kernel.fit.node_index import index_add, index_remove, lowest_bit
 from rltune.kernel.fit.racks import pick_in_racks, probe_now, slowdown
 from rltune.kernel.jit import kernel
@@ -12,17 +11,15 @@ from rltune.kernel.state.arrays import ACTIVE_N, FIRST_FIT, HIERARCHICAL, SPREAD
 
 @kernel
 def _take_from_word(
-    w: World, s: State, word: int, first: int, shape: int, kind: int, group: int, found: int, wanted: int, end: float
+    w: World, s: State, word: int, first: int, shape: int, kind: int, group: int, found: int, wanted: int
 ) -> int:
-    """Pick nodes of one word of the bitset, lowest first, until enough are found; `end`: when they are free again."""
+    """Pick nodes of one word of the bitset, lowest first, until enough are found."""
     cpu = chunk_cpu(w, shape, kind, group)
     mem = chunk_mem(w, shape, kind, group)
     while word != 0 and found < wanted:
         node = first + lowest_bit(word)
         word &= word - 1
         if s.node[node].picked != s.n[STAMP] and s.node[node].cpu >= cpu and s.node[node].mem >= mem:
-            if w.lends and is_wanted_back(w, s, node, end):
-                continue
             s.node[node].picked = s.n[STAMP]
             s.pick[found] = node
             found += 1
@@ -36,7 +33,6 @@ def _pick_by_level(w: World, s: State, shape: int, kind: int, estimate: float, s
     mask = w.shape[shape].mask
     need = w.chunk[shape, kind].gpus
     top = w.mask[mask].gpus
-    end = s.now[0] + estimate / w.mask[mask].slowest
     for step in range(top - need + 1):
         level = top - step if spread else need + step
         for m in range(w.mask[mask].lo, w.mask[mask].hi):
@@ -49,8 +45,7 @@ def _pick_by_level(w: World, s: State, shape: int, kind: int, estimate: float, s
             for i in range(w.group[group].words):
                 word = s.bits[row + i]
                 if word != 0:
-                    low = w.group[group].lo + 32 * i
-                    found = _take_from_word(w, s, word, low, shape, kind, group, found, wanted, end)
+                    found = _take_from_word(w, s, word, w.group[group].lo + 32 * i, shape, kind, group, found, wanted)
                     if found == wanted:
                         return found
     return -1
@@ -62,7 +57,6 @@ def _pick_by_number(w: World, s: State, shape: int, kind: int, estimate: float, 
     wanted = found + w.chunk[shape, kind].n
     mask = w.shape[shape].mask
     need = w.chunk[shape, kind].gpus
-    end = s.now[0] + estimate / w.mask[mask].slowest
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
         if w.has_pauses and not clear_of_pauses(w, group, s.now[0], estimate):
@@ -72,8 +66,7 @@ def _pick_by_number(w: World, s: State, shape: int, kind: int, estimate: float, 
             for level in range(need, w.group[group].gpus + 1):
                 word |= s.bits[w.group[group].bits_at + level * w.group[group].words + i]
             if word != 0:
-                low = w.group[group].lo + 32 * i
-                found = _take_from_word(w, s, word, low, shape, kind, group, found, wanted, end)
+                found = _take_from_word(w, s, word, w.group[group].lo + 32 * i, shape, kind, group, found, wanted)
                 if found == wanted:
                     return found
     return -1
@@ -111,17 +104,6 @@ def find(w: World, s: State, shape: int, estimate: float, placement: int) -> boo
         if found < 0:
             return False
     return True
-
-
-@kernel
-def find_for(w: World, s: State, job: int, shape: int, estimate: float, placement: int) -> bool:
-    """Choose the nodes for a waiting job now: for one that is due those that it lent, if they have room."""
-    if not w.lends:
-        return find(w, s, shape, estimate, placement)
-    ask_as(w, s, job)
-    fits = (is_due(w, s, job) and pick_own_nodes(w, s, job, estimate)) or find(w, s, shape, estimate, placement)
-    ask_as(w, s, -1)
-    return fits
 
 
 @kernel

@@ -6,7 +6,6 @@ It works on s.probe, so that the same code chooses among nodes as they are now a
 from __future__ import annotations
 
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
-from rltune.kernel.fit.loans import is_wanted_back
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import STAMP, UNLIMITED, State, World
 
@@ -15,13 +14,11 @@ from rltune.kernel.state.arrays import STAMP, UNLIMITED, State, World
 def probe_now(w: World, s: State, shape: int, estimate: float) -> None:
     """Note what each eligible node would give now."""
     mask = w.shape[shape].mask
-    end = s.now[0] + estimate / w.mask[mask].slowest
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
         closed = w.has_pauses and not clear_of_pauses(w, group, s.now[0], estimate)
         for node in range(w.group[group].lo, w.group[group].hi):
-            shut = closed or not s.node[node].up or (w.lends and is_wanted_back(w, s, node, end))
-            s.probe[node].gpu = -1 if shut else s.node[node].gpu
+            s.probe[node].gpu = -1 if closed or not s.node[node].up else s.node[node].gpu
             s.probe[node].cpu = s.node[node].cpu
             s.probe[node].mem = s.node[node].mem
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rltune.kernel.fit.allocate import give_nodes_back, picked_speed, take_nodes
-from rltune.kernel.fit.loans import end_loan, is_lender
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import (
     DISTURBED,
@@ -23,6 +22,7 @@ from rltune.kernel.state.limits import count_running
 from rltune.kernel.state.online_survival import believed_end
 from rltune.kernel.state.queue import leave_queue
 from rltune.kernel.state.spells import begin_spell
+from rltune.kernel.state.tolls import come_back
 
 
 @kernel
@@ -212,8 +212,8 @@ def start_job(w: World, s: State, job: int) -> None:
 def start_in_turn(w: World, s: State, job: int, turn: int) -> None:
     """Start a waiting job now on the nodes in s.pick; of equal ends the lowest turn's will be first."""
     speed = picked_speed(w, s, s.life[job].form)
-    if is_lender(w, s, job):
-        end_loan(w, s, job)
+    if w.has_tolls:
+        come_back(s, job)
     take_nodes(w, s, job)
     leave_queue(w, s, job)
     now = s.now[0]

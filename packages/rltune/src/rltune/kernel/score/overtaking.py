@@ -6,13 +6,13 @@ longer. Nothing but its submit time is needed to tell, so a live cluster and a s
 
 from __future__ import annotations
 
-from rltune.kernel.fit.loans import is_due
 from rltune.kernel.jit import kernel
 from rltune.kernel.state.arrays import F8, Q_HEAD, SLA_FIRST, Options, State, World
 from rltune.kernel.state.attained import whole_estimate
+from rltune.kernel.state.tolls import is_due
 
-# Scores of the classes; no other job has one so low. DUE: who has lent its nodes, see loans.py, by due date. Within the
-# next two the oldest is first, as of all equal scores.
+# Scores of the classes; no other job has one so low. DUE: who has been away for as long as it may, see tolls.py.
+# Within each the oldest is first, as of all equal scores.
 DUE, SLA, OWED, OTHERS = -1.7e308, -1.5e308, -1e308, -5e307
 
 
@@ -30,7 +30,7 @@ def is_owed(w: World, s: State, o: Options, job: int) -> bool:
 @kernel
 def is_protected(w: World, s: State, o: Options, job: int) -> bool:
     """Return whether nothing may delay a job that waits at the head of its pool."""
-    return o.guarded and (w.job[job].sla == SLA_FIRST or is_owed(w, s, o, job))
+    return is_due(w, s, job) or (o.guarded and (w.job[job].sla == SLA_FIRST or is_owed(w, s, o, job)))
 
 
 @kernel

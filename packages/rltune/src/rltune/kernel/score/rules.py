@@ -268,7 +268,7 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
             s.queue[i].score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
     if o.guarded and o.guard_orders:
         guard_queue(w, s, o, last)
-    if w.lends:
+    if w.has_tolls:
         put_due_first(w, s, last)
 
 

@@ -86,13 +86,12 @@ SCOPES = 5
     DISPLACED_N,
     SPELLS_N,
     SPELL_CHUNKS_N,
-    LENDERS_N,
-    ASKER,
+    AWAY_N,
     EDITION,
     EDITION_KNOWN,
     WATCHED,
     N_COUNTERS,
-) = range(42)
+) = range(41)
 
 # By which order jobs take turns; NO_TURNS: who has started runs to its end.
 NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)
@@ -188,9 +187,12 @@ TURN = _record(  # what a job that may have several spells needs beside LIFE; wo
     loss="f8",  # GPU-seconds that displacing it now would cost
     day_from="f8",  # when its day of displacements began
     day_n="i8",  # and how many there were in it
-    deadline="f8",  # by when it has to end, from its first displacement on; this and the next: see loans.py
-    due="f8",  # when it has its nodes back, or would have if it were displaced now
-    lends="i8",
+    allowed="f8",  # what its turns may cost it in all, in seconds, from its first displacement on; so are the next:
+    toll="f8",  # what they have cost it, see tolls.py
+    patience="f8",  # how long it could be away, if it were displaced in this pass
+    away_from="f8",  # when it was displaced
+    due="f8",  # and when it comes before all others; infinite = it is not away
+    settled="i8",  # it has been due, and is not displaced any more
 )
 SPELL = _record(start="f8", end="f8", job="i8", chunks="i8")  # one that ended before its job did
 AT = _record(node="i8", gpus="i8")
@@ -279,6 +281,8 @@ class Options(NamedTuple):
     max_a_day: int  # displacements of one job; 0 = any number
     late_s: float  # a displaced job ends at most so much later than forecast,
     late_times: float  # or after so many times as long; infinite = not told
+    covered: bool  # and there must be GPUs to bring all back who are displaced
+    gain: float  # as so many seconds counts one that a claimant gains; infinite = it is not weighed
 
 
 class World(NamedTuple):
@@ -313,8 +317,7 @@ class World(NamedTuple):
     whole_nodes: bool  # nodes are not shared: a chunk takes all of its node
     total_gpus: float
     takes_turns: bool
-    lends: bool  # who is displaced has its nodes back in time, see loans.py
-    fits_by_length: bool  # whether a job fits depends on how long it lasts
+    has_tolls: bool  # what turns cost a job is bounded, see tolls.py
 
 
 class State(NamedTuple):
@@ -364,8 +367,7 @@ class State(NamedTuple):
     victim: I8  # scratch: those of them that a job would displace
     spell: Records  # those that ended before their jobs did, since Python last took them
     spell_at: Records  # their chunks, one after the other
-    lender: I8  # who was displaced and has not started since; this and the next: see loans.py
-    node_due: F8  # the first due date on each node
+    away: I8  # who was displaced and has not started since, if what that costs is bounded
 
 
 N_CRITIC = 5  # features of a job that the critic sees

@@ -25,8 +25,14 @@ def kept_work(w: World, s: State, job: int, done: float) -> float:
 @kernel
 def stop_loss(w: World, s: State, job: int) -> float:
     """Return what stopping a running job now would cost: GPU-seconds of work since its checkpoint and of a restart."""
+    return w.job[job].rank_n * work_to_repeat(w, s, job)
+
+
+@kernel
+def work_to_repeat(w: World, s: State, job: int) -> float:
+    """Return what a running job would do again if it were stopped now: work since a checkpoint, and a restart."""
     done = work_done(w, s, job)
-    return w.job[job].rank_n * (done - kept_work(w, s, job, done) + w.yields[job].restart)
+    return done - kept_work(w, s, job, done) + w.yields[job].restart
 
 
 @kernel

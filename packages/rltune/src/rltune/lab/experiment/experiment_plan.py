@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Arm:
         turns = get_turns(self.preempt or None)
         if turns != Turns(turns.order, turns.min_run_s, turns.max_preemptions):
             raise InputError(f"arm {self.name}: the controller takes an order, run= and most=, not {self.preempt!r}")
-        return turns
+        return replace(turns, late_s=inf) if turns else turns  # the controller does not bound what turns cost a job
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.lab.testbed import debian_needs as needs
 from rltune.lab.testbed import slurm_conf as conf
-from rltune.lab.testbed.daemon_parent import Nursery, wait_until
-from rltune.lab.testbed.release_doors import AS_OPERATOR, DOORS, TO_OPERATOR, write_doors
+from rltune.lab.testbed.daemon_parent import PATH, Nursery, wait_until
+from rltune.lab.testbed.release_doors import DOORS, write_doors
 from rltune.lab.testbed.release_folder import kept_folder
 from rltune.lab.testbed.slurm_releases import release_named
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
@@ -165,7 +165,13 @@ class Testbed:
     @property
     def operator(self) -> tuple[str, ...]:
         """Return the words before a command that run it as an unprivileged Operator; needs the database."""
-        return (f"{self.folder}/{DOORS}/{AS_OPERATOR}",) if self.release else TO_OPERATOR
+        return self.account(conf.OPERATOR)
+
+    def account(self, user: str) -> tuple[str, ...]:
+        """Return the words before a command that run it as another account of the machine."""
+        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+        # The PATH is the one in there: the programs in the testbed's `bin` are for root alone.
+        return (*self._nursery.entering, "env", f"PATH={PATH}", *become) if self.release else become
 
     def backend(self, *, as_operator: bool = False) -> Slurm:
         """Return what the controller drives, as root or as an unprivileged Operator."""
@@ -186,10 +192,11 @@ class Testbed:
         """Return the other address of its slurmrestd."""
         return f"unix:{self.folder}/rest/sock"
 
-    def make_token(self, user: str, lifespan_s: int = _DAY_S) -> None:
-        """Make a token for an account, in place of the last."""
+    def make_token(self, user: str, lifespan_s: int = _DAY_S, file: Path | None = None) -> Path:
+        """Make a token for an account, and return the file that it is in."""
         token = self.run("scontrol", "token", f"username={user}", f"lifespan={lifespan_s}")
-        write_whole(self.token_file, token, private=True)
+        write_whole(file or self.token_file, token, private=True)
+        return file or self.token_file
 
     def now_s(self) -> float:
         """Return the time by its clock."""

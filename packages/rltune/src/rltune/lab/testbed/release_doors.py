@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rltune.lab.testbed.daemon_parent import PATH
-from rltune.lab.testbed.slurm_conf import OPERATOR
 from rltune.whole_file import write_whole
 
 DOORS = "bin"  # the folder of them within the testbed's
-AS_OPERATOR = "as-operator"  # runs its words there, as an account without privileges
-TO_OPERATOR = ("setpriv", f"--reuid={OPERATOR}", f"--regid={OPERATOR}", "--clear-groups")
 _COMMANDS = (
     "sacct",
     "sacctmgr",
@@ -29,7 +26,7 @@ _COMMANDS = (
 _DOOR = """#!/bin/sh
 read -r parent <'{folder}/run/parent.pid'
 PATH={path}
-exec nsenter --target="$parent" --mount --root --wd {words} "$@"
+exec nsenter --target="$parent" --mount --root --wd {name} "$@"
 """
 
 
@@ -37,6 +34,6 @@ def write_doors(folder: Path) -> None:
     """Write them; only root can go through."""
     doors = folder / DOORS
     doors.mkdir()
-    for name, words in {**{name: name for name in _COMMANDS}, AS_OPERATOR: " ".join(TO_OPERATOR)}.items():
-        write_whole(doors / name, _DOOR.format(folder=folder, path=PATH, words=words))
+    for name in _COMMANDS:
+        write_whole(doors / name, _DOOR.format(folder=folder, path=PATH, name=name))
         (doors / name).chmod(0o755)

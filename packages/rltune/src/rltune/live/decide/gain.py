@@ -7,27 +7,25 @@ machine on. How near the replay in Slurm's order comes to what was really seen s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.cluster import Cluster
 from rltune.engine.guard import Guard
 from rltune.engine.run import run_pipeline
 from rltune.engine.search import Search
-from rltune.jobs import Jobs
-from rltune.kernel.build.prepare import Factors, Likeness
-from rltune.kernel.score.rules import SJF
+from rltune.jobs import Floats, Jobs
 from rltune.live.decide.node_layout import NodeLayout, lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.run_times import limit_of
 from rltune.live.see.snapshot import PENDING, LiveJob, Snapshot
 from rltune.placement.placers import BEST_FIT
-from rltune.policy.base import no_factors
+from rltune.present.fixed_order import FixedOrder
 
 FEWEST = 20
-_SURE = 1e9
 _TOLD = re.compile(r"s in ours: ([-+][\d.]+) %$")
 
 
@@ -68,24 +66,16 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class ByPriority:
-    """Slurm's own order: the priorities that it gave, as static scores."""
+class BothOrders:
+    """The same jobs replayed in Slurm's order and in ours: waits from when each could start; NaN = it never ran."""
 
-    below_highest: Mapping[str, int] = field(repr=False)
-    name: str = "slurm"
-    code: int = SJF
-    dynamic: bool = False
+    slurm_wait_s: Floats
+    our_wait_s: Floats
 
-    def factors(self, jobs: Jobs) -> Factors:
-        """Need none."""
-        return no_factors(jobs)
-
-    def likeness(self, jobs: Jobs) -> Likeness:
-        """Return a likeness that knows each job's own score and nothing else."""
-        n = len(jobs)
-        score = np.array([self.below_highest[str(i)] for i in jobs.id.tolist()], dtype=np.float64)
-        keys = np.arange(n, dtype=np.int32).reshape(n, 1)
-        return Likeness(keys, n, trust=1e-9, known=np.stack([np.full(n, _SURE), _SURE * score], axis=1))
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Return which jobs both replays could run."""
+        return np.isfinite(self.slurm_wait_s) & np.isfinite(self.our_wait_s)
 
 
 def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0) -> Gain | None:
@@ -93,23 +83,37 @@ def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycl
     ended = np.array([s.job.ended for s in seen])
     if ended.sum() < FEWEST or not snapshot.nodes:
         return None
-    jobs, cluster = replayable(seen, snapshot)
-    highest = max(s.priority for s in seen)
-    pipeline = pinned.pipeline
-    quick = replace(
-        pipeline, search=Search(), placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement
-    )
-    ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
-    slurm = ByPriority({str(i): highest - s.priority for i, s in enumerate(seen)})
-    waits = [
-        run_pipeline(jobs, cluster, one, pinned.estimator).wait_s
-        for one in (replace(quick, policy=slurm, guard=Guard()), ours)
-    ]
-    counted = ended & np.isfinite(waits[0]) & np.isfinite(waits[1])
+    both = replay_both(seen, snapshot, pinned, cycle_s)
+    counted = ended & both.known
     if counted.sum() < FEWEST:
         return None
-    observed = np.array([s.job.start_s - s.job.submit_s for s in seen])
-    return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in (*waits, observed)))
+    observed = np.array([s.job.start_s - s.job.ready_s for s in seen])
+    waits = (both.slurm_wait_s, both.our_wait_s, observed)
+    return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in waits))
+
+
+def replay_both(
+    seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0, backfill: str = ""
+) -> BothOrders:
+    """Replay jobs in Slurm's order and in ours, asked once a cycle, from an empty machine on.
+
+    `backfill`: by which rule both are filled; as the settings have it, if not told.
+    """
+    by_age = sorted(range(len(seen)), key=lambda i: seen[i].job.ready_s)  # rows of a run are in this order
+    ordered = [seen[i] for i in by_age]
+    jobs, cluster = replayable(ordered, snapshot)
+    pipeline = pinned.pipeline
+    quick = replace(
+        pipeline,
+        search=Search(),
+        placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement,
+        backfill=backfill or pipeline.backfill,
+    )
+    ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
+    slurm = FixedOrder(np.array([s.priority for s in ordered], dtype=np.float64), name="slurm")
+    both = (replace(quick, policy=slurm, guard=Guard()), ours)
+    back = np.argsort(by_age)
+    return BothOrders(*(run_pipeline(jobs, cluster, one, pinned.estimator).wait_s[back] for one in both))
 
 
 def replayable(seen: Sequence[Seen], snapshot: Snapshot) -> tuple[Jobs, Cluster]:
@@ -128,7 +132,7 @@ def lay_out_partitions(partitions: Iterable[tuple[str, ...]], snapshot: Snapshot
 def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
     jobs = [s.job for s in seen]
     return Jobs.from_arrays(
-        submit_s=[job.submit_s for job in jobs],
+        submit_s=[job.ready_s for job in jobs],
         duration_s=[s.duration_s for s in seen],
         gpus=[job.gpus for job in jobs],
         nodes=[min(job.nodes, job.gpus) if job.gpus else job.nodes for job in jobs],

@@ -26,7 +26,7 @@ def estimate(snapshot: Snapshot, estimator: Estimator, history: Jobs | None) -> 
     if not jobs:
         return {}
     limit = np.array([limit_of(job, snapshot) for job in jobs])
-    values = _values(_like_history(jobs, limit, snapshot.taken_s), estimator, history)
+    values = _values(like_history(jobs, limit, snapshot.taken_s), estimator, history)
     return {job.id: float(value) for job, value in zip(jobs, np.minimum(values, limit), strict=True)}
 
 
@@ -57,7 +57,7 @@ def _predicted(jobs: Jobs, estimates: Estimates) -> Floats:
     return np.array([predicted_run_time(w, s, FOR_ESTIMATE, row) for row in range(len(jobs))])
 
 
-def _like_history(jobs: Sequence[LiveJob], limit: Floats, now_s: float) -> Jobs:
+def like_history(jobs: Sequence[LiveJob], limit: Floats, now_s: float) -> Jobs:
     """Return the jobs as recorded history has them, so that like is compared with like.
 
     They are all said to be submitted now, so that everything that has ended is known.

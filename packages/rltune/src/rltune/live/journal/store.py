@@ -19,6 +19,7 @@ from rltune.live.journal.ended import COLUMNS, Ended, table
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.earlier_spells import Spell
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
+from rltune.live.see.snapshot import Lever
 
 SCHEMA = 1
 JournalError = sqlite3.Error  # what is raised where a journal that was opened cannot be read or written
@@ -165,6 +166,14 @@ class Journal:
                 self._db.execute(source, (run.policy, policy_text))
             into = "INSERT INTO run (at_s, version, code, policy, settings) VALUES (?, ?, ?, ?, ?)"
             return self._insert(into, values)
+
+    def lever(self) -> Lever | None:
+        """Return by which of Slurm's numbers the last controller that acted has moved jobs; None if none has."""
+        for (settings,) in self.rows("SELECT settings FROM run ORDER BY id DESC"):
+            told = json.loads(settings)
+            if told.get("mode") == "act":
+                return Lever.NICE if (told.get("slurm") or {}).get("rest") else Lever.SITE_FACTOR
+        return None
 
     def policy_text(self, sha256: str) -> str | None:
         """Return what the file of a policy held, by its hash; None if the journal does not know."""

@@ -22,11 +22,10 @@ _WAYS = {
 
 
 class LeverError(InputError):
-    """A record is of numbers that are not seen by this way of reaching Slurm."""
+    """Some numbers of ours are not seen by this way of reaching Slurm."""
 
-    def __init__(self, page: Page) -> None:
-        where = f"the record of job {page.lock} is of numbers written as {page.lever}"
-        super().__init__(f"{where}; release them the same way, {_WAYS[page.lever]}")
+    def __init__(self, what: str, lever: Lever) -> None:
+        super().__init__(f"{what} numbers written as {lever}; release them the same way, {_WAYS[lever]}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def owned(pages: Iterable[Page], snapshot: Snapshot) -> Holdings:
     holdings = Holdings()
     for page in pages:
         if page.lever is not snapshot.lever:
-            raise LeverError(page)
+            raise LeverError(f"the record of job {page.lock} is of", page.lever)
         for claim in page.claims:
             for job in _jobs_of(claim, page, snapshot):
                 hold = _hold(claim, job)

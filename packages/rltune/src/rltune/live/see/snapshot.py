@@ -107,6 +107,11 @@ class LiveJob:
         return self.submit_s if math.isnan(self.first_submit_s) else self.first_submit_s
 
     @property
+    def ready_s(self) -> float:
+        """Return from when it could have started: from its submission, or when it became eligible."""
+        return max(self.submit_s, self.eligible_s)  # in this order: NaN is larger than nothing
+
+    @property
     def spell(self) -> tuple[float, int]:
         """Return what tells one spell of a job from the next."""
         return self.start_s, self.restarts

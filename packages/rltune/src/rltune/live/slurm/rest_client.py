@@ -24,7 +24,7 @@ from rltune.live.slurm import record_jobs
 from rltune.live.slurm.dialect import caution, release_of
 from rltune.live.slurm.rest_dialect import RestDialect, dialect_offered, partitions_of, reservations_of, typed
 from rltune.live.slurm.rest_token import Token, how_to_make
-from rltune.live.slurm.rest_wire import Answer, Line, line_to, whose
+from rltune.live.slurm.rest_wire import RestAnswer, RestLine, line_to, whose
 
 _SECONDS_A_REQUEST = 0.05
 _HELD = 2042  # Slurm's number for "this job is held", which is what was asked for
@@ -93,7 +93,7 @@ class SlurmRest:
             outcomes = tuple(self._make(change, dialect, line) for change in changes)
         return self._made_sure(outcomes)
 
-    def _make(self, change: Change, dialect: RestDialect, line: Line) -> ChangeOutcome:
+    def _make(self, change: Change, dialect: RestDialect, line: RestLine) -> ChangeOutcome:
         if change.kind in dialect.cannot:
             return ChangeOutcome(change, f"slurmrestd (v0.0.{dialect.version}) cannot change {change.kind}")
         answer = line.ask("POST", dialect.path_of(change), dialect.update(change))
@@ -181,14 +181,14 @@ class SlurmRest:
                     raise BackendError(f"record {job} could not be cancelled: {answer.error}")
 
     @contextmanager
-    def _line(self, requests: int = 4) -> Iterator[Line]:
+    def _line(self, requests: int = 4) -> Iterator[RestLine]:
         """Connect, with the token that lies there now."""
         token = Token.read(self.place)
         token.require_valid(self.now_s(), self.place)
         with line_to(self.place, token, self.timeout_s + math.ceil(_SECONDS_A_REQUEST * requests)) as line:
             yield line
 
-    def _dialect_of(self, line: Line) -> RestDialect:
+    def _dialect_of(self, line: RestLine) -> RestDialect:
         """Ask once which versions are offered."""
         if self._dialect is None:
             answer = line.ask("GET", "/openapi/v3")
@@ -196,7 +196,7 @@ class SlurmRest:
             self._dialect = dialect_offered(answer.body.get("paths") or ())
         return self._dialect
 
-    def _read(self, line: Line, what: str) -> dict[str, Any]:
+    def _read(self, line: RestLine, what: str) -> dict[str, Any]:
         answer = line.ask("GET", f"{self._dialect_of(line).root}/{what}")
         self.calls[what] += 1
         if answer.status == 404:
@@ -206,7 +206,7 @@ class SlurmRest:
         parse.require_whole(answer.body, "slurmrestd", what)
         return dict(answer.body)
 
-    def _require_reached(self, answer: Answer, line: Line) -> None:
+    def _require_reached(self, answer: RestAnswer, line: RestLine) -> None:
         """Raise if slurmctld was not reached; 22.05 says the same of one that is down and of a token it refuses."""
         if answer.status >= _SERVER_ERROR and any(_is_lost(number) for number in answer.error_numbers):
             why = f"which is down or does not accept {whose(self.place, line.token)}: {answer.error}"

@@ -22,7 +22,7 @@ _LONGEST_SHOWN = 100  # characters of an answer that is no JSON
 
 
 @dataclass(frozen=True)
-class Answer:
+class RestAnswer:
     """What came back; errors also come with HTTP 200."""
 
     status: int
@@ -66,7 +66,7 @@ class _Alarm(threading.Timer):
 
 
 @dataclass
-class Line:
+class RestLine:
     """An open connection."""
 
     place: RestPlace
@@ -74,7 +74,7 @@ class Line:
     connection: http.client.HTTPConnection
     alarm: _Alarm
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RestAnswer:
         """Send one request and read the answer."""
         headers = {**self.token.headers, "Accept": "application/json"}
         sent = None
@@ -89,22 +89,22 @@ class Line:
         if response.status in _DENIED:
             raise BackendError(f"slurmrestd does not accept {whose(self.place, self.token)}: HTTP {response.status}")
         if response.status == http.client.NOT_FOUND and not text.startswith("{"):
-            return Answer(response.status, {})
+            return RestAnswer(response.status, {})
         try:
             told = json.loads(text)
-            return Answer(response.status, dict(told))
+            return RestAnswer(response.status, dict(told))
         except (ValueError, TypeError):
             shown = f"HTTP {response.status}: {text[:_LONGEST_SHOWN]!r}"
             raise BackendError(f"{self.place.url} did not answer as a slurmrestd does, but {shown}") from None
 
 
 @contextlib.contextmanager
-def line_to(place: RestPlace, token: Token, timeout_s: float) -> Iterator[Line]:
+def line_to(place: RestPlace, token: Token, timeout_s: float) -> Iterator[RestLine]:
     """Connect; whatever takes longer than this in all, or breaks, is an UnreachableError."""
     connection, alarm = _connection(place, timeout_s), _Alarm(timeout_s)
     alarm.start()
     try:
-        yield Line(place, token, connection, alarm)
+        yield RestLine(place, token, connection, alarm)
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message
         raise BackendError(f"the certificate of {place.url} is not trusted: {why}; slurm.ca names who is") from None

@@ -1,0 +1,60 @@
+"""Why and when, asked of an `rltune serve`: no right on the cluster is needed, nor a journal."""
+
+import json
+import os
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from rltune.errors import InputError
+
+if TYPE_CHECKING:
+    from rltune.explain import Explanation
+    from rltune.forecast import Forecast
+
+TOKEN = "RLTUNE_TOKEN"  # noqa: S105  the name of a variable
+PATIENCE_S = 60.0
+_WEB = ("http://", "https://")
+
+
+def explanation(service: str, job: str, *, changes: bool) -> "Explanation":
+    """Ask why a job waits."""
+    from rltune.explain import Explanation
+
+    return Explanation.of_plain(_get(service, f"jobs/{quote(job, safe='')}/explanation?changes={str(changes).lower()}"))
+
+
+def forecast(service: str, job: str | None) -> "Forecast":
+    """Ask when waiting jobs will start, or one of them."""
+    from rltune.forecast import Forecast
+
+    told = Forecast.of_plain(_get(service, "forecast"))
+    return told if job is None else told.only(job)
+
+
+def _get(service: str, path: str) -> dict[str, Any]:
+    if not service.startswith(_WEB):
+        raise InputError(f"--service {service}: give an address such as http://head:8080")
+    url = f"{service.rstrip('/')}/api/v1/{path}"
+    token = os.environ.get(TOKEN, "")
+    asked = Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310  checked above
+    try:
+        with urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
+            told: dict[str, Any] = json.load(answer)
+            return told
+    except HTTPError as error:
+        raise InputError(f"{url}: {_why(error)}") from None
+    except (URLError, HTTPException, OSError, ValueError) as error:
+        raise InputError(f"{url}: no service answers as expected ({error})") from None
+
+
+def _why(error: HTTPError) -> str:
+    """Return what the service says is wrong."""
+    try:
+        detail = json.load(error)["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = error.reason
+    hint = f"; set {TOKEN} to your token" if error.code in {401, 403} else ""
+    return f"refused with {error.code}, {detail}{hint}"

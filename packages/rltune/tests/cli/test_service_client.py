@@ -1,0 +1,66 @@
+"""Why and when are answered by a service as by the core: the same lines, and one sentence where it refuses."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from serve_cases import journal_of, service
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from rltune.cli import app
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """Put the service behind a port of this machine."""
+    client = TestClient(service(journal_of(tmp_path_factory.mktemp("service"))))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.headers.get("Authorization") == "Bearer wrong":
+                self.send_error(401)
+                return
+            answer = client.get(self.path)
+            self.send_response(answer.status_code)
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", client
+    server.shutdown()
+    server.server_close()
+
+
+def invoke(*words, **environment):
+    return CliRunner(env=environment).invoke(app, list(words))
+
+
+def test_a_service_explains_and_forecasts(address):
+    """The lines are those of the service's own answer."""
+    url, client = address
+    done = invoke("explain", "1", "--service", url, "--quick")
+    assert done.exit_code == 0, done.output
+    assert client.get("/api/v1/jobs/1/explanation").json()["sentence"] in done.output
+    done = invoke("forecast", "1", "--service", url)
+    assert done.exit_code == 0, done.output
+    assert "p90" in done.output
+
+
+def test_what_is_refused_is_said_in_a_sentence(address):
+    """A job that is not there, a token that is none, an address where nobody is."""
+    url, _ = address
+    for words, environment, told in (
+        (("explain", "77", "--service", url), {}, "does not wait here"),
+        (("forecast", "77", "--service", url), {}, "no start to forecast"),
+        (("forecast", "--service", url), {"RLTUNE_TOKEN": "wrong"}, "set RLTUNE_TOKEN"),
+        (("forecast", "--service", "http://127.0.0.1:1"), {}, "no service answers"),
+        (("forecast", "--service", "head:80"), {}, "give an address"),
+    ):
+        done = invoke(*words, **environment)
+        assert done.exit_code == 2, (words, done.output)
+        assert told in " ".join(done.output.split())

@@ -28,7 +28,7 @@ def kind_of(command, param):
 
 
 # Parameters that name a file or folder and are only read, or in which things gather.
-READ = {"cluster", "config", "folder", "init", "journal", "settings", "tensorboard", "testbed", "tokens"}
+READ = {"cluster", "config", "folder", "init", "journal", "settings", "tensorboard", "testbed", "tokens", "training"}
 
 
 def test_every_file_that_a_command_may_write_is_known():

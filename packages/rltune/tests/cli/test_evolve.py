@@ -11,6 +11,7 @@ from rltune.cli.old_spellings import modern
 from rltune.cli.training_settings_file import read_settings
 from rltune.learn.cma_es import EvolveSettings
 from rltune.learn.evolve import EvolvePlan
+from rltune.model.curve_file import curve_beside, read_curve
 from rltune.model.model_file import read_model
 
 SMALL = ("--generations", 2, "-w", "2x40:contended=10", "--set", "pool=4", "--set", "held_windows=2")
@@ -42,6 +43,10 @@ def test_a_model_is_written_and_told(find, tmp_path):
     assert said.code == 0
     assert "best of 2 generations" in said.out
     assert read_model(tmp_path / "made.rltune").base == "sjf"
+    curve = read_curve(curve_beside(tmp_path / "made.rltune"))
+    assert [entry["generation"] for entry in curve] == sorted(entry["generation"] for entry in curve)
+    best = read_model(tmp_path / "made.rltune").card.held_out
+    assert min(entry["held_out"] for entry in curve) == best.cost_over_base
     assert find("--settings", tmp_path / "evolve.toml", "--base", "fcfs", "--force").code == 0
     assert read_model(tmp_path / "made.rltune").base == "fcfs"
 

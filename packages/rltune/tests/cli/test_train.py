@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rltune.cli.training_curve import BARS, sparkline
+from rltune.model.curve_file import curve_beside, read_curve
 from rltune.model.model_file import read_model
 
 WINDOWS = ("--windows", "4x40:contended=10")
@@ -62,6 +63,9 @@ def test_a_training_is_resumed_to_the_same_file(learn, tmp_path):
     assert parts.weights.tolist() == whole.weights.tolist()
     assert parts.card.held_out == whole.card.held_out
     assert parts.card.lessons == whole.card.lessons
+    curves = [read_curve(curve_beside(tmp_path / name)) for name in ("whole.rltune", "parts.rltune")]
+    assert [[entry["epoch"] for entry in curve] for curve in curves] == [[0, 1, 2]] * 2
+    assert curves[0][-1]["reward"] == curves[1][-1]["reward"]
 
 
 def test_going_on_from_a_model_that_has_seen_what_chooses_is_told(learn, tmp_path):

@@ -12,7 +12,7 @@ from rltune.live.journal.store import Journal
 FEW = {"min_jobs": 8}  # of each side; a site's own takes 50
 RUN_S = 1.1  # Slurm tells times by the second, and a job of none is nothing to compare
 PAUSE_S = 0.4
-ENOUGH_S = 13.0  # to wait for: a slowdown of 1.4, for it is bounded at 10 s
+ENOUGH_S = 20.0  # to wait for: a slowdown of 2.1, for it is bounded at 10 s; clear though few jobs vary
 
 
 def controller(bed, path, **sections):

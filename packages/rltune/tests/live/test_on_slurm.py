@@ -91,7 +91,7 @@ def test_the_default_policy_acts_and_is_replayed(testbed, tmp_path):
     journal = Journal.create(tmp_path / "j.db")
     act = load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
     acting = Controller(testbed.backend(), journal, act, SystemClock())
-    assert act.pipeline.policy == "portfolio"
+    assert act.pipeline.policy == "learned"
     assert acting.cycle().changes >= 9
     assert acting.cycle().changes <= 2
     assert all(replay(journal, number).same for number in (1, 2))

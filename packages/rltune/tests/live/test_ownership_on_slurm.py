@@ -419,7 +419,8 @@ def test_users_are_told_who_moved_their_job(bed, tmp_path, as_operator):
         assert told[jobs[0]] == ""
     else:
         assert not refused
-        assert told[jobs[0]].startswith("rltune: place 3 of 3, 1 by Slurm alone; SiteFactor ")
+        number = "Nice -" if isinstance(bed, ThroughRest) else "SiteFactor "
+        assert told[jobs[0]].startswith(f"rltune: place 3 of 3, 1 by Slurm alone; {number}")
     assert told[jobs[2]] == "ask me first"
     assert acting.release() == 0
     left = {job.id: job.admin_comment for job in backend.observe().pending}

@@ -10,7 +10,7 @@ from rltune.errors import InputError
 
 TO_STDOUT = "-"
 # parameters that name a file to write; tests/cli/test_apart.py finds those that are missing here
-WRITTEN = ("out", "json", "jobs_file", "report", "advice", "metrics", "write", "runs")
+WRITTEN = ("out", "json", "jobs_file", "report", "advice", "metrics", "write", "runs", "html")
 _JOINTS = re.compile(r"[,:@+\s]+")  # of a.toml,b.toml; mine.py:score; boost:history.csv; 'mine.rltune + easy'
 
 

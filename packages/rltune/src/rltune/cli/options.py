@@ -172,7 +172,7 @@ Policy = Annotated[
         "-p",
         help="Who runs next: a name of `rltune policies`, a model file (mine.rltune), or path.py:function.",
         metavar="NAME",
-        show_default="portfolio",
+        show_default="learned",
         autocompletion=complete.policies,
     ),
 ]

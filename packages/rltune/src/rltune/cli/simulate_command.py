@@ -24,7 +24,7 @@ EXAMPLES = examples(
     "rltune simulate history.txt -c my.toml -p mine.py:score --report out/mine.html",
     "rltune simulate history.txt -c my.toml -p wfp3 --estimator user --json",
 )
-USUAL = "portfolio"
+USUAL = "learned"
 
 
 def simulate(

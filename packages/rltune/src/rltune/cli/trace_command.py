@@ -279,9 +279,11 @@ def anonymise(
     ),
 )
 def import_slurm(
-    begin: Annotated[str, typer.Option("--from", help="The first day, or time: 2026-01-31, 2026-01-31T12:00.")],
+    begin: Annotated[
+        str, typer.Option("--from", help="The first day, or time: 2026-01-31, 2026-01-31T12:00.", metavar="DATE")
+    ],
     out: options.TraceOut,
-    end: Annotated[str, typer.Option("--to", help="Until when; that time is not part of it.")] = "now",
+    end: Annotated[str, typer.Option("--to", help="Until when; that time is not part of it.", metavar="DATE")] = "now",
     slice: Annotated[  # noqa: A002  the option's name
         str, typer.Option(help="How much is asked for at once: 1d, 6h, 30m.", metavar="TIME")
     ] = "1d",

@@ -49,7 +49,7 @@ class PipelineSettings(BaseModel):
 
     model_config = _STRICT
 
-    policy: str = "portfolio"
+    policy: str = "learned"
     backfill: str = "easy"
     placement: str = "best-fit"
     estimator: str = "user"

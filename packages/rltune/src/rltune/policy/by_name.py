@@ -40,7 +40,7 @@ _RULES: tuple[BuiltIn, ...] = (
 )
 
 
-PRIOR = "saf"  # of the rules the one that is least often far from the best: docs/results/safe.md
+PRIOR = "saf"  # of the rules the nearest to the best on history parts: docs/adr/0033-a-portfolio-chosen-by-history.md
 MEMBERS = (PRIOR, "f1", "srf", "sjf", "qssf", "unicep", "wfp3", "fcfs", LEARNED)
 _PORTFOLIOS = {
     metric: Portfolio(rule, MEMBERS, metric)

@@ -8,7 +8,7 @@ from rltune.serve.sight import Sight
 
 MOST_WITH_SQUARES = 300  # nodes; above, a cell is coloured by the share in use
 MOST_SQUARES = 16  # GPUs of a node that are drawn one by one
-_SHADES = 4
+_SHADES = 3
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class NodeCell:
     used: int
     free: int
     gone: int
-    shade: str  # free, part1 to part4, full or gone
+    shade: str  # free, part1 to part3, full or gone
 
     @property
     def gpus(self) -> int:
@@ -73,4 +73,4 @@ def _shade(used: int, free: int, *, up: bool) -> str:
         return "gone"
     if not used:
         return "free"
-    return "full" if not free else f"part{1 + used * (_SHADES - 1) // (used + free)}"
+    return "full" if not free else f"part{1 + used * _SHADES // (used + free)}"

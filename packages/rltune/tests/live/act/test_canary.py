@@ -77,3 +77,12 @@ def test_a_canary_grows_to_all():
         canary = wider(canary)
     assert shares == [0.1, 0.3, 0.9]
     assert not wider(Canary(partition="gpu")).on
+
+
+def test_sides_that_came_at_different_times_are_told_as_such():
+    """No interval is made up, and none is printed."""
+    acted, others = ([EndedJob(at_s + i / 100, 1.0) for i in range(10)] for at_s in (0.0, 1000.0))
+    verdict = judge_canary(acted, others, CanaryTest(min_jobs=8))
+    assert not verdict.fine
+    assert not verdict.worse
+    assert str(verdict).endswith("1.00 (too few of both came at the same time): not decided yet")

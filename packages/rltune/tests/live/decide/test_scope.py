@@ -84,3 +84,11 @@ def test_no_more_tasks_of_an_array_are_looked_at_than_could_start():
     many = job(1, array_id=1, array_tasks="1-10000", array_waiting=10_000)
     assert tasks_that_may_start(many, snapshot([many]), most=8) == 8
     assert tasks_that_may_start(job(1), snapshot([]), most=8) == 1
+
+
+def test_a_number_of_the_sites_own_is_called_what_it_is():
+    """By Slurm's commands it is a SiteFactor, through slurmrestd a Nice."""
+    one = job(1, site_factor=-20)
+    rest = {"rest": "http://127.0.0.1:6820", "token": "t"}
+    assert not_touched(one, settings(), Holdings()) == "it has a SiteFactor that is not ours"
+    assert not_touched(one, settings(slurm=rest), Holdings()) == "it has a Nice that is not ours"

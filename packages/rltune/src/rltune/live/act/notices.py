@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rltune.live.decide.decision import Decision
 from rltune.live.see.admin_comment import JobNotice, is_ours
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import Lever, Snapshot
 
 _NUMBERS = {ChangeKind.SITE_FACTOR, ChangeKind.PRIORITY}
 
@@ -24,8 +24,14 @@ def notices(
             continue
         if part is None or part.job not in places:
             continue
-        number = f"{'SiteFactor' if change.kind is ChangeKind.SITE_FACTOR else 'Priority'} {change.value}"
-        why = f"{number}, expected run time {part.estimate_s / 60:.0f} min"
+        why = f"{_number(change, snapshot.lever)}, expected run time {part.estimate_s / 60:.0f} min"
         notice = JobNotice(places[part.job], len(places), part.slurm_rank + 1, why, by, cycle, who)
         told.append(Change(job.id, ChangeKind.ADMIN_COMMENT, text=str(notice), ref=job.ref))
     return told
+
+
+def _number(change: Change, lever: Lever) -> str:
+    """Spell a number as the user finds it in Slurm."""
+    if change.kind is ChangeKind.PRIORITY:
+        return f"Priority {change.value}"
+    return f"Nice {-change.value}" if lever is Lever.NICE else f"SiteFactor {change.value}"

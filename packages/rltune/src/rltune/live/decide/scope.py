@@ -89,7 +89,7 @@ def not_touched(job: LiveJob, settings: ControlSettings, holdings: Holdings) -> 
     if job.priority_by_hand and not holdings.sets_priority(job):
         return "its priority was set by hand"
     if job.site_factor and not holdings.sets_site_factor(job):
-        return "it has a SiteFactor that is not ours"
+        return f"it has a {'Nice' if settings.slurm.rest else 'SiteFactor'} that is not ours"
     if job.nice and settings.numbers.channel is Channel.PRIORITY:
         return "it has a Nice, which Slurm forgets when a Priority is set"
     if holdings.is_given_up(job):

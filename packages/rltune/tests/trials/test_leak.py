@@ -136,9 +136,9 @@ def test_training_on_what_is_looked_at_is_told(trace, cluster, end, select, told
 def test_a_model_that_was_chosen_on_what_judges_it_is_told(trace, cluster):
     """Choosing again on the part that chose before is no harm: the test part judges."""
     chosen_early = learnt_from(trace, (0, 1000), (1000, 1500))
-    assert evaluate(trace, cluster, [chosen_early], **HOW, select=True).warnings == ()
+    assert [w for w in evaluate(trace, cluster, [chosen_early], **HOW, select=True).warnings if "net" in w] == []
     chosen_late = learnt_from(trace, (0, 1000), (1400, 1700))
-    (told,) = evaluate(trace, cluster, [chosen_late], **HOW).warnings
+    (told,) = (w for w in evaluate(trace, cluster, [chosen_late], **HOW).warnings if "net" in w)
     assert "net was chosen on 200 of the 500 jobs of the test part" in told
 
 

@@ -1,11 +1,12 @@
 """A change is made as it is written, pairs the same jobs, and a solved target holds when it is tried."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from rltune.cluster import Cluster, NodeGroup
+from rltune.cluster import Cluster, Limit, NodeGroup
 from rltune.engine.parse_pipeline import read_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
@@ -154,3 +155,25 @@ def test_more_work_than_the_nodes_can_do_is_said():
     grows = [note for note in told if note.endswith("waits grow for as long as that goes on")]
     assert len(grows) == 1
     assert grows[0].startswith("now 1")
+
+
+def test_a_limit_takes_the_place_of_what_the_cluster_says_of_the_same():
+    """So that one can be raised, too; others stay."""
+    before = site()
+    limits = (Limit(scope="user", name="u1", max_gpus=4, max_running=9), Limit(scope="vc", name="a", max_gpus=8))
+    tight = replace(before, cluster=replace(before.cluster, limits=limits))
+    after = parse_edit("limit=user:U1:gpus=12")(tight).cluster.limits
+    assert [(o.name, o.max_gpus, o.max_running) for o in after] == [("u1", None, 9), ("a", 8, None), ("U1", 12, None)]
+    assert parse_edit("cap=a:4")(tight).cluster.limits[-1].max_gpus == 4
+    assert len(parse_edit("cap=a:4")(tight).cluster.limits) == 2
+    theirs = np.array([user == "u1" for user in tight.jobs.user.to_list()])
+    now, then = (run_site(one, ORACLE).wait_s[theirs] for one in (tight, parse_edit("limit=user:u1:gpus=12")(tight)))
+    assert then.mean() < now.mean()
+
+
+def test_a_limit_that_one_for_each_undoes_is_refused():
+    before = site()
+    each = replace(before, cluster=replace(before.cluster, limits=(Limit(scope="user", max_gpus=4),)))
+    with pytest.raises(InputError, match="each user may have 4"):
+        parse_edit("limit=user:u1:gpus=12")(each)
+    assert parse_edit("limit=user:*:gpus=12")(each).cluster.limits == (Limit(scope="user", max_gpus=12),)

@@ -1,5 +1,6 @@
 """Pipelines out of a command's words: --policy, --backfill and --placement crossed, and those of --pipeline."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rltune.cli.parsing import split
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from rltune.live.control_settings import PipelineSettings
 
 SETTINGS = ".toml"
+POLICY_FILES = (".rltune", ".py")
 
 
 def several(
@@ -43,7 +45,7 @@ def one(
 
 def as_table_names(pipeline: str) -> str:
     """Return a pipeline as tables name it; a settings file, such as `rltune tune` writes, is read."""
-    if not pipeline.endswith(SETTINGS):
+    if not _names_settings(pipeline):
         return pipeline
     found = _settings(pipeline)
     return f"{found.policy} + {found.backfill}, {found.placement}"
@@ -51,15 +53,18 @@ def as_table_names(pipeline: str) -> str:
 
 def estimator_of(given: str | None, pipelines: list[str]) -> str | None:
     """Return what is known of run times: as given, or as settings files among the pipelines say; None if none does."""
-    told = {_settings(text).estimator for text in pipelines if text.endswith(SETTINGS)}
+    told = {_settings(text).estimator for text in pipelines if _names_settings(text)}
     if given is None and len(told) > 1:
         raise InputError(f"the settings files know run times by {' and '.join(sorted(told))}: say which by --estimator")
     return given or next(iter(told), None)
 
 
-def _settings(path: str) -> "PipelineSettings":
-    from pathlib import Path
+def _names_settings(pipeline: str) -> bool:
+    """Return whether a pipeline is named by its settings file: by its ending, or because such a file is there."""
+    return pipeline.endswith(SETTINGS) or (not pipeline.endswith(POLICY_FILES) and Path(pipeline).is_file())
 
+
+def _settings(path: str) -> "PipelineSettings":
     from rltune.live.control_settings_file import load_settings
 
     return load_settings(Path(path)).pipeline

@@ -42,7 +42,8 @@ def advice(made: Tuning) -> str:
     metric = metric_of(made.metric)
     if made.answer is Advice.CHANGE:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        return f"Change to {made.chosen.label}: chosen on the middle part, borne out on the last; on both {both}."
+        last = "borne out on the last" if made.testing.high < 1 else "better on the last too, which alone shows nothing"
+        return f"Change to {made.chosen.label}: chosen on the middle part, {last}; on both {both}."
     if made.answer is Advice.LIKELY:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         doubt = f"chance may explain it, about {_rounded(made.needed_jobs):,} jobs would tell; let it watch first"

@@ -16,6 +16,7 @@ from rltune.errors import InputError, unknown
 from rltune.jobs import Jobs
 
 _ONE_OF_EACH = ("pipeline", "turns", "load")
+_MOST = ("max_gpus", "max_running", "max_submitted")  # what a limit may bound
 FORMS = (
     "pipeline=saf + easy, add=4x8:A100 (nodes x GPUs : type, or 4x8:A100@partition), remove=2:V100, retire=V100, "
     "drain=RACK, limit=user:*:gpus=16 (or running=, submitted=), cap=PARTITION:64, join=a|b, turns=las, load=+20%"
@@ -173,7 +174,22 @@ def _limit(value: str, text: str) -> Callable[[Site], Site]:
         raise InputError(f"{text}: a limit is written as limit=user:*:gpus=16, with user, account, partition or qos")
     scope = "vc" if match[1] == "partition" else match[1]
     limit = Limit.model_validate({"scope": scope, "name": match[2], f"max_{match[3]}": int(match[4])})
-    return lambda site: replace(site, cluster=replace(site.cluster, limits=(*site.cluster.limits, limit)))
+    return lambda site: replace(site, cluster=replace(site.cluster, limits=_limited(site.cluster, limit, text)))
+
+
+def _limited(cluster: Cluster, limit: Limit, text: str) -> tuple[Limit, ...]:
+    """Return a cluster's limits with this one in place of what it says of the same; one for each holds beside it."""
+    (field,) = (name for name in _MOST if getattr(limit, name) is not None)
+    kept = [
+        old.model_copy(update={field: None}) if old.scope == limit.scope and same_name(old.name, limit.name) else old
+        for old in cluster.limits
+    ]
+    each = [getattr(o, field) for o in kept if o.scope == limit.scope and o.name == "*" and limit.name != "*"]
+    lower = [most for most in each if most is not None and most < getattr(limit, field)]
+    if lower:
+        told = f"each {limit.scope} may have {min(lower)} by the cluster's limits, which would hold all the same"
+        raise InputError(f"{text}: {told}; change that one as well, by limit={limit.scope}:*:...")
+    return (*(o for o in kept if any(getattr(o, name) is not None for name in _MOST)), limit)
 
 
 def _cap(value: str, text: str) -> Callable[[Site], Site]:
@@ -186,7 +202,7 @@ def _cap(value: str, text: str) -> Callable[[Site], Site]:
         known = dict.fromkeys((*site.cluster.vcs, *site.jobs.vc.names))
         if not any(same_name(name, vc) for vc in known):
             raise unknown("partition", name, known)
-        return replace(site, cluster=replace(site.cluster, limits=(*site.cluster.limits, limit)))
+        return replace(site, cluster=replace(site.cluster, limits=_limited(site.cluster, limit, text)))
 
     return make
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 from real_slurm import require_slurm, short_folder
@@ -30,8 +31,13 @@ def bed():
 
 
 @pytest.fixture
-def control(rltune, bed, tmp_path):
-    """Run `rltune control` on it, with a journal of the test's own."""
+def control(rltune, bed, tmp_path, monkeypatch):
+    """Run `rltune control` on it, with a journal of the test's own.
+
+    All of a test's commands run in one process that lives on, so they are known by one token: a command that has ended
+    would else be taken for another controller that still holds the lock.
+    """
+    monkeypatch.setattr("rltune.live.holder.secrets", SimpleNamespace(token_hex=lambda _: "the test's"))
     return lambda *words: rltune("control", "--testbed", bed.folder, "--journal", tmp_path / "j.db", *words)
 
 

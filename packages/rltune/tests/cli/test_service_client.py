@@ -60,6 +60,9 @@ def test_what_is_refused_is_said_in_a_sentence(address):
         (("forecast", "--service", url), {"RLTUNE_TOKEN": "wrong"}, "set RLTUNE_TOKEN"),
         (("forecast", "--service", "http://127.0.0.1:1"), {}, "no service answers"),
         (("forecast", "--service", "head:80"), {}, "give an address"),
+        (("forecast", "--service", url, "--submit", "gpus=2"), {}, "leave out --submit"),
+        (("explain", "1", "--service", url, "--trace", "x", "--at", "5"), {}, "leave out --trace, --at"),
+        (("explain", "all", "--service", url), {}, "one job at a time"),
     ):
         done = invoke(*words, **environment)
         assert done.exit_code == 2, (words, done.output)

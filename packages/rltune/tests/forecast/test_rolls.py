@@ -70,6 +70,16 @@ def test_drawn_run_times_are_conditional(present):
     assert (np.diff(known.lasting, axis=1) <= 0).all()
 
 
+def test_who_has_passed_a_limit_does_not_end_at_once():
+    """A limit that did not end a job bounds nothing: it runs on for about as long as it has run, not for a second."""
+    jobs = Jobs.from_arrays(submit_s=[0.0, 1.0], duration_s=[2e6, 100.0], gpus=[4, 4], limit_s=[86_400.0, 200.0])
+    here = replay(jobs, Cluster.uniform(1, 4), read_pipeline("fcfs"), get_estimator("user"), 1e6)
+    known = RunTimes.of(here)
+    row = int(here.seats.rows[0])
+    drawn = np.array([known.draw(np.random.default_rng(i))[row] for i in range(200)])
+    assert np.median(drawn - known.attained_s[row]) > 86_400.0
+
+
 def test_draws_have_the_distribution_of_jobs_alike():
     """Where a thousand jobs alike are known, medians agree, from the start and after a while."""
     rng = np.random.default_rng(3)

@@ -173,7 +173,7 @@ def test_where_no_window_is_contended_those_with_a_queue_are_held_out():
     """A quiet part can still tell networks apart; one without any queue cannot, and is refused."""
     known = Knowledge(JOBS, 0)
     assert windows(contended_s=1e9).spaced(4, known, Here())
-    with pytest.raises(InputError, match="does a job wait"):
+    with pytest.raises(InputError, match="waits under FCFS"):
         windows(part=Part("validation", 0, 150)).spaced(4, known, Here())
 
 

@@ -49,12 +49,14 @@ def explain(
     """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
+    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if service is not None:
+        service_client.require_alone(asked.given())
         answer = service_client.explanation(service, job, changes=not quick)
         outputs.write_json(answer.to_dict())
         outputs.show_lines([str(answer)])
         return
-    present = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected).present()
+    present = asked.present()
     from rltune.explain import Explainer
 
     with spinner("asking the core"):

@@ -84,6 +84,8 @@ def forecast(
     if job is not None and submit is not None:
         raise InputError("give a job that waits, or a request that is not submitted yet (--submit), not both")
     if service is not None:
+        also = {"--submit": submit, "--calibrate": calibrate, "--tell-users": tell_users}
+        service_client.require_alone({**asked.given(), **also})
         told = service_client.forecast(service, job)
         outputs.write_json(told.to_dict())
         outputs.show_lines([str(told)])

@@ -1,6 +1,6 @@
 """The moment that a command asks about: of a running Slurm, of the controller's journal, or of a history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,6 +83,11 @@ class Asked:
     config: Path | None = None
     testbed: Path | None = None
     allow_rejected: bool = False
+
+    def given(self) -> dict[str, object]:
+        """Return what was asked for by the names of its options."""
+        name_of = {"cycle": "journal-cycle", "allow_rejected": "allow-rejected"}
+        return {f"--{name_of.get(f.name, f.name)}": getattr(self, f.name) for f in fields(self)}
 
     def require_one(self) -> None:
         """Refuse what does not go together."""

@@ -19,10 +19,19 @@ PATIENCE_S = 60.0
 _WEB = ("http://", "https://")
 
 
+def require_alone(given: dict[str, object]) -> None:
+    """Refuse options that a service does not take: it answers from the cluster that it watches, as it watches it."""
+    told = [name for name, value in given.items() if value not in (None, 0, False)]
+    if told:
+        raise InputError(f"--service answers from the cluster that it watches: leave out {', '.join(told)}")
+
+
 def explanation(service: str, job: str, *, changes: bool) -> "Explanation":
     """Ask why a job waits."""
     from rltune.explain import Explanation
 
+    if not job.isdecimal():
+        raise InputError(f"a service explains one job at a time, by its number; {job!r} is none")
     return Explanation.of_plain(_get(service, f"jobs/{quote(job, safe='')}/explanation?changes={str(changes).lower()}"))
 
 

@@ -58,6 +58,7 @@ class RunTimes:
         ended = float(len(history)) if history is not None else 0.0
         unknown = np.full(len(jobs), TRUST / (ended + TRUST))
         limit = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
+        limit = np.where(limit > attained, limit, np.inf)  # who has passed it shows that it does not end jobs here
         return cls(lasting, unknown, attained, limit, jobs.user.codes, first)
 
     def draw(self, rng: np.random.Generator) -> Floats:

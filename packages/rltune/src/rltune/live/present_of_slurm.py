@@ -18,7 +18,7 @@ from rltune.live.decide.job_table import Problem, pose
 from rltune.live.decide.node_layout import NodeLayout, asks_of, lay_out
 from rltune.live.decide.pinned import Pinned
 from rltune.live.decide.ranking import by_slurm, tier_of
-from rltune.live.decide.run_times import estimate, like_history, limit_of
+from rltune.live.decide.run_times import estimate, like_history, limit_of, told_limit_s
 from rltune.live.decide.scope import left_to_slurm
 from rltune.live.decide.slurm_planning import MOST_PLANNED, slurms_backfill
 from rltune.live.journal.store import Journal
@@ -130,7 +130,7 @@ def _as_recorded(problem: Problem, snapshot: Snapshot) -> Jobs:
     nobody = LiveJob(id=0, state=RUNNING, submit_s=snapshot.taken_s)
     by_row = {**{row: piece.job or nobody for row, piece in problem.pieces}, **dict(problem.tasks)}
     each = {job.id: job for job in by_row.values()}
-    limit = np.array([limit_of(job, snapshot) for job in each.values()])
+    limit = np.array([told_limit_s(job, snapshot) for job in each.values()])
     table, place = like_history(tuple(each.values()), limit, snapshot.taken_s), {job: i for i, job in enumerate(each)}
     rows = table.take(np.array([place[by_row[row].id] for row in range(len(by_row))], dtype=np.intp))
     return replace(rows, id=np.arange(len(rows)), submit_s=problem.jobs.submit_s)

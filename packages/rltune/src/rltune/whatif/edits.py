@@ -90,7 +90,19 @@ def new_nodes(value: str, text: str) -> NodeGroup:
 
 def _add(value: str, text: str) -> Callable[[Site], Site]:
     group = new_nodes(value, text)
-    return lambda site: replace(site, cluster=with_nodes(site.cluster, group))
+
+    def make(site: Site) -> Site:
+        for name in group.vc:
+            _require_partition(site, name)
+        return replace(site, cluster=with_nodes(site.cluster, group))
+
+    return make
+
+
+def _require_partition(site: Site, name: str) -> None:
+    known = dict.fromkeys((*site.cluster.vcs, *site.jobs.vc.names))
+    if not any(same_name(name, vc) for vc in known):
+        raise unknown("partition", name, known)
 
 
 def with_nodes(cluster: Cluster, group: NodeGroup) -> Cluster:
@@ -199,9 +211,7 @@ def _cap(value: str, text: str) -> Callable[[Site], Site]:
     limit = Limit(scope="vc", name=name, max_gpus=int(gpus))
 
     def make(site: Site) -> Site:
-        known = dict.fromkeys((*site.cluster.vcs, *site.jobs.vc.names))
-        if not any(same_name(name, vc) for vc in known):
-            raise unknown("partition", name, known)
+        _require_partition(site, name)
         return replace(site, cluster=replace(site.cluster, limits=_limited(site.cluster, limit, text)))
 
     return make

@@ -32,12 +32,18 @@ def estimate(snapshot: Snapshot, estimator: Estimator, history: Jobs | None) -> 
 
 def limit_of(job: LiveJob, snapshot: Snapshot) -> float:
     """Return the longest that a job may run: its own limit, or its partitions', or a day."""
+    told = told_limit_s(job, snapshot)
+    return UNTOLD_S if math.isnan(told) else told
+
+
+def told_limit_s(job: LiveJob, snapshot: Snapshot) -> float:
+    """Return the longest that a job may run, by its own limit or its partitions'; NaN if nobody set one."""
     if not math.isnan(job.limit_s):
         return job.limit_s
     known = [
         snapshot.partition_by_name[name].max_time_s for name in job.partitions if name in snapshot.partition_by_name
     ]
-    return max((value for value in known if not math.isnan(value)), default=UNTOLD_S)
+    return max((value for value in known if not math.isnan(value)), default=math.nan)
 
 
 def _values(jobs: Jobs, estimator: Estimator, history: Jobs | None) -> Floats:

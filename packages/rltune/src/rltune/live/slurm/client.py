@@ -50,6 +50,7 @@ class Slurm:
     timeout_s: float = 20.0  # for one command
     calls: Counter[str] = field(default_factory=Counter)
     _user: str = ""
+    _dies_with_us: bool | None = None  # whether commands can be made to; None = not tried yet
 
     def observe(self) -> Snapshot:
         """Read everything, by four processes: scontrol, squeue, sprio, and sinfo or scontrol for the nodes."""
@@ -160,7 +161,23 @@ class Slurm:
         """
         path = self._environment().get("PATH")
         known = self.prefix or shutil.which("scontrol", path=path)  # else it is scontrol that is missing
-        return _MORTAL if known and shutil.which(_MORTAL[0], path=path) else ()
+        if not known:
+            return ()
+        if self._dies_with_us is None:
+            self._dies_with_us = bool(shutil.which(_MORTAL[0], path=path)) and self._works((*_MORTAL, "true"))
+        return _MORTAL if self._dies_with_us else ()
+
+    def _works(self, command: Sequence[str]) -> bool:
+        """Return whether a command ends well: the unit's sandbox forbids setpriv, for one.
+
+        There systemd ends all that the controller has started.
+        """
+        with self._start(command) as process:
+            try:
+                process.communicate(timeout=self.timeout_s)
+            except subprocess.TimeoutExpired:
+                _kill_all(process)
+        return process.returncode == 0
 
     def _start(self, command: Sequence[str], stderr: int = subprocess.STDOUT) -> subprocess.Popen[bytes]:
         """Start a command as the first of a group of its own, so that whatever it starts can be ended with it."""

@@ -30,7 +30,7 @@ contracts: setup
 
 unit: setup
 	@scripts/setup tests
-	$(PY) -m pytest packages -n 2 --dist loadfile
+	$(PY) -m pytest packages -n 3 --dist loadfile --no-loadscope-reorder
 
 format: setup
 	$(PY) -m ruff format .

@@ -85,6 +85,10 @@ CLUSTERS = {
     "c_negative": "[[group]]\ncount = 1\ngpus = -1\n",
     "c_nan": "[[group]]\ncount = 1\ngpus = 1\nmem_gib = nan\n",
     "c_infinite": "[[group]]\ncount = 1\ngpus = 1\ncpus = inf\n",
+    "c_share": f"{GROUP}[[preemption]]\nshare = true\n",
+    "c_restart": f"{GROUP}[[preemption]]\nrestart = true\n",
+    "c_calibrated": f"calibrated = 1\n{GROUP}",
+    "c_clock": f"clock_s = nan\n{GROUP}",
     "c_key": f"{GROUP}gpu_typ = 'a'\n",
     "c_scope": f"{GROUP}[[limit]]\nscope = 'team'\n",
     "c_speed": f"{GROUP}[speed]\nA100 = 2\n",
@@ -244,6 +248,11 @@ model show {fake}
 model show learned:mars
 model check {fake}
 model check learned:philly none.csv
+trace convert {good} -o {folder}/x.csv --array-limit 5
+trace convert {good} -o {folder}/x.csv --array-limit 5=x
+trace convert {good} -o {folder}/x.csv --array-limit 5=0
+trace convert {good} -o {folder}/x.csv --array-limit 5=2
+trace convert {good} -o {folder}/x.csv --array-limit 5=2,5=3
 trace convert {good} -o {folder}/x.txt
 trace convert {good} -o {folder}/d.csv
 trace convert {good} -o {good}

@@ -21,15 +21,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from rltune.lab.faults.fault import Fault
 from rltune.lab.faults.fault_run import FaultOutcome, run_fault
-from rltune.lab.faults.fault_table import FAULTS, Fault
+from rltune.lab.faults.fault_table import FAULTS
 from rltune.lab.testbed import Testbed
 
 
 def chosen(arguments: argparse.Namespace) -> Iterator[Fault]:
     """Return the faults in the order in which they strike; by the clock there is no end of them."""
     part, of = map(int, arguments.part.split("/"))
-    known = [f for f in FAULTS if (not f.heavy or arguments.heavy) and arguments.only in f.name]
+    words = arguments.only.split("|")
+    known = [f for f in FAULTS if (not f.heavy or arguments.heavy) and any(word in f.name for word in words)]
     only = known[part - 1 :: of]
     if not arguments.minutes:
         yield from only
@@ -55,7 +57,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=0.0, help="faults at random for so long; 0 = each once")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--release", default="", help="of Slurm; the machine's own if not told")
-    parser.add_argument("--only", default="", help="faults with these words in their names")
+    parser.add_argument("--only", default="", help="faults with these words in their names; A|B for either")
     parser.add_argument("--part", default="1/1", help="such as 2/3: every third of them, from the second on")
     parser.add_argument("--heavy", action="store_true", help="with 10,000 jobs, too, which takes minutes")
     parser.add_argument("--out", type=Path, help="also write outcomes here, as JSON, with what the controllers said")
@@ -64,7 +66,7 @@ def main() -> None:
     folder.chmod(0o755)
     outcomes: list[FaultOutcome] = []
     settings = {"FirstJobId": "67000000", "PriorityWeightQOS": "8000"}
-    with Testbed.up(folder, release=arguments.release, database=not arguments.release, settings=settings) as bed:
+    with Testbed.up(folder, release=arguments.release, database=True, settings=settings) as bed:
         for number, fault in enumerate(chosen(arguments)):
             outcomes.append(run_fault(bed, fault, arguments.seed + number))
             show(outcomes[-1])

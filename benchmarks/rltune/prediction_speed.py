@@ -6,7 +6,7 @@ from time import process_time
 import numpy as np
 
 from rltune.cluster import Cluster
-from rltune.estimate.predicted import NEWEST, PredictionCourse, fit_rows
+from rltune.estimate.predicted import NEWEST, EndedJobs, PredictionCourse, fit_rows
 from rltune.trace import synthesise
 
 MILLION = 1_000_000
@@ -24,10 +24,11 @@ def main() -> None:
     table = course.table()
     told = process_time()
     rows = np.arange(len(jobs))[-NEWEST:]
-    fit = fit_rows(course, rows, table[rows], course.run_s[rows])
-    fitted = process_time()
+    long_ago = np.full(len(rows), np.inf)
+    fit = fit_rows(course, EndedJobs(rows, table[rows], course.run_s[rows], long_ago), long_ago)
+    fitted, rows_of_all = process_time(), np.arange(len(jobs))
     for _ in range(-(-MILLION // len(jobs))):
-        fit.spread.mean_s(fit.log_s(table, table[:, 0]))
+        fit.spread.mean_s(fit.log_s(table, course.usual_log_s(rows_of_all, table)))
     predicted = process_time()
     share = MILLION / len(jobs)
     print(f"features of a million jobs {share * (told - begin):.1f} s, one refit {fitted - told:.1f} s, ", end="")

@@ -36,7 +36,7 @@ def row(name, jobs, cluster, given, spread):
         f"{given.offset:+,}",
         made.answer.value,
         made.chosen.label,
-        f"{made.testing.estimate:.3f} [{made.testing.low:.3f}, {made.testing.high:.3f}]",
+        f"{made.testing.estimate:.3f} {made.testing.ends('{:.3f}'.format)}",
         seconds(now),
         f"{taken / now:.3f}",
         f"{by_label[made.chosen.label] / now:.3f}",

@@ -112,7 +112,7 @@ class MemoryCluster:
         self.refuse: dict[int, str] = {}  # job: why
         self.broken: str = ""
         self.records: dict[int, RecordJob] = {}
-        self._ids = count(1_000_000)
+        self.ids = count(1_000_000)  # of records
 
     def _answer(self) -> None:
         if self.broken:
@@ -144,7 +144,7 @@ class MemoryCluster:
         self.calls["sbatch"] += 1
         self._answer()
         assert len(text) <= RECORD_CHARACTERS
-        job = next(self._ids)
+        job = next(self.ids)
         self.records[job] = RecordJob(job, self.user(), text)
         return job
 

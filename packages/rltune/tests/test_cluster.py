@@ -140,3 +140,17 @@ def test_names_of_types_and_partitions_are_one_however_they_are_spelled():
 def test_a_cluster_too_large_is_refused_in_code_too():
     with pytest.raises(InputError, match="count should be 1,000,000 or less"):
         Cluster.uniform(nodes=10**10, gpus=8)
+
+
+def test_a_mark_of_the_encoding_is_no_mistake(tmp_path):
+    (tmp_path / "ours.toml").write_text("[[group]]\ncount = 2\ngpus = 4\n", encoding="utf-8-sig")
+    assert Cluster.load(str(tmp_path / "ours.toml")).gpu_count == 8
+
+
+@pytest.mark.parametrize(
+    "line", ["share = true", "seed = true", 'preemptible = "yes"', "checkpoint = true", "restart = false"]
+)
+def test_numbers_of_a_preemption_rule_are_numbers(line, tmp_path):
+    (tmp_path / "ours.toml").write_text(f"[[group]]\ncount = 2\ngpus = 4\n[[preemption]]\n{line}\n")
+    with pytest.raises(InputError, match=line.split()[0]):
+        Cluster.load(str(tmp_path / "ours.toml"))

@@ -90,6 +90,7 @@ WRITES_ITSELF = {
     "cli/exits.py": "/dev/null, for a stream that was closed",
     "lab/faults/scene.py": "logs that grow, and a file whose being there is a word to jobs",
     "lab/faults/fault_table.py": "fills a disk on purpose",
+    "lab/faults/faults_of_records.py": "damages a journal on purpose",
     "live/single_instance.py": "a lock: what matters is who holds it, not what stands in it",
     "live/journal/store.py": "SQLite, which is whole after a crash; here its file is made, empty and private",
     "live/pinned_pipeline.py": "a copy in a folder that is removed a line later",

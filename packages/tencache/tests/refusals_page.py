@@ -12,6 +12,8 @@ PAGE = TESTS.parents[2] / "docs" / "tencache" / "refusals.md"
 MODULES = (
     "runtime/hooks/test_refusals.py",
     "runtime/test_right_or_refused.py",
+    "runtime/test_memory_of_the_user.py",
+    "runtime/hooks/test_large_operations.py",
     "runtime/test_working_copies.py",
     "runtime/test_ddp.py",
     "runtime/test_sharding.py",

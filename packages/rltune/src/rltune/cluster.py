@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from rltune.errors import InputError, unknown
 from rltune.preemption_rules import PreemptionRule
 from rltune.text import counted, cut, html_facts
+from rltune.toml_file import toml_text
 from rltune.toml_mistakes import told_mistake
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -158,6 +159,8 @@ class _File(BaseModel):
     slowdown: Slowdown = Slowdown()
     preemption: tuple[PreemptionRule, ...] = ()
     scheduler: Scheduler | None = None
+    calibrated: Annotated[bool, Field(strict=True)] = False
+    clock_s: Time | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,8 @@ class Cluster:
     slowdown: Slowdown = field(default_factory=Slowdown)
     scheduler: Scheduler | None = None  # what orders the queue now, if the file says so
     preemption: tuple[PreemptionRule, ...] = ()  # who may be displaced; the first that fits a job counts
+    calibrated: bool = False  # whether the file has what `rltune calibrate` found; changes no run
+    clock_s: float | None = None  # seconds since 1970 at time 0 of maintenance and outages; None = not told
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -207,14 +212,7 @@ class Cluster:
     @classmethod
     def from_toml(cls, path: str | Path) -> Cluster:
         """Read a cluster from a TOML file."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: is not text in UTF-8") from None
-        return cls._from_text(text, str(path))
+        return cls._from_text(toml_text(Path(path)), str(path))
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
@@ -244,7 +242,7 @@ class Cluster:
         """Return the TOML of a preset or a file that `load` takes."""
         if name_or_path in cls.presets():
             return (resources.files("rltune") / "presets" / f"{name_or_path}.toml").read_text(encoding="utf-8")
-        return Path(name_or_path).read_text(encoding="utf-8")
+        return toml_text(Path(name_or_path))
 
     @classmethod
     def _from_text(cls, text: str, source: str) -> Cluster:
@@ -266,6 +264,8 @@ class Cluster:
                 slowdown=file.slowdown,
                 scheduler=file.scheduler,
                 preemption=file.preemption,
+                calibrated=file.calibrated,
+                clock_s=file.clock_s,
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None

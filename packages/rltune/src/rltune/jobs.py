@@ -221,6 +221,25 @@ class Jobs:
         unsaid = (self.checkpoint_s == NO_CHECKPOINT_S) & (self.restart_s == NO_RESTART_S)
         return bool((self.preemptible | ~unsaid).any())
 
+    @property
+    def ready_s(self) -> Floats:
+        """Return from when each job could start: its submit, or later where the source says that something held it.
+
+        What the core holds by itself, for a dependency or an array's limit, is waiting: it may end sooner or later.
+        """
+        by_the_core = (np.diff(self.after_ptr) > 0) | ((self.array >= 0) & (self.array_limit > 0))
+        held_until = np.where(by_the_core | np.isnan(self.recorded_eligible_s), -np.inf, self.recorded_eligible_s)
+        started = np.fmax(self.recorded_start_s, self.submit_s)
+        return np.where(np.isnan(self.recorded_start_s), self.submit_s, np.clip(held_until, self.submit_s, started))
+
+    def from_when_ready(self) -> Jobs:
+        """Return the jobs as submitted when they could first start: no policy could have run them before.
+
+        Applied again it changes nothing.
+        """
+        ready = self.ready_s
+        return self if np.array_equal(ready, self.submit_s) else replace(self, submit_s=ready)
+
     def depends_on(self, row: int) -> Ints:
         """List the rows that job `row` waits for."""
         return self.after[self.after_ptr[row] : self.after_ptr[row + 1]]

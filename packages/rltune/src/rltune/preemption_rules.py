@@ -32,11 +32,12 @@ class PreemptionRule(BaseModel):
     qos: tuple[str, ...] = ()
     user: tuple[str, ...] = ()
     account: tuple[str, ...] = ()
-    share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
-    seed: Annotated[int, Field(ge=0)] = 0
-    preemptible: bool = True  # False: an exception from the rules below
-    checkpoint: Annotated[Seconds, Field(ge=0)] = CHECKPOINT_S  # of work, in seconds or as "10m"; infinite: all is lost
-    restart: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = RESTART_S
+    share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)] = 1.0
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    preemptible: Annotated[bool, Field(strict=True)] = True  # False: an exception from the rules below
+    # Of work, in seconds or as "10m"; infinite: all is lost.
+    checkpoint: Annotated[Seconds, Field(ge=0, strict=True)] = CHECKPOINT_S
+    restart: Annotated[Seconds, Field(ge=0, allow_inf_nan=False, strict=True)] = RESTART_S
 
     @model_validator(mode="before")
     @classmethod

@@ -52,6 +52,11 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %" if math.isfinite(value) else "-"
 
 
+def told_change(saved: float) -> str:
+    """Write by how much less, or more, something is: 12.0 % less."""
+    return f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
+
+
 def counted(n: int, one: str, several: str = "") -> str:
     """Write how many there are of something: 1 job, 2 jobs."""
     return f"{n:,} {one if n == 1 else several or one + 's'}"

@@ -17,7 +17,7 @@ def test_what_was_found_is_written_only_if_asked_and_then_used(rltune, tmp_path)
     assert made.out.startswith("Usable neither")
     assert "max_gpus = 8" in made.out
     assert site.read_text().count("limit") == 0
-    assert (tmp_path / "new.toml").read_text().startswith("# ours\n[[group]]")
+    assert (tmp_path / "new.toml").read_text().split("\n", 2)[2].startswith("# ours\n[[group]]")  # behind two marks
     assert json.loads((tmp_path / "c.json").read_text())["good_for"] == "neither"
     words = ("simulate", history, "-p", "fcfs", "-b", "easy", "--estimator", "user", "--json")
     before, after = (json.loads(rltune(*words, "-c", file).out) for file in (site, tmp_path / "new.toml"))

@@ -182,7 +182,7 @@ def test_acting_for_nobody_is_refused(rltune):
         (("--estimator", "oracle"), "nobody knows the true run times"),
         (("--guard", "often"), "guard 'often' is not understood"),
         (("--config", "nosuch.toml"), "cannot be read"),
-        (("--release", "--journal", "/nosuch/j.db"), "nothing could be given back"),
+        (("--release", "--journal", "/nosuch/j.db"), "not all could be given back"),
         (("--testbed", "/nosuch"), "there is no testbed here"),
     ],
 )

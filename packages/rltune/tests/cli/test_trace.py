@@ -122,3 +122,14 @@ def test_anonymise_takes_its_secret_from_the_environment(rltune, trace, tmp_path
 
 def test_version_is_the_package_s(rltune):
     assert rltune("--version").out == f"rltune {package.__version__}\n"
+
+
+def test_arrays_get_the_limits_that_sacct_does_not_tell(rltune, tmp_path):
+    history = tmp_path / "jobs.csv"
+    history.write_text("submit_s,duration_s,gpus,array\n0,5,1,1001\n0,5,1,1001\n0,5,1,-1\n")
+    out = tmp_path / "out.csv"
+    assert rltune("trace", "convert", history, "-o", out, "--array-limit", "1001=1").code == 0
+    assert load(out).jobs.array_limit.tolist() == [1, 1, 0]
+    refused = rltune("trace", "convert", history, "-o", out, "--force", "--array-limit", "1002=1")
+    assert refused.code == 2
+    assert "no array '1002' among these jobs" in refused.err

@@ -10,11 +10,11 @@ import rltune
 from rltune import trace
 from rltune.cluster import Cluster
 from rltune.errors import InputError
-from rltune.estimate.estimators import RunSeen
+from rltune.estimate.estimators import LEVELS, History, RunSeen, join_jobs, likeness
 from rltune.estimate.kind_memory import ASK, END, START, SUBMIT, TOLD, Happenings, KindMemory
 from rltune.estimate.kinds import bursts, kinds_of, split_name
-from rltune.estimate.predicted import FEWEST, Predicted, PredictionCourse, Prophet
-from rltune.estimate.run_time_spread import OVERRUN, RunTimeSpread
+from rltune.estimate.predicted import FEWEST, Fit, Predicted, PredictionCourse, Prophet
+from rltune.estimate.run_time_spread import OVERRUN, RunTimeSpread, seen_weights
 from rltune.jobs import Jobs
 from rltune.policy.qssf_boost import QssfBoost
 from rltune.trials.warm_start import Knowledge
@@ -216,12 +216,51 @@ def test_memory_by_hand():
     assert by_name["number running"] == 1
     assert by_name["how long those have run"] == pytest.approx(np.log1p(50))
     assert by_name["number waiting"] == 0
+    assert by_name["mean seconds of the ended"] == pytest.approx(np.log(250))
+
+
+def test_what_is_usual_is_what_history_says():
+    """As of the start of a run, the means of kinds are those that `history` begins with."""
+    course = PredictionCourse(join_jobs(BEFORE, LATER), known=len(BEFORE))
+    rows = np.arange(len(BEFORE), len(BEFORE) + len(LATER))
+    told = course.memory_before(len(BEFORE)).note(
+        Happenings.of((ASK, rows, course.submit_s[rows])), course.log_run, course.start_s
+    )
+    table = np.concatenate([course.kinds.own[rows], told], axis=1)
+    known = likeness(LATER, LEVELS, trust=History().trust, before=BEFORE)
+    by_history = np.full(len(LATER), 3_600.0)
+    for level in range(known.keys.shape[1]):
+        number, total = known.known[known.keys[:, level]].T
+        has = known.keys[:, level] >= 0
+        by_history = np.where(has, (total + 16 * by_history) / (number + 16), by_history)
+    assert np.exp(course.usual_log_s(rows, table)) == pytest.approx(by_history)
+
+
+def test_long_jobs_that_ended_stand_for_those_that_still_run():
+    """Jobs of 10 s and 1,000 s by halves start every second: of the newest 1,000 only the short ones have ended."""
+    age_s = np.arange(2_000.0)
+    run_s = np.where(np.arange(2_000) % 2, 1_000.0, 10.0)
+    seen = run_s <= age_s
+    weight = seen_weights(run_s[seen], age_s)
+    assert run_s[seen].mean() < 400
+    assert np.average(run_s[seen], weights=weight) == pytest.approx(505.0, rel=0.01)
+
+
+def test_it_leans_to_what_was_less_far_off():
+    rng = np.random.default_rng(3)
+    log_run = rng.normal(6.0, 1.0, 4_000)
+    sharp, blunt = log_run + rng.normal(0.0, 0.2, 4_000), rng.normal(8.0, 0.1, 4_000)
+    spread = RunTimeSpread.of(sharp, log_run, np.ones(4_000))
+    fits = [Fit(None, spread).leaning(a, b, log_run, np.ones(4_000)) for a, b in ((sharp, blunt), (blunt, sharp))]
+    assert fits[0].lean > 0.9
+    assert fits[1].lean < 0.1
+    assert fits[0].believed_s(sharp, blunt).mean() == pytest.approx(np.exp(log_run).mean())
 
 
 def test_spread_has_the_mean_the_quantiles_and_the_remainder_of_what_it_saw():
     """1,000 run times of a log-normal whose logarithm was predicted as 5: the mean is not the exponential of that."""
     run = np.exp(np.random.default_rng(0).normal(5.0, 1.0, 1_000))
-    spread = RunTimeSpread.of(np.full(1_000, 5.0), np.log(run))
+    spread = RunTimeSpread.of(np.full(1_000, 5.0), np.log(run), np.ones(1_000))
     five = np.array([5.0])
     assert spread.mean_s(five)[0] == pytest.approx(run.mean(), rel=0.03)
     assert spread.quantile_s(five, 0.9)[0] == pytest.approx(np.quantile(run, 0.9), rel=0.03)

@@ -248,6 +248,11 @@ def test_an_interval_is_written_in_one_unit():
     assert interval(Interval(0.5, np.nan, np.nan), seconds) == "0.5 s"
 
 
+def test_an_end_that_is_not_zero_is_not_written_as_zero():
+    assert interval(Interval(-16_200.0, -90_000.0, -40.0), seconds) == "-4.5 [-25.0, -0.01] h"
+    assert interval(Interval(-16_200.0, -90_000.0, 0.0), seconds) == "-4.5 [-25.0, 0.0] h"
+
+
 def test_two_waits_of_zero_have_no_ratio():
     idle = compare(Jobs.from_arrays(np.arange(200) * 100.0, 1, 1), CLUSTER, ["fcfs", "saf"], estimator="oracle")
     assert np.isnan(idle.standings[1].ratio.estimate)
@@ -397,3 +402,18 @@ def test_ctrl_c_with_workers_ends_soon_with_what_is_done(tmp_path):
     os.killpg(run.pid, signal.SIGINT)
     out, _ = run.communicate(timeout=300)
     assert out.splitlines()[-1] == "partial False True"
+
+
+def test_each_pipeline_may_know_run_times_in_its_own_way(jobs):
+    """Each has the starts that it has alone; labels say what each knows, and one pipeline may be there twice."""
+    both = compare(
+        jobs, CLUSTER, (), pipelines=["sjf + easy", "sjf + easy"], estimators=[None, "oracle"],
+        windows="whole", estimator="history", baseline="sjf + easy",
+    )  # fmt: skip
+    assert [c.label for c in both.contenders] == ["sjf + easy (history)", "sjf + easy (oracle)"]
+    for run, known in zip(both.runs, ("history", "oracle"), strict=True):
+        alone = simulate(jobs.sorted(), CLUSTER, "sjf", "easy", estimator=known)
+        np.testing.assert_array_equal(run.schedule.start_s, alone.start_s)
+    assert "estimates: history and oracle, as named" in text_of(both.table()).replace("\n", " ")
+    with pytest.raises(InputError, match="listed twice"):
+        compare(jobs, CLUSTER, (), pipelines=["sjf", "sjf"], estimators=["oracle", "oracle"])

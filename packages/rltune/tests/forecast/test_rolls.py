@@ -13,6 +13,7 @@ from rltune.forecast import forecast
 from rltune.forecast.arrivals import Arrivals
 from rltune.forecast.before_submitting import NAME, compare_requests, parse_request, with_request
 from rltune.forecast.calibrate_forecast import TriedMoment, calibrate, calibration_of, correction
+from rltune.forecast.rolls import drawn_quantiles
 from rltune.forecast.run_time_draws import RunTimes
 from rltune.forecast.start_forecast import StartCalibration
 from rltune.jobs import Jobs
@@ -183,3 +184,15 @@ def test_calibration_on_a_history():
     assert 0 <= made.covered <= 1
     assert made.wider > 0
     assert str(StartCalibration()).startswith("not calibrated")
+
+
+def test_quantiles_of_drawn_futures_hold_as_many_further_ones_as_they_say():
+    """Whatever is drawn from: 80 % of further draws lie between p10 and p90, also of few draws."""
+    rng = np.random.default_rng(0)
+    for draws in (9, 30, 100):
+        low, high = drawn_quantiles(rng.lognormal(size=(draws, 40_000)), (0.1, 0.9))
+        further = rng.lognormal(size=40_000)
+        assert ((low <= further) & (further <= high)).mean() == pytest.approx(0.8, abs=0.02)
+    never = np.array([[1.0], [2.0], [3.0], [np.inf]])
+    assert drawn_quantiles(never, (0.2, 0.6, 0.7, 0.9)).T.tolist() == [[1.0, 3.0, np.inf, np.inf]]
+    assert drawn_quantiles(np.full((5, 1), np.inf), (0.5,)).tolist() == [[np.inf]]

@@ -2,26 +2,49 @@
 
 import time
 
+import pytest
 from live_cases import settings
-from real_slurm import site_factors
+from real_slurm import require_slurm, short_folder, site_factors
 
+from rltune.lab.testbed import Testbed
 from rltune.live.clock import SystemClock
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
 
 FEW = {"min_jobs": 8}  # of each side; a site's own takes 50
-RUN_S = 1.1  # Slurm tells times by the second, and a job of none is nothing to compare
-PAUSE_S = 0.4
-ENOUGH_S = 20.0  # to wait for: a slowdown of 2.1, for it is bounded at 10 s; clear though few jobs vary
+FACTOR = 20  # by which its clock is faster: waits that are long by it are short by ours
+RUN_S = 3.0  # by the fast clock, as all times here; Slurm tells times by the second
+PAUSE_S = 1.0
+ENOUGH_S = 120.0  # to wait for: a slowdown of 12, for it is bounded at 10 s, where one that starts at once has 1 to 2
+
+
+@pytest.fixture(scope="module")
+def started_fast_testbed():
+    require_slurm(clock=True)
+    with Testbed.up(short_folder(), factor=FACTOR) as bed:
+        yield bed
+
+
+@pytest.fixture
+def testbed(started_fast_testbed):
+    started_fast_testbed.clear()
+    return started_fast_testbed
 
 
 def controller(bed, path, **sections):
-    return Controller(bed.backend(), Journal.create(path), settings(**sections), SystemClock())
+    health = {"advanced": {"health": {"max_clock_jump_s": 30.0 + 5.0 * FACTOR}}}  # a second of ours is 20 by its clock
+    clock = SystemClock(float(bed.factor), *bed.clock_at)
+    return Controller(bed.backend(), Journal.create(path), settings(**sections, **health), clock)
+
+
+def pass_time(seconds):
+    """Wait by the fast clock."""
+    time.sleep(seconds / FACTOR)
 
 
 def take_all(bed):
     """Let one job hold all nodes."""
-    holder = bed.submit(600, "--exclusive", nodes=5, limit_min=60)
+    holder = bed.submit(3600, "--exclusive", nodes=5, limit_min=600)
     bed.wait_for("a start", lambda: bed.job(holder)["job_state"] == "RUNNING")
     return holder
 
@@ -30,7 +53,7 @@ def submit(bed, jobs):
     """Submit jobs one after the other: they are compared by blocks of time, and all of one moment are one block."""
     made = []
     for at in range(jobs):
-        time.sleep(PAUSE_S)
+        pass_time(PAUSE_S)
         made.append(bed.submit(RUN_S, gpus=1, limit_min=5 + at % 40))
     return made
 
@@ -77,7 +100,7 @@ def test_a_partition_that_does_worse_than_before_is_given_back(testbed, tmp_path
     acting.cycle()
     holder, jobs = take_all(testbed), submit(testbed, 10)
     assert acting.cycle().changes > 0
-    time.sleep(ENOUGH_S)
+    pass_time(ENOUGH_S)
     testbed.run("scancel", str(holder))
     wait_for_end(testbed, jobs)
     take_all(testbed)

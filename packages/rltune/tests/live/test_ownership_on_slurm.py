@@ -232,6 +232,35 @@ def test_a_record_that_somebody_cancels_gives_everything_back(bed, tmp_path):
     assert records(bed) == OwnRecords()
 
 
+def test_a_record_that_somebody_overwrites_is_written_again_while_its_controller_lives(bed, tmp_path):
+    """Nothing was lost: whoever lives knows what it said, and acts on."""
+    wait_in_line(bed, 50, 40, 30)
+    acting = controller(bed, tmp_path / "j.db")
+    acting.cycle()
+    numbers, before = factors(bed), records(bed)
+    for one in (*before.locks, *before.pages):
+        bed.run("scontrol", "update", f"JobId={one.id}", "Comment=what is this job?")
+    assert acting.cycle().acting
+    assert factors(bed) == numbers
+    assert [page.page.claims for page in records(bed).pages] == [page.page.claims for page in before.pages]
+    assert acting.release() == 0
+    assert records(bed) == OwnRecords()
+
+
+def test_a_record_that_was_overwritten_after_a_crash_is_named(bed, tmp_path):
+    """What it said is not known any more: release names the job and the numbers, and does not end with 0."""
+    jobs = wait_in_line(bed, 50, 40, 30)
+    controller(bed, tmp_path / "j.db", DEAD).cycle()
+    (page,) = records(bed).pages
+    bed.run("scontrol", "update", f"JobId={page.id}", "Comment=")
+    given = release(bed)
+    assert not given.all_back
+    assert f"record {page.id} (somebody has overwritten its text)" in str(given)
+    if not isinstance(bed, ThroughRest):  # there a Nice may be the user's own
+        assert set(given.unexplained) == {job for job in jobs if factors(bed)[job]}
+        assert "3 jobs have a SiteFactor that no record says is ours, which was left alone" in str(given)
+
+
 def test_who_was_taken_over_lets_go_of_nothing(bed, tmp_path):
     """Another machine found its holder dead. Back again it sees that, ends, and what was its own is the other's."""
     wait_in_line(bed, 50, 40, 30)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rltune
+from rltune.calibration.calibrate import calibrate
 from rltune.metrics.recorded import FAR, NOTHING_RECORDED, far_apart, recorded_wait, recorded_wait_s
 from rltune.text import text_of
 
@@ -56,8 +57,36 @@ def test_equal_means_with_another_tail_are_far_apart():
 
 def test_time_in_which_a_job_could_not_start_is_told_apart():
     told = recorded_wait(jobs([1000.0, 1000.0], recorded_eligible_s=[500.0, np.nan]))
-    assert told.held_s == 250
-    assert "In 25.0 % of the recorded wait the job could not have started" in told.lines()[-1]
+    assert (told.held, told.held_s, told.recorded_s.mean) == (1, 250, 750)
+    assert "Recorded wait: mean 12.5 min" in told.lines()[0]
+    assert "1 of 2 jobs could not start when submitted" in told.lines()[-1]
+    assert "Counted from submit, the recorded mean is 16.7 min" in told.lines()[-1]
+
+
+def test_recorded_waits_are_counted_one_way_whoever_tells_them():
+    """Python, the summary of a simulation and the calibration count from when a job could start."""
+    given = rltune.Jobs.from_arrays(
+        np.arange(40.0) * 100, 50.0, 1, recorded_start_s=np.arange(40.0) * 100 + 900, user=["a"] * 40,
+        recorded_eligible_s=np.arange(40.0) * 100 + 600,
+    )  # fmt: skip
+    cluster = rltune.Cluster.uniform(1, 1)
+    simulated = rltune.simulate(given, cluster, estimator="oracle")
+    assert simulated.start_s.min() == 600  # nobody runs before it could
+    means = [
+        recorded_wait(given).recorded_s.mean,
+        simulated.summary().recorded.recorded_s.mean,
+        calibrate(given, cluster).close.waits.recorded_s.mean,
+        rltune.compare(given, cluster, ["fcfs"], windows="whole", estimator="oracle")
+        .runs[0]
+        .summary.recorded.recorded_s.mean,
+    ]
+    assert means == [300.0] * 4
+
+
+def test_a_calibrated_cluster_is_not_sent_to_calibrate_again():
+    far = [recorded_wait(jobs([3600.0]), np.array([60.0]), calibrated=known).lines()[-1] for known in (False, True)]
+    assert far[0].endswith("`rltune calibrate` tells which.")
+    assert far[1].endswith("is in the cluster's file and does not explain it.")
 
 
 def test_a_summary_shows_both_rows_and_the_warning():

@@ -1,13 +1,18 @@
+from collections import Counter
+
 import hypothesis
 import pytest
 import schemathesis
 from hypothesis import given
-from live_cases import NOW
+from live_cases import NOW, MemoryCluster, job, running, settings, snapshot
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serve_cases import HOSTILE, journal_of, service
 from starlette.testclient import TestClient
 
+from rltune.explain import Explainer
+from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
+from rltune.live.present_of_slurm import present_of_cycle
 from rltune.serve.guard_rails import RequestLimits
 from rltune.serve.tokens import Role, Tokens, new_token
 
@@ -91,6 +96,47 @@ def test_a_viewer_of_one_user_sees_no_job_of_another_anywhere(path, tmp_path):
         assert client.get("/jobs/1").status_code == 404
 
 
+def test_a_number_that_is_used_again_tells_its_new_owner_nothing_of_the_job_before(tmp_path):
+    """Neither of one that ran and ended nor of one that was cancelled before it ran; the newest job is shown."""
+    path = tmp_path / "journal.db"
+    controller = Controller(MemoryCluster(snapshot(())), Journal.create(path), settings(mode="shadow"))
+
+    def look(at_s, *jobs):
+        controller.backend.now = snapshot(jobs, at=at_s)
+        controller.cycle()
+
+    bobs = {"user": "bob", "name": "bobs-secret", "submit_s": NOW - 50}
+    look(NOW, running(7, "n0", 4, ran_s=10, **bobs), job(8, **bobs))
+    look(NOW + 60, job(7, state="COMPLETED", start_s=NOW - 10, end_s=NOW + 30, **bobs))
+    look(NOW + 120, job(7, user="ann", submit_s=NOW + 100), job(8, user="ann", submit_s=NOW + 100))
+    tokens, of = _tokens(tmp_path, ann=(Role.VIEWER, "ann"), bob=(Role.VIEWER, "bob"), any=(Role.VIEWER, ""))
+    with TestClient(service(path, tokens=tokens, limits=MANY)) as client:
+        for number in (7, 8):
+            for who in ("ann", "any"):
+                told = client.get(f"/api/v1/jobs/{number}", headers=of[who]).json()
+                assert told["job"]["user"] == "ann"
+                assert len(told["story"]) == 1
+                assert "secret" not in client.get(f"/jobs/{number}", headers=of[who]).text
+            assert client.get(f"/api/v1/jobs/{number}", headers=of["bob"]).status_code == 404
+    look(NOW + 180)  # both were cancelled, and Slurm shows them no more
+    with TestClient(service(path, tokens=tokens, limits=MANY)) as client:
+        assert client.get("/api/v1/jobs/7", headers=of["bob"]).status_code == 404
+        assert len(client.get("/api/v1/jobs/7", headers=of["ann"]).json()["story"]) == 1
+        assert "It is gone" in client.get("/jobs/7", headers=of["ann"]).text
+
+
+def test_an_ended_job_has_a_page_that_says_how_it_went(tmp_path):
+    done = job(7, 2, state="COMPLETED", submit_s=NOW - 900, start_s=NOW - 600, end_s=NOW - 60, node_names=("n0",))
+    never = job(8, state="CANCELLED", submit_s=NOW - 900, end_s=NOW - 300)
+    with TestClient(service(journal_of(tmp_path, (done, never)), limits=MANY)) as client:
+        row = client.get("/api/v1/jobs/7").json()["job"]
+        assert (row["state"], row["wait_s"], row["end_s"]) == ("COMPLETED", 300.0, NOW - 60)
+        assert "it waited 5.0 min and ran for 9.0 min on n0" in client.get("/jobs/7").text
+        page = client.get("/jobs/8").text
+        assert "It never ran: cancelled" in page
+        assert "nan" not in page
+
+
 def test_settings_are_for_operators(path, tmp_path):
     tokens, of = _tokens(tmp_path, looks=(Role.VIEWER, ""), runs=(Role.OPERATOR, ""))
     with TestClient(service(path, tokens=tokens)) as client:
@@ -145,9 +191,28 @@ def test_metrics_count_by_reason_and_type_and_their_histogram_adds_up(client):
     assert 'rltune_gpus{gpu_type="p100",state="fragmented"} 1.0' in text
     assert 'rltune_pending_age_seconds_bucket{le="+Inf",partition="gpu"} 3.0' in text
     assert 'rltune_pending_age_seconds_bucket{le="60.0",partition="gpu"} 0.0' in text
-    assert 'rltune_jobs_pending{gpu_type="any",partition="gpu",reason="held"} 1.0' in text
+    assert 'rltune_jobs_pending{gpu_type="any",partition="gpu",reason="hold"} 1.0' in text
     pending = [line for line in text.splitlines() if line.startswith("rltune_jobs_pending{")]
     assert sum(float(line.rpartition(" ")[2]) for line in pending) == 4
+
+
+def test_reasons_are_of_the_same_kinds_and_words_everywhere(path, client):
+    """In the list of jobs, in the explanation of each, in the counts of status and metrics, on pages and in the CLI."""
+    rows = {row["id"]: row for row in client.get("/api/v1/jobs?state=pending").json()["jobs"]}
+    explainer = Explainer(present_of_cycle(Journal.read(path)))
+    for number, row in rows.items():
+        told = client.get(f"/api/v1/jobs/{number}/explanation").json()["reason"]
+        assert told["why"] == row["why"] == explainer.reason(str(number)).why
+        assert told["text"].startswith(row["reason"])
+        assert {r["id"] for r in client.get(f"/api/v1/jobs?reason={row['why']}").json()["jobs"]} >= {number}
+    counts = Counter(row["why"] for row in rows.values())
+    assert client.get("/api/v1/status").json()["reasons"] == counts
+    metrics, overview = client.get("/metrics").text, client.get("/").text
+    for why, count in counts.items():
+        lines = [line for line in metrics.splitlines() if f'reason="{why}"' in line]
+        assert sum(float(line.rpartition(" ")[2]) for line in lines) == count
+        assert why in overview
+    assert client.get("/api/v1/jobs?reason=no+such+reason").status_code == 422
 
 
 def test_an_explanation_names_one_reason_and_says_nothing_of_others_to_who_may_not_see_them(path, tmp_path, client):

@@ -115,12 +115,14 @@ def test_jobs_are_searched_sorted_and_opened_to_see_why_they_wait(browser, base)
         page.get_by_role("link", name="GPUs").click()
         page.get_by_role("link", name="GPUs").click()
         assert page.locator("th[aria-sort=descending]").inner_text().startswith("GPUs")
-        counts = [int(text.split()[0]) for text in page.locator(".jobs tbody td:nth-child(6)").all_inner_texts()]
+        counts = [int(text.split()[0]) for text in page.locator(".jobs tbody td[data-name=GPUs]").all_inner_texts()]
         assert counts == sorted(counts, reverse=True)
         page.get_by_role("link", name="2", exact=True).click()
         text = page.locator("main").inner_text()
         assert "Needs 2 x 4 GPUs" in text or "GPUs" in page.locator(".lead").first.inner_text()
         assert page.get_by_role("heading", name="When it starts").is_visible()
+        page.wait_for_function("!/being tried|Try changes/.test(document.getElementById('sooner').innerText)")
+        assert "could not" not in page.locator("#sooner").inner_text()
         assert "waits:" in page.locator(".events").inner_text()
 
 

@@ -113,15 +113,15 @@ def test_a_forecast_counts_by_where_in_its_interval_the_job_started(site):
     site.metrics()
     record = site.client.app.state.follower.record
     record.note(
-        _forecast(("1", NOW + 10, NOW + 50, NOW + 100), ("2", NOW + 10, NOW + 20, NOW + 25), ("3", NOW, NOW, NOW))
+        _forecast(("1", NOW + 10, NOW + 80, NOW + 100), ("2", NOW + 10, NOW + 65, NOW + 70), ("3", NOW, NOW, NOW))
     )
-    starts = {1: -30.0, 2: -30.0}  # 30 s after the first look
+    starts = {1: -90.0, 2: -90.0}  # 90 s after the first look
     site.goes_on([running(n, "n1", 1, ran_s=starts[n]) if n in starts else one for one in JOBS for n in [one.id]])
     found = site.metrics()
     where = {dict(k)["where"]: v for (name, k), v in found.items() if name == "rltune_forecast_starts_total"}
     assert where == {"inside": 1, "before": 0, "after": 1}
     assert found["rltune_forecast_covered_share", ()] == 0.5
-    assert found["rltune_forecast_median_error_seconds", ()] == pytest.approx(15.0)  # of 20 and 10
+    assert found["rltune_forecast_median_error_seconds", ()] == pytest.approx(17.5)  # of 10 and 25
     assert set(record.open) == {"3"}
 
 
@@ -130,6 +130,14 @@ def test_a_job_that_leaves_without_starting_is_no_start():
     record.note(_forecast(("1", NOW, NOW + 5, NOW + 9)))
     record.look([])
     assert (record.starts, record.covered, record.median_error_s, record.open) == (0, None, None, {})
+
+
+def test_who_was_to_start_at_once_makes_the_others_look_no_better():
+    record = ForecastRecord()
+    record.note(_forecast(("1", NOW, NOW, NOW + 9), ("2", NOW + 600, NOW + 900, NOW + 1200)))
+    record.look([running(1, "n0", 1, ran_s=0.0), running(2, "n1", 1, ran_s=0.0)])
+    assert (record.starts, record.covered, record.median_error_s) == (1, 0.0, 900.0)
+    assert dict(record.at_once) == {"inside": 1}
 
 
 def test_a_service_that_follows_makes_forecasts_of_its_own(tmp_path):

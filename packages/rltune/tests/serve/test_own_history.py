@@ -6,12 +6,17 @@ from serve_cases import service
 from starlette.testclient import TestClient
 
 from rltune import Cluster, Jobs, simulate
+from rltune.errors import InputError
 from rltune.live.control_settings import ControlSettings, PipelineSettings
 from rltune.live.controller import Controller
+from rltune.live.gain_watch import GainWatch
 from rltune.live.journal.store import Journal
-from rltune.serve.own_history import FEWEST, OwnHistory
+from rltune.live.replay_cycle import recall
+from rltune.serve.own_history import FEWEST, RULES, OwnHistory
 from rltune.serve.played_cluster import PlayedCluster
 from rltune.serve.sight import Watch
+from rltune.shadow import shadow_report
+from rltune.text import percent
 
 
 class HandClock:
@@ -30,13 +35,15 @@ class HandClock:
 def watched(tmp_path_factory):
     """A day of a crowded cluster that a controller looks at from its middle on."""
     rng, n = np.random.default_rng(0), 600
+    duration = rng.lognormal(6.8, 1.0, n)
     jobs = Jobs.from_arrays(
         submit_s=np.sort(rng.uniform(0, 86_400, n)),
-        duration_s=rng.lognormal(6.8, 1.0, n),
+        duration_s=duration,
+        limit_s=1.5 * duration,
         gpus=rng.choice([1, 2, 4, 8], n),
         user=rng.integers(0, 9, n),
     )
-    schedule = simulate(jobs, Cluster.uniform(4, 8, "p100"), policy="fcfs", backfill="easy", estimator="oracle")
+    schedule = simulate(jobs, Cluster.uniform(4, 8, "p100"), policy="fcfs", backfill="whole-nodes", estimator="user")
     path = tmp_path_factory.mktemp("watched") / "journal.db"
     begin, clock = 40_000.0, HandClock(1.7e9)
     cluster = PlayedCluster(schedule, clock, begin, remembered_s=4000.0)
@@ -58,16 +65,35 @@ def test_the_queue_is_in_the_comparison_and_first_come_waits_as_was_recorded(wat
     came = (schedule.jobs.submit_s > begin) & (schedule.jobs.submit_s <= until)
     waiting = came & (schedule.start_s > until)
     assert waiting.sum() > 20  # who would be left out if only ended jobs counted
-    run = made.comparison.runs[made.comparison.baseline]
-    measured = run.schedule.jobs.submit_s >= made.first_s
-    assert measured.sum() == came.sum()
-    started = came & (schedule.start_s <= until)
-    theirs = schedule.wait_s[started].mean()
-    recorded = run.schedule.jobs.recorded_start_s - run.schedule.jobs.submit_s
-    ours = run.schedule.wait_s[measured & (run.schedule.jobs.recorded_start_s < made.last_s)].mean()
-    assert np.median(recorded[measured]) > 0
-    assert ours == pytest.approx(theirs, rel=0.25)  # the same policy, but for what is estimated of running jobs
-    assert {s.label for s in made.comparison.standings} >= {"fcfs + easy", "saf + easy", made.now}
+    report = made.report
+    assert report.jobs == came.sum()
+    waits = np.minimum(schedule.start_s, until)[came] - schedule.jobs.submit_s[came]
+    assert report.observed.mean == pytest.approx(waits.mean(), rel=1e-6)
+    assert report.slurm.mean == pytest.approx(waits.mean(), rel=0.25)  # but for run times of those not over yet
+    assert {one.name for one in made.orders} == {"Slurm's order", *RULES}
+    assert [one.name for one in made.orders if one.ours] == ["saf"]
+
+
+def test_whether_the_policy_is_better_has_one_answer(watched):
+    """The page, the report and the controller's own event replay the same jobs from the same state by one function."""
+    path = watched[0]
+    history = OwnHistory(Watch(path))
+    history.newest()
+    made = history.wait()
+    journal = Journal.read(path)
+    report, was = shadow_report(journal), recall(journal, 0)
+    assert (made.order("saf").ratio, made.report.slurm) == (report.ratio, report.slurm)
+    gain = GainWatch(journal, was.settings, was.pinned).gain(was.situation.bare, dict(was.known.estimates))
+    assert gain.jobs == report.jobs
+    assert gain.slurm_wait_s == pytest.approx(report.slurm.mean)
+    assert gain.our_wait_s == pytest.approx(report.ours.mean)
+    assert gain.share == pytest.approx(1 - report.ratio.estimate)
+    less = f"{percent(abs(gain.share))} {'less' if gain.share > 0 else 'more'}"
+    with TestClient(service(path)) as client:
+        client.get("/policies")
+        client.app.state.history.wait()
+        assert less in client.get("/policies").text
+    assert str(gain).endswith(less)
 
 
 def test_the_page_shows_the_comparison_when_it_is_made(watched):
@@ -75,9 +101,25 @@ def test_the_page_shows_the_comparison_when_it_is_made(watched):
         assert "are being replayed" in client.get("/policies").text
         client.app.state.history.wait()
         text = client.get("/policies").text
-        assert "fcfs + easy" in text
-        assert "recorded in the history" in text
-        assert "still wait or run" in text
+        assert "fcfs" in text
+        assert "as observed" in text
+        assert "had not ended" in text
+
+
+def test_a_mistake_of_the_comparison_is_told_and_never_shown_as_a_result(watched, monkeypatch):
+    """What a journal lacks is told in its words; what nobody foresaw goes to the log as well."""
+    for error, told in ((InputError("no node is left"), "no node is left"), (ZeroDivisionError("x"), "the log")):
+
+        def fail(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr("rltune.serve.own_history.shadow_report", fail)
+        monkeypatch.setattr("threading.excepthook", lambda *_: None)
+        history = OwnHistory(Watch(watched[0]))
+        history.newest()
+        made = history.wait()
+        assert made.report is None
+        assert told in made.error
 
 
 def test_too_few_jobs_are_not_compared(tmp_path):

@@ -354,3 +354,27 @@ def test_an_archive_with_two_tables_is_refused(tmp_path):
     (tmp_path / "two.tar.gz").write_bytes(buffer.getvalue())
     with pytest.raises(ValueError, match="holds 2 csv files"):
         load(tmp_path / "two.tar.gz")
+
+
+def test_the_clock_of_an_swf_log_is_that_of_its_site(tmp_path):
+    """CTC-SP2 begins at 17:06 in summer, though its zone is given as of winter."""
+    line = "1 0 10 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1"
+    head = "; UnixStartTime: 835823160\n; TimeZone: -18000\n"
+    clocks = {"; TimeZoneString: US/Eastern\n": 17, "": 16, "; TimeZoneString: Nowhere/None\n": None}
+    for zone, hour in clocks.items():
+        (tmp_path / "log.swf").write_text(f"{head}{zone}{line}\n")
+        origin = load(tmp_path / "log.swf").origin_s
+        assert (origin if origin is None else origin // 3600 % 24) == hour
+    (tmp_path / "log.swf").write_text(f"; Version: 2\n{line}\n")
+    assert load(tmp_path / "log.swf").origin_s is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_text_is_read_in_any_encoding_that_says_so_and_with_any_line_end(encoding, end, tmp_path):
+    """PowerShell writes UTF-16, and old Macs end lines by a carriage return."""
+    text = "submit_s,duration_s,gpus,user\n0,5,1,ann\n7,5,2,bob\n".replace("\n", end)
+    (tmp_path / "jobs.csv").write_bytes(text.encode(encoding))
+    jobs = read_trace(tmp_path / "jobs.csv")
+    same(jobs.submit_s, [0, 7])
+    assert jobs.user.names == ("ann", "bob")

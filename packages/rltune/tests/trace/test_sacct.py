@@ -169,6 +169,15 @@ def test_the_throttle_of_an_array_is_taken_from_the_record_that_tells_it(tmp_pat
     assert jobs.array_limit.tolist() == [2, 2, 0]
 
 
+@pytest.mark.parametrize(
+    "asked", ["sbatch --array=1-90%5 run.sh", "sbatch -a 1-90%5 x", "sbatch -a1-90%5", "srun -n 1 50%5"]
+)
+def test_the_throttle_of_an_array_is_taken_from_what_sbatch_was_given(tmp_path, asked):
+    head = f"{HEAD}|SubmitLine"
+    jobs = load(write(tmp_path, f"{line(job='7_1')}|{asked}", f"{line(job='8')}|{asked}", head=head)).jobs
+    assert jobs.array_limit.tolist() == [0 if asked.startswith("srun") else 5, 0]
+
+
 def test_shards_of_a_gpu_are_rounded_up(tmp_path):
     trace = load(write(tmp_path, line(req="cpu=1,gres/shard=3,node=1", alloc="cpu=1,gres/shard=3,node=1")))
     assert trace.jobs.gpus.tolist() == [1]

@@ -253,3 +253,16 @@ def test_student_s_quantiles_are_those_of_the_tables():
     assert student(0.95, 10) == pytest.approx(1.812, rel=1e-3)
     assert student(0.025, 4) == pytest.approx(-2.776, rel=1e-3)
     assert student(0.975, 10_000) == pytest.approx(1.960, rel=1e-3)
+
+
+def test_an_end_that_says_nothing_is_called_unknown():
+    """One queue in eight windows shows nothing; of a plain gain it may be open how large it is at most."""
+    plain = over_windows(np.array([90.0, 95, 100, 93]), np.array([100.0, 104, 111, 103]), ratio, **HOW)
+    assert plain.ends("{:.1f}".format) == f"[{plain.low:.1f}, {plain.high:.1f}]"
+    one = np.array([0.0, 0, 0, 900, 0, 0, 0, 0])
+    for statistic in (ratio, difference):
+        assert over_windows(one + 1, 2 * one + 1, statistic, **HOW).ends(str) == "[unknown]"
+    ours, theirs = np.array([1.0, 2, 150, 3, 90, 60, 2]), np.array([2.0, 4, 890, 5, 420, 200, 4])
+    gain = over_windows(ours, theirs, difference, **HOW)
+    assert gain.excludes_zero
+    assert gain.ends("{:.0f}".format) == f"[unknown, {gain.high:.0f}]"

@@ -36,4 +36,6 @@ def test_shares_are_means_of_groups_with_enough_jobs_the_largest_first(jobs):
     ]
     assert shares[-1].now_s == np.mean(now[:20])
     assert all(s.then_s == pytest.approx(2 * s.now_s) for s in shares)
+    assert shares[-1].worst_s == (19, 38)
+    assert shares[-1].p90_s == pytest.approx((np.quantile(now[:20], 0.9), np.quantile(then[:20], 0.9)))
     assert not any(s.kind == "partition" for s in shares_between(jobs, now, then, np.arange(15), fewest=20))

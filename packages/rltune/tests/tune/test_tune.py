@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 
 from rltune import Cluster, Jobs, simulate
+from rltune.cluster import Maintenance, Scheduler
 from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
 from rltune.errors import InputError
+from rltune.estimate.estimator_names import CANDIDATES
 from rltune.live.control_settings_file import load_settings
 from rltune.policy.learned import Learned
+from rltune.trials.intervals import Interval
 from rltune.trials.leak import Exam, leaks
 from rltune.tune import tune
 from rltune.tune.halving import JOBS_A_MINUTE, Rounds, Scoreboard, halve
+from rltune.tune.past_events import without_past
 from rltune.tune.pick import pick
-from rltune.tune.stretches import BlockSums, HistoryStretch
+from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner
 from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
-from rltune.tune.tuning import Advice
+from rltune.tune.tuning import Advice, decide
 from rltune.tune.tuning_page import render_tuning
 from rltune.tune.tuning_text import sentences, settings_file
 
@@ -119,7 +123,7 @@ def test_a_gain_that_chance_may_explain_asks_for_more(jobs):
     """Waits of one queue in 2,000 jobs: two rules that are near each other cannot be told apart."""
     calm = tune(history(2000, load=0.5, seed=3), CLUSTER, "saf + easy", now_estimator="history", models=[], minutes=1)
     assert calm.answer is not Advice.CHANGE
-    if calm.answer in {Advice.TOO_LITTLE, Advice.LIKELY}:
+    if calm.answer in {Advice.TOO_LITTLE, Advice.WATCH}:
         assert calm.needed_jobs > calm.jobs
 
 
@@ -148,7 +152,7 @@ def test_what_cannot_be_tuned_is_refused(jobs):
 
 def test_halving_counts_its_work_beforehand(jobs):
     """Whatever the length of the history, rounds cost no more than the budget; what there is now is never lost."""
-    now = usual_now(jobs)
+    now = usual_now(jobs, CLUSTER)
     first = opening(now, [], ("history",))
     for n in (10_000, 1_000_000, 10_000_000):
         rounds = Rounds.of(HistoryStretch(0, n), first, 5.0)
@@ -258,8 +262,70 @@ def test_the_answer_is_told_beside_what_the_history_records(made):
     assert far.to_dict()["recorded"]["recorded_s"]["mean"] == pytest.approx(slow.mean)
 
 
+def interval_of(low, high):
+    return Interval((low * high) ** 0.5, low, high)
+
+
+@pytest.mark.parametrize(
+    ("choosing", "testing", "together", "answer"),
+    [
+        ((0.5, 0.8), (0.6, 1.2), (0.5, 0.9), Advice.CHANGE),
+        ((0.5, 1.1), (0.6, 0.9), (0.6, 1.1), Advice.CHANGE),
+        ((0.5, 1.5), (0.8, 1.1), (0.6, 1.3), Advice.WATCH),
+        ((0.5, 0.8), (0.9, 1.6), (0.5, 0.9), Advice.WATCH),  # one queue against it takes the certainty away
+        ((0.5, 0.8), (1.1, 1.6), (0.5, 0.9), Advice.STAY),  # a loss is shown
+        ((0.8, 1.2), (0.9, 1.9), (0.8, 1.7), Advice.STAY),  # not better on both together
+        ((0.8, 1.2), (0.8, 1.2), (0.8, 1.2), Advice.TOO_LITTLE),
+        ((0.5, 0.8), (np.nan, np.nan), (0.5, 0.8), Advice.TOO_LITTLE),  # nobody waits on the last part
+        ((0.8, 1.2), (0.9, 1.2), (0.8, 1.2), Advice.STAY),  # a small gain that the last part does not have
+    ],
+)
+def test_the_middle_part_decides_and_the_last_stops_only_what_it_shows_to_be_worse(choosing, testing, together, answer):
+    now, chosen = (Candidate(parse_pipeline(policy, "easy"), "history") for policy in ("fcfs", "saf"))
+    found = tuple(interval_of(*ends) for ends in (choosing, testing, together))
+    assert decide(now, chosen, found) is answer
+    assert decide(now, now, found) is Advice.STAY
+
+
+def test_what_there_is_now_is_what_the_cluster_file_says(jobs):
+    named = replace(CLUSTER, scheduler=Scheduler(policy="wfp3", backfill="conservative"))
+    assert usual_now(jobs, named).pipeline.label == "wfp3 + conservative"
+
+
+def test_queues_of_a_past_maintenance_are_told_apart_from_the_gain(made, jobs):
+    tuning, _ = made
+    assert tuning.without_past is None
+    runner = StretchRunner(jobs, CLUSTER, "wait", 0)
+    submit = jobs.submit_s[tuning.parts[2].first]
+    down = replace(CLUSTER, maintenance=(Maintenance(start_s=submit + 1e4, end_s=submit + 2e5),))
+    pair, parts = (tuning.chosen, tuning.now), tuning.parts[1:]
+    found = without_past(replace(runner, cluster=down), pair, parts, 0.95)
+    assert (found.maintenance, found.outages) == (1, 0)
+    assert found.testing == tuning.testing
+    assert without_past(runner, pair, parts, 0.95) is None
+    told = sentences(replace(tuning, without_past=found))
+    assert any("hold 1 maintenance window of the cluster's file" in one and "Without them it is" in one for one in told)
+
+
+def test_a_tail_that_grows_is_named_though_the_mean_falls(made):
+    tuning, _ = made
+    share = replace(tuning.shares[0], now_s=900.0, then_s=300.0, p90_s=(1e3, 9e3), worst_s=(2e3, 3e4))
+    told = sentences(replace(tuning, shares=(share,)))
+    assert f"The slowest tenth (p90) gets longer in 1 of 1 groups (size {share.name}: 16.7 min -> 2.5 h)." in told
+    assert f"The worst wait gets longer in 1 of 1 groups (size {share.name}: 33.3 min -> 8.3 h)." in told
+
+
 def test_a_file_that_holds_no_runs_is_not_replaced(jobs, tmp_path):
     (tmp_path / "notes").write_text("buy milk\n")
     with pytest.raises(InputError, match="something else than finished runs"):
         tune(jobs, CLUSTER, "fcfs", models=[], minutes=2, kept=tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "buy milk\n"
+
+
+@pytest.mark.parametrize("estimator", CANDIDATES)
+def test_settings_of_every_estimator_that_may_be_chosen_are_taken(made, estimator, tmp_path):
+    """By simulate and compare, and by a controller, which learns from what has ended."""
+    tuning, _ = made
+    chosen = replace(tuning.chosen, estimator=estimator)
+    (tmp_path / "ours.toml").write_text(settings_file(replace(tuning, chosen=chosen)))
+    assert load_settings(tmp_path / "ours.toml").pipeline.estimator == estimator

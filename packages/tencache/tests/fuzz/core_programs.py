@@ -66,6 +66,15 @@ CORE = {
     "view_kept_over_steps": Program(FOUR, PLAIN, alias="detach"),
     "view_kept_where_all_fits": Program(FOUR, PLAIN, alias="detach", budget=1000),
     "view_kept_of_what_is_filed": Program(FOUR, PLAIN, alias="data", file=True),
+    "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
+    "parameters_in_one_buffer": Program(FOUR, PLAIN, alias="one_buffer"),
+    "data_assigned_and_held": Program(FOUR, (Turn(between="assign_held"), Turn(between="write_held"), Turn())),
+    "own_data_swapped_in_and_out": Program(FOUR, (Turn(between="swap_views"),) * 3),
+    "held_gradient_read_after_backward": Program(
+        FOUR, (Turn(between="hold_gradient", set_to_none=False),) * 3 + (Turn(read_held=True),)
+    ),
+    "gradients_zeroed_by_hand": Program(FOUR, (Turn(zero="detach"), Turn(zero="delete"), Turn())),
+    "forward_that_is_interrupted": Program(FOUR, (Turn(), Turn(evaluate="interrupted"), Turn())),
     "array_kept": Program(FOUR, PLAIN, alias="numpy", budget=100),
     "written_by_data": Program(FOUR, (Turn(write="data"),) * 3, budget=100),
     "written_by_numpy": Program(FOUR, (Turn(write="numpy"),) * 3, budget=100),
@@ -172,7 +181,6 @@ REFUSED = {
     "weight_given_to_checkpointing_with_old_casts": Program(
         (Layer(ahead=True, recompute="nonreentrant"),), (Turn(), Turn()), precision="autocast_all"
     ),
-    "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
 }
 
 

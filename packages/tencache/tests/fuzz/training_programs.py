@@ -36,7 +36,7 @@ from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace
 from tencache.plan.virtual_clock import Bandwidths, best_plan
 from tencache.runtime import attach
-from tencache.runtime.cycle import engine
+from tencache.runtime.cycle import plan_book
 from tencache.runtime.memory import link
 from tencache.runtime.optimizer import known_optimizers
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
@@ -88,7 +88,7 @@ ALSO: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 EVALUATIONS = (
     *("no_grad", "inference", "part", "part_inference", "weights", "state", "without_autocast"),
-    *("functional", "transformed", "shallow_copy", "fails", "forward", "vector"),
+    *("functional", "transformed", "shallow_copy", "fails", "interrupted", "forward", "vector"),
 )
 HOOKS = (
     *("forward", "pre", "backward", "offloading", "rounding"),
@@ -162,6 +162,10 @@ class Turn:
     between: str = "nothing"
     overflow: bool = False
     zero_by_model: bool = False
+    # How gradients are zeroed: by zero_grad(), or one by one.
+    zero: str = "zero_grad"
+    # Whether tensors that the loop holds, gradients among them, are read right after backward.
+    read_held: bool = False
     # Gradients asked for by autograd.grad() and assigned; activations written to before backward.
     asked: bool = False
     spoil: bool = False
@@ -410,7 +414,7 @@ class Model(nn.Module):
         super().__init__()
         self.growing = program.growing
         self.calls = 0
-        self.failing = False
+        self.failing: type[BaseException] | None = None
         self.saved = torch.empty(0)
         self.first = nn.Embedding(8, WIDTH)
         layers: list[AnyLayer] = []
@@ -425,8 +429,8 @@ class Model(nn.Module):
         x = self.first(tokens)
         layers: Any = self.layers
         made = [layer.make(x) if layer.layer.ahead else None for layer in layers]
-        if self.failing:
-            raise ArithmeticError("as told")
+        if self.failing is not None:
+            raise self.failing("as told")
         for _ in range(1 + (self.growing and self.calls % 3 == 0)):
             for layer, weight in zip(layers, made, strict=True):
                 x = layer(x, weight)
@@ -547,6 +551,38 @@ def _swap_average(run: "Run") -> None:
         parameter.data = own[name]
 
 
+def _assign_held(run: "Run", number: int) -> None:
+    """Give a weight data that the loop goes on holding."""
+    run.kept.append(run.weight(number).data * 0.5)
+    run.weight(number).data = run.kept[-1]
+
+
+def _swap_views(run: "Run") -> None:
+    """Evaluate with other weights, and put back views of the own ones."""
+    own = [parameter.data for parameter in run.model.parameters()]
+    for parameter in run.model.parameters():
+        parameter.data = parameter.data * 0.9
+    run.seen.append(run.model(torch.arange(ROWS)).detach().clone())
+    for parameter, data in zip(run.model.parameters(), own, strict=True):
+        parameter.data = data
+
+
+def _in_one_buffer(weights: list[Any]) -> torch.Tensor:
+    """Lay weights into one buffer, and return that."""
+    flat = torch.stack([weight.detach() for weight in weights])
+    for weight, row in zip(weights, flat, strict=True):
+        weight.data = row
+    return flat
+
+
+def _zero_by_hand(parameter: Any, how: str) -> None:
+    if how == "delete":
+        del parameter.grad
+    elif parameter.grad is not None:
+        parameter.grad.detach_()
+        parameter.grad.zero_()
+
+
 def _description(weight: torch.Tensor) -> list[float]:
     facts = [weight.requires_grad, weight.is_leaf, weight.norm() > 0, weight[0, 0].item() == weight.tolist()[0][0]]
     return [float(fact) for fact in facts]
@@ -583,6 +619,8 @@ BETWEEN: dict[str, Callable[["Run", int], Any]] = {
     "clear_state": lambda run, _: run.optimizer.state.clear(),
     "copy_weight": lambda run, number: run.seen.append(copy.deepcopy(run.weight(number)).detach()),
     "swap_average": lambda run, _: _swap_average(run),
+    "swap_views": lambda run, _: _swap_views(run),
+    "assign_held": _assign_held,
     "describe": lambda run, number: run.seen.append(torch.tensor(_description(run.weight(number)))),
     "version": lambda run, _: run.seen.append(
         torch.tensor([parameter._version > 0 for parameter in run.model.parameters()])
@@ -608,6 +646,10 @@ class Run:
         self.batch = 0
         if program.alias == "before":
             self.kept.append(self.weight(0).detach())
+        elif program.alias == "before_rows":
+            self.kept.append(self.weight(0).detach()[3:])
+        elif program.alias == "one_buffer":
+            self.kept.append(_in_one_buffer(list(dict.fromkeys(layer.weight for layer in self.model.layers))))
         self.held: list[Any] = []
         self.extra: list[nn.Parameter] = []
         self.leave: Callable[[], Any] = lambda: None
@@ -728,6 +770,8 @@ class Run:
             if turn.twice:
                 self._backward(loss, retain_graph=turn.step_twice)
             self.seen.append(loss.detach().clone())
+            if turn.read_held:
+                self.seen += [_as_tensor(held).clone() for held in self.kept if held is not None]
         # Recomputing the reentrant way does not go with autograd.grad().
         if turn.asked and all(layer.recompute != "reentrant" for layer in self.program.layers):
             self._ask(turn)
@@ -766,8 +810,12 @@ class Run:
         with torch.no_grad():
             WRITES[turn.write](self.weight(number))
             BETWEEN[turn.between](self, number)
-        zeroed: Any = self.model if turn.zero_by_model else self.optimizer
-        zeroed.zero_grad(set_to_none=turn.set_to_none)
+        if turn.zero == "zero_grad":
+            zeroed: Any = self.model if turn.zero_by_model else self.optimizer
+            zeroed.zero_grad(set_to_none=turn.set_to_none)
+        else:
+            for parameter in self.model.parameters():
+                _zero_by_hand(parameter, turn.zero)
         if self.scheduler is not None:
             self.scheduler.step()
 
@@ -818,11 +866,11 @@ class Run:
             self.model.saved = torch.empty(0)
         elif how == "shallow_copy":
             self.seen.append(copy.copy(self.model)(tokens).clone())
-        elif how == "fails":
-            self.model.failing = True
-            with contextlib.suppress(ArithmeticError), torch.enable_grad():
+        elif how in {"fails", "interrupted"}:
+            self.model.failing = ArithmeticError if how == "fails" else KeyboardInterrupt
+            with contextlib.suppress(self.model.failing), torch.enable_grad():
                 self.model(tokens)
-            self.model.failing = False
+            self.model.failing = None
         elif how == "vector":
             self.seen.append(nn.utils.parameters_to_vector(self.model.parameters()).clone())
         else:
@@ -893,6 +941,8 @@ def turns() -> st.SearchStrategy[Turn]:
         between=st.sampled_from(["nothing"] * len(BETWEEN) + list(BETWEEN) + ["write_held", "rate_in_place"] * 3),
         overflow=_rarely(False, True),
         zero_by_model=_mostly(False, True),
+        zero=_mostly("zero_grad", "detach", "delete"),
+        read_held=_mostly(False, True),
         asked=_mostly(False, True),
         spoil=_rarely(False, True),
     )
@@ -916,7 +966,7 @@ def programs() -> st.SearchStrategy[Program]:
         optimizer=st.sampled_from(OPTIMIZERS),
         precision=st.one_of(st.just("float"), st.just("autocast"), st.sampled_from(["bf16", "double", *CASTING])),
         hook=_mostly("no", *HOOKS),
-        alias=_mostly("no", "detach", "data", "numpy"),
+        alias=_mostly("no", "detach", "data", "numpy", "before", "before_rows", "one_buffer"),
         scheduler=_mostly(False, True),
         average=_mostly(False, True),
         growing=_mostly(False, True),
@@ -930,18 +980,16 @@ def programs() -> st.SearchStrategy[Program]:
         late=_mostly(True, False),
         early=_mostly(True, False),
         threads=st.booleans(),
-    ).flatmap(_with_refused)
+    ).map(_without_what_is_not_seen)
 
 
-def _with_refused(program: Program) -> st.SearchStrategy[Program]:
-    """Now and then, make the program one that is known to be refused."""
+def _without_what_is_not_seen(program: Program) -> Program:
+    """Return the program without what docs/tencache/refusals.md says is not seen."""
     # Autocast goes on with the casts of the leaves that it has: of parameters that are unwrapped meanwhile it has none.
-    if program.precision == "autocast_all":
-        program = replace(program, leave_after=-1)
-    # Such a hook holds nodes of the graph, which are others once the model is unwrapped (docs/tencache/refusals.md).
-    if program.hook == "multi":
-        program = replace(program, leave_after=-1)
-    return _rarely(program, replace(program, alias="before"))
+    # A hook on several gradients holds nodes of the graph, which are others once the model is unwrapped.
+    if program.precision == "autocast_all" or program.hook == "multi":
+        return replace(program, leave_after=-1)
+    return program
 
 
 def _mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
@@ -990,7 +1038,7 @@ def _done_at_once(arrived: Callable[..., None]) -> Callable[..., None]:
     return patient
 
 
-def _want_early(self: engine.Engine, **_: bool) -> None:
+def _want_early(self: plan_book.PlanBook, **_: bool) -> None:
     self._early_wanted = True
 
 
@@ -998,8 +1046,8 @@ def _want_early(self: engine.Engine, **_: bool) -> None:
 def _always_early() -> Iterator[None]:
     """Compute early what may be, however often it is thrown away and however little there is to gain."""
     with (
-        patch.object(engine, "best_plan", _all_early),
-        patch.object(engine.Engine, "compute_early", _want_early),
+        patch.object(plan_book, "best_plan", _all_early),
+        patch.object(plan_book.PlanBook, "compute_early", _want_early),
         patch.object(EarlyUpdates, "arrived", _done_at_once(EarlyUpdates.arrived)),
     ):
         yield

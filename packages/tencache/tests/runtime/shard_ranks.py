@@ -106,6 +106,13 @@ def refusals(rank):
     """Return the errors of what cannot be kept, in a model that trains on as if nothing had been tried."""
     model, optimizer = made(rank)
     before = copy.deepcopy(model.state_dict())
+    held = model.head.weight.detach()
+    found = {}
+    try:
+        tencache.wrap(model, optimizer, shard=True, budget="45%")
+    except RefusedError as error:
+        found["held"] = str(error)
+    del held
     cached = tencache.wrap(model, optimizer, shard=True, budget="45%")
     weight = model.head.weight
     tried = {
@@ -115,7 +122,6 @@ def refusals(rank):
         "view": lambda: weight.detach().mul_(0.5) is None or model(batches(SMALL, 1, size=2)[0]),
         "gradient": lambda: weight.grad,
     }
-    found = {}
     for name, attempt in tried.items():
         try:
             with torch.no_grad():

@@ -193,8 +193,8 @@ def test_the_profile_has_the_times_of_events(unstarted):
 def test_the_speed_of_the_link_is_measured_when_wrapping(unstarted):
     unstarted.configure(0, 0.0, 1e-4, 3e9, 2e9)
     _, _, cached = wrapped(CASES["plain"])
-    assert cached.engine.speeds.up == pytest.approx(3e9, rel=0.01)
-    assert cached.engine.speeds.down == pytest.approx(2e9, rel=0.01)
+    assert cached.engine.plans.speeds.up == pytest.approx(3e9, rel=0.01)
+    assert cached.engine.plans.speeds.down == pytest.approx(2e9, rel=0.01)
     cached.unwrap()
 
 

@@ -447,16 +447,6 @@ def test_a_fast_path_that_rounds_differently_is_refused():
 # Aliases on the host
 
 
-@shows_refused("a `detach()` or `state_dict()` taken before `wrap()` and still alive", "take it after `wrap()`")
-def test_a_view_taken_before_wrapping_is_refused():
-    model = Layered()
-    kept = model.weights[3].detach()
-    with pytest.raises(RefusedError, match=r"weights\.3 shares memory with a tensor outside the model"):
-        tencache.wrap(model, budget="40%")
-    del kept
-    tencache.wrap(model, budget="40%").unwrap()
-
-
 def tmp_file_options():
     return {"host": "90KiB", "nvme": tempfile.gettempdir()}
 
@@ -578,6 +568,11 @@ def test_a_file_without_a_limit_for_memory_is_a_mistake(tmp_path):
         tencache.wrap(Layered(), budget="40%", nvme=tmp_path)
 
 
+def test_an_unknown_policy_is_a_mistake_before_the_first_step():
+    with pytest.raises(ValueError, match="policy='ahaed': choose one of ahead, zero3, bucket, lru"):
+        tencache.wrap(Layered(), budget="40%", policy="ahaed")
+
+
 @pytest.mark.parametrize("budget", [float("nan"), float("inf"), "nan", -1.0, 0, True, None])
 def test_budgets_that_are_no_amounts_are_mistakes(budget):
     with pytest.raises(ValueError, match="amount of bytes"):
@@ -588,22 +583,6 @@ def test_budgets_that_are_no_amounts_are_mistakes(budget):
 def test_links_that_are_no_speeds_are_mistakes(link):
     with pytest.raises(ValueError, match="bytes"):
         tencache.wrap(Layered(), budget="40%", link=link)
-
-
-@shows_refused(
-    "an LSTM larger than the budget: it is one operation",
-    "raise the budget; the message names the bytes",
-)
-def test_an_lstm_says_what_budget_it_needs():
-    model = nn.Sequential(nn.LSTM(WIDTH, WIDTH, 3))
-    cached = tencache.wrap(model, budget="80%")
-    with pytest.raises(RefusedError, match="raise the budget to") as refusal:
-        model(batch(0))
-    cached.unwrap()
-    enough = int(str(refusal.value).split("raise the budget to ")[1].split()[0])
-    cached = tencache.wrap(model, budget=enough)
-    model(batch(0))[0].sum().backward()
-    cached.unwrap()
 
 
 # Verifying
@@ -650,19 +629,6 @@ def test_verify_poisons_what_is_free():
 def test_verify_changes_no_bit():
     assert_same(Looped, autocast_loop, verify=True)
     assert_same(Layered, verify=True)
-
-
-@shows_refused("assigning `.data` while a view of the parameter is alive", "delete the view, or use `.copy_()`")
-def test_data_assigned_while_a_view_is_alive_is_refused():
-    model = Layered()
-    cached = tencache.wrap(model, budget="40%")
-    kept = model.weights[0].detach()
-    with pytest.raises(RefusedError, match=r"weights\.0 is given other memory while a view of it is alive"):
-        model.weights[0].data = torch.ones(WIDTH, WIDTH)
-    del kept
-    model.weights[0].data = torch.ones(WIDTH, WIDTH)
-    assert model.weights[0].sum() == WIDTH * WIDTH
-    cached.unwrap()
 
 
 BETWEEN = {

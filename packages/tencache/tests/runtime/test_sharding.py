@@ -66,6 +66,7 @@ def test_what_cannot_be_kept_is_refused_and_changes_nothing(two):
         refused = found["refusals"]
         assert all("divided over processes" in refused[name] for name in ("write", "assign", "load", "view"))
         assert "clip_grad_norm_" in refused["gradient"]
+        assert "shares memory with a tensor outside" in refused["held"]
         assert refused["after"] == refused["untried"]
 
 

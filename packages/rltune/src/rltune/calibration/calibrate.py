@@ -65,6 +65,8 @@ def calibrate(
     estimator: str | None = None,
     seed: int = 0,
     progress: Told | None = None,
+    *,
+    origin_s: float | None = None,
 ) -> Calibration:
     """Replay a history and compare it with what it records.
 
@@ -75,6 +77,8 @@ def calibrate(
         estimator: What is known of run times; the limits asked, if most jobs have one, else "history".
         seed: For what is drawn.
         progress: Called with what is being done.
+        origin_s: The clock at the history's time 0, in seconds since 1970, so that waits can be told by the hour of
+            the day; they are not if it is not known.
 
     Returns the calibration: what the replay is good for, by which evidence, and what was found.
     """
@@ -82,7 +86,7 @@ def calibrate(
     rows = np.flatnonzero(jobs.recorded_start_s >= jobs.submit_s)
     if not len(rows):
         raise InputError("no starts are recorded in this history, so there is nothing to calibrate by")
-    ready = _from_when_ready(jobs, rows)
+    ready = jobs.from_when_ready()
     history = Happened.of(ready)
     guess = get_estimator(estimator or sites_estimator(jobs))
 
@@ -113,7 +117,7 @@ def calibrate(
     start = schedule.start_s[rows]
     return Calibration(
         history, cluster, how.label, chosen, guess.name, start, close, tuple(found), after_pipeline, after,
-        _groups(history, start),
+        _groups(history, start, origin_s),
     )  # fmt: skip
 
 
@@ -121,13 +125,6 @@ def _weights(history: Happened, held: Sequence[NDArray[np.bool_]], seed: int, *,
     """Fit weights without the jobs that limits held; if they explain too little, without all that something held."""
     made = [find_weights(history, who, seed, known=known) for who in held]
     return next((facts for facts in made if all(one.cause != HIDDEN for one in facts)), made[0])
-
-
-def _from_when_ready(jobs: Jobs, rows: NDArray[np.intp]) -> Jobs:
-    """Let jobs that were held be submitted when they could first have started."""
-    ready = jobs.submit_s.copy()
-    ready[rows] = Happened(jobs.take(rows)).ready_s
-    return jobs.with_columns(submit_s=ready)
 
 
 def _candidates(cluster: Cluster, pipeline: str | None) -> tuple[list[Pipeline], str]:
@@ -144,9 +141,10 @@ def _site(cluster: Cluster) -> Pipeline | None:
     return None if named is None else parse_pipeline(named.policy, named.backfill)
 
 
-def _groups(history: Happened, start_s: Floats) -> dict[str, tuple[GroupRow, ...]]:
+def _groups(history: Happened, start_s: Floats, origin_s: float | None) -> dict[str, tuple[GroupRow, ...]]:
     jobs = history.jobs
-    hour = (jobs.submit_s // 3600).astype(np.int64) % 24
+    told = origin_s is not None
+    hour = ((jobs.submit_s + (origin_s or 0.0)) // 3600).astype(np.int64) % 24
     sizes = Groups.by_size(jobs)
     waits = (history.start_s - history.ready_s, start_s - history.ready_s)
     by_label = {
@@ -156,7 +154,7 @@ def _groups(history: Happened, start_s: Floats) -> dict[str, tuple[GroupRow, ...
     return {
         "size": _rows(sizes.names, sizes.of_job, waits, by_wait=False),
         **{name: _rows(*parts, waits, by_wait=True) for name, parts in by_label.items()},
-        "hour": _rows(tuple(f"{h:02d}" for h in range(24)), hour, waits, by_wait=False),
+        "hour": _rows(tuple(f"{h:02d}" for h in range(24)), hour, waits, by_wait=False) if told else (),
     }
 
 

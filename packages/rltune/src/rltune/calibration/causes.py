@@ -20,6 +20,7 @@ SHORTEST_STOP_S = 2 * 3600.0  # of the whole machine
 NEARLY_IDLE = 0.05  # of the GPUs that were ever in use
 FEWEST_WAITING = 5
 WAITED_S = 600.0
+MOST_NAMED = 20  # arrays
 _SAMPLE = 2000
 _PARTS = 10  # of the span, in which the machine may have been smaller
 
@@ -53,7 +54,9 @@ def _held(jobs: Jobs) -> Iterator[SiteFact]:
     if late > 0.01 * len(jobs):
         mean = seconds(float(held[held > 0].mean()))
         told = f"{counted(late, 'job')} could not start when submitted, for {mean} on average"
-        yield SiteFact("dependencies, begin times, throttles", f"{told}; their waits are counted from when they could")
+        whole = seconds(float((jobs.recorded_start_s - jobs.submit_s).mean()))
+        then = f"their waits are counted from when they could; from submit the recorded mean is {whole}"
+        yield SiteFact("dependencies, begin times, throttles", f"{told}; {then}")
     elif np.isnan(jobs.recorded_eligible_s).all() and not len(jobs.after):
         told = "the history does not say when jobs could first start, so waits may hold dependencies and begin times"
         yield SiteFact("dependencies not recorded", told)
@@ -61,7 +64,7 @@ def _held(jobs: Jobs) -> Iterator[SiteFact]:
 
 def _arrays(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
     """Count the arrays whose tasks were held at a number although there was room."""
-    jobs, throttled = history.jobs, 0
+    jobs, throttled = history.jobs, []
     open_rows = np.flatnonzero((jobs.array >= 0) & (jobs.array_limit == 0))
     if not len(open_rows):
         return
@@ -73,10 +76,12 @@ def _arrays(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
         most, _, _ = seen_limit(history, rows, "max_running", room)
         late = history.start_s[rows] - history.ready_s[rows] > WAITED_S
         roomy = room[rows] >= history.size[rows]
-        throttled += most < len(rows) and int((late & roomy).sum()) >= min(FEWEST_HOURS, len(rows) - most)
+        if most < len(rows) and int((late & roomy).sum()) >= min(FEWEST_HOURS, len(rows) - most):
+            throttled.append(f"{jobs.array[rows[0]]}={most}")
     if throttled:
-        told = f"{counted(throttled, 'array')} ran no more than a few tasks at once although there was room"
-        yield SiteFact("arrays throttled", f"{told}; give them as array_limit of the jobs")
+        told = f"{counted(len(throttled), 'array')} ran no more than a few tasks at once although there was room"
+        named = ",".join(throttled[:MOST_NAMED]) + (", and so on" if len(throttled) > MOST_NAMED else "")
+        yield SiteFact("arrays throttled", f"{told}; `rltune trace convert --array-limit {named}` holds them so")
 
 
 def _before_the_export(history: Happened) -> Iterator[SiteFact]:

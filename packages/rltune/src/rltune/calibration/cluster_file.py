@@ -19,6 +19,7 @@ def taken_over(cluster: Cluster, findings: Sequence[SiteFact]) -> Cluster:
         maintenance=(*cluster.maintenance, *(Maintenance(**one) for one in new.get("maintenance", ()))),
         outages=(*cluster.outages, *(Outage(**one) for one in new.get("outage", ()))),
         scheduler=Scheduler(**new["scheduler"]) if "scheduler" in new else cluster.scheduler,
+        calibrated=True,
     )
 
 
@@ -39,6 +40,13 @@ def lines_of(findings: Sequence[SiteFact]) -> str:
     return "\n".join(parts)
 
 
-def file_with(text: str, findings: Sequence[SiteFact]) -> str:
-    """Put the lines behind those of a cluster's file."""
-    return f"{text.rstrip()}\n\n# Inferred by rltune calibrate.\n\n{lines_of(findings)}"
+def file_with(text: str, findings: Sequence[SiteFact], clock_s: float | None = None) -> str:
+    """Put the lines behind those of a cluster's file, and mark it, so that results do not send to calibrate again.
+
+    `clock_s` is the history's clock at its time 0: maintenance and outages of one history are not those of another.
+    """
+    known = tomllib.loads(text)
+    mark = "" if "calibrated" in known else "calibrated = true  # the last lines are of `rltune calibrate`\n"
+    if clock_s is not None and "clock_s" not in known:
+        mark += f"clock_s = {clock_s:.1f}  # seconds since 1970 at time 0 of maintenance and outages\n"
+    return f"{mark}{text.rstrip()}\n\n# Inferred by rltune calibrate.\n\n{lines_of(findings)}"

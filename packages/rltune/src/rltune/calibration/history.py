@@ -40,8 +40,7 @@ class Happened:
     @cached_property
     def ready_s(self) -> Floats:
         """Return from when each job could have started."""
-        held = np.where(np.isnan(self.jobs.recorded_eligible_s), -np.inf, self.jobs.recorded_eligible_s)
-        return np.minimum(np.maximum(self.jobs.submit_s, held), self.start_s)
+        return self.jobs.ready_s
 
     @cached_property
     def size(self) -> NDArray[np.int64]:

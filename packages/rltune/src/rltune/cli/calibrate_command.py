@@ -66,15 +66,15 @@ def calibrate(
     from rltune.engine.parse_pipeline import parse_pipeline
 
     on = Cluster.load(cluster)
-    work = load_workload(trace, format, on)
+    work = load_workload(trace, format, on, as_submitted=True)
     compile_core([parse_pipeline("multifactor", "easy")])
     with spinner("replaying and comparing"):
-        made = run(work.jobs, on, pipeline, estimator and estimator_for(estimator, trace), seed)
+        made = run(work.jobs, on, pipeline, estimator and estimator_for(estimator, trace), seed, origin_s=work.origin_s)
     if not outputs.only_json:
         _show(made, f"{work.name} on {cluster_line(on, cluster)}")
     outputs.write_json({"trace": work.name, "cluster": cluster, **text.as_dict(made)})
     if write is not None:
-        _write(made, cluster, write)
+        _write(made, cluster, write, work.origin_s)
     if outputs.report is not None:
         from rltune.report.calibration_page import write_calibration
 
@@ -116,12 +116,12 @@ def _show_toml(made: "Calibration") -> None:
         show_line(f"# ... and {len(lines) - MOST_TOML:,} lines more; --write has all")
 
 
-def _write(made: "Calibration", cluster: str, path: Path) -> None:
+def _write(made: "Calibration", cluster: str, path: Path, clock_s: float | None) -> None:
     from rltune.calibration.cluster_file import file_with
     from rltune.cluster import Cluster
 
     if not any(one.toml for one in made.findings):
         raise InputError(f"{path}: not written, as nothing was found that a cluster's file could say")
-    write_text(file_with(Cluster.text_of(cluster), made.findings), path)
+    write_text(file_with(Cluster.text_of(cluster), made.findings, clock_s), path)
     Cluster.from_toml(path)
     show_line(f"cluster: {path}")

@@ -51,7 +51,20 @@ def check(
     """Check a cluster's TOML file."""
     from rltune.cluster import Cluster
 
-    show_line(f"{cluster}: is a cluster of {_totals(Cluster.from_toml(cluster))}")
+    found = Cluster.from_toml(cluster)
+    _require_scheduler(found, cluster)
+    show_line(f"{cluster}: is a cluster of {_totals(found)}")
+
+
+def _require_scheduler(cluster: "Cluster", path: Path) -> None:
+    """Refuse a policy or backfilling of the site that there is not."""
+    from rltune.engine.parse_pipeline import parse_pipeline
+
+    if (named := cluster.scheduler) is not None:
+        try:
+            parse_pipeline(named.policy, named.backfill)
+        except InputError as error:
+            raise InputError(f"{path}: [scheduler]: {error}") from None
 
 
 @app.command("import-slurm", cls=Command, epilog=examples("rltune cluster import-slurm -o ours.toml"))

@@ -78,10 +78,9 @@ def compare(
     willing = OptIn.of(preemptible, checkpoint, restart)
     how: dict[str, Any] = {"head": head, "view": view, "cycle_s": cycle, "commit": commit, "seed": seed}
     parts = (policy, backfill, placement, pipeline, USUAL)
-    pipelines = pipeline_options.several(
-        *parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how
-    )
-    estimator = pipeline_options.estimator_of(estimator, pipeline or [])
+    own = pipeline_options.own_estimators(estimator, pipeline, trace)
+    how |= {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining, "estimators": own}
+    pipelines = pipeline_options.several(*parts, **how)
     estimator = estimator_for(estimator, trace) if estimator else "history" if warm else None
     _require_known(pipelines, estimator, baseline, metric)
     cut = _cut(windows, pipelines, estimator, seed, warm=warm)
@@ -98,7 +97,8 @@ def compare(
     asked = {name: willing.applied(work, on) for name, on in clusters.items()}
     compile_core(pipelines)
     estimator = estimator or sites_estimator(work.jobs)
-    how = {"pipelines": pipelines, "seed": seed, "workers": workers, "warm": warm}
+    own = [*(None for _ in pipelines[len(own) :]), *own]
+    how = {"pipelines": pipelines, "estimators": own, "seed": seed, "workers": workers, "warm": warm}
     made: dict[str, Comparison] = {}
     for name, (given, on) in asked.items():
         with bar(f"comparing on {name}" if others else "comparing") as tell:

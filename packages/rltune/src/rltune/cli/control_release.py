@@ -30,7 +30,7 @@ def release(giving: "GiveBack", journal: Path, lever: "Lever") -> None:
     try:
         given = giving(known)
     except BackendError as error:
-        raise InputError(f"nothing could be given back, {error}; try again when Slurm answers") from None
+        raise InputError(f"not all could be given back, {error}; try again when Slurm answers") from None
     say(f"release: {given}")
     _note(journal, given)
     if unseen:

@@ -1,6 +1,6 @@
 """`rltune evaluate`: policies and trained models on the held-out part of a history."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,8 +89,9 @@ def evaluate(
 ) -> None:
     """Evaluate policies and models on the held-out part of a history.
 
-    The last tenth of the jobs, which nothing was trained on or chosen by, is cut into windows; those where jobs queue
-    are run under every pipeline. Ratios to a reference stand with intervals that know that windows overlap.
+    The last tenth of the jobs (more of a short history), which nothing was trained on or chosen by, is cut into
+    windows; those where jobs queue are run under every pipeline. Ratios to a reference stand with intervals that know
+    that windows overlap.
     """
     guesses = [estimator_for(each, trace) for each in split(estimator)]
     outputs = Outputs(json, report=report)
@@ -111,6 +112,7 @@ def evaluate(
     how |= {"pipelines": pipelines, **held_out(windows), **settings}
     on = Cluster.load(cluster)
     work, on = willing.applied(load_workload(trace, format, on, allow_rejected=allow_rejected), on)
+    work = replace(work, notes=(*work.notes, *pipeline_options.other_knowledge(pipeline, guesses)))
     compile_core(pipelines)
     with spread_over(workers, ray) as spread, bar("evaluating") as tell:
         made = [run(work.jobs, on, (), (), (), guess, spread=spread, progress=tell, **how) for guess in guesses]
@@ -132,12 +134,14 @@ def held_out(windows: str | None) -> dict[str, Any]:
 def require_known(estimators: list[str], metric: str | None) -> None:
     """Refuse, before anything is read or compiled, what does not exist."""
     from rltune.estimate import get_estimator
+    from rltune.estimate.estimator_names import AUTO
     from rltune.evaluation.evaluate import require_measured
 
     if metric is not None:
         require_measured(metric)
     for name in estimators:
-        get_estimator(name)
+        if name != AUTO:
+            get_estimator(name)
 
 
 def require_pages(estimators: list[str], report: Path | None) -> None:

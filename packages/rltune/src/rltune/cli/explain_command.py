@@ -29,27 +29,18 @@ Job = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out what change of its request would start it sooner.")]
 
 
+@present_options.about_a_moment
 def explain(
     job: Job,
-    journal: present_options.JournalOption = None,
-    cycle: present_options.CycleNumber = 0,
-    trace: present_options.TraceOption = None,
-    cluster: present_options.ClusterOption = None,
-    at: present_options.At = None,
-    pipeline: present_options.InForce = None,
-    estimator: options.Estimator = None,
+    asked: Asked,
     service: present_options.Service = None,
     quick: Quick = False,
     json: options.JsonOrFile = None,
     force: options.Force = False,
-    config: present_options.Config = None,
-    testbed: present_options.Testbed = None,
-    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
-    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if service is not None:
         service_client.require_alone(asked.given())
         answer = service_client.explanation(service, job, changes=not quick)

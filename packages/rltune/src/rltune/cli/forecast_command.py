@@ -55,16 +55,11 @@ TellUsers = Annotated[
 ]
 
 
+@present_options.about_a_moment
 def forecast(
+    asked: Asked,
     job: Job = None,
     submit: Submit = None,
-    journal: present_options.JournalOption = None,
-    cycle: present_options.CycleNumber = 0,
-    trace: present_options.TraceOption = None,
-    cluster: present_options.ClusterOption = None,
-    at: present_options.At = None,
-    pipeline: present_options.InForce = None,
-    estimator: options.Estimator = None,
     service: present_options.Service = None,
     rolls: Rolls = 100,
     calibrate: Calibrate = 0,
@@ -73,14 +68,10 @@ def forecast(
     tell_users: TellUsers = False,
     json: options.JsonOrFile = None,
     force: options.Force = False,
-    config: present_options.Config = None,
-    testbed: present_options.Testbed = None,
-    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say when waiting jobs will start: p10, p50 and p90 of drawn futures, in the order that is in force."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
-    asked = Asked(trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected)
     if job is not None and submit is not None:
         raise InputError("give a job that waits, or a request that is not submitted yet (--submit), not both")
     if service is not None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.parsing import split
 from rltune.errors import InputError
 
@@ -51,12 +52,25 @@ def as_table_names(pipeline: str) -> str:
     return f"{found.policy} + {found.backfill}, {found.placement}"
 
 
-def estimator_of(given: str | None, pipelines: list[str]) -> str | None:
-    """Return what is known of run times: as given, or as settings files among the pipelines say; None if none does."""
-    told = {_settings(text).estimator for text in pipelines if _names_settings(text)}
-    if given is None and len(told) > 1:
-        raise InputError(f"the settings files know run times by {' and '.join(sorted(told))}: say which by --estimator")
-    return given or next(iter(told), None)
+def estimator_of(given: str | None, pipeline: str | None) -> str | None:
+    """Return what is known of run times: as given, or as a settings file says; None if nothing does."""
+    return given or (_settings(pipeline).estimator if pipeline is not None and _names_settings(pipeline) else None)
+
+
+def own_estimators(given: str | None, pipelines: list[str] | None, trace: str) -> list[str | None]:
+    """Return what each pipeline knows of run times by its settings file; None for what the command says of all."""
+    told = [None if given else estimator_of(None, pipeline) for pipeline in pipelines or ()]
+    return [estimator_for(one, trace) if one else None for one in told]
+
+
+def other_knowledge(pipelines: list[str] | None, known: list[str]) -> list[str]:
+    """Return what to say of settings files that know run times otherwise than the command does."""
+    told = {pipeline: estimator_of(None, pipeline) for pipeline in pipelines or ()}
+    return [
+        f"{name} knows run times by {own}; here all know them by {' and '.join(known)} (--estimator)."
+        for name, own in told.items()
+        if own is not None and known != [own]
+    ]
 
 
 def _names_settings(pipeline: str) -> bool:

@@ -1,12 +1,16 @@
 """The moment that a command asks about: of a running Slurm, of the controller's journal, or of a history."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from inspect import Parameter, signature
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.control_command import slurm_of
 from rltune.cli.dates import moment
@@ -83,6 +87,10 @@ class Asked:
     config: Path | None = None
     testbed: Path | None = None
     allow_rejected: bool = False
+
+    def with_time(self, at: str) -> "Asked":
+        """Return the same with a time, if none is asked for."""
+        return self if self.at is not None else replace(self, at=at)
 
     def given(self) -> dict[str, object]:
         """Return what was asked for by the names of its options."""
@@ -181,6 +189,40 @@ class Asked:
             raise InputError(f"{error}. Without a Slurm, ask a journal (--journal) or a history (--trace)") from None
         history = None if self.testbed else _history_here()
         return backend, snapshot, present_of_snapshot(snapshot, settings, pin_pipeline(settings), history)
+
+
+OPTIONS = {
+    "journal": JournalOption,
+    "cycle": CycleNumber,
+    "trace": TraceOption,
+    "cluster": ClusterOption,
+    "at": At,
+    "pipeline": InForce,
+    "estimator": options.Estimator,
+    "config": Config,
+    "testbed": Testbed,
+    "allow_rejected": options.AllowRejected,
+}
+
+
+def about_a_moment(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which moment is asked about; it gets them as one value, `asked`."""
+    own = signature(command)
+    default = {one.name: one.default for one in fields(Asked)}
+    bundle = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default[name], annotation=annotation)
+        for name, annotation in OPTIONS.items()
+    ]
+    parameters = [new for old in own.parameters.values() for new in (bundle if old.name == "asked" else [old])]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        asked = Asked(**{name: given.pop(name) for name in OPTIONS})
+        command(asked=asked, **given)
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {**{one.name: one.annotation for one in parameters}, "return": None}
+    return run
 
 
 def _history_here() -> "Jobs | None":

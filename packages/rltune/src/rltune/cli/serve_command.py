@@ -48,6 +48,7 @@ _Training = Annotated[
     Path | None, typer.Option("--training", help="A folder of models and of the curves beside them.", metavar="FOLDER")
 ]
 _PATIENCE_S = 10  # for which answers that are being made are waited for at the end
+_KEPT_OPEN_S = 75  # a connection on which nothing is asked: shorter, and a slow client asks into one that is closing
 
 
 def serve(
@@ -187,7 +188,13 @@ def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None
             shown = listening.getsockname()[1]
             host = f"[{address}]" if ":" in address else address
             show_line(f"http://{host}:{shown}  (Ctrl-C ends it)")
-            how = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=_PATIENCE_S)
+            how = uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=_PATIENCE_S,
+                timeout_keep_alive=_KEPT_OPEN_S,
+            )
             ending_server(how, app.state.streams).run(sockets=[listening])
     except OSError as error:
         raise InputError(f"{address}:{port}: cannot listen there: {error.strerror}") from None

@@ -68,7 +68,7 @@ def simulate(
     how: dict[str, Any] = {"head": head, "commit": commit, "seed": seed, "view": view, "cycle_s": cycle}
     parts = (policy, backfill, placement, pipeline, USUAL)
     planned = pipeline_options.one(*parts, guard=guard, search=search, preempt=preempt, remaining=remaining, **how)
-    named = pipeline_options.estimator_of(estimator, [pipeline] if pipeline else [])
+    named = pipeline_options.estimator_of(estimator, pipeline)
     given = get_estimator(estimator_for(named, trace)) if named else None
 
     on = Cluster.load(cluster)

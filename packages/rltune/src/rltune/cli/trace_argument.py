@@ -10,6 +10,7 @@ from rltune.cli.console import count
 from rltune.cli.parsing import SYNTH
 from rltune.cli.terminal_progress import spinner
 from rltune.errors import InputError, TooManyRefusedError, unknown
+from rltune.text import seconds
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -29,15 +30,22 @@ class Workload:
     jobs: "Jobs"
     name: str
     notes: tuple[str, ...] = ()
+    origin_s: float | None = None  # the history's own clock at its time 0, in seconds since 1970
 
 
 def load_workload(
-    spec: str, format_name: str | None, cluster: "Cluster | None" = None, *, allow_rejected: bool = False
+    spec: str,
+    format_name: str | None,
+    cluster: "Cluster | None" = None,
+    *,
+    allow_rejected: bool = False,
+    as_submitted: bool = False,
 ) -> Workload:
     """Read a trace, or make one to the measure of the cluster.
 
     If the cluster can never run more than 1 % of the jobs, that is refused unless it is allowed: what is left would be
     another workload. Fewer are said in the name and in a note, so that they are in the headline of every result.
+    On a cluster, jobs that something held come when they could first start, unless they are wanted as submitted.
     """
     if spec.startswith(SYNTH):
         return _synthetic(spec, cluster)
@@ -48,11 +56,32 @@ def load_workload(
     notes = notes_on(trace)
     if cluster is not None:
         require_no_cycle(trace)
+        _require_same_clock(trace, cluster)
         refused = _refused(trace.jobs, cluster, allow_rejected=allow_rejected)
         if refused.jobs:
             told.append(f"{refused.jobs:,} of them rejected")
             notes = (f"{refused}.", *notes)
-    return Workload(trace.jobs, f"{spec} ({', '.join(told)})", notes)
+    jobs = trace.jobs
+    if cluster is not None and not as_submitted:
+        jobs = jobs.from_when_ready().sorted()
+        notes = (*notes, *_held(trace.jobs))
+    return Workload(jobs, f"{spec} ({', '.join(told)})", notes, trace.origin_s)
+
+
+def _require_same_clock(trace: "Trace", cluster: "Cluster") -> None:
+    """Refuse maintenance and outages that were told by the clock of another history: they would fall anywhere."""
+    ours, theirs = trace.origin_s, cluster.clock_s
+    if not (cluster.maintenance or cluster.outages) or ours is None or theirs is None or abs(ours - theirs) < 1:
+        return
+    when = f"begins {seconds(abs(ours - theirs))} {'later' if ours > theirs else 'earlier'}"
+    what = "maintenance and outages of the cluster's file are of another history than this one, which"
+    raise InputError(f"{what} {when}: leave out those lines, or calibrate on this history")
+
+
+def _held(jobs: "Jobs") -> list[str]:
+    from rltune.metrics.recorded import recorded_wait
+
+    return recorded_wait(jobs).held_lines()
 
 
 def also_on(work: Workload, cluster: "Cluster", name: str, *, allow_rejected: bool) -> Workload:

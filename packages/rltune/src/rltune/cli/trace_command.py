@@ -8,6 +8,7 @@ import typer
 
 from rltune.cli import completion as complete
 from rltune.cli import options
+from rltune.cli.array_limits import ArrayLimits, parse_array_limits, with_array_limits
 from rltune.cli.command import Command
 from rltune.cli.console import make_room, require_free, say, show, show_line
 from rltune.cli.exits import MISUSE, Mannered
@@ -161,6 +162,7 @@ def predictability(
 def convert(
     trace: options.TraceFile,
     out: options.TraceOut,
+    array_limit: ArrayLimits = None,
     dedupe: options.Dedupe = False,
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
@@ -170,8 +172,9 @@ def convert(
     What was repaired or dropped on the way is told, as by `trace check`.
     """
     _require_free(out, force=force)
+    limits = parse_array_limits(array_limit)
     found = read(trace, format, dedupe=dedupe)
-    _write(found.jobs, out)
+    _write(with_array_limits(found.jobs, limits), out)
     show(found.quality)
 
 

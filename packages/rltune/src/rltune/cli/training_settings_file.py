@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from rltune.cli.parsing import split, widths
 from rltune.errors import InputError, unknown
+from rltune.toml_file import toml_text
 
 S = TypeVar("S")
 Values = dict[str, Any]  # by name of the field; those of settings in settings are a dictionary in it
@@ -81,10 +82,8 @@ def _toml(value: Any) -> str:
 
 def _read_file(path: Path) -> Values:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(toml_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: is no TOML: {error}") from None
 
 

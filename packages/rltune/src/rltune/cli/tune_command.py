@@ -12,7 +12,7 @@ from rltune.cli.console import require_free, say, show_line, show_table, write_t
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.parsing import split
-from rltune.cli.pipeline_options import SETTINGS, as_table_names, estimator_of
+from rltune.cli.pipeline_options import as_table_names, estimator_of
 from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
 from rltune.errors import InputError
@@ -124,7 +124,7 @@ def tune(
     from rltune.tune import tune as run
 
     chosen = [] if models == "none" else _named("--models", models) or None
-    now_estimator = now_estimator or (estimator_of(None, [now]) if now and now.endswith(SETTINGS) else None)
+    now_estimator = estimator_of(now_estimator, now)
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
     compile_core([parse_pipeline("saf", "easy"), parse_pipeline("learned", "easy")])
@@ -174,12 +174,14 @@ def _tell(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, cl
     from rltune.tune.tuning_text import finalists_table, sentences, shares_table
 
     where = f"{work.name} on {cluster}"
-    outputs.write_json({"trace": work.name, "cluster": cluster, **made.to_dict()})
+    content = made.to_dict()
+    content["sentences"] += work.notes
+    outputs.write_json({"trace": work.name, "cluster": cluster, **content})
     if outputs.report is not None:
         from rltune.tune.tuning_page import write_tuning
 
         with spinner(f"writing {outputs.report}"):
-            write_tuning(made, outputs.report, where)
+            write_tuning(made, outputs.report, where, work.notes)
     if outputs.only_json:
         return
     show_line(where)

@@ -38,25 +38,17 @@ With = Annotated[
 Rolls = Annotated[int, typer.Option(help="On the queue of now: how many futures are drawn.", min=2, metavar="N")]
 
 
+@present_options.about_a_moment
 def whatif(
+    asked: Asked,
     changes: Changes = None,
     target: TargetOption = None,
     kinds: With = None,
-    trace: present_options.TraceOption = None,
-    cluster: present_options.ClusterOption = None,
-    at: present_options.At = None,
-    pipeline: present_options.InForce = None,
-    estimator: options.Estimator = None,
-    journal: present_options.JournalOption = None,
-    cycle: present_options.CycleNumber = 0,
     rolls: Rolls = 30,
     seed: options.Seed = 0,
     workers: options.Workers = 2,
     json: options.JsonOrFile = None,
     force: options.Force = False,
-    config: present_options.Config = None,
-    testbed: present_options.Testbed = None,
-    allow_rejected: options.AllowRejected = False,
 ) -> None:
     """Say what a change would come to: waits now and then, how sure, and who gains and loses.
 
@@ -75,28 +67,19 @@ def whatif(
     if kinds and target is None:
         raise InputError("--with says which nodes would meet a --target; to add nodes write add=4x8:A100")
     if target is not None:
-        _solve(
-            target,
-            kinds or [],
-            Asked(trace, cluster, at or "100%", pipeline, estimator, allow_rejected=allow_rejected),
-            outputs,
-        )
+        _solve(target, kinds or [], asked.with_time("100%"), outputs)
         return
-    if trace is not None and at is None:
+    if asked.trace is not None and asked.at is None:
         from rltune.whatif import what_if
         from rltune.whatif.edits import Site
 
-        jobs, on, planned, guess, _ = Asked(
-            trace, cluster, "100%", pipeline, estimator, allow_rejected=allow_rejected
-        ).checked_site()
+        jobs, on, planned, guess, _ = asked.with_time("100%").checked_site()
         with counting_bar("simulating", "jobs") as tell:
             told = what_if(Site(jobs, on, planned), edits, guess, progress=tell)
     else:
         from rltune.whatif import what_if_now
 
-        present = Asked(
-            trace, cluster, at, pipeline, estimator, journal, cycle, config, testbed, allow_rejected
-        ).present()
+        present = asked.present()
         with counting_bar("rolling", "futures") as tell:
             told = what_if_now(present, edits, rolls, seed, workers=workers, progress=tell)
     outputs.write_json(told.to_dict())

@@ -80,4 +80,4 @@ def simulate(
     turns = get_turns(preempt, min_run_s, max_preemptions, turn_s)
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": turns, "remaining": remaining}
     pipeline = parse_pipeline(policy, backfill, placement, **around, **settings)
-    return run_pipeline(jobs, cluster, pipeline, get_estimator(estimator), progress, perf_counter)
+    return run_pipeline(jobs.from_when_ready(), cluster, pipeline, get_estimator(estimator), progress, perf_counter)

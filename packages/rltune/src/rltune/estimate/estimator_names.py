@@ -26,10 +26,12 @@ NAMES = (
     "blend:user+predicted",
     "file:PATH",
     "column:NAME",
+    "auto",
 )
 # What a site can choose from, in order of how much each needs: `tune` judges them by the waits that they make.
 CANDIDATES = ("user", "history", "predicted", "blend:user+predicted")
 OLD_NAME = "boost"
+AUTO = "auto"  # is no estimator but a choice among them: `rltune.trials.estimator_choice`
 MOST_ASKED = 0.5  # of the jobs have a limit: the site's scheduler plans by limits
 
 
@@ -81,6 +83,9 @@ def _named(spec: str) -> Estimator | None:
     if name == "file":
         path, _, column = parameter.partition("#")
         return ByJob(path, column).read()
+    if spec == AUTO:
+        told = "estimators are chosen by the waits of earlier jobs: take it in evaluate, or let tune choose"
+        raise InputError(f"{AUTO}: {told}")
     if name == "column":
         raise InputError(f"{spec}: a column of which trace? In Python write file:PATH#{parameter}")
     return None

@@ -20,8 +20,8 @@ from rltune.kernel.jit import kernel
 END, ASK, SUBMIT, START = range(4)
 
 # What is kept of a kind.
-ENDED, SUM_LOG, FAST, LAST, LAST_BUT_ONE, END_AT, RUNNING, SUM_START, SUBMIT_AT, SUBMITTED = range(10)
-KEPT = 10
+ENDED, SUM_LOG, FAST, LAST, LAST_BUT_ONE, END_AT, RUNNING, SUM_START, SUBMIT_AT, SUBMITTED, SUM_S = range(11)
+KEPT = 11
 
 # What is told of a kind; logarithms of seconds, NaN where there is nothing to tell.
 TOLD = (
@@ -35,8 +35,10 @@ TOLD = (
     "number running",
     "how long those have run",
     "number waiting",
+    "mean seconds of the ended",
 )
-SINCE_SUBMIT, RUNNING_N, RUN_FOR, WAITING_N = range(6, 10)  # of these
+ENDED_N = 0  # of these
+SINCE_SUBMIT, RUNNING_N, RUN_FOR, WAITING_N, MEAN_S = range(6, 11)
 FADING = 0.3  # weight of the newest in the mean of the latest
 
 
@@ -53,6 +55,7 @@ def _tell(kept: Floats, time: float, told: Floats) -> None:
         if ended > 1.0:
             told[3] = math.log(0.5 * (math.exp(kept[LAST]) + math.exp(kept[LAST_BUT_ONE])))
         told[5] = math.log1p(max(time - kept[END_AT], 0.0))
+        told[MEAN_S] = math.log(kept[SUM_S] / ended)
     if kept[SUBMITTED] > 0.0:
         told[6] = math.log1p(max(time - kept[SUBMIT_AT], 0.0))
     told[7] = kept[RUNNING]
@@ -68,6 +71,7 @@ def _note(kept: Floats, event: int, time: float, log_run: float, start: float) -
         kept[FAST] = log_run if kept[ENDED] == 0.0 else kept[FAST] + FADING * (log_run - kept[FAST])
         kept[ENDED] += 1.0
         kept[SUM_LOG] += log_run
+        kept[SUM_S] += math.exp(log_run)
         kept[LAST_BUT_ONE] = kept[LAST]
         kept[LAST] = log_run
         kept[END_AT] = time

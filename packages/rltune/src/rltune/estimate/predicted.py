@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.estimate.estimators import Believed, Estimates, RunSeen, join_jobs
+from rltune.estimate.estimators import Believed, Estimates, History, RunSeen, join_jobs
 from rltune.estimate.kind_memory import (
     ASK,
     END,
+    ENDED_N,
+    MEAN_S,
     RUN_FOR,
     RUNNING_N,
     SINCE_SUBMIT,
@@ -29,17 +31,19 @@ from rltune.estimate.kind_memory import (
 )
 from rltune.estimate.kinds import Codes, Kinds, kinds_of
 from rltune.estimate.regressors import Regressor, fit_regressor, has_lightgbm
-from rltune.estimate.run_time_spread import RunTimeSpread, wide_spread
+from rltune.estimate.run_time_spread import RunTimeSpread, seen_weights, wide_spread
 from rltune.jobs import Floats, Jobs
 
 PREDICTED = "predicted"
 FEWEST = 200  # jobs that must have ended before anything is fitted
 NEWEST = 40_000  # of the ended jobs, so many are learnt from
 HELD_BACK = 0.2  # of those, the newest share shows how far predictions are off
+SETTLED = 0.95  # of the jobs run no longer than those that are learnt from could have
 REFIT = 4_096  # submissions after which it is fitted anew
 LOOK_EVERY = 32  # submissions between two looks
 UNTOLD_S = 3_600.0  # run time of a job of which nothing is known, not even a limit
-COLD_TRUST = 4.0  # ended jobs of a kind that count as much as the coarser kind, before anything is fitted
+# The kinds that `history` goes by, coarse to fine.
+USUAL = ("all jobs", "size", "size and partition", "size, partition and limit", "user, size and limit", "user and name")
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,33 @@ class Fit:
 
     regressor: Regressor | None  # None: too little has ended yet
     spread: RunTimeSpread
+    lean: float = 0.5  # how much the prediction counts in what is believed, against what is usual
+    scale: float = 0.0  # logarithm of the factor that gives what is believed the right mean
 
-    def log_s(self, table: Floats, cold: Floats) -> Floats:
-        """Predict logarithms of run times; cold ones where nothing is fitted."""
-        return cold if self.regressor is None else self.regressor.predict(table)
+    def log_s(self, table: Floats, usual: Floats) -> Floats:
+        """Predict logarithms of run times; what is usual where nothing is fitted."""
+        return usual if self.regressor is None else self.regressor.predict(table)
+
+    def believed_s(self, log_s: Floats, usual: Floats) -> Floats:
+        """Return what is believed of run times: the weighted geometric mean of the prediction and what is usual.
+
+        A prediction of the logarithm tells short from long, and the mean of a kind how long its long ones are. Jobs
+        are ordered best by both.
+        """
+        values: Floats = np.exp(self.lean * log_s + (1 - self.lean) * usual + self.scale)
+        return values
+
+    def leaning(self, log_s: Floats, usual: Floats, log_run: Floats, weight: Floats) -> Fit:
+        """Lean to whichever was less far off on jobs that neither had seen, and get their mean right."""
+        off = [_mean_square(log_run - log_s, weight), _mean_square(log_run - usual, weight)]
+        fit = replace(self, lean=off[1] / max(sum(off), 1e-12), scale=0.0)
+        believed = np.average(fit.believed_s(log_s, usual), weights=weight)
+        return replace(fit, scale=float(np.log(np.average(np.exp(log_run), weights=weight) / believed)))
+
+
+def _mean_square(off: Floats, weight: Floats) -> float:
+    """Return the weighted variance: a factor that all are off by is no error of the order."""
+    return float(np.average((off - np.average(off, weights=weight)) ** 2, weights=weight))
 
 
 @dataclass(frozen=True)
@@ -59,7 +86,7 @@ class Predicted:
     """Predict run times from users, names, sizes and what has ended, refitted as time goes on."""
 
     before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history; what ended is known at once
-    order_by: float | None = None  # the quantile by which jobs are ordered and reserved; None = the mean
+    order_by: float | None = None  # the quantile that is believed; None = between the prediction and what is usual
     plain: bool = False  # without LightGBM, even if it is there
     name: str = PREDICTED
 
@@ -127,9 +154,17 @@ class PredictionCourse:
         at = row // REFIT * REFIT if row >= REFIT else row
         if at not in self._fits:
             time_s = float(self._submit_s[at]) if at < len(self) else np.inf
-            rows = np.flatnonzero(self.end_s[:at] <= time_s)
-            self._fits[at] = fit_rows(self, rows, self.table()[rows], self.run_s[rows])
+            rows = np.flatnonzero(self.end_s[:at] <= time_s)[-NEWEST:]
+            age_s = self.age_s(int(rows[0]) if len(rows) else at, at, time_s)
+            ended = EndedJobs(rows, self.table()[rows], self.run_s[rows], time_s - self.start_s[rows])
+            self._fits[at] = fit_rows(self, ended, age_s)
         return self._fits[at]
+
+    def age_s(self, first: int, end: int, time_s: float) -> Floats:
+        """Return how long ago the jobs of some rows that had started by a time did so."""
+        start_s = self.start_s[first:end]
+        found: Floats = time_s - start_s[start_s <= time_s]
+        return found
 
     def memory_before(self, row: int) -> KindMemory:
         """Return what is known of each kind when a row is submitted; nobody runs yet."""
@@ -142,15 +177,18 @@ class PredictionCourse:
         memory.forget_running()
         return memory
 
-    def cold_log_s(self, rows: Codes, table: Floats) -> Floats:
-        """Predict by the means of kinds alone, coarse to fine, from the limit or an hour."""
-        limit = self._limit_s[rows]
-        log_s = np.log(np.maximum(np.where(np.isnan(limit), UNTOLD_S, limit), 1.0))
-        for level in range(self.kinds.of.shape[1]):
+    def usual_log_s(self, rows: Codes, table: Floats) -> Floats:
+        """Return the logarithm of what `history` would say: means of kinds, coarse to fine, from a limit or an hour."""
+        limit, trust = self._limit_s[rows], History().trust
+        mean_s = np.where(np.isnan(limit), UNTOLD_S, limit)
+        for level, name in enumerate(self.kinds.levels):
+            if name not in USUAL:
+                continue
             told = table[:, self.kinds.own.shape[1] + level * len(TOLD) :]
-            number, mean = np.expm1(np.nan_to_num(told[:, 0])), np.nan_to_num(told[:, 1])
-            log_s = (number * mean + COLD_TRUST * log_s) / (number + COLD_TRUST)
-        return log_s
+            number, of_kind = np.expm1(np.nan_to_num(told[:, ENDED_N])), np.exp(np.nan_to_num(told[:, MEAN_S]))
+            mean_s = (number * of_kind + trust * mean_s) / (number + trust)
+        usual: Floats = np.log(np.maximum(mean_s, 1.0))
+        return usual
 
     def estimates(self, first: int, rows: Codes, order_by: float | None) -> Estimates:
         """Return the estimates of a run of some rows that begins when row `first` is submitted."""
@@ -158,16 +196,48 @@ class PredictionCourse:
         return Estimates(prophet.begin().at_once(), looks=prophet)
 
 
-def fit_rows(course: PredictionCourse, rows: Codes, table: Floats, run_s: Floats) -> Fit:
-    """Learn from rows that have ended, in order of submission; the newest of them show how far it is off."""
-    rows, table, run_s = rows[-NEWEST:], table[-NEWEST:], run_s[-NEWEST:]
-    log_run = np.log(np.maximum(run_s, 1.0))
-    cut = int(len(rows) * (1 - HELD_BACK))
-    if len(rows) < FEWEST:
+@dataclass(frozen=True)
+class EndedJobs:
+    """Jobs that have ended, in order of submission: what there is to learn from."""
+
+    rows: Codes
+    table: Floats  # their features, as of their submissions
+    run_s: Floats
+    age_s: Floats  # how long ago they started
+
+    def settled(self, age_s: Floats) -> EndedJobs:
+        """Leave out those that started so lately that many of their like still run: they seem short.
+
+        `age_s` is how long ago jobs started, those that still run too.
+        """
+        order = np.argsort(self.run_s)
+        share = np.cumsum(seen_weights(self.run_s, age_s)[order])
+        long_s = self.run_s[order][np.searchsorted(share, SETTLED * share[-1])]
+        kept = np.flatnonzero(self.age_s >= long_s)
+        if len(kept) < FEWEST:
+            return self
+        return EndedJobs(self.rows[kept], self.table[kept], self.run_s[kept], self.age_s[kept])
+
+
+def fit_rows(course: PredictionCourse, ended: EndedJobs, age_s: Floats) -> Fit:
+    """Learn from jobs that have ended; the newest of them show how far it is off.
+
+    `age_s`: how long ago jobs started, those that still run too. What is used in the end has seen all rows.
+    """
+    if len(ended.rows) < FEWEST:
         return Fit(None, wide_spread())
-    learnt = _as_if_idle(course.kinds, table[:cut])
-    regressor = fit_regressor(learnt, course.kinds.labels, log_run[:cut], course.seed, plain=course.plain)
-    return Fit(regressor, RunTimeSpread.of(regressor.predict(table[cut:]), log_run[cut:]))
+    ended = ended.settled(age_s)
+    rows, table, weight = ended.rows, ended.table, seen_weights(ended.run_s, age_s)
+    log_run = np.log(np.maximum(ended.run_s, 1.0))
+    idle, cut = _as_if_idle(course.kinds, table), int(len(rows) * (1 - HELD_BACK))
+
+    def fit(upto: int) -> Regressor:
+        learnt = (idle[:upto], course.kinds.labels, log_run[:upto], weight[:upto])
+        return fit_regressor(*learnt, course.seed, plain=course.plain)
+
+    held, log_s = slice(cut, None), fit(cut).predict(table[cut:])
+    made = Fit(fit(len(rows)), RunTimeSpread.of(log_s, log_run[held], weight[held]))
+    return made.leaning(log_s, course.usual_log_s(rows[held], table[held]), log_run[held], weight[held])
 
 
 def _as_if_idle(kinds: Kinds, table: Floats) -> Floats:
@@ -208,9 +278,9 @@ class Onlooker:
         self._memory = self._course.memory_before(prophet.first)
         self._fit = self._course.fit_before(prophet.first)
         self._known_rows = np.flatnonzero(self._course.end_s[: prophet.first] <= self._time(prophet.first))
-        self.every = prophet.every
+        self.every, self._first = prophet.every, prophet.first
         n, width = len(self._rows), self._course.kinds.own.shape[1] + self._course.kinds.of.shape[1] * len(TOLD)
-        self._log_s = np.zeros(n)  # what was last predicted
+        self._log_s, self._usual = np.zeros(n), np.zeros(n)  # what was last predicted, and what is usual
         self._first_log_s = np.full(n, np.nan)  # and at submission
         self._table = np.full((n, width), np.nan)  # what each was told at submission
         self._log_run, self._start_s = np.full(len(self._course), np.nan), np.full(len(self._course), np.nan)
@@ -226,8 +296,9 @@ class Onlooker:
         back = np.empty_like(told)
         back[np.argsort(rows, kind="stable")] = told
         table = np.concatenate([self._course.kinds.own[rows], back], axis=1)
+        self._predict(jobs, table)
         values = np.zeros(len(self._rows))
-        values[jobs] = self._values(self._predict(rows, table))
+        values[jobs] = self._values(jobs)
         return values
 
     def look(self, look: RunSeen) -> Believed:
@@ -235,16 +306,13 @@ class Onlooker:
         self._take_in(look)
         coming, waiting = (self._known(jobs) for jobs in (look.coming, look.waiting))
         table = self._ask(coming, waiting, look.now_s)
-        jobs = np.concatenate([waiting, coming])
-        self._log_s[jobs] = self._predict(self._rows[jobs], table)
+        self._predict(np.concatenate([waiting, coming]), table)
         self._first_log_s[coming] = self._log_s[coming]
         self._table[coming] = table[len(waiting) :]
         running = self._known(look.running)
         attained = look.attained_s[np.isin(look.running, running)]
         beyond = self._fit.spread.mean_beyond_s(self._log_s[running], attained)
-        return Believed(
-            coming, self._values(self._log_s[coming]), waiting, self._values(self._log_s[waiting]), running, beyond
-        )
+        return Believed(coming, self._values(coming), waiting, self._values(waiting), running, beyond)
 
     def interval_s(self, share: float) -> tuple[Floats, Floats]:
         """Return for each job the run times between which it was said to lie with such a chance, at submission."""
@@ -262,18 +330,24 @@ class Onlooker:
         self._ended.append(ended)
         self._since_fit += len(look.coming)
         if self._since_fit >= REFIT:
-            self._refit()
+            self._refit(look.now_s)
 
-    def _refit(self) -> None:
+    def _refit(self, now_s: float) -> None:
         """Learn anew from all that had ended before the run and has ended in it."""
         self._since_fit = 0
         ended = np.sort(np.concatenate(self._ended))
-        ended = ended[~np.isnan(self._table[ended]).all(axis=1)]
-        rows = np.concatenate([self._known_rows, self._rows[ended]])
-        known = self._course.table()[self._known_rows] if len(self._known_rows) else self._table[:0]
-        table = np.concatenate([known, self._table[ended]])
-        run_s = np.concatenate([self._course.run_s[self._known_rows], np.exp(self._log_run[self._rows[ended]])])
-        self._fit = fit_rows(self._course, rows, table, run_s)
+        ended = ended[~np.isnan(self._table[ended]).all(axis=1)][-NEWEST:]
+        earlier = self._known_rows[max(len(self._known_rows) + len(ended) - NEWEST, 0) :]
+        known = self._course.table()[earlier] if len(earlier) else self._table[:0]
+        run_s = np.concatenate([self._course.run_s[earlier], np.exp(self._log_run[self._rows[ended]])])
+        since = int(earlier[0]) if len(earlier) else self._first
+        before_s = self._course.age_s(since, self._first, self._time(self._first))
+        age_s = np.concatenate([before_s, now_s - self._start_s[self._start_s <= now_s]])
+        rows, table = np.concatenate([earlier, self._rows[ended]]), np.concatenate([known, self._table[ended]])
+        since_s = np.concatenate(
+            [self._time(self._first) - self._course.start_s[earlier], now_s - self._start_s[self._rows[ended]]]
+        )
+        self._fit = fit_rows(self._course, EndedJobs(rows, table, run_s, since_s), age_s)
 
     def _ask(self, coming: Codes, waiting: Codes, now_s: float) -> Floats:
         """Return the features of jobs that wait and then of jobs that come, the latter as of their submission."""
@@ -302,13 +376,17 @@ class Onlooker:
             table[: len(waiting), at + SINCE_SUBMIT] = self._table[waiting, at + SINCE_SUBMIT]
             table[: len(waiting), at + WAITING_N] -= 1.0
 
-    def _predict(self, rows: Codes, table: Floats) -> Floats:
-        cold = self._course.cold_log_s(rows, table) if self._fit.regressor is None else table[:, 0]
-        return self._fit.log_s(table, cold) if len(rows) else np.zeros(0)
+    def _predict(self, jobs: Codes, table: Floats) -> None:
+        """Predict jobs from what they are told now."""
+        if len(jobs):
+            self._usual[jobs] = self._course.usual_log_s(self._rows[jobs], table)
+            self._log_s[jobs] = self._fit.log_s(table, self._usual[jobs])
 
-    def _values(self, log_s: Floats) -> Floats:
-        spread = self._fit.spread
-        return spread.mean_s(log_s) if self._order_by is None else spread.quantile_s(log_s, self._order_by)
+    def _values(self, jobs: Codes) -> Floats:
+        log_s, usual = self._log_s[jobs], self._usual[jobs]
+        if self._order_by is not None:
+            return self._fit.spread.quantile_s(log_s, self._order_by)
+        return self._fit.believed_s(log_s, usual)
 
     def _known(self, jobs: NDArray[np.integer]) -> Codes:
         """Leave strangers out."""

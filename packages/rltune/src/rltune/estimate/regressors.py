@@ -33,9 +33,13 @@ class Regressor(Protocol):
         ...
 
 
-def fit_regressor(table: Floats, labels: tuple[int, ...], target: Floats, seed: int, *, plain: bool) -> Regressor:
-    """Learn a target from a table, some of whose columns hold labels."""
-    return Ridge.fit(table, labels, target) if plain else Trees.fit(table, labels, target, seed)
+def fit_regressor(
+    table: Floats, labels: tuple[int, ...], target: Floats, weight: Floats, seed: int, *, plain: bool
+) -> Regressor:
+    """Learn a target from a table, some of whose columns hold labels; rows count by their weights."""
+    if plain:
+        return Ridge.fit(table, labels, target, weight)
+    return Trees.fit(table, labels, target, weight, seed)
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,10 @@ class Trees:
     booster: Any
 
     @classmethod
-    def fit(cls, table: Floats, labels: tuple[int, ...], target: Floats, seed: int) -> Trees:
+    def fit(cls, table: Floats, labels: tuple[int, ...], target: Floats, weight: Floats, seed: int) -> Trees:
         """Grow the trees."""
         lightgbm = _lightgbm()
-        data = lightgbm.Dataset(table, target, categorical_feature=list(labels), free_raw_data=True)
+        data = lightgbm.Dataset(table, target, weight=weight, categorical_feature=list(labels), free_raw_data=True)
         return cls(lightgbm.train(_parameters(seed), data, ROUNDS))
 
     def predict(self, table: Floats) -> Floats:
@@ -110,17 +114,18 @@ class Ridge:
     offset: float
 
     @classmethod
-    def fit(cls, table: Floats, labels: tuple[int, ...], target: Floats) -> Ridge:
+    def fit(cls, table: Floats, labels: tuple[int, ...], target: Floats, weight: Floats) -> Ridge:
         """Solve for the weights."""
         numeric = np.setdiff1d(np.arange(table.shape[1]), labels)
         columns = numeric[~np.isnan(table[:, numeric]).all(axis=0)]
         middle = np.nanmean(table[:, columns], axis=0)
         scale = np.maximum(np.nanstd(table[:, columns], axis=0), 1e-9)
-        made = cls(columns, middle, scale, np.zeros(2 * len(columns)), float(target.mean()))
+        made = cls(columns, middle, scale, np.zeros(2 * len(columns)), float(np.average(target, weights=weight)))
         x = made._inputs(table)
-        square = x.T @ x + RIDGE * np.eye(x.shape[1])
-        weight: Floats = np.asarray(np.linalg.solve(square, x.T @ (target - made.offset)), dtype=np.float64)
-        return cls(columns, middle, scale, weight, made.offset)
+        counted = x * weight[:, None]
+        square = x.T @ counted + RIDGE * np.eye(x.shape[1])
+        solved: Floats = np.asarray(np.linalg.solve(square, counted.T @ (target - made.offset)), dtype=np.float64)
+        return cls(columns, middle, scale, solved, made.offset)
 
     def predict(self, table: Floats) -> Floats:
         """Predict one number a row."""

@@ -15,8 +15,9 @@ import numpy as np
 from rltune.jobs import Floats
 
 STEPS = 256  # quantiles that are kept of a group
-GROUPS = 12
+GROUPS = 6
 FEWEST = 150  # jobs of a group
+MOST_STOOD_FOR = 20.0  # jobs that one long job may count for
 _MIDDLES = (np.arange(STEPS) + 0.5) / STEPS
 OVERRUN = 1.5  # a job that has outlived all that is known runs half as long again, as by the core's rule
 
@@ -30,16 +31,16 @@ class RunTimeSpread:
     rest: Floats  # [group, STEPS] sum of the exponentials from this step on
 
     @classmethod
-    def of(cls, predicted: Floats, log_run: Floats) -> RunTimeSpread:
-        """Learn from jobs that were predicted before they ran."""
+    def of(cls, predicted: Floats, log_run: Floats, weight: Floats) -> RunTimeSpread:
+        """Learn from jobs that were predicted before they ran; each counts by its weight."""
         order = np.argsort(predicted, kind="stable")
-        predicted, log_run = predicted[order], log_run[order]
+        predicted, log_run, weight = predicted[order], log_run[order], weight[order]
         count = max(1, min(GROUPS, len(order) // FEWEST))
         cuts = np.arange(1, count) * len(order) // count
         cuts = cuts[predicted[cuts] > predicted[cuts - 1]]  # equal predictions are of one group
         groups = np.split(np.arange(len(order)), cuts)
-        off = np.stack([np.quantile(log_run[g] - predicted[g], _MIDDLES) for g in groups])
-        means = np.stack([_step_means(np.exp(log_run[g] - predicted[g])) for g in groups])
+        off = np.stack([_quantiles(log_run[g] - predicted[g], weight[g]) for g in groups])
+        means = np.stack([_step_means(np.exp(log_run[g] - predicted[g]), weight[g]) for g in groups])
         return cls.of_steps(np.array([predicted[g[0]] for g in groups[1:]]), off, means)
 
     @classmethod
@@ -81,10 +82,28 @@ def wide_spread() -> RunTimeSpread:
     return RunTimeSpread.of_steps(np.zeros(0), off, np.exp(off))
 
 
-def _step_means(factors: Floats) -> Floats:
+def _quantiles(values: Floats, weight: Floats) -> Floats:
+    """Return the values in the middle of each of equal shares of the weight."""
+    order = np.argsort(values, kind="stable")
+    found: Floats = np.interp(_MIDDLES, (np.cumsum(weight[order]) - 0.5 * weight[order]) / weight.sum(), values[order])
+    return found
+
+
+def _step_means(factors: Floats, weight: Floats) -> Floats:
     """Return the mean of each of equal shares of the values, lowest first: no tail is cut off."""
-    total = np.concatenate([[0.0], np.cumsum(np.sort(factors))]) / len(factors)
-    means: Floats = (
-        np.diff(np.interp(np.arange(STEPS + 1) / STEPS, np.arange(len(total)) / len(factors), total)) * STEPS
-    )
+    order = np.argsort(factors, kind="stable")
+    share = np.concatenate([[0.0], np.cumsum(weight[order])]) / weight.sum()
+    total = np.concatenate([[0.0], np.cumsum(weight[order] * factors[order])]) / weight.sum()
+    means: Floats = np.diff(np.interp(np.arange(STEPS + 1) / STEPS, share, total)) * STEPS
     return means
+
+
+def seen_weights(run_s: Floats, age_s: Floats) -> Floats:
+    """Return how many jobs each ended one stands for: those as long that were started too lately to have ended yet.
+
+    `age_s` is of all jobs, ended or not, how long ago they started: a job is seen to end only if it is shorter than
+    that. So of the jobs that ended lately most are short, and the long ones among them count for more.
+    """
+    older = 1.0 - np.searchsorted(np.sort(age_s), run_s, side="left") / max(len(age_s), 1)
+    weight: Floats = 1.0 / np.maximum(older, 1.0 / MOST_STOOD_FOR)
+    return weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ from rltune.schedule import Schedule
 from rltune.trials.contention import fcfs_wait_s
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import metric_of, usual_metric
-from rltune.trials.pipelines import contenders_of, line_up
-from rltune.trials.trial import Trial, in_order
+from rltune.trials.pipelines import Contender, contenders_of, line_up
+from rltune.trials.trial import Trial, fresh_caches, in_order
 from rltune.trials.windows import SlidingSpec, Spec, Steady, Window, WindowSpec, choose_windows, parse_windows
 
 Progress = Callable[[int, int, str], None]  # runs done, runs planned, what was done last
@@ -47,6 +47,7 @@ def compare(
     metric: str | None = None,
     *,
     pipelines: Sequence[str | Pipeline] = (),
+    estimators: Sequence[Any] = (),
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
     preempt: str | Turns | None = None,
@@ -79,6 +80,8 @@ def compare(
         metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`; if not told the
             wait, or the delay if jobs take turns.
         pipelines: Further pipelines one by one, as objects or as tables name them: "saf + easy, milp:8".
+        estimators: What each of `pipelines` knows of run times, None for what all others know; if not told, all know
+            the same.
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
         preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
@@ -103,17 +106,18 @@ def compare(
         made = rltune.compare(jobs, cluster, ["fcfs", "saf"], ["none", "easy"], estimator="history", baseline="fcfs")
     """
     require_inputs(jobs, cluster)
-    jobs = opted_in(jobs, cluster)
+    jobs = opted_in(jobs, cluster).from_when_ready()
     if metric is not None:
         metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows
     settings: dict[str, Any] = {"head": head, "commit": commit, "view": view, "cycle_s": cycle_s, "seed": seed}
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
-    lined_up = line_up(policies, backfills, placements, pipelines, **around, **settings)
+    lined_up = line_up(policies, backfills, placements, pipelines, estimators=estimators, **around, **settings)
     learners = require_warm(lined_up, estimator, windows) if warm else ()
     ordered, guess = in_order(jobs, estimator)
     chosen, notes = choose_windows(ordered, windows, _fcfs_wait(ordered, cluster), cluster.gpu_count)
-    bench = Bench(Trial(ordered, cluster, guess, warm, seed), chosen, lined_up)
+    trials = _trials(Trial(ordered, cluster, guess, warm, seed), len(lined_up), estimators)
+    bench = Bench(trials, chosen, lined_up)
     tasks = list(itertools.product(range(len(chosen)), range(len(lined_up))))
     known = leaks([p.policy for p in lined_up], [_exam(ordered, chosen)])
     runs = _collect(bench, tasks, workers, progress)
@@ -124,7 +128,7 @@ def compare(
     return Comparison.build(
         runs=runs,
         windows=chosen,
-        contenders=contenders_of([p.settings(get_estimator(guess).name) for p in lined_up]),
+        contenders=_contenders(lined_up, [get_estimator(trial.estimator).name for trial in trials]),
         baseline=baseline,
         metric=metric or usual_metric(lined_up),
         confidence=confidence,
@@ -132,6 +136,21 @@ def compare(
         about=_about(windows, chosen),
         notes=(*known, *taken, *notes, *_warm_notes(learners, chosen), *told_of(ordered)),
     )
+
+
+def _trials(trial: Trial, pipelines: int, own: Sequence[Any]) -> tuple[Trial, ...]:
+    """Return who knows what of run times, one a pipeline; the last ones may know them in a way of their own."""
+    of = {None: trial}
+    for known in own:
+        if known not in of:
+            of[known] = replace(trial, estimator=known, **fresh_caches())
+    return (*(trial for _ in range(pipelines - len(own))), *(of[known] for known in own))
+
+
+def _contenders(pipelines: Sequence[Pipeline], known: Sequence[str]) -> tuple[Contender, ...]:
+    """Name the pipelines, with what each knows of run times where that differs."""
+    settings = [pipeline.settings(name) for pipeline, name in zip(pipelines, known, strict=True)]
+    return contenders_of(settings, by_estimator=len(set(known)) > 1)
 
 
 def _about(windows: Spec, chosen: tuple[Window, ...]) -> str:
@@ -166,7 +185,7 @@ def require_warm(pipelines: Sequence[Pipeline], estimator: Any, windows: Spec) -
 class Bench:
     """All that a run needs but the pipeline's number and the window's; sent once to every process."""
 
-    trial: Trial
+    trials: tuple[Trial, ...]  # one a pipeline; those that know run times alike share one
     windows: tuple[Window, ...]
     pipelines: tuple[Pipeline, ...]
     bounds: dict[tuple[int, bytes], Bound] = field(default_factory=dict)  # by window and the jobs that ran
@@ -175,7 +194,7 @@ class Bench:
         """Simulate one window under one pipeline, and sum it up."""
         number, which = task
         window = self.windows[number]
-        schedule = self.trial.run_window(self.pipelines[which], window)
+        schedule = self.trials[which].run_window(self.pipelines[which], window)
         return Run(which, number, schedule, summarise(schedule, window.interval_s, self._bound(number, schedule)))
 
     def _bound(self, number: int, schedule: Schedule) -> Bound:

@@ -14,7 +14,7 @@ from rltune.evaluation.recorded_waits import recorded_notes
 from rltune.evaluation.verdict import verdict
 from rltune.evaluation.who_pays_for_turns import payers_of
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
-from rltune.text import columns, counted, cut
+from rltune.text import UNITS, columns, counted, cut
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import Metric, metric_of
 
@@ -96,7 +96,19 @@ def details(comparison: Comparison) -> Table:
 def title(comparison: Comparison) -> str:
     """Return in one line what was compared."""
     settings = comparison.runs[0].schedule.settings
-    return f"{comparison.about}; estimates: {settings.estimator}; head of line per {settings.head}"
+    return f"{comparison.about}; estimates: {estimates_told(comparison)}; head of line per {settings.head}"
+
+
+def estimates_told(comparison: Comparison) -> str:
+    """Return what the pipelines know of run times, in a word where all know the same."""
+    known = _estimators(comparison)
+    return known[0] if len(known) == 1 else f"{' and '.join(known)}, as named"
+
+
+def _estimators(comparison: Comparison) -> list[str]:
+    """Name what is known of run times in the first run of each contender."""
+    firsts = {run.contender: run.schedule.settings.estimator for run in reversed(comparison.runs)}
+    return list(dict.fromkeys(firsts[contender] for contender in sorted(firsts)))
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -104,10 +116,12 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     said = [*comparison.notes, *recorded_notes(comparison)]
     if not comparison.complete:
         said.insert(0, f"Interrupted: {len(comparison.runs)} of {comparison.planned} runs were made; only those count.")
-    settings = comparison.runs[0].schedule.settings
-    if settings.estimator == "oracle":
+    known = _estimators(comparison)
+    if len(known) > 1:
+        said.append("The pipelines do not know run times alike, so a difference may be of order or of knowledge.")
+    if "oracle" in known:
         said.append("Estimates are the true run times, which no real scheduler knows.")
-    if settings.estimator == "history" and len(comparison.windows) > 1:
+    if "history" in known and len(comparison.windows) > 1:
         said.append("The history estimator starts every window with nothing learnt, which is harder than in use.")
     reasons: Counter[str] = Counter()
     for run in comparison.of(comparison.baseline).values():
@@ -160,9 +174,9 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
     if write is seconds:
         near = max(abs(value.estimate), min(abs(value.low), abs(value.high)) / FAR)  # far ends would hide the estimate
         unit = seconds(0.0, near).split()[1]
-        low, middle, high = (_bare(v, near) for v in (value.low, value.estimate, value.high))
-        return f"{plus}{middle} [{low}, {high}] {unit}"
-    return f"{plus}{write(value.estimate)} [{write(value.low)}, {write(value.high)}]"
+        ends = value.ends(lambda end: _bare(end, near))
+        return f"{plus}{_bare(value.estimate, near)} {ends} {unit}"
+    return f"{plus}{write(value.estimate)} {value.ends(write)}"
 
 
 def write_ratio(value: float) -> str:
@@ -182,8 +196,12 @@ def has_intervals(comparison: Comparison) -> bool:
 
 
 def _bare(value: float, like: float) -> str:
-    """Write a time without its unit, which stands once, behind the interval."""
-    return seconds(value, like).split()[0]
+    """Write a time without its unit, which stands once, behind the interval; what is not 0 is not written as 0."""
+    told = seconds(value, like).split()[0]
+    if value == 0 or told.strip("-") != "0.0":
+        return told
+    size = next((size for size, _ in UNITS if abs(like) >= 2 * size), 1.0)
+    return f"{value / size:.1g}"
 
 
 def _windows_with_other_jobs(comparison: Comparison) -> int:

@@ -11,6 +11,7 @@ from rltune.engine.search import Search
 from rltune.engine.turns import Turns
 from rltune.errors import unknown
 from rltune.estimate import get_estimator
+from rltune.estimate.estimator_names import AUTO
 from rltune.evaluation.choose import choose
 from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.recorded_waits import recorded_in_windows
@@ -19,6 +20,7 @@ from rltune.inputs import require_inputs
 from rltune.opt_in import opted_in, told_of
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
+from rltune.trials.estimator_choice import choose_estimator
 from rltune.trials.groups import Groups
 from rltune.trials.intervals import FEWEST
 from rltune.trials.leak import Exam, leaks
@@ -119,10 +121,15 @@ def evaluate(
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     metric = metric or usual_metric(contenders)
-    ordered, estimator = in_order(opted_in(jobs, cluster), estimator)
-    trial = Trial(ordered, cluster, estimator, seed=seed)
+    ordered, estimator = in_order(opted_in(jobs, cluster).from_when_ready(), estimator)
     parts, work = split(len(ordered), holdout), spread or Here()
     cut = settle_cut(ordered, cluster, parts.test, work, _asked_cut(windows, size, every, contended_s))
+    chosen = None
+    if isinstance(estimator, str) and estimator == AUTO:
+        looked_at_first = parts.validation if select else parts.test
+        chosen = choose_estimator(ordered, cluster, looked_at_first.first, cut.size, seed)
+        estimator = chosen.taken
+    trial = Trial(ordered, cluster, estimator, seed=seed)
     groupings = (Groups.by_size(ordered), Groups.by_vc(ordered))
     held_out = HeldOutTrial(trial, contenders, cut.size, cut.contended_s, groupings)
     validation = run_part(held_out, parts.validation, cut.every, work, progress) if select else None
@@ -133,6 +140,7 @@ def evaluate(
     reference = find_pipeline(held_out.pipelines, baseline)
     test = run_part(held_out, parts.test, cut.every, work, progress)
     warnings = _warnings(ordered, contenders, (parts.validation, parts.test) if select else (parts.test,), test)
+    warnings = warnings if chosen is None else (*warnings, chosen.told())
     name = get_estimator(estimator).name
     return Evaluation(test, reference, metric, name, cut.contended_s, groupings, validation, choices, warnings)
 

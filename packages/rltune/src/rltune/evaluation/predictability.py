@@ -158,7 +158,7 @@ def told_at_submission(jobs: Jobs, *, part: str = "test", seed: int = 0, plain: 
     for at in np.unique(rows // REFIT * REFIT):
         here = np.flatnonzero(rows // REFIT * REFIT == at)
         fit = course.fit_before(max(int(at), int(rows[0])))
-        log_s[here] = fit.log_s(table[here], course.cold_log_s(rows[here], table[here]))
+        log_s[here] = fit.log_s(table[here], course.usual_log_s(rows[here], table[here]))
         mean_s[here] = fit.spread.mean_s(log_s[here])
         for i, share in enumerate((*SHARES, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)):
             quantiles[here, i] = fit.spread.quantile_s(log_s[here], share)
@@ -209,7 +209,7 @@ def lines(made: Predictability) -> list[str]:
         best = made.worth[-1]
         found += [
             f"Mean wait {seconds(w.wait_s)} with {w.estimator}: {w.ratio.estimate:.2f} of {made.worth[0].estimator}'s "
-            f"[{w.ratio.low:.2f}, {w.ratio.high:.2f}]."
+            f"{w.ratio.ends('{:.2f}'.format)}."
             for w in made.worth
             if w is not made.worth[0]
         ]

@@ -9,6 +9,7 @@ import numpy as np
 from rltune.evaluation.comparison import pooled
 from rltune.metrics.recorded import (
     NOTHING_RECORDED,
+    UNEXPLAINED,
     RecordedWait,
     far_apart,
     recorded_held_s,
@@ -31,6 +32,7 @@ def recorded_beside(comparison: Comparison, contender: int) -> RecordedWait:
         pooled(runs, lambda s: recorded_wait_s(s.jobs)),
         pooled(runs, lambda s: recorded_held_s(s.jobs)),
         pooled(runs, lambda s: s.wait_s),
+        calibrated=all(run.schedule.cluster.calibrated for run in runs),
     )
 
 
@@ -66,7 +68,8 @@ def recorded_notes(comparison: Comparison) -> list[str]:
     if best.far:
         apart = times_apart(getattr(best.simulated_s, best.far), getattr(best.recorded_s, best.far))
         level = f"The level of waiting is not the site's: even under {label} the {best.far} wait is {apart} recorded."
-        said.append(f"{level} Do not read sizes of gains from this before `rltune calibrate` has shown why.")
+        then = f"{UNEXPLAINED}: do" if best.calibrated else "Before `rltune calibrate` has shown why, do"
+        said.append(f"{level} {then} not read sizes of gains from this.")
     return said
 
 

@@ -113,4 +113,4 @@ class TurnsWorth:
 
 
 def _of(value: Interval) -> str:
-    return f"{value.estimate:.2f} [{value.low:.2f}, {value.high:.2f}]"
+    return f"{value.estimate:.2f} {value.ends('{:.2f}'.format)}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from rltune.errors import InputError
 from rltune.explain.explanation import Ahead, Explanation, Overtaker, Reason
+from rltune.explain.queue_ahead import QueueAhead
 from rltune.explain.request_changes import changes_for
 from rltune.explain.room_for import RoomFor
 from rltune.explain.score_parts import score_parts
@@ -24,6 +23,7 @@ from rltune.text import counted, seconds
 
 MOST_AHEAD = 5
 MOST_OVERTAKERS = 5
+_MOST_NAMED = 10
 _SCOPES = ("user", "account", "partition", "QOS", "array")
 _STEPS = {
     Why.HOLD: "have it released: scontrol release {job}",
@@ -47,6 +47,10 @@ class Explainer:
         self._claims = self._find_claims()
         self.machine.make_pass(explain=True)
         self._place = {int(row): i for i, row in enumerate(self.order.tolist())}
+        gpus, status = np.asarray(present.jobs.gpus, dtype=np.int64), self.machine.state.life["status"]
+        self._queue = QueueAhead(self.machine.world, self.order, gpus, status, self._claims)
+        self._fits: dict[tuple[int, float], bool] = {}
+        self._lacks: dict[tuple[int, float], Reason] = {}
 
     def explain(self, job: str, *, changes: bool = True) -> Explanation:
         """Explain one job; `changes`: also try what would start it sooner."""
@@ -61,7 +65,7 @@ class Explainer:
         if reason.why in {Why.NEVER, Why.DEPENDENCY, Why.STARTS}:
             earliest, by = np.nan, ""
         tried, made = (0, ()) if reason.why is Why.STARTS or not changes else changes_for(self, row, reason)
-        ahead = self.rows_ahead(row)
+        pool, place = self._queue.of(row) if row in self._queue else (None, 0)
         return Explanation(
             job=job,
             now_s=present.now_s,
@@ -70,11 +74,11 @@ class Explainer:
             next_step=str(made[0]) if made else self._step(job, reason),
             earliest_s=earliest,
             earliest_by=by,
-            place=len(ahead) + 1 if row in self._place else 0,
-            pool=self._pool_size(row) if row in self._place else 0,
+            place=place + 1 if pool else 0,
+            pool=len(pool.rows) if pool else 0,
             score=self._score_of(row),
             parts=score_parts(self.machine, self.before, row, self.order),
-            ahead=self._ahead(row, ahead),
+            ahead=self._ahead(row, self.rows_ahead(row, MOST_AHEAD)),
             overtaken_by=self._overtakers(row),
             changes=made,
             changes_tried=tried,
@@ -92,6 +96,11 @@ class Explainer:
         """Return the dominant reason of every job that waits."""
         names = (*self.present.waiting_names, *self.present.asides)
         return {name: self.reason(name) for name in names}
+
+    def planned_starts(self) -> dict[str, float]:
+        """Return when the pass has reserved a start, by job, of those for whom it has."""
+        planned, rows = self.machine.state.life["planned"], self.present.waiting_rows
+        return {name: float(planned[row]) for name, row in rows.items() if np.isfinite(planned[row])}
 
     def reasons(self, row: int) -> list[Reason]:
         """Return why a row of the queue waits, the dominant reason first."""
@@ -119,16 +128,16 @@ class Explainer:
 
     def fits_before(self, row: int) -> bool:
         """Return whether a row would fit if it were first."""
-        world, state = self.before.world, self.before.state
-        return bool(
-            find(
-                self.before.w,
-                self.before.s,
-                int(world.job["asks"][row]),
-                float(state.life["estimate"][row]),
-                self.machine.options.placement,
-            )
-        )
+        asks, estimate_s = key = self._asks(row)
+        if key not in self._fits:
+            self._fits[key] = bool(find(self.before.w, self.before.s, asks, estimate_s, self.machine.options.placement))
+        return self._fits[key]
+
+    def _asks(self, row: int) -> tuple[int, float]:
+        """Return what decides whether a row fits: its shape, and its run time where nodes are set aside for a time."""
+        world = self.before.world
+        estimate_s = float(self.before.state.life["estimate"][row]) if world.has_pauses else 0.0
+        return int(world.job["asks"][row]), estimate_s
 
     def earliest(self, row: int) -> tuple[float, str]:
         """Return when a row could start by estimates if it were next, and whose end makes room then."""
@@ -167,31 +176,12 @@ class Explainer:
         world = self.machine.world
         return np.asarray(world.mask_has[world.shape["mask"][world.job["asks"][row]]])
 
-    @cached_property
-    def _pool_of_row(self) -> np.ndarray:
-        """Return the pool of each waiting row: jobs that share nodes, also through others."""
-        world = self.machine.world
-        parent = np.arange(len(world.group))
-        for row in self.order.tolist():
-            groups = np.flatnonzero(self._groups(row))
-            if len(groups):
-                joined = np.isin(parent, parent[groups])
-                parent[joined] = parent[groups].min()
-        pools = np.full(len(self.present.jobs), -1)
-        for row in self.order.tolist():
-            groups = np.flatnonzero(self._groups(row))
-            pools[row] = parent[groups[0]] if len(groups) else -1
-        return pools
-
-    def _pool_size(self, row: int) -> int:
-        return int((self._pool_of_row[self.order] == self._pool_of_row[row]).sum())
-
-    def rows_ahead(self, row: int) -> list[int]:
+    def rows_ahead(self, row: int, most: int | None = None) -> list[int]:
         """Return the rows before this one in its pool, in order."""
-        if row not in self._place:
+        if row not in self._queue:
             return []
-        before = self.order[: self._place[row]]
-        return [int(other) for other in before[self._pool_of_row[before] == self._pool_of_row[row]].tolist()]
+        pool, place = self._queue.of(row)
+        return pool.before(place, most)
 
     def _score_of(self, row: int) -> float:
         return float(self.scores[self._place[row]]) if row in self._place else np.nan
@@ -240,38 +230,40 @@ class Explainer:
 
     def _no_room(self, row: int) -> list[Reason]:
         """Say what is lacking, if it would not start even as the first."""
-        return [] if self.fits_before(row) else [RoomFor(self.present, self.before, row, self.machine.options).reason()]
+        if self.fits_before(row):
+            return []
+        key = self._asks(row)
+        if key not in self._lacks:
+            self._lacks[key] = RoomFor(self.present, self.before, row, self.machine.options).reason()
+        return [self._lacks[key]]
 
     def _behind(self, row: int) -> list[Reason]:
         """Say who is before it, if somebody in its pool is."""
-        ahead = self.rows_ahead(row)
-        if not ahead:
+        pool, place = self._queue.of(row) if row in self._queue else (None, 0)
+        if pool is None or not place:
             return []
-        status = self.machine.state.life["status"]
-        starting = [other for other in ahead if status[other] == core.RUNNING]
-        waiting = [other for other in ahead if status[other] != core.RUNNING]
+        count, starting = pool.starting_before(place, _MOST_NAMED)
+        _, waiting = pool.waiting_before(place, 1)
         code = int(self.machine.state.life["reason"][row])
-        gpus = int(self.present.jobs.gpus[ahead].sum())
-        evidence = {"jobs_ahead": len(ahead), "gpus_ahead": gpus, "starting": [self._name(r) for r in starting[:10]]}
-        claims = [other for other in ahead if other in self._claims]
+        gpus = pool.gpus_before(place)
+        evidence = {"jobs_ahead": place, "gpus_ahead": gpus, "starting": [self._name(r) for r in starting]}
+        claimed, claims = pool.claiming_before(place, _MOST_NAMED)
         if row not in self._claims and claims and (not waiting or waiting[0] in self._claims):
-            return [self._guarded(claims, evidence)]
+            return [self._guarded(claimed, claims, evidence)]
         if waiting and self.fits_before(row) and code in {core.WOULD_DELAY_HEAD, core.RESERVED_LATER}:
             return [self._reserved(row, waiting[0], evidence)]
         first = self._name((waiting or starting)[0])
-        kinds = (
-            f"{counted(len(ahead), 'job')} with {counted(gpus, 'GPU')} {'is' if len(ahead) == 1 else 'are'} before it"
-        )
-        begins = f"; {len(starting)} of them start now" if starting else ""
+        kinds = f"{counted(place, 'job')} with {counted(gpus, 'GPU')} {'is' if place == 1 else 'are'} before it"
+        begins = f"; {count} of them start now" if count else ""
         return [Reason(Why.PRIORITY, f"{kinds}, first job {first}{begins}", evidence)]
 
-    def _guarded(self, claims: list[int], evidence: dict[str, object]) -> Reason:
+    def _guarded(self, count: int, claims: list[int], evidence: dict[str, object]) -> Reason:
         names = ", ".join(self._name(other) for other in claims[:3])
         waited = self.present.now_s - self._claims[claims[0]]
         since = f"owed their start for {seconds(waited)}" if np.isfinite(waited) else "under a service level agreement"
-        are = "is" if len(claims) == 1 else "are"
-        told = f"{counted(len(claims), 'job')} that the guard puts first {are} before it ({names}), {since}"
-        return Reason(Why.GUARD, told, {**evidence, "claims": [self._name(other) for other in claims[:10]]})
+        are = "is" if count == 1 else "are"
+        told = f"{counted(count, 'job')} that the guard puts first {are} before it ({names}), {since}"
+        return Reason(Why.GUARD, told, {**evidence, "claims": [self._name(other) for other in claims]})
 
     def _reserved(self, row: int, head: int, evidence: dict[str, object]) -> Reason:
         """Say whose place it would take."""
@@ -304,7 +296,7 @@ class Explainer:
                 starts=bool(status[other] == core.RUNNING),
                 text=self._why_before(row, other),
             )
-            for other in rows[:MOST_AHEAD]
+            for other in rows
         )
 
     def _why_before(self, row: int, other: int) -> str:

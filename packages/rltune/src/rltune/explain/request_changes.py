@@ -129,7 +129,7 @@ def _shorter(explainer: Explainer, row: int) -> Iterator[RequestChange]:
     present = explainer.present
     estimate = float(present.estimate_s[row])
     times = [window.start_s for window in present.windows if window.start_s > present.now_s]
-    heads = [other for other in explainer.rows_ahead(row)[:3] if not explainer.starts(other)]
+    heads = [other for other in explainer.rows_ahead(row, 3) if not explainer.starts(other)]
     times += [time for time in (explainer.reserved_time(head) for head in heads) if np.isfinite(time)]
     for limit in sorted({time - present.now_s for time in times if present.now_s < time}, reverse=True):
         if 60.0 <= limit < estimate:

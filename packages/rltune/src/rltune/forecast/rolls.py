@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -124,7 +124,7 @@ def _further_apart(starts: Floats, now_s: float, times: float) -> Floats:
     """Return starts whose waits lie so many times as far from their median, in the logarithm."""
     with np.errstate(invalid="ignore"):
         waits = np.log(np.maximum(starts - now_s, 0.0) + FLOOR_S)
-        middle = np.quantile(waits, 0.5, axis=0, method="higher")
+        middle = drawn_quantiles(waits, (0.5,))[0]
         moved = now_s + np.maximum(np.exp(middle + times * (waits - middle)) - FLOOR_S, 0.0)
     return np.where(np.isfinite(starts) & np.isfinite(middle), moved, starts)
 
@@ -166,4 +166,23 @@ def log_quantiles(starts: Floats, now_s: float) -> Floats:
     """Return quantiles of the logarithm of the wait from now, [3, row]; infinite where too few rolls start a job."""
     with np.errstate(invalid="ignore"):
         waits = np.log(np.maximum(starts - now_s, 0.0) + FLOOR_S)
-    return np.quantile(waits, QUANTILES, axis=0, method="higher")
+    return drawn_quantiles(waits, QUANTILES)
+
+
+def drawn_quantiles(drawn: Floats, shares: Sequence[float]) -> Floats:
+    """Return the values that so large a share of further draws would not exceed, [share, column].
+
+    Of n draws the k-th smallest is not exceeded by k / (n + 1) of further ones, whatever they are drawn from; between
+    two of them on a straight line. Quantiles of the sample itself would hold 77 % of further draws in place of 80, for
+    30 futures.
+    """
+    ordered = np.sort(drawn, axis=0)
+    last = len(ordered) - 1
+    made = []
+    for share in shares:
+        at = min(max(share * (len(ordered) + 1) - 1, 0.0), float(last))
+        below, above = ordered[int(at)], ordered[min(int(at) + 1, last)]
+        part = at - int(at)
+        with np.errstate(invalid="ignore"):
+            made.append(np.where(np.isinf(above), above if part else below, below + part * (above - below)))
+    return np.array(made)

@@ -44,6 +44,10 @@ class Steer(StrEnum):
     PIN = "pin"
 
 
+LIVE = frozenset({"user", "history", "predicted", "last2", "file", "boost"})  # estimators of a running cluster
+OF_THE_PAST = frozenset({"oracle", "noisy", "column"})  # that know how long jobs of a history ran
+
+
 class PipelineSettings(BaseModel):
     """What decides; the same words as for `rltune simulate`."""
 
@@ -57,9 +61,13 @@ class PipelineSettings(BaseModel):
     @field_validator("estimator")
     @classmethod
     def _is_known_live(cls, name: str) -> str:
-        if name.partition(":")[0] not in {"user", "history", "predicted", "file", "boost"}:
-            known = "user, history, predicted or file:PATH"
-            raise ValueError(f"nobody knows the true run times of a running cluster: take {known}")
+        known = "take user, history, predicted, last2, blend:user+predicted or file:PATH"
+        for part in name.removeprefix("blend:").split("+") if name.startswith("blend:") else [name]:
+            kind = part.partition(":")[0]
+            if kind in OF_THE_PAST:
+                raise ValueError(f"nobody knows the true run times of a running cluster: {known}")
+            if kind not in LIVE:
+                raise ValueError(f"there is no estimator {part!r} for a running cluster: {known}")
         return name
 
 
@@ -138,6 +146,7 @@ class PreemptSettings(BaseModel):
     min_run: Finite = 600.0  # of a spell, restart apart, before it may be cut short
     max_preemptions: Count = 5  # of one job,
     max_a_day: Count = 3  # and of one job within 24 hours
+    late: Time = 86_400.0  # by which a job may end later for giving way; then it comes first. "inf" = any
     per_cycle: Annotated[int, Field(ge=1)] = 2  # jobs that may be stopped in one cycle
     patience_cycles: Annotated[int, Field(ge=1)] = 3  # after KillWait, in which the waiting job must have started
     pause: Finite = 3600.0  # for which nobody gives way after one has not

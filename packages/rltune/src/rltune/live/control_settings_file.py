@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from rltune.errors import InputError
 from rltune.live.control_settings import ControlSettings
+from rltune.toml_file import toml_text
 from rltune.toml_mistakes import told_mistake
 
 
@@ -24,10 +25,8 @@ def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) ->
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(toml_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
 
 

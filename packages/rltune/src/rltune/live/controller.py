@@ -56,6 +56,7 @@ from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.health import Look
 from rltune.live.see.holdings import Intent
 from rltune.live.see.ownership import LeverError
+from rltune.live.see.paid_tolls import Terms
 from rltune.live.see.snapshot import Snapshot
 from rltune.live.watchdog import Watchdog
 
@@ -260,7 +261,7 @@ class Controller:
             return LookFailed(str(error), self.clock.elapsed_s())
         end = self.clock.elapsed_s()
         self.journal.add_spells(self._spells.look(snapshot, self.brain.turns.commanded))
-        return Looked(Look(self._spells.remembered(snapshot), end, end - begin))
+        return Looked(Look(self._spells.remembered(snapshot, Terms.of(self.settings.preempt)), end, end - begin))
 
     def _require_means(self) -> None:
         """Refuse once, before anything is changed, settings that cannot be followed by this way of reaching Slurm."""

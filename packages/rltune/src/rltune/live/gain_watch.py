@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rltune.kernel.score.slowdown import bounded_slowdown
 from rltune.live.act.canary import EndedJob, Verdict, judge_canary
 from rltune.live.control_settings import ControlSettings
-from rltune.live.decide.gain import Gain, Seen, estimate_gain
+from rltune.live.decide.gain import Gain, estimate_gain
 from rltune.live.decide.pinned import Pinned
+from rltune.live.decide.replayed_queue import ReplayedQueue, Seen
 from rltune.live.decide.scope import left_to_slurm, out_of_scope
+from rltune.live.decide.slurm_planning import slurms_backfill
 from rltune.live.journal.ended import Ended
 from rltune.live.journal.store import Journal
 from rltune.live.see.holdings import Holdings
@@ -53,8 +56,35 @@ class GainWatch:
 
     def gain(self, snapshot: Snapshot, estimates: dict[int, float]) -> Gain | None:
         """Replay what was seen, in Slurm's order and in ours."""
-        seen = seen_jobs(self.journal.ended(self.settings.advanced.gain.jobs), snapshot, estimates)
-        return estimate_gain(seen, snapshot, self.pinned, self.settings.cycle_s)
+        if not snapshot.nodes:
+            return None
+        most = self.settings.advanced.gain.jobs
+        return estimate_gain(queue_of(self.journal, snapshot, estimates, self.settings, self.pinned, most))
+
+
+def queue_of(
+    journal: Journal,
+    snapshot: Snapshot,
+    estimates: Mapping[int, float],
+    settings: ControlSettings,
+    pinned: Pinned,
+    most: int,
+    since_s: float = -math.inf,
+) -> ReplayedQueue:
+    """Return the jobs that a journal has seen, to be replayed: at most so many that have ended, from a time on."""
+    ended = journal.ended(most)
+    looks = journal.rows("SELECT min(taken_s), max(waiting) FROM cycle WHERE taken_s >= ?", since_s)[0]
+    first_s = snapshot.taken_s if looks[0] is None else float(looks[0])
+    if len(ended) == most:  # who ended before the oldest of these is not known, but was there
+        first_s = max(first_s, ended[-1].job.end_s)
+    return ReplayedQueue.of(
+        seen_jobs(ended, snapshot, estimates),
+        snapshot,
+        pinned,
+        begin_s=first_s,
+        cycle_s=settings.cycle_s,
+        backfill=slurms_backfill(int(looks[1] or 0)),
+    )
 
 
 def seen_jobs(ended: Iterable[Ended], snapshot: Snapshot, estimates: Mapping[int, float]) -> list[Seen]:

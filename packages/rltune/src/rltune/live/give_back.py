@@ -13,15 +13,17 @@ from rltune.errors import InputError
 from rltune.live.holder import this_process, why_dead
 from rltune.live.keeper import alive
 from rltune.live.see.admin_comment import is_ours
-from rltune.live.see.backend import Backend, Change, ChangeKind, ChangeOutcome
+from rltune.live.see.backend import Backend, BackendError, Change, ChangeKind, ChangeOutcome
 from rltune.live.see.drift import drifted
 from rltune.live.see.holdings import STEERING, Hold, Holdings, Intent
 from rltune.live.see.ownership import EVERYWHERE, LockJob, OwnRecords, PageJob, overlap, owned
 from rltune.live.see.record_text import Holder
-from rltune.live.see.snapshot import LOWEST, LiveJob, Snapshot
+from rltune.live.see.snapshot import LOWEST, Lever, LiveJob, Snapshot
 from rltune.live.see.undoing import undo_all
 
 NOWHERE: tuple[str, ...] = ()
+_NAMED = 5  # jobs of a sentence
+_AT_A_TIME = 250
 _TRIES = 3  # a job may change its state between a look and a write
 
 
@@ -35,6 +37,7 @@ class GivenBack:
     left: tuple[str, ...] = ()  # what Slurm still holds of ours and would not give up, as sentences
     running: tuple[int, ...] = ()  # jobs whose list of nodes cannot be cleared before they wait again
     foreign: tuple[str, ...] = ()  # users of other accounts whose records were found
+    unexplained: tuple[int, ...] = ()  # jobs with a number that no record says is ours: the site's, or of a lost record
 
     @property
     def changes(self) -> int:
@@ -51,10 +54,14 @@ class GivenBack:
         if self.left:
             told.append(f"{len(self.left)} could not be: {'; '.join(self.left[:3])}")
         if self.running:
-            jobs = ", ".join(map(str, self.running[:5])) + (", ..." if len(self.running) > 5 else "")
-            told.append(f"{len(self.running)} running jobs keep a list of nodes until they wait again or end: {jobs}")
+            keep = f"{len(self.running)} running jobs keep a list of nodes until they wait again or end"
+            told.append(f"{keep}: {_listed(self.running)}")
         told += [f"user {user} keeps a record here: run as {user}, or with --owner {user}" for user in self.foreign]
-        return "; ".join(told) if not self.all_back else f"{told[0]}; Slurm holds nothing of ours"
+        told += ["Slurm holds nothing of ours"] if self.all_back else []
+        if self.unexplained:
+            have = f"{len(self.unexplained)} jobs have a SiteFactor that no record says is ours, which was left alone"
+            told.append(f"{have}: {_listed(self.unexplained)}")
+        return "; ".join(told)
 
 
 @dataclass
@@ -78,8 +85,29 @@ class GiveBack:
         told = replace(told, left=(*told.left, *self._unread(records)))
         running = tuple(job.id for job in snapshot.jobs if _keeps_nodes(job, holdings))
         if not told.left and not running:
-            self.backend.close_records([*(page.id for page in pages), *(lock.id for lock in locks)])
-        return replace(told, running=running, foreign=self._foreign(records))
+            told = replace(told, left=self._close([*(page.id for page in pages), *(lock.id for lock in locks)]))
+        return replace(
+            told, running=running, foreign=self._foreign(records), unexplained=_unexplained(snapshot, holdings)
+        )
+
+    def _apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
+        """Make changes some at a time: what Slurm did not answer to in time leaves those before it done and known."""
+        made: list[ChangeOutcome] = []
+        for at in range(0, len(changes), _AT_A_TIME):
+            try:
+                made += self.backend.apply(changes[at : at + _AT_A_TIME])
+            except BackendError as error:
+                made += [ChangeOutcome(change, str(error)) for change in changes[at:]]
+                break
+        return tuple(made)
+
+    def _close(self, jobs: Sequence[int]) -> tuple[str, ...]:
+        """Cancel records; return what to tell if that is refused."""
+        try:
+            self.backend.close_records(jobs)
+        except BackendError as error:
+            return (str(error),)
+        return ()
 
     def _ours(self, records: OwnRecords, snapshot: Snapshot) -> tuple[list[LockJob], list[PageJob]]:
         """Return the records that we answer for; refuse if another controller lives."""
@@ -110,7 +138,7 @@ class GiveBack:
             comments = _comments(snapshot)
             if not intents and not comments:
                 break
-            outcomes = self.backend.apply([*(intent.change for intent in intents), *comments])
+            outcomes = self._apply([*(intent.change for intent in intents), *comments])
             for intent, outcome in zip((*intents, *(None for _ in comments)), outcomes, strict=True):
                 tried[outcome.change.job, outcome.change.kind] = intent, outcome
             before, snapshot = snapshot, self.backend.observe()
@@ -121,6 +149,17 @@ class GiveBack:
                 break
         noted = [(intent, outcome) for intent, outcome in tried.values() if intent is not None]
         return GivenBack(tuple(i for i, _ in noted), tuple(o for _, o in noted), holdings, left), snapshot
+
+
+def _unexplained(snapshot: Snapshot, holdings: Holdings) -> tuple[int, ...]:
+    """Return the jobs with a SiteFactor that is not known to be ours; a Nice is its user's own matter."""
+    if snapshot.lever is not Lever.SITE_FACTOR:
+        return ()
+    return tuple(job.id for job in snapshot.pending if job.site_factor and job.id not in holdings.by_job)
+
+
+def _listed(jobs: Sequence[int]) -> str:
+    return ", ".join(map(str, jobs[:_NAMED])) + (", ..." if len(jobs) > _NAMED else "")
 
 
 def _add(holdings: Holdings, known: Holdings, snapshot: Snapshot) -> None:
@@ -144,7 +183,7 @@ def _forget_given_back(
     for job_id, hold in list(holdings):
         was, now = before.job_by_id.get(job_id), after.job_by_id.get(job_id)
         assert now is not None, "jobs that are gone were forgotten"
-        if not _still(hold, was, now, taken=_written(hold) in {kind for job, kind in done if job == job_id}):
+        if not _still(hold, was, now, taken=(job_id, _written(hold)) in done):
             holdings.drop(job_id, hold.kind)
 
 

@@ -63,7 +63,9 @@ class Keeper:
             return self._take_over(lock, snapshot)
         except BaseException:
             self.lock = lock
-            self.close()  # pages that it may have are copies: nothing was cancelled yet
+            with suppress(BackendError):  # what stays is a lock of ours that the next one takes over
+                self.close()  # pages that it may have are copies: nothing was cancelled yet
+            self.forget()
             raise
 
     def loss(self, snapshot: Snapshot) -> str:
@@ -134,7 +136,9 @@ class Keeper:
         if mine is None:
             raise BackendError(f"the lock, job {lock}, is not to be seen in Slurm")
         records, told = OwnRecords.of(snapshot), []
-        dead = [one for one in self._rivals(snapshot) if one.id < lock]
+        others = [one for one in self._rivals(snapshot) if one.id != lock]
+        # One with a higher number came later, unless Slurm has begun to count its jobs anew.
+        dead = [one for one in others if one.id < lock or why_dead(one.lock, snapshot.taken_s, self.me)]
         pages = [page for page in records.orphans() if page.user == mine.user]
         for one in dead:
             why = why_dead(one.lock, snapshot.taken_s, self.me) or "by force"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 
 from rltune.engine.guard import get_guard
@@ -70,11 +69,8 @@ def pin_policy(settings: ControlSettings, text: str | None = None) -> Pinned:
 
 
 def _turns(preempt: PreemptSettings) -> Turns:
-    """Return the order by which jobs give way; how often each may is counted where the jobs are looked at.
-
-    What turns have cost a job is not known here, so that nothing bounds it: see docs/reference/preemption.md.
-    """
-    return Turns(preempt.order, preempt.min_run, late_s=inf) if preempt.on else Turns()
+    """Return the order by which jobs give way; how often each may is counted where the jobs are looked at."""
+    return Turns(preempt.order, preempt.min_run, late_s=preempt.late) if preempt.on else Turns()
 
 
 def policy_file(spec: str) -> Path | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rltune.live.decide.gain import Seen, replayable
 from rltune.live.decide.pinned import Pinned
+from rltune.live.decide.replayed_queue import Seen, replayable
 from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import taking
 from rltune.live.see.snapshot import Snapshot

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.metrics.distribution import Distribution
-from rltune.text import percent, seconds
+from rltune.text import seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 FAR = 1.5  # times: waits that differ by more are called far apart
 SMALL_S = 60.0  # differences below this are not
 NEARLY_ALL = 0.99  # of the jobs: the rest is not worth a row of its own
+UNEXPLAINED = "What `rltune calibrate` found is in the cluster's file and does not explain it"
 NOTHING_RECORDED = "No starts are recorded in this history, so nothing shows whether simulated waits are right."
 
 
 def recorded_wait_s(jobs: Jobs) -> Floats:
-    """Return start - submit as the source tells it; NaN where it tells none, or a start before the submit."""
-    wait = jobs.recorded_start_s - jobs.submit_s
-    return np.where(wait >= 0, wait, np.nan)
+    """Return how long jobs waited from when they could start, as the source tells it.
+
+    NaN where it tells no start, or one before the submit. This is the one way in which recorded waits are counted.
+    """
+    return np.where(jobs.recorded_start_s >= jobs.submit_s, jobs.recorded_start_s - jobs.ready_s, np.nan)
 
 
 def recorded_held_s(jobs: Jobs) -> Floats:
-    """Return how long of its recorded wait a job could not have started, as the source tells it; 0 if it does not."""
-    held = np.minimum(jobs.recorded_eligible_s, jobs.recorded_start_s) - jobs.submit_s
-    return np.where(held > 0, held, 0.0)
+    """Return how long after its submit a job could not have started, as the source tells it; 0 if it does not."""
+    return jobs.ready_s - jobs.submit_s
 
 
 @dataclass(frozen=True)
@@ -39,19 +41,25 @@ class RecordedWait:
     """Recorded and simulated waits of the jobs that have both; the simulated ones are of 0 jobs if there are none."""
 
     of: int  # jobs looked at, with or without a recorded start
-    held_s: float  # mean of the part of the recorded wait in which the job could not have started
+    held: int  # jobs that could not start within a minute of their submit
+    held_s: float  # mean over all jobs of how long they could not
     recorded_s: Distribution
     simulated_s: Distribution
+    calibrated: bool = False  # whether the cluster's file has what calibrate found
 
     @classmethod
-    def of_waits(cls, recorded_s: Floats, held_s: Floats, simulated_s: Floats | None = None) -> RecordedWait:
+    def of_waits(
+        cls, recorded_s: Floats, held_s: Floats, simulated_s: Floats | None = None, *, calibrated: bool = False
+    ) -> RecordedWait:
         """Compare one value a job; NaN where a job has none."""
         both = ~np.isnan(recorded_s) & (True if simulated_s is None else ~np.isnan(simulated_s))
         return cls(
             of=len(recorded_s),
+            held=int((held_s[both] > SMALL_S).sum()),
             held_s=float(held_s[both].mean()) if both.any() else 0.0,
             recorded_s=Distribution.of(recorded_s[both]),
             simulated_s=Distribution.of(np.zeros(0) if simulated_s is None else simulated_s[both]),
+            calibrated=calibrated,
         )
 
     @property
@@ -86,14 +94,16 @@ class RecordedWait:
         """Return what a reader of simulated waits must know of the recorded ones; nothing if the two are near."""
         if not self.recorded_s.n:
             return [NOTHING_RECORDED]
-        held = self.held_s / self.recorded_s.mean if self.recorded_s.mean > 0 else 0.0
-        said = []
-        if held > 0.1:
-            why = "the job could not have started: a dependency, a begin time or a throttle"
-            said.append(f"In {percent(held)} of the recorded wait {why}.")
-        if self.far:
-            said.append(self._far_sentence())
-        return said
+        return [*self.held_lines(), *([self._far_sentence()] if self.far else [])]
+
+    def held_lines(self) -> list[str]:
+        """Return from when waits are counted, where some jobs could not start when they were submitted."""
+        if not self.held:
+            return []
+        who = f"{self.held:,} of {self.recorded_s.n:,} jobs could not start when submitted"
+        why = "a dependency, a begin time or a throttle held them"
+        mean = seconds(self.recorded_s.mean + self.held_s)
+        return [f"{who} ({why}): waits count from when they could. Counted from submit, the recorded mean is {mean}."]
 
     def _of_whom(self) -> str:
         return "" if self.complete else f" ({self.recorded_s.n:,} of {self.of:,} jobs have a start)"
@@ -102,14 +112,22 @@ class RecordedWait:
         simulated, recorded = getattr(self.simulated_s, self.far), getattr(self.recorded_s, self.far)
         what = {"mean": "Simulated waits are on average"}.get(self.far, f"The {self.far} of simulated waits is")
         why = "either this pipeline differs that much from what ran, or the simulation lacks something the site had"
-        return f"{what} {times_apart(simulated, recorded)} recorded: {why}. `rltune calibrate` tells which."
+        then = UNEXPLAINED if self.calibrated else "`rltune calibrate` tells which"
+        return f"{what} {times_apart(simulated, recorded)} recorded: {why}. {then}."
 
 
-def recorded_wait(jobs: Jobs, wait_s: Floats | None = None, counts: NDArray[np.bool_] | None = None) -> RecordedWait:
+def recorded_wait(
+    jobs: Jobs,
+    wait_s: Floats | None = None,
+    counts: NDArray[np.bool_] | None = None,
+    *,
+    calibrated: bool = False,
+) -> RecordedWait:
     """Put recorded waits beside simulated ones, of the jobs that count and have both."""
     wanted = slice(None) if counts is None else counts
     simulated = None if wait_s is None else wait_s[wanted]
-    return RecordedWait.of_waits(recorded_wait_s(jobs)[wanted], recorded_held_s(jobs)[wanted], simulated)
+    waits = recorded_wait_s(jobs)[wanted], recorded_held_s(jobs)[wanted]
+    return RecordedWait.of_waits(*waits, simulated, calibrated=calibrated)
 
 
 def far_apart(one_s: float, other_s: float) -> bool:

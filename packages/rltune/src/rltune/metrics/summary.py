@@ -114,7 +114,7 @@ def summarise(schedule: Timetable, interval_s: Span | None = None, bound: Bound 
         requeued=int((schedule.requeues[inside] > 0).sum()),
         passes=schedule.passes,
         wait_s=Distribution.of(wait),
-        recorded=recorded_wait(schedule.jobs, schedule.wait_s, kept),
+        recorded=recorded_wait(schedule.jobs, schedule.wait_s, kept, calibrated=schedule.cluster.calibrated),
         jct_s=Distribution.of(schedule.jct_s[kept]),
         bounded_slowdown=Distribution.of(slowdown),
         large_wait_s=Distribution.of(wait[large_jobs(schedule)[kept]]),

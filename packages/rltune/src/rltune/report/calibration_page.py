@@ -15,7 +15,12 @@ from rltune.report.page_tables import Row, Table
 from rltune.report.start_lines import SCRIPTS, lines_of_starts
 from rltune.text import seconds
 
-_TITLES = {"size": "By size", "partition": "By partition", "user": "By user", "hour": "By hour of submission"}
+_TITLES = {
+    "size": "By size",
+    "partition": "By partition",
+    "user": "By user",
+    "hour": "By hour of the day, on the clock of the export",
+}
 
 
 def write_calibration(made: Calibration, path: str | Path, trace: str = "", cluster: str = "") -> Path:

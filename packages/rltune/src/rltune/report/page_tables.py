@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.evaluation.comparison import measured
-from rltune.evaluation.comparison_tables import comparison_notes, has_intervals, interval, write_ratio
+from rltune.evaluation.comparison_tables import comparison_notes, estimates_told, has_intervals, interval, write_ratio
 from rltune.evaluation.recorded_waits import recorded_beside
 from rltune.metrics.formats import number, percent, seconds
 from rltune.report.chart_data import pipelines
@@ -182,7 +182,7 @@ def facts(comparison: Comparison, trace: str) -> list[tuple[str, str]]:
             "Cluster",
             f"{cluster_of.name or 'not named'}: {cluster_of.node_count:,} nodes, {cluster_of.gpu_count:,} GPUs",
         ),
-        ("Estimates", settings.estimator),
+        ("Estimates", estimates_told(comparison)),
         ("Head of line", f"one per {settings.head}"),
         ("View", f"the {settings.view} oldest jobs" if settings.view else "the whole queue"),
         *([("Policy is asked", f"every {seconds(settings.cycle_s)}")] if settings.cycle_s else []),

@@ -56,14 +56,10 @@ def _worth(made: Predictability) -> Table | None:
         return None
     columns = ("mean wait", f"of {made.worth[0].estimator}'s", "95 % interval")
     rows = tuple(
-        Row(w.estimator, NO_LINE, 0, (seconds(w.wait_s), f"{w.ratio.estimate:.3f}", _span(w.ratio.low, w.ratio.high)))
+        Row(w.estimator, NO_LINE, 0, (seconds(w.wait_s), f"{w.ratio.estimate:.3f}", w.ratio.ends("{:.3f}".format)))
         for w in made.worth
     )
     return Table(columns, rows)
-
-
-def _span(low: float, high: float) -> str:
-    return f"[{low:.3f}, {high:.3f}]"
 
 
 def _table(groups: tuple[Group, ...]) -> Table:

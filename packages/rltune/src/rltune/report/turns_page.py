@@ -82,7 +82,7 @@ def _curves(made: TurnsWorth, top: float) -> list[Curve]:
 def _point(cell: ConsentWorth, top: float, shift: float) -> Point:
     ratio = cell.ratio
     low, high = (value if math.isfinite(value) else ratio.estimate for value in (ratio.low, ratio.high))
-    told = f"{cell.consent}: {ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+    told = f"{cell.consent}: {ratio.estimate:.3f} {ratio.ends('{:.3f}'.format)}"
     return Point(_x(cell.consent.share) + shift, _y(ratio.estimate, top), _y(low, top), _y(min(high, top), top), told)
 
 

@@ -15,9 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from rltune.errors import InputError
 from rltune.explain import Explainer, Explanation
 from rltune.forecast import Forecast, forecast
-from rltune.live.present_of_slurm import present_of_cycle
 from rltune.live.see.snapshot import LiveJob
-from rltune.present import Present
 from rltune.serve.sight import Watch
 from rltune.serve.tokens import Caller
 from rltune.whatif import WhatIf, parse_edit, what_if_now
@@ -41,7 +39,6 @@ class Answers:
         self._watch = watch
         self._lock = threading.Lock()
         self._cycle = 0
-        self._explainer: Explainer | None = None
         self._explained: OrderedDict[tuple[str, str, bool], Explanation] = OrderedDict()
         self._forecast: Forecast | None = None
         self._asked = CapacityLimiter(AT_ONCE)
@@ -81,25 +78,23 @@ class Answers:
             return kept
         return self.forecast() if sight.cycle.waiting <= MOST_AT_ONCE else None
 
-    def what_if(self, changes: Sequence[str]) -> WhatIf:
+    def what_if(self, changes: Sequence[str], progress: Callable[[int, int], None] | None = None) -> WhatIf:
         """Roll the present queue with changes and without."""
         edits = [parse_edit(text) for text in changes]
         with self._lock:
             present = self._newest().present
-        return what_if_now(present, edits, rolls=WHAT_IF_ROLLS)  # takes seconds: others may ask meanwhile
+        return what_if_now(
+            present, edits, rolls=WHAT_IF_ROLLS, progress=progress
+        )  # takes seconds: others may ask meanwhile
 
     def _newest(self) -> Explainer:
-        newest = self._watch.newest()
-        if not newest:
-            raise InputError("there is no cycle yet")
-        if self._explainer is None or self._cycle != newest:
-            self._explainer, self._cycle = Explainer(self._present(newest)), newest
+        sight = self._watch.sight()
+        if sight.explained.explainer is None:
+            raise InputError(f"this cycle cannot be explained: {sight.explained.why_not}")
+        if self._cycle != sight.cycle.id:
+            self._cycle = sight.cycle.id
             self._explained.clear()
-        return self._explainer
-
-    def _present(self, cycle: int) -> Present:
-        with self._watch.own_journal() as journal:
-            return present_of_cycle(journal, cycle)
+        return sight.explained.explainer
 
     def _others(self, caller: Caller) -> frozenset[str]:
         jobs = self._watch.sight().snapshot.jobs

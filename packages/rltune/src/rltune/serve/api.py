@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from rltune.errors import InputError
+from rltune.present import Why
 from rltune.serve.answers import Answers
 from rltune.serve.callers import EverybodysViewer, Operator, Viewer
-from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SortKey
+from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SortKey, job_row
 from rltune.serve.live_view import stream
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.status import EventRow, NodeState, Status, events_of, node_states, status_of
-from rltune.serve.visible import find_jobs, find_row, shown_to, story_of, visible_rows
+from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
 
 MOST_ROWS = 1000
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -64,16 +65,16 @@ class StoryLine(BaseModel):
 
 
 class JobStory(BaseModel):
-    """A job, and all that the journal tells of it."""
+    """A job, also one that has ended, and all that the journal tells of it."""
 
-    job: JobRow | None
+    job: JobRow
     story: list[StoryLine]
 
 
 @router.get("/status")
-def status(sight: Newest, caller: Viewer) -> Status:  # noqa: ARG001
+def status(sight: Newest, watch: Watched, caller: Viewer) -> Status:  # noqa: ARG001
     """Return queue, GPUs by type and the controller's state."""
-    return status_of(sight)
+    return status_of(watch, sight)
 
 
 def query_of(
@@ -81,8 +82,8 @@ def query_of(
     state: Words = "",
     user: Words = "",
     partition: Words = "",
-    reason: Words = "",
-    sort: SortKey = "rank",
+    reason: Why | Literal[""] = "",
+    sort: SortKey = "place",
     descending: bool = False,
     offset: Annotated[int, Query(ge=0, le=10**7)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
@@ -103,11 +104,12 @@ def jobs(sight: Newest, caller: Viewer, query: Asked) -> JobPage:
 @router.get("/jobs/{job}", responses=_NOT_THERE)
 def job(job: JobId, sight: Newest, watch: Watched, caller: Viewer) -> JobStory:
     """Return one job with its story."""
-    row = find_row(sight, job, caller)
     with watch.journal() as journal:
-        lines = story_of(journal, sight, job, caller)
-    if row is None and not lines:
+        life = find_job(journal, sight, job, caller)
+        lines = [] if life is None else story_of(journal, life, caller)
+    if life is None:
         raise HTTPException(404, f"job {job} is not known here, or not yours")
+    row = find_row(sight, job, caller) or job_row(sight, life)
     return JobStory(job=row, story=[StoryLine(at_s=line.at_s, text=line.text) for line in lines])
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -25,8 +26,10 @@ from rltune.serve.live_view import StreamGate
 from rltune.serve.own_history import OwnHistory
 from rltune.serve.sight import Watch
 from rltune.serve.tokens import Tokens
+from rltune.serve.whatif_runs import WhatIfRuns
 from rltune.version import __version__
 
+THREADS = 6  # that render: more would only take turns at the interpreter, and everybody would be late
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "testserver")
 
 
@@ -48,10 +51,12 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         if how.follow:
             threading.Thread(target=app.state.follower.run, name="follower", daemon=True).start()
         yield
         app.state.follower.stop()
+        app.state.whatif_runs.close()
         watch.close()
 
     app = FastAPI(
@@ -64,8 +69,15 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
     )
     app.state.watch, app.state.tokens, app.state.demo = watch, how.tokens, how.demo
     app.state.answers = Answers(watch)
-    app.state.follower = Follower(watch, app.state.answers, how.wait_buckets_s, forecasts=how.follow)
+    app.state.follower = Follower(
+        watch,
+        app.state.answers,
+        how.wait_buckets_s,
+        forecasts=how.follow,
+        prepare=lambda sight: pages.overview_content(watch, sight, limited=False),
+    )
     app.state.history, app.state.training = OwnHistory(watch), how.training
+    app.state.whatif_runs = WhatIfRuns(app.state.answers)
     app.state.streams = StreamGate(how.limits.streams)
     app.include_router(api.router)
     app.include_router(pages.router)

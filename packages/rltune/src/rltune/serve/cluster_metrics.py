@@ -19,9 +19,17 @@ WAIT_BUCKETS_S = (60.0, 600.0, 1800.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0,
 
 def metrics_text(watch: Watch, buckets: Sequence[float], followed: CollectorRegistry) -> bytes:
     """Return everything in Prometheus' text format: the newest cycle, then what was counted over cycles."""
-    registry = CollectorRegistry()
-    registry.register(ClusterMetrics(watch, buckets))
-    return generate_latest(registry) + generate_latest(followed)
+
+    def made() -> bytes:
+        registry = CollectorRegistry()
+        registry.register(ClusterMetrics(watch, buckets))
+        return generate_latest(registry)
+
+    try:
+        of_cycle = watch.once_a_cycle("metrics", watch.sight(), made)
+    except InputError:  # no cycle yet
+        of_cycle = b""
+    return of_cycle + generate_latest(followed)
 
 
 class ClusterMetrics(Collector):

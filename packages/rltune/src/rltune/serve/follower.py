@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as PrometheusCounter
@@ -30,8 +30,16 @@ _FALLBACKS = ("milp_out_of_time", "milp_unpacked", "milp_unkept")  # the greedy 
 class Follower:
     """Looks at every new cycle once. A thread of its own does so while the service runs."""
 
-    def __init__(self, watch: Watch, answers: Answers, buckets_s: Sequence[float], *, forecasts: bool = False) -> None:
-        self._watch, self._answers, self._forecasts = watch, answers, forecasts
+    def __init__(
+        self,
+        watch: Watch,
+        answers: Answers,
+        buckets_s: Sequence[float],
+        *,
+        forecasts: bool = False,
+        prepare: Callable[[Sight], object] = lambda _: None,
+    ) -> None:
+        self._watch, self._answers, self._forecasts, self._prepare = watch, answers, forecasts, prepare
         self._cycle, self._taken_s, self._forecast_s = 0, 0.0, -math.inf
         self._event, self._rest_until, self._timer = 0, -math.inf, time.monotonic
         self._stop, self._lock = threading.Event(), threading.Lock()
@@ -66,7 +74,7 @@ class Follower:
     def run(self) -> None:
         """Look until stopped."""
         while not self._stop.wait(_LOOK_EVERY_S):
-            self._watch.refresh()
+            self._watch.refresh(self._prepare)
             self.look()
             if self._forecasts:
                 self.forecast_if_due()

@@ -12,22 +12,30 @@ from rltune.forecast import Forecast, JobForecast
 from rltune.live.see.snapshot import LiveJob
 
 _NEWEST = 1000  # starts that the median error is of
+AT_ONCE_S = 60.0  # until p50: such a forecast is hardly one, and would make the others look better than they are
 INSIDE, BEFORE, AFTER = "inside", "before", "after"
 
 
 @dataclass
 class ForecastRecord:
-    """The first forecast of each job that waits, until it starts; then where in its 80 % interval it did."""
+    """The first forecast of each job that waits, until it starts; then where in its 80 % interval it did.
+
+    Jobs that were to start at once are counted apart.
+    """
 
     open: dict[str, JobForecast] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    at_once: Counter[str] = field(default_factory=Counter)
+    _soon: set[str] = field(default_factory=set)  # of the open ones, those that are to start at once
     errors_s: deque[float] = field(default_factory=lambda: deque(maxlen=_NEWEST))
 
     def note(self, made: Forecast) -> None:
         """Keep the forecasts of jobs that have none yet; one that is not seen to start is no forecast."""
         for one in made.jobs:
-            if math.isfinite(one.p90_s):
-                self.open.setdefault(one.job, one)
+            if math.isfinite(one.p90_s) and one.job not in self.open:
+                self.open[one.job] = one
+                if one.p50_s - made.now_s < AT_ONCE_S:
+                    self._soon.add(one.job)
 
     def look(self, jobs: Iterable[LiveJob]) -> None:
         """Judge the forecasts of jobs that have started; forget those of jobs that are gone."""
@@ -37,16 +45,22 @@ class ForecastRecord:
             if job is not None and job.pending:
                 continue
             del self.open[name]
+            soon = name in self._soon
+            self._soon.discard(name)
             if job is not None and not math.isnan(job.start_s):
-                self._judge(made, job.start_s)
+                self._judge(made, job.start_s, soon=soon)
 
-    def _judge(self, made: JobForecast, start_s: float) -> None:
-        self.counts[BEFORE if start_s < made.p10_s else AFTER if start_s > made.p90_s else INSIDE] += 1
-        self.errors_s.append(abs(start_s - made.p50_s))
+    def _judge(self, made: JobForecast, start_s: float, *, soon: bool) -> None:
+        where = BEFORE if start_s < made.p10_s else AFTER if start_s > made.p90_s else INSIDE
+        if soon:
+            self.at_once[where] += 1
+        else:
+            self.counts[where] += 1
+            self.errors_s.append(abs(start_s - made.p50_s))
 
     @property
     def starts(self) -> int:
-        """Return how many forecasts were judged."""
+        """Return how many forecasts of jobs that were to wait were judged."""
         return self.counts.total()
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field
 
 from rltune.live.see.snapshot import LiveJob
+from rltune.present import Why
 
 if TYPE_CHECKING:
     from rltune.serve.sight import Sight
 
-_NAMED = re.compile(r"\b(?:a )?(job|constraint|reservation) (?:of another user|\S+)")
-STARTS_NOW = "should start now"
-SortKey = Literal["rank", "id", "user", "partition", "gpus", "wait", "submit"]
+SortKey = Literal["place", "rank", "id", "user", "partition", "gpus", "wait", "submit"]
 
 
 class JobRow(BaseModel):
@@ -32,17 +30,19 @@ class JobRow(BaseModel):
     state: str
     gpus: int
     gpu_types: list[str]
-    nodes: list[str] = Field(description="Where it runs, or where it should start now.")
+    nodes: list[str] = Field(description="Where it runs or ran.")
     submit_s: float
     start_s: float | None
+    end_s: float | None = Field(description="When it ended; null if it has not.")
     limit_s: float | None
     estimate_s: float | None = Field(description="What is known of its run time.")
-    wait_s: float = Field(description="Since it was submitted; of a running job until it started.")
+    wait_s: float = Field(description="Since it was submitted, until it started or was cancelled.")
+    place: int | None = Field(description="Its place in the order that is in force, from 1; null if it has none.")
     rank: int | None = Field(description="Its place in the policy's order, from 1; null if it does not compete.")
     slurm_rank: int | None = Field(description="Its place in Slurm's own order, from 1.")
-    reason: str = Field(description="Why it waits; empty if it runs.")
-    expected_s: float | None = Field(description="When the core has reserved its start.")
-    starts_now: bool
+    why: Why | None = Field(description="The kind of reason that it waits for; null if it does not wait.")
+    reason: str = Field(description="Why it waits, in words; empty if it does not.")
+    expected_s: float | None = Field(description="When the core has reserved its start, in the order in force.")
 
 
 class JobPage(BaseModel):
@@ -63,18 +63,36 @@ class JobQuery:
     state: str = ""
     user: str = ""
     partition: str = ""
-    reason: str = ""
-    sort: SortKey = "rank"
+    reason: Why | Literal[""] = ""
+    sort: SortKey = "place"
     descending: bool = False
     offset: int = 0
     limit: int = 100
 
 
+@dataclass(frozen=True)
+class RowChoices:
+    """What rows can be chosen by."""
+
+    states: list[str]
+    partitions: list[str]
+    reasons: list[str]
+
+    @classmethod
+    def of(cls, rows: Iterable[JobRow]) -> RowChoices:
+        """Gather them."""
+        kinds = {(row.state, row.partition, row.why) for row in rows}
+        partitions = {name for _, partition, _ in kinds for name in partition.split(",")}
+        reasons = {why.value for _, _, why in kinds if why}
+        return cls(sorted({state for state, _, _ in kinds}), sorted(partitions), sorted(reasons))
+
+
 def job_row(sight: Sight, job: LiveJob) -> JobRow:
     """Make the row of one job."""
     part = sight.part(job.id)
-    waits = part is not None
-    until_s = job.start_s if not math.isnan(job.start_s) else sight.taken_s
+    ranks = [at + 1 if at >= 0 else None for at in ((part.rank, part.slurm_rank) if part else (-1, -1))]
+    told = sight.explained.reasons.get(job.id)
+    until_s = next((t for t in (job.start_s, job.end_s if job.ended else math.nan) if t > 0), sight.taken_s)
     return JobRow(
         id=job.id,
         name=job.name,
@@ -85,23 +103,20 @@ def job_row(sight: Sight, job: LiveJob) -> JobRow:
         state=job.state,
         gpus=job.gpus,
         gpu_types=list(job.gpu_types),
-        nodes=list(job.node_names if job.on_nodes else part.nodes if part else ()),
+        nodes=list(job.node_names),
         submit_s=job.came_s,
         start_s=known(job.start_s),
+        end_s=known(job.end_s) if job.ended else None,
         limit_s=known(job.limit_s),
         estimate_s=known(sight.estimates.get(job.id, math.nan)),
         wait_s=max(0.0, until_s - job.came_s),
-        rank=part.rank + 1 if part and part.rank >= 0 else None,
-        slurm_rank=part.slurm_rank + 1 if part and part.slurm_rank >= 0 else None,
-        reason=(part.reason or STARTS_NOW) if part else job.reason if job.pending else "",
-        expected_s=known(part.reserved_s) if part else None,
-        starts_now=bool(waits and part and part.starts),
+        place=ranks[0 if sight.cycle.acting else 1],
+        rank=ranks[0],
+        slurm_rank=ranks[1],
+        why=told.why if told else None,
+        reason=told.text if told else "",
+        expected_s=sight.explained.planned_s.get(job.id),
     )
-
-
-def reason_class(reason: str) -> str:
-    """Return what is the same for many jobs of a reason, without numbers and names."""
-    return _NAMED.sub(r"\1", reason).partition(":")[0].partition(",")[0].strip()
 
 
 def known(value: float) -> float | None:
@@ -110,6 +125,7 @@ def known(value: float) -> float | None:
 
 
 _SORTS: dict[str, Callable[[JobRow], Any]] = {
+    "place": lambda row: (row.place is None, row.place or 0, row.id),
     "rank": lambda row: (row.rank is None, row.rank or 0, row.id),
     "id": lambda row: row.id,
     "user": lambda row: (row.user, row.id),
@@ -120,25 +136,33 @@ _SORTS: dict[str, Callable[[JobRow], Any]] = {
 }
 
 
-def page_of(sight: Sight, rows: Sequence[JobRow], query: JobQuery) -> JobPage:
-    """Search, sort and cut."""
-    found = sorted(_matching(rows, query), key=_SORTS[query.sort], reverse=query.descending)
+def in_order(rows: Iterable[JobRow], sort: SortKey) -> tuple[JobRow, ...]:
+    """Sort rows; no two are equal, so that the order turned round is the other order."""
+    return tuple(sorted(rows, key=_SORTS[sort]))
+
+
+def page_of(sight: Sight, rows: Sequence[JobRow], query: JobQuery, text_of: Callable[[JobRow], str]) -> JobPage:
+    """Search in rows that are in order, and cut."""
+    found = list(_matching(rows, query, text_of))
+    found = found[::-1] if query.descending else found
     part = found[query.offset : query.offset + query.limit]
     return JobPage(cycle=sight.cycle.id, taken_s=sight.taken_s, total=len(found), offset=query.offset, jobs=part)
 
 
-def _matching(rows: Iterable[JobRow], query: JobQuery) -> Iterable[JobRow]:
+def _matching(rows: Iterable[JobRow], query: JobQuery, text_of: Callable[[JobRow], str]) -> Iterable[JobRow]:
     words = query.search.casefold().split()
     for row in rows:
         fits = (
             (not query.state or row.state == query.state.upper())
             and (not query.user or row.user == query.user)
             and (not query.partition or query.partition in row.partition.split(","))
-            and (not query.reason or query.reason in {row.reason, reason_class(row.reason)})
+            and (not query.reason or query.reason == row.why)
         )
-        if fits and all(word in _text(row) for word in words):
+        if fits and (not words or all(word in text_of(row) for word in words)):
             yield row
 
 
-def _text(row: JobRow) -> str:
-    return f"{row.id} {row.name} {row.user} {row.account} {row.partition} {row.qos} {row.reason}".casefold()
+def text_of_row(row: JobRow) -> str:
+    """Return what a search looks at."""
+    words = (row.id, row.name, row.user, row.account, row.partition, row.qos, row.why or "", row.reason)
+    return " ".join(map(str, words)).casefold()

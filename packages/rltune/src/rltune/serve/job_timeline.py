@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from rltune.forecast import Forecast
 from rltune.live.journal.store import Journal
+from rltune.present import Why
 from rltune.serve.job_rows import JobRow
 from rltune.serve.sight import Sight
 from rltune.serve.tokens import Caller
@@ -113,7 +114,7 @@ def _waiting(sight: Sight, caller: Caller, forecast: Forecast | None) -> list[_J
                 replace(_alive(row, "waiting", max(now, told.p50_s), now), may_start_s=(told.p10_s, told.p90_s))
             )
         else:
-            start = now if row.starts_now else row.expected_s if row.expected_s is not None else math.nan
+            start = now if row.why is Why.STARTS else row.expected_s if row.expected_s is not None else math.nan
             made.append(_alive(row, "waiting", start, now))
     return sorted(made, key=lambda job: (math.isnan(job.start_s), job.start_s, job.job))[:_WAITING]
 

@@ -1,32 +1,39 @@
-"""Policies compared on the jobs that this cluster has run, as the journal knows them."""
+"""Orders compared on the jobs that this cluster has run: the replay of `rltune journal report`, with more orders."""
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from rltune.cluster import Cluster
+import numpy as np
+
 from rltune.engine.parse_pipeline import read_pipeline
-from rltune.engine.pipeline import Pipeline
-from rltune.evaluation import Comparison, Steady, compare
-from rltune.jobs import Jobs
-from rltune.labels import Labels
-from rltune.live.decide.gain import admission_of, lay_out_partitions
-from rltune.live.decide.run_times import limit_of
-from rltune.live.journal.ended import Ended, table
+from rltune.errors import InputError
+from rltune.live.decide.replayed_queue import SLURMS, ReplayedQueue
+from rltune.live.gain_watch import queue_of
 from rltune.live.replay_cycle import recall
-from rltune.live.see.snapshot import LiveJob, Snapshot
-from rltune.serve.sight import Sight, Watch
+from rltune.metrics.distribution import Distribution
+from rltune.serve.sight import Watch
+from rltune.shadow import ShadowReport, shadow_report
+from rltune.trials.intervals import Interval, over_jobs, ratio
 
-RULES = ("fcfs + easy", "sjf + easy", "saf + easy", "wfp3 + easy", "multifactor + easy")
+RULES = ("fcfs", "sjf", "saf", "wfp3", "multifactor")
 FEWEST = 100  # ended jobs
-MOST = 5000  # the newest
+CONFIDENCE = 0.95
 _GROWN = 1.1  # times as many ended jobs as were compared
-_LATEST = 0.99  # of the time, so that something is measured
 _LEAST_S = 60.0  # between two comparisons, by this machine's clock
+
+
+@dataclass(frozen=True)
+class OrderTried:
+    """One order, and how long the same jobs waited in it."""
+
+    name: str
+    waits: Distribution
+    ratio: Interval | None = None  # of the mean wait over that in Slurm's order; None: it is that
+    ours: bool = False  # the controller has it
 
 
 @dataclass(frozen=True)
@@ -34,13 +41,14 @@ class ComparedHistory:
     """What there is to show: a comparison, or why there is none yet."""
 
     ended: int
-    comparison: Comparison | None = None
-    now: str = ""  # the label of the pipeline that the controller has
-    first_s: float = 0.0  # since when the controller has looked,
-    last_s: float = 0.0  # and until when
-    still: int = 0  # of the jobs wait or run, with run times that are estimates
+    report: ShadowReport | None = None
+    orders: tuple[OrderTried, ...] = field(default=(), repr=False)
     error: str = ""
     working: bool = False
+
+    def order(self, policy: str) -> OrderTried | None:
+        """Return what is known of a policy's order."""
+        return next((one for one in self.orders if one.name == policy and one.ratio is not None), None)
 
 
 class OwnHistory:
@@ -65,6 +73,10 @@ class OwnHistory:
             working = self._thread is not None and self._thread.is_alive()
             return replace(self._shown, working=working, ended=self._shown.ended or ended)
 
+    def at_hand(self) -> ComparedHistory:
+        """Return the newest comparison; begin none."""
+        return self._shown
+
     def wait(self) -> ComparedHistory:
         """Wait for the comparison that goes on, if one does."""
         if self._thread is not None:
@@ -76,57 +88,40 @@ class OwnHistory:
         return not going_on and self._clock() - self._begun_s >= _LEAST_S
 
     def _compare(self, ended: int) -> None:
+        """Compare; a mistake of the journal's is told on the page, and one of ours in the log as well."""
+        failed = "it failed; the log of the service says why"
         try:
             self._shown = replace(self._made(), ended=ended)
-        except Exception as error:  # noqa: BLE001  a thread has nobody to raise to: the page says it
-            self._shown = ComparedHistory(ended, error=str(error) or type(error).__name__)
+            failed = ""
+        except InputError as error:
+            failed = str(error)
+        finally:
+            if failed:
+                self._shown = ComparedHistory(ended, error=failed)
 
     def _made(self) -> ComparedHistory:
         with self._watch.own_journal() as journal:
-            was, ended = recall(journal, 0), journal.ended(MOST)
-            first_look_s = float(journal.rows("SELECT min(taken_s) FROM cycle")[0][0])
-        sight = self._watch.sight()
-        alive = [_as_ended(job, sight) for job in sight.snapshot.jobs if not job.ended]
-        jobs = table([_with_limit(one, sight.snapshot).row() for one in (*reversed(ended), *alive)])
-        placed, cluster = _on_partitions(jobs, sight.snapshot)
-        ours = replace(was.pinned.pipeline, cycle_s=0.0)
-        rules = [read_pipeline(text) for text in RULES]
-        lined_up: list[Pipeline | str] = [*(one for one in rules if one.label != ours.label), ours]
-        made = compare(
-            placed,
-            cluster,
-            [],
-            pipelines=lined_up,
-            windows=_since(first_look_s, jobs),
-            estimator=was.pinned.estimator,
-            baseline=RULES[0],
-        )
-        return ComparedHistory(0, made, ours.label, first_look_s, sight.taken_s, still=len(alive))
+            report = shadow_report(journal, stories=0)
+            was = recall(journal, 0)
+            most = was.settings.advanced.journal.history_jobs
+            estimates = dict(was.known.estimates or {})
+            queue = queue_of(journal, was.situation.bare, estimates, was.settings, was.pinned, most)
+        orders = _orders(queue, report, was.settings.pipeline.policy)
+        return ComparedHistory(0, report, orders)
 
 
-def _as_ended(job: LiveJob, sight: Sight) -> Ended:
-    """Take a job that waits or runs to end as estimated; left out, it would count as one that never was."""
-    start_s = sight.taken_s if math.isnan(job.start_s) else job.start_s
-    run_s = max(sight.estimates.get(job.id, 0.0), sight.taken_s - start_s, 1.0)
-    return Ended(replace(job, start_s=start_s, end_s=start_s + run_s))
-
-
-def _with_limit(one: Ended, snapshot: Snapshot) -> Ended:
-    """Give a job that asked for no time what its partition allows, as the controller takes it to have."""
-    return replace(one, job=replace(one.job, limit_s=limit_of(one.job, snapshot)))
-
-
-def _since(first_look_s: float, jobs: Jobs) -> Steady:
-    """Measure what was submitted since the first look, from the jobs that ran and waited then."""
-    first, last = float(jobs.submit_s[0]), float(jobs.submit_s[-1])
-    share = (first_look_s - first) / (last - first) if last > first else 0.0
-    return Steady(warmup=min(max(share, 0.0), _LATEST))
-
-
-def _on_partitions(jobs: Jobs, snapshot: Snapshot) -> tuple[Jobs, Cluster]:
-    """Return the jobs and today's nodes, both by the sets of partitions that jobs name."""
-    named = [tuple(name.split(",")) if name else () for name in jobs.vc.names]
-    layout = lay_out_partitions(named, snapshot)
-    admitted = [admission_of(partitions, layout) for partitions in named]
-    vc = Labels.of([admitted[code] if code >= 0 else None for code in jobs.vc.codes.tolist()], len(jobs))
-    return jobs.with_columns(vc=vc), layout.cluster
+def _orders(queue: ReplayedQueue, report: ShadowReport, own: str) -> tuple[OrderTried, ...]:
+    """Return every order, Slurm's and the controller's as the report has them; shortest mean wait first."""
+    made = [
+        OrderTried(SLURMS, report.slurm),
+        OrderTried(own, report.ours, report.ratio, ours=True),
+    ]
+    slurm_s = queue.waits_s(queue.slurms)
+    for name in RULES:
+        if name == own:
+            continue
+        waits = queue.waits_s(queue.rule(read_pipeline(name)))
+        kept = queue.counts & np.isfinite(slurm_s) & np.isfinite(waits)
+        against = over_jobs(waits[kept], slurm_s[kept], queue.ready_s[kept], ratio, confidence=CONFIDENCE)
+        made.append(OrderTried(name, Distribution.of(waits[kept]), against))
+    return tuple(sorted(made, key=lambda one: one.waits.mean))

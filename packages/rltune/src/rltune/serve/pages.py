@@ -9,30 +9,33 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
 
 from rltune.errors import InputError
 from rltune.explain import Explanation
 from rltune.forecast import JobForecast
-from rltune.live.see.snapshot import PENDING
 from rltune.serve.answers import MOST_FORECAST, Answers
 from rltune.serve.api import Answering, Asked, JobId, Newest, Watched
 from rltune.serve.callers import Operator, Viewer, find_caller
-from rltune.serve.job_rows import JobQuery, JobRow
+from rltune.serve.job_rows import JobQuery, JobRow, RowChoices, job_row
 from rltune.serve.job_timeline import timeline
 from rltune.serve.last_day import queue_chart, use_chart
 from rltune.serve.look import asset, render
 from rltune.serve.node_map import node_map
 from rltune.serve.own_history import FEWEST, OwnHistory
-from rltune.serve.policy_tables import policy_tables
+from rltune.serve.policy_tables import policy_tables, told_ratio
 from rltune.serve.request_token import COOKIE
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.status import EventRow, events_of, status_of
 from rltune.serve.tokens import Caller
 from rltune.serve.training_runs import shipped_cards, training_runs
-from rltune.serve.visible import find_jobs, find_row, shown_to, story_of, visible_rows
+from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
+from rltune.serve.whatif_runs import WhatIfRun, WhatIfRuns
 from rltune.whatif import WhatIf
 
 MOST_CHANGES = 10
+MOST_EVENTS = 5
 _YEAR_S = 365 * 86_400
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -40,17 +43,30 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 @router.get("/")
-def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
-    """Show queue, GPUs and nodes."""
-    values = watch.once_a_cycle("overview", sight, lambda: _overview(watch, sight))
-    return page(request, caller, "overview.html.j2", sight=sight, events=_events(watch, caller, 5), **values)
+async def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
+    """Show queue, GPUs and nodes. All but the head of the page is rendered once a cycle, for all who look."""
+    limited = bool(caller.user)
+    text = watch.at_hand(overview_key(limited=limited), sight)
+    if text is None:
+        text = await run_in_threadpool(overview_content, watch, sight, limited=limited)
+    return page(request, caller, "overview.html.j2", sight=sight, content=Markup(text))  # noqa: S704  rendered by us
 
 
-def _overview(watch: Watch, sight: Sight) -> dict[str, Any]:
-    """Return what the overview shows to everybody."""
-    with watch.journal() as journal:
-        queue, use = queue_chart(journal), use_chart(journal, sight)
-    return {"status": status_of(sight), "nodes": node_map(sight), "queue": queue, "use": use}
+def overview_key(*, limited: bool) -> str:
+    """Name what of the overview is the same for all who look: one for everybody's viewers, one for the others."""
+    return f"overview {'limited' if limited else 'whole'}"
+
+
+def overview_content(watch: Watch, sight: Sight, *, limited: bool) -> str:
+    """Render what of the overview is the same for all; events tell of anybody's jobs."""
+
+    def made() -> str:
+        with watch.journal() as journal:
+            values: dict[str, Any] = {"queue": queue_chart(journal), "use": use_chart(journal, sight)}
+            values["events"] = [] if limited else events_of(journal, 0, MOST_EVENTS)
+        return render("overview_content.html.j2", status=status_of(watch, sight), nodes=node_map(sight), **values)
+
+    return watch.once_a_cycle(overview_key(limited=limited), sight, made)
 
 
 def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
@@ -66,47 +82,53 @@ def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> R
     """Show the jobs that wait or run."""
     found = find_jobs(sight, caller, query)
     values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
-    values |= _choices(sight, caller)
+    values["choices"] = RowChoices.of(visible_rows(sight, caller)) if caller.user else sight.choices
     return page(request, caller, "jobs.html.j2", sight=sight, **values)
-
-
-def _choices(sight: Sight, caller: Caller) -> dict[str, list[str]]:
-    """Return what the form of the jobs offers."""
-    rows = visible_rows(sight, caller)
-    partitions = {name for partition in {row.partition for row in rows} for name in partition.split(",")}
-    reasons = sorted(sight.pending_reasons) if not caller.user else []
-    return {"states": sorted({row.state for row in rows}), "partitions": sorted(partitions), "reasons": reasons}
 
 
 @router.get("/jobs/{job}")
 async def one_job(
-    request: Request, job: JobId, sight: Newest, watch: Watched, answers: Answering, caller: Viewer
+    request: Request,
+    job: JobId,
+    sight: Newest,
+    watch: Watched,
+    answers: Answering,
+    caller: Viewer,
+    changes: bool = False,
 ) -> Response:
-    """Show one job: why it waits, when it starts, what happened to it."""
-    values = await answers.aside(lambda: _job_values(watch, sight, answers, job, caller))
+    """Show one job: why it waits, when it starts, what happened to it; `changes`: what would start it sooner.
+
+    Trying changes takes up to seconds, so that the page comes first and its script asks for them after.
+    """
+    values = await answers.aside(lambda: _job_values(watch, sight, answers, job, caller, changes=changes))
     record = request.app.state.follower.record
     return page(request, caller, "job.html.j2", sight=sight, record=record, most_forecast=MOST_FORECAST, **values)
 
 
-def _job_values(watch: Watch, sight: Sight, answers: Answers, job: int, caller: Caller) -> dict[str, Any]:
-    row = find_row(sight, job, caller)
+def _job_values(
+    watch: Watch, sight: Sight, answers: Answers, job: int, caller: Caller, *, changes: bool
+) -> dict[str, Any]:
     with watch.journal() as journal:
-        lines = story_of(journal, sight, job, caller)
-    if row is None and not lines:
+        life = find_job(journal, sight, job, caller)
+        lines = [] if life is None else story_of(journal, life, caller)
+    if life is None:
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
-    why, when = _why_and_when(answers, sight, row, caller)
-    return {"job": job, "row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
+    row = find_row(sight, job, caller) or job_row(sight, life)
+    why, when = _why_and_when(answers, sight, row, caller, changes=changes)
+    gone = life.id not in sight.row_by_id
+    told: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
+    return {**told, "gone": gone, "tried": changes}
 
 
 def _why_and_when(
-    answers: Answers, sight: Sight, row: JobRow | None, caller: Caller
+    answers: Answers, sight: Sight, row: JobRow, caller: Caller, *, changes: bool
 ) -> tuple[Explanation | None, JobForecast | None]:
     """Ask the core about a waiting job; a job that has just started, or is left to Slurm, has no forecast."""
-    if row is None or row.state != PENDING:
+    waiting = sight.snapshot.job_by_id.get(row.id)
+    if waiting is None or not waiting.pending:
         return None, None
-    waiting = sight.snapshot.job_by_id[row.id]
     try:
-        why = answers.explain(waiting, caller, changes=True)
+        why = answers.explain(waiting, caller, changes=changes)
     except InputError:  # it started between the two looks
         return None, None
     made = answers.forecast_at_hand()
@@ -115,10 +137,41 @@ def _why_and_when(
 
 @router.get("/whatif")
 def what_if_form(
-    request: Request, sight: Newest, caller: Viewer, changes: Annotated[str, Query(max_length=1000)] = ""
+    request: Request,
+    sight: Newest,
+    caller: Viewer,
+    changes: Annotated[str, Query(max_length=1000)] = "",
+    run: Annotated[str, Query(max_length=40)] = "",
 ) -> Response:
-    """Show the form, filled in as a link says."""
-    return _what_if_page(request, sight, caller, asked=changes)
+    """Show the form, filled in as a link says; or how far a question is, then its answer."""
+    if not run:
+        return _what_if_page(request, sight, caller, asked=changes)
+    found = _runs(request).find(run, caller)
+    if found is None:
+        return _what_if_page(request, sight, caller, asked=changes, why_not="This answer is no longer kept: ask again.")
+    asked = "\n".join(found.changes)
+    if found.error:
+        return _what_if_page(request, sight, caller, asked=asked, why_not=found.error)
+    answer = None if found.answer is None else shown_to(found.answer, caller)
+    return _what_if_page(request, sight, caller, asked=asked, answer=answer, run=found)
+
+
+@router.post("/whatif")
+def what_if_ask(
+    request: Request, sight: Newest, caller: Operator, changes: Annotated[str, Form(max_length=1000)]
+) -> Response:
+    """Begin to roll the queue with the changes and without, one change a line."""
+    asked = [line.strip() for line in changes.splitlines() if line.strip()][:MOST_CHANGES]
+    try:
+        number = _runs(request).begin(asked, caller)
+    except InputError as error:
+        return _what_if_page(request, sight, caller, asked=changes, why_not=str(error))
+    return RedirectResponse(f"/whatif?run={number}", 303)
+
+
+def _runs(request: Request) -> WhatIfRuns:
+    runs: WhatIfRuns = request.app.state.whatif_runs
+    return runs
 
 
 def _what_if_page(
@@ -128,31 +181,27 @@ def _what_if_page(
     *,
     asked: str,
     answer: WhatIf | None = None,
+    run: WhatIfRun | None = None,
     why_not: str = "",
 ) -> Response:
     types = sorted(
         (kind, max(n.gpus for n in sight.snapshot.nodes if n.gpu_type == kind)) for kind in sight.gpus_by_type
     )
-    values: dict[str, Any] = {"asked": asked, "answer": answer, "why_not": why_not, "types": types}
+    values: dict[str, Any] = {"asked": asked, "answer": answer, "run": run, "why_not": why_not, "types": types}
+    values["backfill"] = sight.explained.backfill
+    values["past"] = list(_of_the_past(request, asked)) if answer else []
     status = 400 if why_not else 200
     return page(request, caller, "whatif.html.j2", sight=sight, status_code=status, **values)
 
 
-@router.post("/whatif")
-async def what_if_answer(
-    request: Request,
-    sight: Newest,
-    answers: Answering,
-    caller: Operator,
-    changes: Annotated[str, Form(max_length=1000)],
-) -> Response:
-    """Roll the queue with the changes and without, one change a line."""
-    asked = [line.strip() for line in changes.splitlines() if line.strip()][:MOST_CHANGES]
-    try:
-        made = await answers.aside(lambda: answers.what_if(asked))
-    except InputError as error:
-        return _what_if_page(request, sight, caller, asked=changes, why_not=str(error))
-    return _what_if_page(request, sight, caller, asked=changes, answer=shown_to(made, caller))
+def _of_the_past(request: Request, asked: str) -> Iterator[str]:
+    """Say of each policy that was asked about what it would have done for the jobs that ended here."""
+    history: OwnHistory = request.app.state.history
+    for line in asked.splitlines():
+        kind, _, value = line.partition("=")
+        order = history.at_hand().order(value.partition("+")[0].strip()) if kind.strip() == "pipeline" else None
+        if order is not None:
+            yield f"Over the jobs that ended here, the mean wait with {order.name} is {told_ratio(order.ratio)}"
 
 
 @router.get("/timeline")
@@ -169,7 +218,7 @@ def policies(request: Request, sight: Newest, caller: Viewer) -> Response:
     """Show policies compared on the jobs that ended here."""
     history: OwnHistory = request.app.state.history
     compared = history.newest()
-    tables = policy_tables(compared.comparison) if compared.comparison else None
+    tables = policy_tables(compared, compared.report) if compared.report else None
     return page(request, caller, "policies.html.j2", sight=sight, compared=compared, tables=tables, fewest=FEWEST)
 
 
@@ -187,7 +236,7 @@ def controller(request: Request, sight: Newest, watch: Watched, caller: Viewer) 
     """Show how the controller is set, and what happened to it."""
     events = _events(watch, caller, 100)
     settings = list(_flat(sight.settings.model_dump(mode="json"))) if caller.is_operator else None
-    values: dict[str, Any] = {"status": status_of(sight), "events": events, "settings": settings}
+    values: dict[str, Any] = {"status": status_of(watch, sight), "events": events, "settings": settings}
     values["record"] = request.app.state.follower.record
     return page(request, caller, "controller.html.j2", sight=sight, **values)
 
@@ -265,7 +314,7 @@ def _links(query: JobQuery, total: int) -> dict[str, Any]:
 
     before, after = query.offset - query.limit, query.offset + query.limit
     return {
-        "sort": {key: turned(key) for key in ("rank", "id", "user", "partition", "gpus", "wait")},
+        "sort": {key: turned(key) for key in ("place", "rank", "id", "user", "partition", "gpus", "wait")},
         "before": address(offset=max(0, before)) if query.offset > 0 else "",
         "after": address(offset=after) if after < total else "",
     }

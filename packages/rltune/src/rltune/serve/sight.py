@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rltune.errors import InputError
+from rltune.explain import Explainer, Reason
 from rltune.live.control_settings import ControlSettings
 from rltune.live.decide.decide import Situation
 from rltune.live.decide.decision import Decision, Waiting
 from rltune.live.journal.packing import unpack_decision, unpack_estimates, unpack_holdings, unpack_snapshot
 from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
+from rltune.live.present_of_slurm import present_of_cycle
 from rltune.live.see.snapshot import LiveJob, LiveNode, Snapshot
-from rltune.serve.job_rows import STARTS_NOW, JobRow, job_row, reason_class
+from rltune.present import Why
+from rltune.serve.job_rows import JobRow, RowChoices, SortKey, in_order, job_row, text_of_row
 
 T = TypeVar("T")
 
@@ -32,6 +35,7 @@ class Sight:
     situation: Situation = field(repr=False)
     decision: Decision = field(repr=False)
     estimates: Mapping[int, float] = field(repr=False)
+    explained: ExplainedCycle = field(repr=False)
 
     @classmethod
     def of(cls, journal: Journal, number: int = 0) -> Sight:
@@ -44,6 +48,7 @@ class Sight:
             situation,
             unpack_decision(cycle.decision),
             unpack_estimates(cycle.estimates),
+            ExplainedCycle.of(journal, cycle.id, situation.snapshot),
         )
 
     @property
@@ -78,6 +83,26 @@ class Sight:
         """Find a job's row."""
         return {row.id: row for row in self.rows}
 
+    @cached_property
+    def text_by_id(self) -> dict[int, str]:
+        """Return what a search looks at, by job."""
+        return {row.id: text_of_row(row) for row in self.rows}
+
+    @cached_property
+    def _orders(self) -> dict[SortKey, tuple[JobRow, ...]]:
+        return {}
+
+    def in_order(self, sort: SortKey) -> tuple[JobRow, ...]:
+        """Return the rows in an order; each is made once."""
+        if sort not in self._orders:
+            self._orders[sort] = in_order(self.rows, sort)
+        return self._orders[sort]
+
+    @cached_property
+    def choices(self) -> RowChoices:
+        """Return what the rows can be chosen by."""
+        return RowChoices.of(self.rows)
+
     def part(self, job: int) -> Waiting | None:
         """Return what was decided of a waiting job."""
         return self.decision.by_job.get(job)
@@ -103,9 +128,13 @@ class Sight:
                 made[kind] = made.get(kind, GpuCount()).with_node(node)
         return made
 
+    def reason(self, job: LiveJob) -> Reason:
+        """Return why a waiting job waits, in the order that is in force."""
+        return self.explained.reasons[job.id]
+
     @cached_property
     def pending_reasons(self) -> Counter[str]:
-        """Count the waiting jobs by the class of their reason."""
+        """Count the waiting jobs by the kind of their reason."""
         counted: Counter[str] = Counter()
         for (reason, _, _), count in self.pending_kinds.items():
             counted[reason] += count
@@ -113,13 +142,40 @@ class Sight:
 
     @cached_property
     def pending_kinds(self) -> Counter[tuple[str, str, str]]:
-        """Count the waiting jobs by class of reason, partition and GPU type; tasks of an array count each."""
+        """Count the waiting jobs by kind of reason, partition and GPU type; tasks of an array count each."""
         counted: Counter[tuple[str, str, str]] = Counter()
         for job in self.snapshot.pending:
-            part = self.part(job.id)
-            reason = reason_class((part.reason if part else "") or STARTS_NOW)
-            counted[reason, ",".join(job.partitions), "|".join(job.gpu_types) or "any"] += max(1, job.array_waiting)
+            kind = self.reason(job).why.value, ",".join(job.partitions), "|".join(job.gpu_types) or "any"
+            counted[kind] += max(1, job.array_waiting)
         return counted
+
+
+@dataclass(frozen=True)
+class ExplainedCycle:
+    """Why everybody waits in a cycle, in the order that is in force: one pass of the core, asked about all of them."""
+
+    reasons: Mapping[int, Reason]
+    planned_s: Mapping[int, float]  # when the core has reserved a start, where it has
+    backfill: str  # by which rule the queue in force is filled
+    explainer: Explainer | None  # not for two threads at once; None if the cycle cannot be explained
+    why_not: str = ""
+
+    @classmethod
+    def of(cls, journal: Journal, cycle: int, snapshot: Snapshot) -> ExplainedCycle:
+        """Explain a cycle of the journal; where that cannot be done, every reason says so."""
+        try:
+            explainer = Explainer(present_of_cycle(journal, cycle))
+        except InputError as error:
+            unknown = Reason(Why.LEFT, f"why is not known: {error}")
+            return cls({job.id: unknown for job in snapshot.pending}, {}, "easy", None, str(error))
+        every, planned = explainer.all_reasons(), explainer.planned_starts()
+        named = [(job.id, job.command_name) for job in snapshot.pending]
+        return cls(
+            {number: every[name] for number, name in named},
+            {number: planned[name] for number, name in named if name in planned},
+            explainer.present.pipeline.backfill,
+            explainer,
+        )
 
 
 @dataclass(frozen=True)
@@ -164,7 +220,8 @@ class Watch:
         self._lock = threading.RLock()  # who has the journal may also ask for the newest cycle
         self._sight: Sight | None = None
         self._is_refreshed = False
-        self._kept: dict[str, tuple[int, Any]] = {}
+        self._kept: dict[tuple[int, str], Any] = {}  # by cycle and name
+        self._making = threading.RLock()
 
     @contextmanager
     def journal(self) -> Iterator[Journal]:
@@ -200,23 +257,31 @@ class Watch:
                 self._sight = Sight.of(journal, last)
             return self._sight
 
-    def refresh(self) -> None:
-        """Take the newest cycle apart, if it is new, while others look at the one before."""
+    def refresh(self, prepare: Callable[[Sight], object] = lambda _: None) -> None:
+        """Take the newest cycle apart, if it is new, and prepare what all will ask; others look at the one before."""
         self._is_refreshed = True
         with self.journal() as journal:
             last = journal.last_cycle()
         if last and (self._sight is None or self._sight.cycle.id != last):
             with self.own_journal() as journal:
                 made = Sight.of(journal, last)
-            _ = made.row_by_id, made.gpus_by_type, made.pending_reasons
+            _ = made.row_by_id, made.gpus_by_type, made.pending_reasons, made.choices, made.text_by_id
+            prepare(made)
             self._sight = made
 
+    def at_hand(self, name: str, sight: Sight) -> Any | None:
+        """Return what was made of a cycle under a name; None if nothing was."""
+        return self._kept.get((sight.cycle.id, name))
+
     def once_a_cycle(self, name: str, sight: Sight, make: Callable[[], T]) -> T:
-        """Return what `make` makes of a cycle; it is made once, and kept until the next cycle."""
-        kept = self._kept.get(name)
-        if kept is None or kept[0] != sight.cycle.id:
-            kept = self._kept[name] = (sight.cycle.id, make())
-        made: T = kept[1]
+        """Return what `make` makes of a cycle; it is made once, and kept until the cycle after the next."""
+        key = (sight.cycle.id, name)
+        if key not in self._kept:
+            with self._making:
+                if key not in self._kept:
+                    self._kept = {old: made for old, made in self._kept.items() if old[0] >= sight.cycle.id - 1}
+                    self._kept[key] = make()
+        made: T = self._kept[key]
         return made
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from rltune.live.journal.store import Journal
-from rltune.serve.sight import Sight
+from rltune.serve.sight import Sight, Watch
 from rltune.serve.tokens import Caller
 
 
@@ -63,8 +63,12 @@ class EventRow(BaseModel):
     text: str
 
 
-def status_of(sight: Sight) -> Status:
-    """Sum up a cycle."""
+def status_of(watch: Watch, sight: Sight) -> Status:
+    """Sum up a cycle; it is done once."""
+    return watch.once_a_cycle("status", sight, lambda: _status(sight))
+
+
+def _status(sight: Sight) -> Status:
     waits = [sight.taken_s - job.came_s for job in sight.snapshot.pending]
     pipeline = sight.settings.pipeline
     return Status(

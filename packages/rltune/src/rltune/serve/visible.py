@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rltune.errors import InputError
+from rltune.live.journal.ended import COLUMNS, Ended
 from rltune.live.journal.store import Journal
-from rltune.live.journal.story import Line, story
-from rltune.serve.job_rows import JobPage, JobQuery, JobRow, page_of
+from rltune.live.journal.story import Line, last_seen, story
+from rltune.live.see.snapshot import LiveJob
+from rltune.serve.job_rows import JobPage, JobQuery, JobRow, page_of, text_of_row
 from rltune.serve.sight import Sight
 from rltune.serve.tokens import Caller
 from rltune.whatif import WhatIf
@@ -20,7 +22,7 @@ OTHERS = "a job of another user"
 
 
 def find_row(sight: Sight, job: int, caller: Caller) -> JobRow | None:
-    """Return a job's row if there is one and the caller may see it."""
+    """Return the row of a job that waits or runs, if there is one and the caller may see it."""
     row = sight.row_by_id.get(job)
     return row_for(row, caller) if row is not None and caller.may_see(row.user) else None
 
@@ -34,7 +36,11 @@ def visible_rows(sight: Sight, caller: Caller) -> Sequence[JobRow]:
 
 def find_jobs(sight: Sight, caller: Caller, query: JobQuery) -> JobPage:
     """Return the page of jobs that a caller asks for, of those that it may see."""
-    return page_of(sight, visible_rows(sight, caller), query)
+    rows = sight.in_order(query.sort)
+    if not caller.user:
+        return page_of(sight, rows, query, lambda row: sight.text_by_id[row.id])
+    own = [row_for(row, caller) for row in rows if caller.may_see(row.user)]
+    return page_of(sight, own, query, text_of_row)  # of what it is shown: else a search would tell the rest
 
 
 def row_for(row: JobRow, caller: Caller) -> JobRow:
@@ -49,24 +55,32 @@ def without_jobs(text: str) -> str:
     return _JOBS.sub(OTHERS, text)
 
 
-def story_of(journal: Journal, sight: Sight, job: int, caller: Caller) -> list[Line]:
-    """Return what the journal tells of a job, oldest first; nothing if it tells nothing, or nothing to this caller."""
-    if not caller.may_see(_owner(journal, sight, job)):
-        return []
+def find_job(journal: Journal, sight: Sight, job: int, caller: Caller) -> LiveJob | None:
+    """Return the newest job of a number, also one that is gone, if the journal knows it and the caller may see it."""
+    found = sight.snapshot.job_by_id.get(job) or _gone(journal, job)
+    return found if found is not None and caller.may_see(found.user) else None
+
+
+def _gone(journal: Journal, job: int) -> LiveJob | None:
+    """Return a job that Slurm shows no more; as it ended, unless another one had its number after that."""
+    seen, ended = last_seen(journal, job), last_ended(journal, job)
+    return ended if seen is None or (ended is not None and ended.submit_s >= seen.came_s) else seen
+
+
+def last_ended(journal: Journal, job: int) -> LiveJob | None:
+    """Return the newest job of a number that ran and has ended."""
+    names = ", ".join(COLUMNS)
+    rows = journal.rows(f"SELECT {names} FROM ended WHERE job = ? ORDER BY id DESC LIMIT 1", job)  # noqa: S608  ours
+    return Ended.of_row(rows[0]).job if rows else None
+
+
+def story_of(journal: Journal, life: LiveJob, caller: Caller) -> list[Line]:
+    """Return what the journal tells of a job that the caller may see, oldest first; nothing if it tells nothing."""
     try:
-        lines = story(journal, job)
+        lines = story(journal, life.id, life)
     except InputError:
         return []
     return [Line(line.at_s, line.step, without_jobs(line.text)) for line in lines] if caller.user else lines
-
-
-def _owner(journal: Journal, sight: Sight, job: int) -> str:
-    """Return whose job it is, or last was; "" if nobody knows."""
-    row = sight.row_by_id.get(job)
-    if row is not None:
-        return row.user
-    ended = journal.rows("SELECT user FROM ended WHERE job = ? ORDER BY id DESC LIMIT 1", job)
-    return str(ended[0][0]) if ended else ""
 
 
 def shown_to(made: WhatIf, caller: Caller) -> WhatIf:

@@ -3,7 +3,8 @@
 The jobs of the journal are replayed twice on the same machine, in Slurm's order and in the policy's. The gain is the
 ratio of the two; what a replay in Slurm's order comes to stands beside what was observed, so that a reader can see how
 near it is. A wait counts from when a job could start. One that is not over is counted as far as it has come, in what
-was observed and in both replays, so that no side is better off for not having started somebody.
+was observed and in both replays, so that no side is better off for not having started somebody
+(live/decide/replayed_queue.py).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 
 from rltune.errors import InputError
 from rltune.jobs import Floats
-from rltune.live.decide.gain import FEWEST, Seen, replay_both
+from rltune.live.decide.gain import FEWEST
+from rltune.live.decide.replayed_queue import Seen
 from rltune.live.decide.run_times import like_history, limit_of
-from rltune.live.decide.slurm_planning import slurms_backfill
-from rltune.live.gain_watch import seen_jobs
+from rltune.live.gain_watch import queue_of
 from rltune.live.journal.store import Journal
 from rltune.live.journal.story import Line, story
 from rltune.live.replay_cycle import recall
-from rltune.live.see.snapshot import Snapshot
+from rltune.live.see.snapshot import LiveJob
 from rltune.metrics.distribution import Distribution
 from rltune.metrics.recorded import far_apart
 from rltune.shadow.watch_kept import WatchKept, watch_kept
@@ -103,66 +104,43 @@ def shadow_report(journal: Journal, since_s: float = -np.inf, stories: int = MOS
     """Sum a journal up, from a time on if told."""
     last = recall(journal, 0)
     snapshot, settings = last.situation.bare, last.settings
-    first = journal.rows("SELECT min(taken_s), max(waiting) FROM cycle WHERE taken_s >= ?", since_s)[0]
-    begin_s, most_waiting = float(first[0]), int(first[1])
     estimates = dict(last.known.estimates or {})
-    seen = seen_jobs(journal.ended(settings.advanced.journal.history_jobs), snapshot, estimates)
-    waits = _Waits.of(seen, snapshot, begin_s)
-    if waits.counted.sum() < FEWEST:
-        few = f"{int(waits.counted.sum())} jobs came since its first cycle"
+    most = settings.advanced.journal.history_jobs
+    queue = queue_of(journal, snapshot, estimates, settings, last.pinned, most, since_s)
+    if queue.counts.sum() < FEWEST:
+        few = f"{int(queue.counts.sum())} jobs came since its first cycle"
         raise InputError(f"{journal.path}: {few}; a report needs {FEWEST}")
-    backfill = slurms_backfill(most_waiting)
-    both = replay_both(seen, snapshot, last.pinned, settings.cycle_s, backfill)
-    kept = np.flatnonzero(waits.counted & both.known)
+    slurm_s, our_s = queue.waits_s(queue.slurms), queue.waits_s(queue.ours)
+    kept = np.flatnonzero(queue.counts & np.isfinite(slurm_s) & np.isfinite(our_s))
     if len(kept) < FEWEST:
         raise InputError(f"{journal.path}: only {len(kept)} of its jobs could be replayed on the nodes that it shows")
-    all_rows = (waits.observed_s, both.slurm_wait_s, both.our_wait_s)
+    seen = queue.seen
     rows = ReplayedJobs(
-        waits.ready_s[kept],
+        queue.ready_s[kept],
         np.array([seen[row].job.gpus for row in kept.tolist()], dtype=np.int64),
         np.array([seen[row].duration_s for row in kept.tolist()]),
-        *(waits.so_far(one)[kept] for one in all_rows),
+        *(waits[kept] for waits in (queue.observed_s, slurm_s, our_s)),
     )
     table = like_history([one.job for one in seen], np.array([limit_of(one.job, snapshot) for one in seen]), 0.0)
     return ShadowReport(
-        begin_s=begin_s,
+        begin_s=queue.begin_s,
         end_s=snapshot.taken_s,
         policy=settings.pipeline.policy,
         jobs=len(kept),
         unended=sum(not seen[row].job.ended for row in kept.tolist()),
-        left_out=int(waits.counted.sum()) - len(kept),
+        left_out=int(queue.counts.sum()) - len(kept),
         observed=Distribution.of(rows.observed_s),
         slurm=Distribution.of(rows.slurm_s),
         ours=Distribution.of(rows.our_s),
         ratio=over_jobs(rows.our_s, rows.slurm_s, rows.ready_s, ratio, confidence=CONFIDENCE),
         difference=over_jobs(rows.our_s, rows.slurm_s, rows.ready_s, difference, confidence=CONFIDENCE),
-        shares=shares_between(table, waits.so_far(both.slurm_wait_s), waits.so_far(both.our_wait_s), kept),
+        shares=shares_between(table, slurm_s, our_s, kept),
         stories=_stories(journal, [seen[row] for row in kept.tolist()], rows, stories),
-        watch=watch_kept(journal, begin_s),
+        watch=watch_kept(journal, queue.begin_s),
         rows=rows,
         gpus=sum(node.gpus for node in snapshot.nodes),
-        notes=_notes(journal, begin_s, backfill),
+        notes=_notes(journal, queue.begin_s, queue.backfill),
     )
-
-
-@dataclass(frozen=True)
-class _Waits:
-    """When jobs could start, and how long they were seen to wait; NaN = they wait still."""
-
-    ready_s: Floats
-    observed_s: Floats
-    counted: NDArray[np.bool_]  # became ready in the time that is told of
-    end_s: float
-
-    @classmethod
-    def of(cls, seen: Sequence[Seen], snapshot: Snapshot, begin_s: float) -> _Waits:
-        ready = np.array([one.job.ready_s for one in seen])
-        observed = np.array([one.job.start_s for one in seen]) - ready
-        return cls(ready, observed, (ready >= begin_s) & (ready < snapshot.taken_s), snapshot.taken_s)
-
-    def so_far(self, wait_s: Floats) -> Floats:
-        """Return waits up to the end of the time that is told of."""
-        return np.maximum(np.fmin(wait_s, self.end_s - self.ready_s), 0.0)
 
 
 def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: int) -> tuple[StoryOfJob, ...]:
@@ -181,15 +159,15 @@ def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: 
             observed_s=float(waits.observed_s[row]),
             slurm_s=float(waits.slurm_s[row]),
             our_s=float(waits.our_s[row]),
-            lines=_lines(journal, seen[row].job.id),
+            lines=_lines(journal, seen[row].job),
         )
         for row in rows
     )
 
 
-def _lines(journal: Journal, job: int) -> tuple[Line, ...]:
+def _lines(journal: Journal, job: LiveJob) -> tuple[Line, ...]:
     try:
-        told = story(journal, job)
+        told = story(journal, job.id, job)
     except InputError:  # its cycles were pruned
         return ()
     return tuple(told[:LINES_A_STORY])
@@ -197,7 +175,7 @@ def _lines(journal: Journal, job: int) -> tuple[Line, ...]:
 
 def _notes(journal: Journal, begin_s: float, backfill: str) -> tuple[str, ...]:
     acting, cycles = journal.rows("SELECT coalesce(sum(acting), 0), count(*) FROM cycle WHERE taken_s >= ?", begin_s)[0]
-    told = [f"both replays begin on empty nodes, backfill by {backfill} and know only what is in the journal"]
+    told = [f"both replays go on from what ran and waited at the first look, and backfill by {backfill}"]
     if acting:
         told.append(f"in {acting:,} of {cycles:,} cycles the controller acted, so what was seen is partly its doing")
     policies = journal.rows("SELECT count(DISTINCT policy) FROM run WHERE id IN (SELECT run FROM cycle)")[0][0]

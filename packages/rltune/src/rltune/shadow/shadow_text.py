@@ -11,7 +11,7 @@ from typing import Any
 from rltune.metrics.distribution import Distribution
 from rltune.metrics.formats import plain
 from rltune.shadow.shadow_report import ShadowReport, StoryOfJob
-from rltune.text import columns, counted, percent, seconds
+from rltune.text import columns, counted, seconds, told_change
 from rltune.trials.shares import KINDS, Share
 
 PARTS = ("mean", "p50", "p90", "p99", "max")
@@ -28,20 +28,20 @@ def sentence(made: ShadowReport) -> str:
     if not math.isfinite(low):
         return f"{was}; too few jobs to say what {made.policy} would have changed."
     if low <= 1 <= high:
-        span = f"{_change(low)} to {_change(high)}"
+        span = f"{_changed(low)} to {_changed(high)}"
         return f"{was}; in the order of {made.policy} no difference is shown (95 % interval {span})."
     would = f"in the order of {made.policy} they would have waited about {seconds(made.expected_s)}"
-    span = " to ".join(_change(one) for one in ((high, low) if high < 1 else (low, high)))
-    return f"{was}; {would}, {_change(made.ratio.estimate)} (95 % interval {span})."
+    span = " to ".join(_changed(one) for one in ((high, low) if high < 1 else (low, high)))
+    return f"{was}; {would}, {_changed(made.ratio.estimate)} (95 % interval {span})."
 
 
-def _change(ratio: float) -> str:
-    return f"{percent(abs(1 - ratio))} {'less' if ratio <= 1 else 'more'}"
+def _changed(ratio: float) -> str:
+    return told_change(1 - ratio)
 
 
 def change(then_s: float, now_s: float) -> str:
     """Write by how much a mean wait changes."""
-    return _change(then_s / now_s) if now_s > 0 else ""
+    return _changed(then_s / now_s) if now_s > 0 else ""
 
 
 def evidence(made: ShadowReport) -> list[str]:

@@ -27,10 +27,13 @@ class Trace:
     origin_s: float | None = None  # seconds since 1970 at submit_s = 0, on the trace's own clock; None = not told
 
 
-def build(ledger: Ledger, format_name: str, *, clock: bool = False, **columns: Any) -> Trace:
+def build(
+    ledger: Ledger, format_name: str, *, clock: bool = False, origin_s: float | None = None, **columns: Any
+) -> Trace:
     """Make the trace from whole columns, of which the living rows are taken.
 
-    With `clock` the times are seconds since 1970; they are counted from the first submit kept.
+    With `clock` the times are seconds since 1970; they are counted from the first submit kept. Times that are counted
+    from another moment already have that for their `origin_s`, if the source tells it.
     """
     quality = ledger.close(format_name)
     if not quality.kept:
@@ -38,8 +41,8 @@ def build(ledger: Ledger, format_name: str, *, clock: bool = False, **columns: A
         raise InputError(f"{quality.path}: none of {quality.rows} rows is a job that can be replayed ({gone})")
     index = np.flatnonzero(ledger.alive)
     kept = {name: _take(values, index) for name, values in columns.items() if values is not None}
-    origin = float(kept["submit_s"].min()) if clock else None
-    if origin is not None:
+    origin = float(kept["submit_s"].min()) if clock else origin_s
+    if clock and origin is not None:
         kept["submit_s"] = kept["submit_s"] - origin
         for name in {"recorded_start_s", "recorded_eligible_s"} & kept.keys():
             kept[name] = kept[name] - origin

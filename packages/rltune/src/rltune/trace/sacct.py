@@ -57,6 +57,7 @@ KNOWN_STATES = (*STATES, *WAITING, *RUNNING)
 HOUR_S = 3600.0  # by which clocks are changed
 _ROUNDING_S = 2.0  # of two times that sacct tells in whole seconds
 _NO_LIMIT = ("unlimited", "partition_limit", "infinite", "invalid")
+_THROTTLE = re.compile(r"(?:^|\s)(?:--array[=\s]|-a\s?)\S*?%(?P<limit>\d+)")
 _ARRAY = re.compile(r"(?P<array>\d+)_(?:(?P<task>\d+)|\[[^%\]]*(?:%(?P<limit>\d+))?\])")
 
 
@@ -130,7 +131,8 @@ def _trace(
         ledger.mark("eligible-later", eligible > submit)
     ledger.mark("submit-after-start", start < submit)
     note_run_times(ledger, elapsed, limit)
-    array, throttle = _arrays(ids)
+    asked_by = columns.text("SubmitLine").to_list() if "SubmitLine" in columns else [None] * len(ids)
+    array, throttle = _arrays(ids, asked_by)
     return build(
         ledger,
         "sacct",
@@ -237,11 +239,17 @@ def _minutes(text: str) -> float:
     return minutes
 
 
-def _arrays(ids: NDArray[np.str_]) -> tuple[Floats, Floats]:
-    """Return the numbers of the tasks' arrays; the throttle is known if some record of the array tells it."""
+def _arrays(ids: NDArray[np.str_], asked_by: list[str | None]) -> tuple[Floats, Floats]:
+    """Return the numbers of the tasks' arrays; the throttle is known if some record of the array tells it.
+
+    A task that still waits has it in its id, and `sbatch` may have been given it: SubmitLine.
+    """
     parts = [_ARRAY.fullmatch(job_id) for job_id in ids.tolist()]
     array = np.array([-1.0 if p is None else float(p["array"]) for p in parts])
     throttle_of = {float(p["array"]): float(p["limit"]) for p in parts if p is not None and p["limit"]}
+    for part, line in zip(parts, asked_by, strict=True):
+        if part is not None and (found := _THROTTLE.search(line or "")):
+            throttle_of.setdefault(float(part["array"]), float(found["limit"]))
     return array, np.array([throttle_of.get(a, 0.0) for a in array.tolist()])
 
 

@@ -5,7 +5,10 @@ Processors stand for GPUs. https://www.cs.huji.ac.il/labs/parallel/workload/swf.
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +47,7 @@ COLUMNS = (
 STATES = {0: "failed", 1: "completed", 5: "killed"}
 _PARTIAL = (2, 3, 4)  # bursts of a job that also has a line for the whole
 _KIB_PER_GIB = 1024**2
+_HEADER = re.compile(r"^;\s*(UnixStartTime|TimeZoneString|TimeZone):\s*(\S+)", re.MULTILINE)
 
 
 def looks_like(head: list[str]) -> bool:
@@ -87,7 +91,22 @@ def read(source: Source) -> Trace:
         state=[STATES.get(int(s)) for s in column["status"]],
         recorded_start_s=np.where(wait >= 0, column["submit"] + wait, np.nan),
         after=_dependencies(ledger, column),
+        origin_s=_origin_s(source),
     )
+
+
+def _origin_s(source: Source) -> float | None:
+    """Return the site's own clock at time 0, in seconds since 1970, as the header tells it; None if it does not."""
+    told = dict(_HEADER.findall(source.text))
+    try:
+        begin_s = float(told["UnixStartTime"])
+        zone = told.get("TimeZoneString", "")
+        if zone and begin_s > 0:
+            away = datetime.fromtimestamp(begin_s, ZoneInfo(zone)).utcoffset()
+            return begin_s + (away.total_seconds() if away is not None else 0.0)
+        return begin_s + float(told.get("TimeZone", 0)) if begin_s > 0 else None
+    except (KeyError, ValueError, OSError, OverflowError):
+        return None
 
 
 def _numbers(source: Source) -> tuple[NDArray[np.int64], Floats]:

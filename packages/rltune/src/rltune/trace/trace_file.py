@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import tarfile
@@ -131,10 +132,21 @@ def read_source(path: str | Path, *, dedupe: bool = False) -> Source:
     data = _unpack(path, raw)
     if not data.strip():
         raise InputError(f"{path}: is empty")
-    source = Source(str(path), data.removeprefix(b"\xef\xbb\xbf"), dedupe)
+    source = Source(str(path), _as_utf8(path, data), dedupe)
     if not source.is_parquet:
         _require_text(source)
     return source
+
+
+def _as_utf8(path: Path, data: bytes) -> bytes:
+    """Take marks of the encoding off; text in UTF-16 has one, as PowerShell writes it."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            data = data.decode("utf-16").encode("utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: begins as text in UTF-16 does, but is none") from None
+    data = data.removeprefix(codecs.BOM_UTF8)
+    return data if b"\n" in data or data.startswith(PARQUET_MAGIC) else data.replace(b"\r", b"\n")
 
 
 def _unpack(path: Path, raw: bytes) -> bytes:

@@ -10,7 +10,7 @@ often it holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,18 @@ class Interval:
     estimate: float
     low: float
     high: float
+    low_unknown: bool = False  # the end is so far off that it says nothing; the number is where the telling stops
+    high_unknown: bool = False
+
+    def ends(self, write: Callable[[float], str]) -> str:
+        """Write both ends in brackets; an end that says nothing is unknown."""
+        if self.low_unknown and self.high_unknown:
+            return "[unknown]"
+        low, high = ("unknown" if far else write(end) for far, end in self._ends())
+        return f"[{low}, {high}]"
+
+    def _ends(self) -> tuple[tuple[bool, float], tuple[bool, float]]:
+        return (self.low_unknown, self.low), (self.high_unknown, self.high)
 
     @property
     def excludes_zero(self) -> bool:
@@ -167,11 +179,14 @@ def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> I
     unsure = min(spread + UNSEEN / len(kept), MOST_UNSURE)
     span = _with_room(ours / theirs, _ratio_span(kept, confidence), unsure)
     if statistic is ratio:
-        return Interval(estimate, *span)
-    low, high = ((bound - 1) * theirs for bound in span)
-    more, most = float(np.exp(unsure)), FURTHEST * max(ours, theirs)
+        return _within(estimate, span, min(estimate, 1.0) / FURTHEST, max(estimate, 1.0) * FURTHEST)
+    least, most = min(ours / theirs, 1.0) / FURTHEST, max(ours / theirs, 1.0) * FURTHEST
+    low, high = ((float(np.clip(bound, least, most)) - 1) * theirs for bound in span)
+    more, furthest = float(np.exp(unsure)), FURTHEST * max(ours, theirs)
     low, high = low * more if low < 0 else low / more, high / more if high < 0 else high * more
-    return Interval(estimate, max(low, -most), min(high, most))
+    found = _within(estimate, (low, high), -furthest, furthest)
+    far = (found.low_unknown or span[0] <= least, found.high_unknown or span[1] >= most)
+    return replace(found, low_unknown=far[0], high_unknown=far[1])
 
 
 @lru_cache(maxsize=4096)
@@ -221,7 +236,13 @@ def _with_room(estimate: float, span: tuple[float, float], unsure: float) -> tup
         high = min(high, float(np.sqrt(span[1])))
     if span[0] > 1:
         low = max(low, float(np.sqrt(span[0])))
-    return max(low, min(estimate, 1.0) / FURTHEST), min(high, max(estimate, 1.0) * FURTHEST)
+    return low, high
+
+
+def _within(estimate: float, span: tuple[float, float], least: float, most: float) -> Interval:
+    """Return the interval with no end beyond what can be told."""
+    low, high = span
+    return Interval(estimate, max(low, least), min(high, most), low <= least, high >= most)
 
 
 def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Interval:

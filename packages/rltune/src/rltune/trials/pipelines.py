@@ -49,12 +49,14 @@ def line_up(
     search: str | int | Search | None = None,
     preempt: str | Turns | None = None,
     remaining: str | None = None,
+    estimators: Sequence[str | None] = (),
     **settings: Any,
 ) -> tuple[Pipeline, ...]:
     """Make all pipelines, under the same settings (head, view, cycle_s, commit, seed).
 
     Every policy is crossed with every backfilling and placement, with the guard, the search, the turns and the
-    remainders around it. `pipelines` are further ones, as they are or as tables name them.
+    remainders around it. `pipelines` are further ones, as they are or as tables name them; `estimators` says which of
+    these know run times in a way of their own, so that one may be there twice.
     """
     policies, backfills, placements = (_listed(given) for given in (policies, backfills, placements))
     around = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining, **settings}
@@ -62,8 +64,9 @@ def line_up(
     given = crossed + [p if isinstance(p, Pipeline) else read_pipeline(p, **settings) for p in pipelines]
     if not given:
         raise InputError("nothing to compare: give at least one policy, one backfilling and one placement")
-    labels = [p.label for p in given]
-    twice = sorted({label for label in labels if labels.count(label) > 1})
+    own = [*(None for _ in crossed), *(estimators or (None for _ in pipelines))]
+    named = [(p.label, known) for p, known in zip(given, own, strict=True)]
+    twice = sorted({label for label, known in named if named.count((label, known)) > 1})
     if twice:
         raise InputError(f"listed twice: {', '.join(twice)}")
     return tuple(given)
@@ -82,9 +85,12 @@ def unique(pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     return tuple(kept.values())
 
 
-def contenders_of(settings: Sequence[Settings]) -> tuple[Contender, ...]:
-    """Name what made schedules; equal labels are told apart by the settings that differ, or else by a number."""
-    labels = [s.label for s in settings]
+def contenders_of(settings: Sequence[Settings], *, by_estimator: bool = False) -> tuple[Contender, ...]:
+    """Name what made schedules; equal labels are told apart by the settings that differ, or else by a number.
+
+    With `by_estimator` every label says what is known of run times.
+    """
+    labels = [f"{s.label} ({s.estimator})" if by_estimator else s.label for s in settings]
     return tuple(Contender(_apart(i, labels, settings), s) for i, s in enumerate(settings))
 
 
@@ -106,11 +112,11 @@ def _differs(name: str, value: Any, among: Sequence[int], settings: Sequence[Set
 def find_pipeline(contenders: Sequence[Contender] | Sequence[Pipeline], name: str | None) -> int:
     """Find a pipeline by its label, or else the first with that policy; the first of all if no name is given."""
     labels = [c.label for c in contenders]
+    bare = [c.settings.label if isinstance(c, Contender) else c.label for c in contenders]
     policies = [c.policy_name for c in contenders]
     if name is None:
         return 0
-    if name in labels:
-        return labels.index(name)
-    if name in policies:
-        return policies.index(name)
+    for names in (labels, bare, policies):
+        if name in names:
+            return names.index(name)
     raise unknown("pipeline", name, labels, "to compare with")

@@ -18,9 +18,9 @@ from rltune.placement.placers import BEST_FIT
 from rltune.policy.base import Networked
 from rltune.policy.by_name import get_policy
 from rltune.policy.portfolio import Portfolio, settled
-from rltune.trials.contention import CONTENDED_S, fcfs_wait_s, is_contended
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.measures import MEASURED, measures_of
+from rltune.trials.past_windows import PastWindow, PastWindows
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -39,28 +39,6 @@ LEAST = 1.0  # second, and slowdown: below, windows are alike
 CALM = 0.02  # of the mean: windows in which both have less are alike
 
 
-@dataclass(frozen=True)
-class PastWindow:
-    """`count` jobs from row `first` on, as they were known at a time."""
-
-    first: int
-    count: int
-    known_s: float = np.inf  # run times of jobs that had not ended by then are cut there
-
-    def known(self, jobs: Jobs) -> Jobs:
-        """Return the jobs of a history, in order of submit, as they were known."""
-        window = jobs.window(self.first, self.count)
-        if np.isinf(self.known_s):
-            return window
-        return window.with_columns(duration_s=np.minimum(window.duration_s, _run_by(window, self.known_s)))
-
-
-def _run_by(jobs: Jobs, time_s: float) -> Floats:
-    """Return how long jobs had run by a time, at least a second."""
-    start = np.where(np.isnan(jobs.recorded_start_s), jobs.submit_s, jobs.recorded_start_s)
-    return np.maximum(time_s - start, 1.0)
-
-
 @dataclass
 class PortfolioChoice:
     """Makes choices along a history, and runs every window once."""
@@ -69,7 +47,7 @@ class PortfolioChoice:
     cluster: Cluster
     run: Callable[[Pipeline, PastWindow], Schedule]
     _measured: dict[tuple[Settings, PastWindow], Floats] = field(default_factory=dict, repr=False)
-    _waits_s: dict[PastWindow, float] = field(default_factory=dict, repr=False)
+    _past: list[PastWindows] = field(default_factory=list, repr=False)  # of this process
     _taken: dict[tuple[Settings, int, int], Policy] = field(default_factory=dict, repr=False)
 
     def settle(self, pipeline: Pipeline, row: int, size: int) -> Pipeline:
@@ -112,22 +90,9 @@ class PortfolioChoice:
             return None
 
     def _contended(self, row: int, size: int) -> list[PastWindow]:
-        """Return the newest windows before a row in which jobs queue, in order of time."""
-        known_s = float(self.jobs.submit_s[row]) if row < len(self.jobs) else np.inf
-        past = [self._past(first, size, known_s) for first in range(0, row - size + 1, size)]
-        for window in past:
-            if window not in self._waits_s:
-                self._waits_s[window] = fcfs_wait_s(window.known(self.jobs), self.cluster)
-        for threshold_s in (CONTENDED_S, 0.0):
-            found = [window for window in past if is_contended(self._waits_s[window], threshold_s)]
-            if len(found) >= FEWEST:
-                break
-        return found[-MOST:]
-
-    def _past(self, first: int, size: int, known_s: float) -> PastWindow:
-        """Return a window; one that had ended by then is the same whenever it is looked at."""
-        window = self.jobs.window(first, size)
-        return PastWindow(first, size, known_s if (window.duration_s > _run_by(window, known_s)).any() else np.inf)
+        if not self._past:
+            self._past.append(PastWindows(self.jobs, self.cluster))
+        return self._past[0].contended(row, size, FEWEST)[-MOST:]
 
     def _value(self, pipeline: Pipeline, window: PastWindow) -> Floats:
         key = (pipeline.settings(""), window)
@@ -136,23 +101,23 @@ class PortfolioChoice:
         return self._measured[key]
 
 
-def bounds(values: Floats, prior: int) -> tuple[Floats, Floats]:
+def bounds(values: Floats, prior: int, errors: float = ERRORS) -> tuple[Floats, Floats]:
     """Return for each row of values, by member and window, the least and the most that it loses to the prior.
 
-    In logarithms: the mean ratio by window, or that of the means, less or plus two standard errors of the former. The
+    In logarithms: the mean ratio by window, or that of the means, less or plus some standard errors of the former. The
     means alone are decided by one long queue, and windows alone by many short ones.
     """
     base = values[prior]
     floor = LEAST + CALM * base.mean()
     by_window = np.log(np.maximum(values, floor) / np.maximum(base, floor))
     of_means = np.log(np.maximum(values.mean(axis=1), LEAST) / max(float(base.mean()), LEAST))
-    error = ERRORS * by_window.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
+    error = errors * by_window.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
     mean = by_window.mean(axis=1)
     return np.minimum(mean, of_means) - error, np.maximum(mean, of_means) + error
 
 
-def best_member(values: Floats, prior: int) -> int:
+def best_member(values: Floats, prior: int, errors: float = ERRORS) -> int:
     """Return which row of values is best: the prior, unless another is better by WORTH beyond chance."""
-    _, most = bounds(values, prior)
+    _, most = bounds(values, prior, errors)
     best = int(np.nanargmin(most))
     return best if most[best] < -WORTH else prior

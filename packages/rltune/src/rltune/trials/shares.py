@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rltune.metrics.distribution import Distribution
 from rltune.trials.groups import Groups
 
 if TYPE_CHECKING:
@@ -22,13 +23,15 @@ KINDS = ("size", "user", "partition")
 
 @dataclass(frozen=True)
 class Share:
-    """A group of jobs: how long they wait now, and would."""
+    """A group of jobs: how long they wait now, and would, on average and in the tail."""
 
     kind: str  # of KINDS
     name: str
     jobs: int
     now_s: float
     then_s: float
+    p90_s: tuple[float, float]  # now, then
+    worst_s: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -46,21 +49,30 @@ class GroupTotals:
 
 def totals_by_group(jobs: Jobs, kept: NDArray[np.intp], columns: Floats) -> Iterator[GroupTotals]:
     """Return the groups that have any of the kept jobs; `columns` has a row for each of these."""
+    for kind, name, inside in _members(jobs, kept):
+        yield GroupTotals(kind, name, len(inside), columns[inside].sum(axis=0))
+
+
+def _members(jobs: Jobs, kept: NDArray[np.intp]) -> Iterator[tuple[str, str, NDArray[np.intp]]]:
+    """Return the groups that have any of the kept jobs: kind, name, and which of these."""
     for kind, groups in zip(KINDS, (Groups.by_size(jobs), Groups.by_user(jobs), Groups.by_vc(jobs)), strict=True):
         of = groups.of_job[kept]
-        for group in np.unique(of[of >= 0]).tolist():
-            inside = of == group
-            yield GroupTotals(kind, groups.names[group], int(inside.sum()), columns[inside].sum(axis=0))
+        order = np.argsort(of, kind="stable")
+        found, first = np.unique(of[order], return_index=True)
+        for group, inside in zip(found.tolist(), np.split(order, first[1:]), strict=True):
+            if group >= 0:
+                yield kind, groups.names[group], inside
 
 
 def shares_between(
     jobs: Jobs, now_s: Floats, then_s: Floats, kept: NDArray[np.intp], fewest: int = FEWEST
 ) -> tuple[Share, ...]:
-    """Return the mean waits of all groups with enough of the kept jobs under both, largest groups first in a kind."""
-    waits = np.stack([now_s[kept], then_s[kept]], axis=1)
-    made = [
-        Share(group.kind, group.name, group.jobs, *(group.totals / group.jobs).tolist())
-        for group in totals_by_group(jobs, kept, waits)
-        if group.jobs >= fewest
-    ]
+    """Return the waits of all groups with enough of the kept jobs under both, largest groups first in a kind."""
+    waits = now_s[kept], then_s[kept]
+    made = []
+    for kind, name, inside in _members(jobs, kept):
+        if len(inside) >= fewest:
+            now, then = (Distribution.of(wait[inside]) for wait in waits)
+            tail = (now.p90, then.p90), (now.max, then.max)
+            made.append(Share(kind, name, len(inside), now.mean, then.mean, *tail))
     return tuple(sorted(made, key=lambda s: (KINDS.index(s.kind), 0 if s.kind == "size" else -s.jobs)))

@@ -14,7 +14,8 @@ from rltune.engine.run import run_pipeline
 from rltune.estimate import Estimator
 from rltune.jobs import Jobs
 from rltune.schedule import Schedule
-from rltune.trials.portfolio_choice import PastWindow, PortfolioChoice
+from rltune.trials.past_windows import PastWindow
+from rltune.trials.portfolio_choice import PortfolioChoice
 from rltune.trials.resumption import Resumption, resume
 from rltune.trials.warm_start import Knowledge, MadeEstimates
 from rltune.trials.windows import Window
@@ -99,7 +100,12 @@ class Trial:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what each process learns by itself."""
-        return {**self.__dict__, "_knowledge": [], "_choices": [], "_made": {}, "_past": {}, "_resumed": {}}
+        return {**self.__dict__, **fresh_caches()}
+
+
+def fresh_caches() -> dict[str, Any]:
+    """Return what a trial has learnt before it has run anything."""
+    return {"_knowledge": [], "_choices": [], "_made": {}, "_past": {}, "_resumed": {}}
 
 
 def in_order(jobs: Jobs, estimator: Any) -> tuple[Jobs, Any]:

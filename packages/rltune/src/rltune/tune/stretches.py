@@ -125,7 +125,8 @@ class StretchRunner:
 
     def recorded(self, schedule: Schedule, stretch: HistoryStretch) -> RecordedWait:
         """Return what the history records of a stretch beside what a schedule made of it."""
-        return recorded_wait(schedule.jobs, schedule.wait_s, self._inside(schedule, stretch) & schedule.ran)
+        inside = self._inside(schedule, stretch) & schedule.ran
+        return recorded_wait(schedule.jobs, schedule.wait_s, inside, calibrated=self.cluster.calibrated)
 
     def _inside(self, schedule: Schedule, stretch: HistoryStretch) -> Any:
         begin, end = self.window(stretch).interval_s or (0.0, 0.0)

@@ -18,6 +18,7 @@ from rltune.policy.learned import Learned
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rltune.cluster import Cluster
     from rltune.jobs import Jobs
     from rltune.policy.base import Policy
 
@@ -92,10 +93,15 @@ def with_policy(like: Candidate, policy: Policy, backfill: str, estimator: str) 
     return Candidate(replace(like.pipeline, policy=policy, backfill=backfill), estimator)
 
 
-def usual_now(jobs: Jobs) -> Candidate:
-    """Return what a site most likely has: Slurm's multifactor with backfilling, FCFS where there are no users."""
-    policy = "multifactor" if (jobs.user.codes >= 0).any() else "fcfs"
-    return Candidate(parse_pipeline(policy, "easy"), usual_estimators(jobs)[0])
+def usual_now(jobs: Jobs, cluster: Cluster) -> Candidate:
+    """Return what the cluster's file says that the site has, or else what it most likely has.
+
+    That is Slurm's multifactor with backfilling, or FCFS where there are no users.
+    """
+    likely = ("multifactor" if (jobs.user.codes >= 0).any() else "fcfs", "easy")
+    named = cluster.scheduler
+    policy, backfill = likely if named is None else (named.policy, named.backfill)
+    return Candidate(parse_pipeline(policy, backfill), usual_estimators(jobs)[0])
 
 
 def opening(now: Candidate, models: Sequence[str], estimators: Sequence[str]) -> list[Candidate]:

@@ -23,6 +23,7 @@ from rltune.tune.halving import FINALISTS, JOBS_A_MINUTE, VARIED, Rounds, Scoreb
 from rltune.tune.kept_runs import KeptRuns
 from rltune.tune.learnt_here import SHARE as LEARN_SHARE
 from rltune.tune.learnt_here import HomeLesson, learn_all, require_ways
+from rltune.tune.past_events import WithoutPast, without_past
 from rltune.tune.pick import pick
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
@@ -42,7 +43,7 @@ FEWEST_JOBS = 2_000
 SHARES = (0.2, 0.55)  # of the jobs: only learnt from, choose; the rest tests
 SHARES_TAUGHT = (0.3, 0.45)  # where the first part teaches a policy as well
 METRICS = ("wait", "jct", "slowdown")  # of which every job has a value
-LIKELY_GAIN = 0.05  # on both parts: enough to try, though chance may explain it
+WATCHED_GAIN = 0.05  # on both parts together: enough to watch, though chance may explain it
 SOLVER_SHARE = 0.3  # of the budget
 CONFIDENCE = 0.95
 
@@ -51,12 +52,12 @@ class Advice(Enum):
     """What an operator is told."""
 
     CHANGE = "change"
-    LIKELY = "probably change"
+    WATCH = "watch first"
     STAY = "stay"
     TOO_LITTLE = "too little history"
 
 
-TO_CHANGE = frozenset({Advice.CHANGE, Advice.LIKELY})  # answers that recommend something else than there is now
+TO_CHANGE = frozenset({Advice.CHANGE, Advice.WATCH})  # answers that name something else than there is now
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Tuning:
     notes: tuple[str, ...]
     learnt: dict[str, Model] = field(default_factory=dict)  # that the first part taught, by the names of their policies
     recorded: RecordedWait | None = None  # of the last part, beside a replay of what there is now
+    without_past: WithoutPast | None = None  # None: nothing was down in these parts, or all stays
 
     @property
     def recommended(self) -> Candidate:
@@ -156,8 +158,8 @@ def tune(
     if not 0 < minutes < np.inf:
         raise InputError(f"a budget of {minutes:g} minutes cannot be; give some, such as 10")
     require_ways(learn)
-    ordered = opted_in(jobs, cluster).sorted()
-    today = _today(ordered, now, now_estimator)
+    ordered = opted_in(jobs, cluster).from_when_ready().sorted()
+    today = _today(ordered, cluster, now, now_estimator)
     parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
     policies, notes = _models(models, ordered, parts)
@@ -210,10 +212,10 @@ class _Search:
         return [next(fresh) if outcome is None else outcome for outcome in found]
 
 
-def _today(jobs: Jobs, now: str | None, estimator: str | None) -> Candidate:
+def _today(jobs: Jobs, cluster: Cluster, now: str | None, estimator: str | None) -> Candidate:
     from rltune.engine.parse_pipeline import read_pipeline
 
-    usual = usual_now(jobs)
+    usual = usual_now(jobs, cluster)
     pipeline = usual.pipeline if now is None else read_pipeline(now)
     get_estimator(estimator or usual.estimator)
     return Candidate(pipeline, estimator or usual.estimator)
@@ -312,7 +314,7 @@ def _report(
     both = [[score.outcomes[c.label, final], outcomes[c.label]] for c in (chosen, today)]
     together = over_blocks(blocks_of(*both), ratio, confidence=CONFIDENCE)
     minutes, seed, notes = about
-    answer = _answer(today, chosen, (choosing, tested, together))
+    answer = decide(today, chosen, (choosing, tested, together))
     return Tuning(
         answer=answer,
         now=today,
@@ -337,17 +339,25 @@ def _report(
         notes=notes,
         learnt=learnt,
         recorded=runner.recorded(made[today.label], test),
+        without_past=without_past(runner, (chosen, today), (final, test), CONFIDENCE) if answer in TO_CHANGE else None,
     )
 
 
-def _answer(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Advice:
-    """Decide by the middle part, the last part and both together; the last must not speak against a change."""
+def decide(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Advice:
+    """Decide by the middle part, which chose; the last part reports, and stops a change only if it shows a loss.
+
+    One queue of the last part on which the choice does worse is no more than one queue: it takes the certainty away.
+    """
     choosing, testing, together = found
-    if chosen.label == today.label or testing.estimate >= 1:
+    if chosen.label == today.label or testing.low > 1 or together.estimate >= 1:
         return Advice.STAY
-    if choosing.high < 1 or testing.high < 1 or together.high < 1:
+    if testing.estimate < 1 and min(choosing.high, testing.high, together.high) < 1:
         return Advice.CHANGE
-    return Advice.LIKELY if max(choosing.estimate, testing.estimate) <= 1 - LIKELY_GAIN else Advice.TOO_LITTLE
+    if not np.isfinite(testing.estimate):
+        return Advice.TOO_LITTLE  # nobody waits on the last part: it cannot say anything
+    if together.estimate <= 1 - WATCHED_GAIN:
+        return Advice.WATCH
+    return Advice.TOO_LITTLE if testing.estimate < 1 else Advice.STAY
 
 
 def _needed(found: Interval, jobs: int) -> int:

@@ -5,27 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltune.metrics.formats import seconds
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table
 from rltune.trials.measures import metric_of
-from rltune.tune.tuning_text import mark, sentences, settings_file
+from rltune.tune.tuning_text import SHARE_COLUMNS, mark, sentences, settings_file, share_cells
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rltune.tune.tuning import Tuning
 
 MOST = 20  # groups of a kind, finalists
 NO_LINE = -1  # in place of a colour: nothing is drawn of these rows
 
 
-def write_tuning(made: Tuning, path: str | Path, trace: str = "") -> Path:
-    """Write the page; `trace` names the history and the cluster."""
-    return write_page(render_tuning(made, trace), Path(path))
+def write_tuning(made: Tuning, path: str | Path, trace: str = "", about: Sequence[str] = ()) -> Path:
+    """Write the page; `trace` names the history and the cluster, `about` says what must be known of them."""
+    return write_page(render_tuning(made, trace, about), Path(path))
 
 
-def render_tuning(made: Tuning, trace: str = "") -> str:
+def render_tuning(made: Tuning, trace: str = "", about: Sequence[str] = ()) -> str:
     """Return the page as text."""
-    lead, *notes = sentences(made)
+    lead, *notes = (*sentences(made), *about)
     return page_of(
         "tuning.html.j2",
         (),
@@ -56,9 +57,7 @@ def _finalists(made: Tuning) -> Table:
 def _shares(made: Tuning) -> list[tuple[str, Table]]:
     tables = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
-        rows = [
-            Row(s.name, NO_LINE, 0, (f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s)))
-            for s in [s for s in made.shares if s.kind == kind][:MOST]
-        ]
-        tables.append((kind, Table(("jobs", "now", "then"), tuple(rows), head=kind)))
+        rows = [Row(s.name, NO_LINE, 0, share_cells(s)) for s in [s for s in made.shares if s.kind == kind][:MOST]]
+        heads = (*(f"{name} wait, now -> then" for name in SHARE_COLUMNS[:-1]), SHARE_COLUMNS[-1])
+        tables.append((kind, Table(heads, tuple(rows), head=kind)))
     return tables

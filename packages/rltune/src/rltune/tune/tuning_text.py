@@ -13,8 +13,10 @@ from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
-from rltune.metrics.recorded import NOTHING_RECORDED, spread, times_apart
+from rltune.metrics.recorded import NOTHING_RECORDED, UNEXPLAINED, spread, times_apart
+from rltune.text import counted
 from rltune.trials.measures import metric_of
+from rltune.tune.pick import WORTH
 from rltune.tune.tuning import FEWEST_JOBS, Advice
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rltune.tune.tried_pipelines import Candidate
     from rltune.tune.tuning import Tuning
 
+SHARE_COLUMNS = ("mean", "p90", "worst", "jobs")
 SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
@@ -34,7 +37,7 @@ def sentences(made: Tuning) -> list[str]:
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
     why = (*_tested(made), *_not_first(made), *_decided(made), *_who(made))
-    return [advice(made), *_level(made), *why, *_sure(made)]
+    return [advice(made), *_level(made), *_past(made), *why, *_sure(made)]
 
 
 def advice(made: Tuning) -> str:
@@ -44,14 +47,17 @@ def advice(made: Tuning) -> str:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         last = "borne out on the last" if made.testing.high < 1 else "better on the last too, which alone shows nothing"
         return f"Change to {made.chosen.label}: chosen on the middle part, {last}; on both {both}."
-    if made.answer is Advice.LIKELY:
+    if made.answer is Advice.WATCH:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        doubt = f"chance may explain it, about {_rounded(made.needed_jobs):,} jobs would tell; let it watch first"
-        return (
-            f"Probably change to {made.chosen.label}: better on the middle part and on the last ({both}), but {doubt}."
+        doubt = f"chance may explain it; stay as you are until about {_rounded(made.needed_jobs):,} jobs have told"
+        where = (
+            "on the middle part and on the last" if made.borne_out else "on both parts, though not on the last alone"
         )
+        return f"Let {made.chosen.label} watch first, in shadow: better {where} ({both}), but {doubt}."
     if made.answer is Advice.STAY and made.chosen.label != made.now.label:
-        back = f"{made.chosen.label} was chosen on the middle part but is not better on the last"
+        worse = "is not better on both parts together" if made.borne_out else "is not better on the last"
+        worse = "is shown to be worse on the last" if made.testing.low > 1 else worse
+        back = f"{made.chosen.label} was chosen on the middle part but {worse}"
         return f"Stay with what you have, {made.now.label}: {back}."
     if made.answer is Advice.STAY:
         return (
@@ -80,8 +86,22 @@ def _level(made: Tuning) -> list[str]:
         return [said]
     apart = times_apart(getattr(found.simulated_s, found.far), getattr(found.recorded_s, found.far))
     level = f"The replay is not your site's: its {found.far} wait is {apart} recorded"
-    then = "Do not read sizes of gains from this, and ask `rltune calibrate` whether its ranking can be believed"
-    return [f"{said} {level}. {then}."]
+    ask = "Ask `rltune calibrate` whether its ranking can be believed"
+    return [f"{said} {level}. Do not read sizes of gains from this. {UNEXPLAINED if found.calibrated else ask}."]
+
+
+def _past(made: Tuning) -> list[str]:
+    """Say what of the gain was made by queues after maintenance and outages of the past."""
+    found = made.without_past
+    if found is None:
+        return []
+    down = {"maintenance window": found.maintenance, "outage": found.outages}
+    which = " and ".join(counted(number, name) for name, number in down.items() if number)
+    told = f"These parts hold {which} of the cluster's file, and the queues after them are in the gain"
+    ratios = [interval(one, write_ratio) for one in (found.testing, found.together)]
+    said = f"{told}. Without them it is {ratios[0]} of now on the last part and {ratios[1]} on both"
+    gone = ": the gain is theirs, and what happened once is no plan" if found.together.estimate > 1 - WORTH else ""
+    return [f"{said}{gone}."]
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -120,6 +140,19 @@ def _who(made: Tuning) -> list[str]:
         win = [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]
         if lose or win:
             said.append(f"By {kind}: {len(win)} of {len(shares)} groups wait less, {len(lose)} longer{_named(lose)}.")
+    return [*said, *_tail(made)]
+
+
+def _tail(made: Tuning) -> list[str]:
+    """Name those whose unluckiest jobs wait longer: a mean hides them."""
+    said = []
+    for what, part in (("The slowest tenth (p90)", "p90_s"), ("The worst wait", "worst_s")):
+        pairs = [(s, *getattr(s, part)) for s in made.shares]
+        longer = [pair for pair in pairs if pair[2] > (1 + NOTICEABLE) * pair[1] + CALM_S]
+        worst = sorted(longer, key=lambda pair: pair[1] - pair[2])[:3]
+        told = ", ".join(f"{s.kind} {s.name}: {seconds(now)} -> {seconds(then)}" for s, now, then in worst)
+        if longer:
+            said.append(f"{what} gets longer in {len(longer)} of {len(made.shares)} groups ({told}).")
     return said
 
 
@@ -163,13 +196,19 @@ def finalists_table(made: Tuning) -> Table:
 
 def shares_table(made: Tuning) -> Table:
     """Lay out who waits how long now and then."""
-    table = Table(title=Text("last part: who wins and who loses (mean wait)"), title_justify="left")
-    for column in ("", "jobs", "now", "then"):
+    table = Table(title=Text("last part: who wins and who loses (wait, now -> then)"), title_justify="left")
+    for column in ("", *SHARE_COLUMNS):
         table.add_column(column, justify="right" if column else "left")
     for kind in dict.fromkeys(share.kind for share in made.shares):
         for s in [s for s in made.shares if s.kind == kind][:SHOWN]:
-            table.add_row(Text(f"{kind} {s.name}"), f"{s.jobs:,}", seconds(s.now_s), seconds(s.then_s))
+            table.add_row(Text(f"{kind} {s.name}"), *share_cells(s))
     return table
+
+
+def share_cells(share: Share) -> tuple[str, ...]:
+    """Return the cells of one group, in the order of SHARE_COLUMNS."""
+    pairs = ((share.now_s, share.then_s), share.p90_s, share.worst_s)
+    return (*(f"{seconds(now)} -> {seconds(then)}" for now, then in pairs), f"{share.jobs:,}")
 
 
 def mark(made: Tuning, candidate: Candidate) -> str:
@@ -222,6 +261,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "decided": dict(made.decided),
             "finalists": [{"label": c.label, "value": v} for c, v in made.finalists if math.isfinite(v)],
             "groups": [asdict(share) for share in made.shares],
+            "without_past": None if made.without_past is None else asdict(made.without_past),
             "recorded": None if made.recorded is None else asdict(made.recorded),
         }
     )

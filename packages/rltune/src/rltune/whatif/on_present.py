@@ -19,6 +19,7 @@ from rltune.whatif.on_history import CONFIDENCE, changed_site, told_waits
 from rltune.whatif.outcome_of_change import WhatIf
 
 ROLLS = 30
+_MOST_NAMED = 10
 
 
 def what_if_now(
@@ -36,13 +37,26 @@ def what_if_now(
     if not len(present.waiting):
         raise InputError(f"{present.source or 'this moment'}: no job waits, so there is nothing to compare")
     then = changed_present(present, edits)
+    gone = sorted(set(then.down) - set(present.down))
     one = FutureRoller(present, seed).prepare()
     other = FutureRoller(then, seed, horizon_s=one.horizon_s).prepare()
     now_s, then_s = (
         drawn_starts(roller, rolls, workers, progress=progress)[:, present.waiting] - present.now_s
         for roller in (one, other)
     )
-    return _paired(present, now_s, then_s, ", ".join(edit.text for edit in edits), then.pipeline.label)
+    made = _paired(present, now_s, then_s, ", ".join(edit.text for edit in edits), then.pipeline.label)
+    return replace(made, notes=(*_taken_away(present, gone), *made.notes))
+
+
+def _taken_away(present: Present, nodes: list[int]) -> list[str]:
+    """Say which nodes are taken away: idle ones first, and what runs on the others goes on to its end."""
+    if not nodes:
+        return []
+    named = ", ".join(present.node_name(node) for node in nodes[:_MOST_NAMED])
+    more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+    busy = len(set(nodes) & set(present.seats.nodes.tolist()))
+    ends = f"; what runs on {busy} of them goes on to its end" if busy else ""
+    return [f"taken away, idle ones first: {named}{more}{ends}"]
 
 
 def changed_present(present: Present, edits: Sequence[Edit]) -> Present:

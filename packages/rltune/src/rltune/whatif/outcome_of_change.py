@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rltune.text import columns, counted, percent, seconds
+from rltune.text import columns, counted, percent, seconds, told_change
 from rltune.trials.intervals import Interval
 from rltune.trials.shares import Share
 
@@ -39,14 +39,17 @@ class WhatIf:
         if not math.isfinite(self.difference.low):
             return f"{self.change}: {waits}; too few jobs to say how sure that is"
         sure = "" if self.difference.excludes_zero else "; that includes 0, so nothing is shown"
-        return f"{self.change}: {waits}, {_signed(gain)} (95 % interval {span}){sure}"
+        than = "" if not self.now_s["mean"] else f", {told_change(1 - self.then_s['mean'] / self.now_s['mean'])}"
+        return f"{self.change}: {waits}{than} ({_signed(gain)}, 95 % interval {span}){sure}"
 
     def lines(self) -> list[str]:
         """Return the answer line by line."""
         told = [self.sentence, f"{counted(self.jobs, 'job')}, {self.where}"]
         names = ("mean", "p50", "p90", "p99")
         rows: list[tuple[str, ...]] = [("wait", *names)]
-        rows += [(what, *(seconds(of[n]) for n in names)) for what, of in (("now", self.now_s), ("then", self.then_s))]
+        like = self.now_s["mean"]
+        both = (("now", self.now_s), ("then", self.then_s))
+        rows += [(what, *(seconds(of[n], like=like) for n in names)) for what, of in both]
         told += columns(rows)
         if math.isfinite(self.utilisation[0]):
             told.append(f"Utilisation: {percent(self.utilisation[0])} now, {percent(self.utilisation[1])} then")

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +14,11 @@ from real_slurm import require_slurm
 from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.jobs import Jobs
+from rltune.lab.experiment import checkpointing_job
 from rltune.lab.experiment import prediction as predict
 from rltune.lab.experiment.experiment_plan import TURNS_ARMS, Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.experiment_result import ExperimentResult
+from rltune.lab.experiment.job_log import read_log
 from rltune.lab.experiment.job_profiles import TURNS
 from rltune.lab.experiment.one_run import control_settings
 from rltune.lab.experiment.perform import perform
@@ -71,7 +75,7 @@ def test_an_arm_tells_its_turns_from_its_policy():
     assert (TAKING.policy, TAKING.name) == ("sjf", "sjf-preempt-policy-most-20")
     assert (TAKING.turns.order, TAKING.turns.max_preemptions) == ("policy", 20)
     assert not ALONE.turns
-    with pytest.raises(InputError, match=r"takes an order, run= and most=, not 'las:margin=3'"):
+    with pytest.raises(InputError, match=r"takes an order, run=, most= and late=, not 'las:margin=3'"):
         ExperimentPlan((Arm.driven("saf+preempt:las:margin=3"),), (1,), profile=TURNS)
     with pytest.raises(InputError, match="no job of profile short agrees to give way"):
         ExperimentPlan((TAKING,), (1,))
@@ -84,6 +88,8 @@ def test_the_controller_is_told_who_agreed_and_what_it_costs(plan):
     preempt = control_settings(plan, TAKING).preempt
     assert (preempt.order, preempt.comment, preempt.checkpoint, preempt.restart) == ("policy", "yields", 300, 60)
     assert preempt.max_preemptions == preempt.max_a_day == 20
+    assert preempt.late == 86400
+    assert math.isinf(control_settings(plan, Arm.driven("saf+preempt:las:late=off")).preempt.late)
     assert not control_settings(plan, Arm.driven("saf")).preempt.on
 
 
@@ -166,4 +172,15 @@ def test_a_job_gives_way_and_goes_on_in_an_experiment_on_a_real_slurm(tmp_path):
     assert 60 <= long.lost_s <= 60 + 300 + 60
     assert 1680 <= long.run_s <= 3600  # a busy machine adds seconds, of 120 s each
     assert [turn.outcome for turn in record.turns] == ["started"]
-    assert 0 <= record.freed_s <= short.start_s - long.cut_short[0].start_s
+    assert 0 <= record.freed_s <= short.start_s - short.submit_s  # the command came after the other job
+
+
+def test_a_job_that_is_run_again_after_its_end_does_nothing(tmp_path):
+    """Slurm may requeue it before it knows that it is over: its own log says so, and it ends once."""
+    program = [sys.executable, checkpointing_job.__file__, str(tmp_path), "30", "300", "60", "1000"]
+    for _ in range(2):
+        subprocess.run(program, env={"SLURM_JOB_ID": "7"}, check=True)
+    log = (tmp_path / "7.log").read_text()
+    told = read_log(log, 30.0, 1000.0)
+    assert (told.starts, told.ends, told.problem) == (2, 1, "")
+    assert "resume" not in log  # it holds its GPUs for no restart

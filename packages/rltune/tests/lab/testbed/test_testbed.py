@@ -1,8 +1,10 @@
 """The testbed: a real Slurm that comes up in seconds, does what it is told, and leaves nothing behind."""
 
+import dataclasses
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from rltune.errors import InputError
 from rltune.lab.testbed import Testbed
 from rltune.lab.testbed import debian_needs as needs
 from rltune.lab.testbed.daemon_parent import MARK
+from rltune.lab.testbed.held_ports import held_ports
 from rltune.lab.testbed.testbed_spec import Spec
 
 
@@ -173,6 +176,25 @@ def test_a_taken_port_is_named_and_nothing_stays(bed_folder):
         with pytest.raises(InputError, match=f"port {port} is in use"):
             Testbed.up(bed_folder, port=port)
     assert not bed_folder.exists()
+
+
+def test_no_two_testbeds_get_the_same_ports():
+    """Not even where one has found its ports and no daemon listens on them yet; and daemons can listen."""
+    with held_ports(7) as ours, held_ports(9) as theirs, held_ports(7, ours[-1] + 1000), socket.socket() as daemon:
+        assert not set(ours) & set(theirs)
+        daemon.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Slurm's daemons do
+        daemon.bind(("127.0.0.1", ours[1]))
+        daemon.listen()
+
+
+def test_a_daemon_that_dies_at_its_start_is_named_with_its_last_words(testbed):
+    """At once: nobody waits two minutes for what cannot come, and the files that tell more may be gone by then."""
+    dying = ["sh", "-c", "echo no room; exit 1"]
+    broken = dataclasses.replace(testbed, daemons={**testbed.daemons, "slurmdbd": dying})
+    began = time.monotonic()
+    with pytest.raises(InputError, match="slurmdbd has ended instead of answering: no room"):
+        broken.start("slurmdbd")
+    assert time.monotonic() - began < 30
 
 
 def test_without_root_it_says_so(monkeypatch):

@@ -12,14 +12,17 @@ from rltune.live.controller import Controller
 from rltune.live.decide.decision import Decision, Displacement, OpenTurn, Victim, Waiting
 from rltune.live.journal.store import Journal
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.earlier_spells import Spell, SpellBook
+from rltune.live.see.earlier_spells import SpellBook
 from rltune.live.see.holdings import Holdings, Intent
+from rltune.live.see.paid_tolls import Terms, toll_of
+from rltune.live.see.spell import Spell
 
 AGREED = {"qos": "scavenge", "requeue": True}
 PREEMPT = {"order": "las", "qos": ["scavenge"], "pause": 600}
 OLD = running(1, "n0", 4, 600, 28_800.0, **AGREED)
 TURN = Displacement(5, (Victim(1, OLD.submit_s, OLD.start_s, 0),), ("n0",), "it is new")
 ON = settings(preempt=PREEMPT, cycle_s=10, advanced={"health": {"max_clock_jump_s": 1e9}})
+TERMS = Terms(checkpoint_s=600.0, restart_s=120.0, min_run_s=600.0, late_s=86_400.0)
 BACK = replace(OLD, state="PENDING", restarts=1, submit_s=NOW, start_s=float("nan"), node_names=(), gpus_by_node=())
 
 
@@ -79,6 +82,44 @@ def test_the_claimant_is_lifted_over_all_of_its_tier():
     assert made.by_job[5].number + 20_000 == made.by_job[6].number + 30_000 + 100
     (first, *_) = plan(look, made, Holdings(), ON).intents
     assert (first.change.job, first.change.value) == (5, 11_000)
+
+
+def test_two_turns_in_one_cycle_do_not_get_in_each_other_s_way():
+    """The first stays above the second, and each is led to the nodes that others leave for it."""
+    one, two = OLD, running(2, "n1", 4, 600, 28_800.0, **AGREED)
+    turns = tuple(
+        Displacement(claimant, (Victim(v.id, v.submit_s, v.start_s, 0),), v.node_names, "it is new")
+        for claimant, v in ((5, one), (6, two))
+    )
+    waiting = tuple(Waiting(job=i, reason="", competes=True, ours=True, number=n) for i, n in ((5, 900), (6, 100)))
+    look = snapshot([one, two, *(job(i, 4, site_factor=0) for i in (5, 6))], nodes(4, 4))
+    made = lifted(Decision(NOW, waiting, {}, turns), turns, look, ON)
+    assert [w.job for w in made.waiting] == [5, 6]
+    assert made.by_job[5].number > made.by_job[6].number
+    wanted = {(i.change.job, i.change.kind): i.change for i in plan(look, made, Holdings(), ON).intents}
+    led = {i: wanted[i, ChangeKind.EXCLUDE_NODES].nodes for i in (5, 6)}
+    assert led == {5: ("n1",), 6: ("n0",)}
+    written = [job(i, 4, priority=20_000 + made.by_job[i].number, excluded_nodes=led[i]) for i in (5, 6)]
+    after = snapshot([one, two, *written], nodes(4, 4))
+    assert [refusal(turn, after, ON) for turn in turns] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("spells", "start_s", "paid_s", "due_s", "settled"),
+    [
+        ([(0, 1000, True)], float("nan"), 400 + 120, 1000 + 86_400 - 520 - 600, False),  # 400 s since its checkpoint
+        ([(0, 1000, True)], 5000.0, 520 + 4000, float("inf"), False),
+        ([(0, 1000, False)], 5000.0, 0, float("inf"), False),  # its node went down: no turn
+        ([(0, 1000, True)], 90_000.0, 520 + 89_000, float("inf"), True),
+        # 600 s are saved, 480 s of the second spell are work: 1,080 s, of which 600 s are saved
+        ([(0, 1000, True), (5000, 5600, True)], float("nan"), 4520 + 480 + 120, 5600 + 86_400 - 5120 - 600, False),
+        ([(0, 1000, True), (90_000, 95_000, False)], float("nan"), 520 + 89_000, float("inf"), True),
+    ],
+)
+def test_what_giving_way_has_cost_a_job(spells, start_s, paid_s, due_s, settled):
+    behind = [Spell(1, 0.0, a, b, i, displaced=ours) for i, (a, b, ours) in enumerate(spells)]
+    toll = toll_of(behind, start_s, TERMS)
+    assert (toll.paid_s, toll.due_s, toll.settled) == (paid_s, due_s, settled)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +199,7 @@ def test_what_slurm_forgets_of_a_requeued_job_is_remembered():
     (spell,) = book.look(seen(over, at=NOW + 5))
     assert (spell.start_s, spell.end_s, spell.displaced) == (OLD.start_s, NOW + 5, False)
     assert book.look(seen(BACK, at=NOW + 9)) == []
-    (known,) = book.remembered(seen(BACK, at=NOW + 9)).jobs
+    (known,) = book.remembered(seen(BACK, at=NOW + 9), TERMS).jobs
     assert (known.came_s, known.served_s, known.displaced) == (OLD.submit_s, 28_805.0, 0)
     book.look(seen(replace(BACK, state="COMPLETED")))
     assert not book.by_job
@@ -170,9 +211,9 @@ def test_a_killed_controller_still_counts_the_turn_that_it_began():
     book = SpellBook()
     assert book.look(seen(BACK), [spell]) == [spell]
     assert book.look(seen(BACK), [spell]) == []
-    (known,) = book.remembered(seen(BACK)).jobs
+    (known,) = book.remembered(seen(BACK), TERMS).jobs
     assert (known.displaced, known.displaced_today) == (1, 1)
-    assert book.remembered(seen(BACK, at=NOW + 90_000)).jobs[0].displaced_today == 0
+    assert book.remembered(seen(BACK, at=NOW + 90_000), TERMS).jobs[0].displaced_today == 0
 
 
 def test_what_is_set_of_a_job_stays_ours_when_it_is_requeued():

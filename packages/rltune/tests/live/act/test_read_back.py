@@ -16,7 +16,7 @@ QUEUE = (job(1, 1, 60), job(2, 1, 30), job(3, 1, 10))
 BEARABLE = 1250  # an eighth of the band
 
 
-def after(moved, written=None, holdings=None):
+def after(moved, written=None, holdings=None, unsure=()):
     """Read back when every number was taken and Slurm's own factors moved since the look."""
     look = snapshot((*FULL, *QUEUE))
     meant = decide_by(settings(), Situation(look, Holdings()))
@@ -25,7 +25,7 @@ def after(moved, written=None, holdings=None):
         number = (written or {}).get(one.id, meant.by_job[one.id].number)
         others = one.priority + moved.get(one.id, 0)
         held[one.id] = PriorityParts(others + number, number, others, by_hand=False)
-    return read_back(meant, look, held, holdings or Holdings(), (), 64)
+    return read_back(meant, look, held, holdings or Holdings(), (), 64, unsure)
 
 
 def test_what_was_meant_is_what_is_held():
@@ -47,6 +47,17 @@ def test_a_small_move_of_slurms_own_factors_is_told_and_is_no_fault():
     assert found.is_disorder(49)
 
 
+def test_numbers_that_are_wrong_by_themselves_are_a_fault_however_little_moved():
+    """Ours were written in another order than was meant: that is no move of Slurm's factors, and must trip."""
+    look = snapshot((*FULL, *QUEUE))
+    meant = decide_by(settings(), Situation(look, Holdings()))
+    turned = {1: meant.by_job[3].number, 2: meant.by_job[2].number, 3: meant.by_job[1].number}
+    for moved in ({}, {2: 3}):
+        found = after(moved, written=turned)
+        assert found.misnumbered
+        assert found.is_disorder(BEARABLE)
+
+
 def test_a_large_one_is():
     """Numbers of such a band order nothing there."""
     found = after({1: 9000})
@@ -59,6 +70,14 @@ def test_an_order_that_another_hand_made_is_a_fault_whatever_else_moved():
     hold = Hold(ChangeKind.SITE_FACTOR, 1, 0, QUEUE[0].submit_s)
     found = after({2: 3}, {1: 20_000}, Holdings({1: {hold.kind: hold}}))
     assert found.wrong == {1: Cause.ANOTHER_HAND}
+    assert found.is_disorder(BEARABLE)
+
+
+def test_a_change_that_nobody_knows_to_be_made_is_no_other_hands_work():
+    """Slurm did not answer in time: it is told as that, and is a fault all the same if the order is wrong."""
+    hold = Hold(ChangeKind.SITE_FACTOR, 1, 0, QUEUE[0].submit_s)
+    found = after({2: 3}, {1: 20_000}, Holdings({1: {hold.kind: hold}}), unsure={1})
+    assert found.wrong == {1: Cause.UNSURE}
     assert found.is_disorder(BEARABLE)
 
 

@@ -73,6 +73,28 @@ def test_service_of_earlier_spells_counts():
     assert displacements([running(1, "n0", 4, 600, LONG_S, **AGREED), back], nodes(4)) == ()
 
 
+def test_who_has_been_away_for_as_long_as_it_may_comes_first():
+    """It takes the nodes of one that came before it in the order; one that is not due does not."""
+    young = running(1, "n0", 4, 600, 3600.0, **AGREED)
+    back = job(5, 4, served_s=LONG_S, restarts=1, first_submit_s=NOW - 2 * LONG_S, **AGREED)
+    new = job(6, 4, **AGREED)
+    away, due = (replace(back, due_s=NOW + late) for late in (1.0, -1.0))
+    assert victims(displacements([young, away, new], nodes(4))) == {6: [1]}
+    assert victims(displacements([young, due, new], nodes(4))) == {5: [1]}
+    made = decide_by(by_turns(), Situation(snapshot([young, due, new], nodes(4))))
+    assert [w.job for w in made.waiting] == [5, 6]
+
+
+@pytest.mark.parametrize("more", [{"settled": True}, {"toll_s": 86_000.0}, {"toll_s": 3600.0, "late": 3600.0}])
+def test_who_has_paid_all_it_may_gives_way_no_more(more):
+    """A job that is settled, or for which another stop would cost more than the bound, runs on."""
+    late = {"late": more.pop("late")} if "late" in more else {}
+    old = running(1, "n0", 4, 600, LONG_S + 300.0, **AGREED)
+    assert victims(displacements([replace(old, toll_s=80_000.0), job(5, 4)], nodes(4))) == {5: [1]}
+    assert displacements([replace(old, **more), job(5, 4)], nodes(4), **late) == ()
+    assert victims(displacements([replace(old, toll_s=1e9), job(5, 4)], nodes(4), late="inf")) == {5: [1]}
+
+
 def test_the_cheapest_victim_and_no_more_than_needed():
     """Job 2 wrote a checkpoint just now, job 1 would lose nine minutes."""
     one = running(1, "n0", 4, 600, LONG_S + 540.0, **AGREED)

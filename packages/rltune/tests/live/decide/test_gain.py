@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 from live_cases import NOW, job, nodes, settings, snapshot
 
-from rltune.live.decide.gain import FEWEST, Seen, estimate_gain
+from rltune.live.decide.gain import FEWEST, estimate_gain
+from rltune.live.decide.replayed_queue import ReplayedQueue, Seen
 from rltune.live.pinned_pipeline import pin_pipeline
 
 
@@ -17,7 +18,8 @@ def seen(minutes, priorities, gpus=8):
 
 
 def gained(jobs, **pipeline):
-    return estimate_gain(jobs, snapshot([], nodes(4, 4)), pin_pipeline(settings(pipeline=pipeline)))
+    pinned = pin_pipeline(settings(pipeline=pipeline))
+    return estimate_gain(ReplayedQueue.of(jobs, snapshot([], nodes(4, 4)), pinned))
 
 
 def test_the_same_order_gains_nothing():
@@ -47,6 +49,36 @@ def test_too_few_ended_jobs_say_nothing():
     assert gained(waiting) is None
 
 
+def test_nobody_seen_says_nothing():
+    """A cluster that was idle since the first look has nothing to replay."""
+    pinned = pin_pipeline(settings(pipeline={"policy": "saf"}))
+    assert estimate_gain(ReplayedQueue.of([], snapshot([], nodes(4)), pinned, begin_s=NOW)) is None
+    before = seen(range(1, 31), range(30))
+    assert estimate_gain(ReplayedQueue.of(before, snapshot([], nodes(4, 4)), pinned, begin_s=NOW)) is None
+
+
 def test_history_is_learnt_within_the_replay():
     """No run time is known in the replay before it has ended there."""
     assert gained(seen([5] * 40, [1] * 40), estimator="history") is not None
+
+
+def test_a_replay_goes_on_from_what_ran_and_waited_at_the_first_look():
+    """Whoever came before it is there, in its nodes or in the queue, and does not count; an empty machine is none."""
+    hour, begin = 3600.0, NOW - 10 * 3600.0
+    long = replace(job(1, 8, state="COMPLETED", submit_s=begin - hour), start_s=begin - hour, end_s=begin + 5 * hour)
+    small = [
+        replace(job(i, 4, 6, state="COMPLETED", submit_s=begin + i), start_s=begin + 5 * hour, end_s=begin + 6 * hour)
+        for i in range(2, 2 + FEWEST)
+    ]
+    seen_then = [Seen(one, one.end_s - one.start_s, 100 - one.id) for one in (long, *small)]
+    pinned = pin_pipeline(settings(pipeline={"policy": "saf"}))
+    queue = ReplayedQueue.of(seen_then, snapshot([], nodes(4, 4)), pinned, begin_s=begin)
+    assert queue.counts.tolist() == [False] + [True] * FEWEST
+    waits = queue.waits_s(queue.slurms)
+    assert waits[1] == pytest.approx(5 * hour - 2)  # the long one holds all nodes for five hours more
+    assert estimate_gain(queue).jobs == FEWEST
+    waiting = replace(long, state="PENDING", start_s=float("nan"), end_s=float("nan"))
+    held_up = [Seen(waiting, 5 * hour, 1000), *seen_then[1:]]
+    queue = ReplayedQueue.of(held_up, snapshot([], nodes(4, 4)), pinned, begin_s=begin)
+    assert queue.waits_s(queue.slurms)[1] == pytest.approx(5 * hour - 2)  # it is first, and still waits
+    assert queue.observed_s[0] == pytest.approx(11 * hour)

@@ -15,6 +15,7 @@ import pytest
 from rltune.live.see.backend import Backend, BackendError, Change, ChangeKind, UnreachableError
 from rltune.live.slurm.client import Slurm
 from rltune.live.slurm.dialect import KNOWN
+from rltune.live.slurm.scontrol_orders import lines_of
 
 FULL = {"gpus": 4, "gpu_type": "p100", "nodes": 2}
 
@@ -53,6 +54,62 @@ def test_a_snapshot_by_four_processes(testbed):
     assert {node.name: node.gpus_used for node in seen.nodes}["p100-1"] == 4
     assert [partition.name for partition in seen.partitions] == ["gpu", "sla"]
     assert not seen.mem_counts
+
+
+def test_a_users_settings_of_slurms_commands_hide_nothing(testbed, monkeypatch):
+    """A job that is not seen counts as ended, and what was changed of it as given back: filters must not get through.
+
+    Nor may a record become an array, stay because scancel looks elsewhere, or a command wait for an answer.
+    """
+    running, waiting = crowd(testbed)
+    hiding = {
+        "SQUEUE_PARTITION": "sla",
+        "SQUEUE_USERS": "games",
+        "SQUEUE_NAMES": "nosuch",
+        "SQUEUE_ACCOUNT": "nosuch",
+        "SBATCH_CLUSTERS": "elsewhere",
+        "SINFO_PARTITION": "sla",
+        "SPRIO_CLUSTERS": "elsewhere",
+        "SBATCH_ARRAY_INX": "1-3",
+        "SCANCEL_PARTITION": "sla",
+        "SCANCEL_INTERACTIVE": "1",
+        "SLURM_JOB_ID": "7",
+    }
+    for name, value in hiding.items():
+        monkeypatch.setenv(name, value)
+    slurm = testbed.backend()
+    slurm.environment = {name: value for name, value in slurm.environment.items() if name not in hiding} | hiding
+    seen = slurm.observe()
+    assert {job.id for job in seen.jobs if not job.ended} == {running, waiting}
+    assert seen.job_by_id[waiting].site_factor == 0
+    record = slurm.open_record("text", "gpu")
+    assert [one.id for one in slurm.observe().records] == [record]
+    slurm.close_records([record])
+    assert not slurm.observe().records
+    monkeypatch.undo()
+    assert not testbed.job(record)["array_job_id"]
+
+
+@pytest.mark.parametrize("columns", [None, 97])
+def test_a_line_that_fills_a_terminal_is_taken_for_no_error(testbed, monkeypatch, columns):
+    """Where a line ends with the terminal's, readline moves its cursor about; of every 80 lengths that is one."""
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    slurm = testbed.backend()
+    slurm.environment = {name: value for name, value in slurm.environment.items() if name != "COLUMNS"}
+    job = testbed.submit(600, "--hold")
+    width = columns or 80
+    for lines in (1, 2, 10):
+        text = "x" * (lines * width - len(f"scontrol: update JobId={job} Comment="))
+        slurm.write_records({job: text})
+        assert slurm.observe().job_by_id[job].comment == text
+    changes = [
+        Change(job, ChangeKind.EXCLUDE_NODES, nodes=("p100-1",) * many + ("k80-1",) * more)
+        for many in range(8, 8 + width)
+        for more in range(2)
+    ]
+    assert any(len(f"scontrol: {line}") % width == 0 for change in changes for line in lines_of(change))
+    assert all(outcome.done for outcome in slurm.apply(changes))
 
 
 def test_changes_are_made_by_one_process_and_each_has_its_outcome(testbed):
@@ -127,9 +184,10 @@ def test_a_slurmctld_that_is_down_or_hangs_is_told_within_seconds(testbed, sign)
         testbed.stop("slurmctld", sign)
     try:
         for ask in (slurm.observe, lambda: slurm.apply([Change(1, ChangeKind.PRIORITY, 5)])):
-            began = time.monotonic()
+            began, asked = time.monotonic(), slurm.calls.total()
             with pytest.raises(UnreachableError, match=r"does not answer|did not answer in"):
                 ask()
+            assert slurm.calls.total() == asked + 1  # whoever does not answer is asked once
             assert time.monotonic() - began < 8
     finally:
         if sign == signal.SIGSTOP:

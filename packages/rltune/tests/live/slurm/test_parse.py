@@ -314,6 +314,7 @@ def test_partitions_reservations_and_settings():
     assert lesson.end_s - lesson.start_s == 7200
     assert show.config(text, "SelectTypeParameters") == "CR_CORE"
     assert show.config(text, "Nonsense") == ""
+    assert show.no_factors(text) == ""
 
 
 def test_a_partition_with_a_time_limit():
@@ -329,3 +330,9 @@ def test_a_partition_with_a_time_limit():
 def test_the_tasks_of_an_array(text, count):
     """Ranges, steps and single tasks."""
     assert count_tasks(text) == count
+
+
+def test_priorities_without_factors_are_told():
+    """With priority/basic no number of ours counts, and a controller that acted would do nothing without a word."""
+    assert show.no_factors("PriorityType            = priority/multifactor\n") == ""
+    assert "acting on jobs needs priority/multifactor" in show.no_factors("PriorityType = priority/basic\n")

@@ -47,7 +47,7 @@ def _demonstrate(out: Path) -> str:
     out.mkdir(parents=True, exist_ok=True)
     page = out / "tencache-timeline.html"
     title = f"One step with {BUDGET} of the parameters on the device, over {LINK}"
-    page.write_text(draw(replay_plan(plan, cached.engine.speeds), title, total_bytes), encoding="utf-8")
+    page.write_text(draw(replay_plan(plan, cached.engine.plans.speeds), title, total_bytes), encoding="utf-8")
     cached.unwrap()
     equal = all(torch.equal(one, two) for one, two in zip(plain.parameters(), model.parameters(), strict=True))
     lines += [f"parameters after {STEPS} steps: {'the same bits' if equal else 'DIFFERENT'}", str(stats)]

@@ -264,7 +264,7 @@ class _Run:
     def end(self) -> dict[str, float]:
         """Unwrap, and return what was counted."""
         stats, plan = self._cached.stats(), self._cached.plan
-        predicted_s = 0.0 if plan is None else replay_plan(plan, self._cached.engine.speeds).step_s
+        predicted_s = 0.0 if plan is None else replay_plan(plan, self._cached.engine.plans.speeds).step_s
         self._cached.unwrap()
         return {**stats.as_dict(), "predicted_step_s": predicted_s}
 

@@ -312,8 +312,8 @@ def _on_the_clock(runner: TimedTraining, planned: TimedTraining, resident: Timed
     # Where the planned step moves halves, the others have traces of other bytes.
     halved = planned.cached.engine.working.halved(planned.cached.plan.trace)
     trace = _timed(runner.cached.plan if halved else planned.cached.plan, resident).trace
-    engine = runner.cached.engine
-    return step_s(plan_of(engine.policy, trace, runner.cached.budget_bytes, engine.speeds), engine.speeds)
+    plans = runner.cached.engine.plans
+    return step_s(plan_of(plans.policy, trace, runner.cached.budget_bytes, plans.speeds), plans.speeds)
 
 
 def shares_of_bound(runner: TimedTraining, resident: TimedTraining, moved_s: float) -> list[float]:

@@ -1,11 +1,10 @@
 """Wraps a module and an optimizer, and undoes it."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,30 +13,31 @@ from torch.optim import Optimizer
 
 from tencache.errors import Notice, PeerError, RefusedError, UpdateError
 from tencache.plan.address_map import aligned
+from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace, Unit
 from tencache.plan.virtual_clock import Bandwidths
 from tencache.plan.working_units import add_halves
 from tencache.quantity import parse_bandwidth, parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
+from tencache.runtime.attached_model import AttachedModel
+from tencache.runtime.attached_optimizer import AttachedOptimizer
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
-from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, describe_direct, refuse_hooks
+from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, refuse_hooks
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
-from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.memory.accelerator import Accelerator, find_accelerator, find_device
 from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
-from tencache.runtime.optimizer.filed_state import FiledState, StateStore
+from tencache.runtime.optimizer.filed_state import StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.known_optimizers import (
     may_be_late,
     may_be_sliced,
-    own_step,
     state_tensors,
     worth_a_thread,
 )
@@ -49,7 +49,7 @@ from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_tiers
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import PIECE_BYTES, ParameterEntry
+from tencache.runtime.tensors.parameter_entry import PIECE_BYTES
 from tencache.runtime.tensors.pending_updates import describe_failure
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
@@ -80,6 +80,8 @@ def wrap(
     before the parameters are updated, and whoever looks at one first waits for it. With `shard`, a process group or
     True for the default one, each process holds a share of the parameters, gradients and optimizer state.
     """
+    if policy not in POLICIES:
+        raise ValueError(f"policy={policy!r}: choose one of {', '.join(POLICIES)}")
     if nvme is not None and host is None:
         raise ValueError(
             "nvme= without host= would never be used: say with host= how much memory to use before the file"
@@ -87,7 +89,7 @@ def wrap(
     if shard is not None:
         if host is not None or isinstance(model, DistributedDataParallel):
             raise RefusedError("shard= divides the model and averages gradients by itself: leave out host=, nvme=, DDP")
-        check_sharding(shard, optimizer)
+        check_sharding(shard, model, optimizer)
         refuse_hooks(model)
     # What is around the model only says with whom to reduce gradients, and says it at each forward.
     inner = model.module if isinstance(model, DistributedDataParallel) else model
@@ -229,6 +231,8 @@ class Cached:
         if shards is not None and reads is not None and self.optimizer is not None:
             self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
         self._stepper = self._make_stepper(split, overlap=overlap)
+        self._on_model = AttachedModel(self.model, self.entries, self._router, device)
+        self._on_optimizer = self._around_optimizer()
 
     def stats(self) -> Stats:
         """Return hits, stalls, bytes against their floor, and the memory of each tier."""
@@ -252,7 +256,7 @@ class Cached:
     @property
     def trace(self) -> StepTrace | None:
         """Return the last training cycle that was recorded; cycles that only repeat a settled plan are not."""
-        return self.engine.traces.get("train")
+        return self.engine.plans.traces.get("train")
 
     def unwrap(self) -> nn.Module:
         """Restore the model and the optimizer as if they had never been wrapped, with what they learned."""
@@ -263,8 +267,8 @@ class Cached:
         self.masters.pending.wait_quietly()
         failure = self.masters.pending.forgive()
         # First the ways in, then the bytes: nothing may start a copy while they are moved back.
-        if self._stepper is not None:
-            self._detach_optimizer()
+        if self._on_optimizer is not None:
+            self._on_optimizer.detach()
         self._remove_hooks()
         self._reduction.hand_back()
         with Unrouted():
@@ -276,7 +280,7 @@ class Cached:
             self._wait_for_copies()
             self._restore_parameters()
         lost = self._bring_shards()
-        self._return_buffers()
+        self._on_model.return_buffers()
         self.link.close()
         if self._file is not None:
             self._file.close()
@@ -330,17 +334,15 @@ class Cached:
                 return
             self._wait_for_copies()
             self.engine.kept.before_change(self.entries)
-            self._router.parts.remove()
-            for handle in self._step_handles:
-                handle.remove()
-            # Nothing is on its way any more, and copies of the model would have this one's.
-            self.model.__dict__.pop("zero_grad", None)
-            self._release_parameters()
+            self._on_model.remove_hooks()
+            self._on_model.release_parameters()
             # The arena goes before the device's memory is asked for again: for a moment both would not fit.
             self._let_go()
             move_all(parameters, optimizer, Mover(self.link, self.device))
         self.counters.device_peak_bytes = max(self.counters.device_peak_bytes, needed)
         self.resident = True
+        if self._on_optimizer is not None:
+            self._on_optimizer.stay_on_device()
 
     def _let_go(self) -> None:
         # Every reference that this package holds, one by one: the hooks make cycles of references, and memory of this
@@ -376,6 +378,13 @@ class Cached:
         slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
         return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes, overlap=overlap)
 
+    def _around_optimizer(self) -> AttachedOptimizer | None:
+        if self.optimizer is None or self._stepper is None:
+            return None
+        return AttachedOptimizer(
+            self.optimizer, self.model, self._stepper, self.engine, self.masters, self._reduction, self._sharding
+        )
+
     def _make_store(self, file: FileTier, limit_bytes: int, optimizer: Optimizer) -> StateStore | None:
         if not may_be_sliced(optimizer):
             text = f"{type(optimizer).__name__} is not known to update parameters one by one: its state stays in memory"
@@ -387,135 +396,28 @@ class Cached:
         return store
 
     def _attach(self, undo: ExitStack) -> None:
-        self._handles: list[Any] = []
-        self._step_handles: list[Any] = []
-        self._buffers: list[tuple[nn.Module, str, torch.device]] = []
         undo.callback(self._restore_parameters)
         with torch.no_grad():
             self.masters.adopt()
         undo.callback(self._remove_hooks)
-        self._attach_forwards()
-        for entry in self.entries:
-            self._attach_entry(entry)
-        undo.callback(self._return_buffers)
-        self._move_buffers()
-        if self.optimizer is not None and self._stepper is not None:
-            undo.callback(self._detach_optimizer)
-            self._attach_optimizer(self.optimizer, self._stepper)
-            # Through the parameters' own `.grad` it would wait for updates that it does not touch.
-            if "zero_grad" not in self.model.__dict__:
-                self.model.__dict__["zero_grad"] = self._zeroing(self.model.zero_grad)
+        self._on_model.attach(self.engine, self._stepper, self._reduction)
+        undo.callback(self._on_model.return_buffers)
+        self._on_model.move_buffers()
+        if self._on_optimizer is not None:
+            undo.callback(self._on_optimizer.detach)
+            self._on_optimizer.attach(self._stay_if_all_fits)
         if self._sharding is not None:
             self._sharding.begin()
 
-    def _attach_forwards(self) -> None:
-        for module in self.model.modules():
-            # A part may be called by itself, as generate() does with an encoder.
-            if module is self.model:
-                self._router.parts.add(module, self._router.before_forward, self._router.after_forward)
-            elif any(True for _ in module.parameters()):
-                self._router.parts.add(module, self._router.before_part, self._router.after_part)
-
     def _remove_hooks(self) -> None:
-        self._router.parts.remove()
-        for handle in (*self._handles, *self._step_handles):
-            handle.remove()
+        self._on_model.remove_hooks()
+        if self._on_optimizer is not None:
+            self._on_optimizer.remove_hooks()
 
     def _restore_parameters(self) -> None:
         with Unrouted():
             self.masters.release_all()
-            self._release_parameters()
-
-    def _attach_entry(self, entry: ParameterEntry) -> None:
-        if entry.dtype.is_floating_point or entry.dtype.is_complex:
-            # Hooks can only be registered on what requires a gradient; bind() sets it as the parameter has it.
-            entry.leaf.requires_grad_()
-            leaf: Any = entry.leaf
-            leaf.register_post_accumulate_grad_hook(
-                _sender(self.engine, self._router, self._stepper, self._reduction, entry)
-            )
-            entry.share_hooks()
-            self._step_handles.append(_watch(entry))
-        parameter: Any = entry.parameter
-        parameter._tencache_owner = self._router  # noqa: SLF001
-        parameter._tencache_entry = entry  # noqa: SLF001
-        # Last: from here on every operation is routed, and needs both attributes.
-        parameter.__class__ = WrappedParameter
-
-    def _attach_optimizer(self, optimizer: Optimizer, stepper: Stepper) -> None:
-        self._own = {name: optimizer.__dict__.get(name) for name in ("step", "zero_grad")}
-        hooked = own_step(optimizer) is None and getattr(type(optimizer).step, "hooked", False)
-
-        def step(_: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
-            self._reduction.refuse_unfinished()
-            if self.resident:
-                self.counters.steps += 1
-                return stepper.step_on_device(closure)
-            if self._sharding is not None:
-                if closure is not None:
-                    raise RefusedError("step(closure) while divided over processes: call backward() before step()")
-                self._sharding.before_step()
-            loss = stepper.step(None if closure is None else self._reduced(closure))
-            self._stay_if_all_fits(optimizer)
-            return loss
-
-        # Hooks run once a step, not once a slice; an optimizer of another making may not have any.
-        around: Any = Optimizer.profile_hook_step(step) if hooked else step
-        optimizer.step = MethodType(around, optimizer)  # type: ignore[method-assign]
-        optimizer.zero_grad = self._zeroing(optimizer.zero_grad)  # type: ignore[method-assign]
-        if stepper.sliced:
-            self._handles.append(optimizer.register_load_state_dict_pre_hook(lambda *_: stepper.look()))
-        if self._sharding is not None:
-            self._handles += [
-                optimizer.register_state_dict_post_hook(self._sharding.whole_state),
-                optimizer.register_load_state_dict_post_hook(self._sharding.keep_own_state),
-            ]
-        if stepper.store is not None:
-            self._handles += [
-                optimizer.register_state_dict_post_hook(_plain_state),
-                optimizer.register_load_state_dict_post_hook(lambda _: stepper.forget()),
-            ]
-
-    def _reduced(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """Return what does the same, and refuses gradients that not every process has."""
-
-        def reduced() -> Any:
-            loss = closure()
-            self._reduction.refuse_unfinished()
-            return loss
-
-        return reduced
-
-    def _zeroing(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
-        """Return what does the same, once the gradients that it drops or writes to are not on their way any more."""
-
-        def zero(set_to_none: bool = True) -> None:
-            if self._sharding is not None:
-                self._sharding.refuse_early_zero()
-            # A gradient that landed after it was zeroed would be counted in the next step.
-            self.engine.gradients.wait_all(self.entries)
-            self.masters.looks.at_all()
-            # Dropped ones are kept by the updates that need them.
-            if not set_to_none:
-                self.masters.pending.wait_all()
-            with Unrouted():
-                zero_grad(set_to_none=set_to_none)
-
-        return zero
-
-    def _detach_optimizer(self) -> None:
-        assert self.optimizer is not None
-        assert self._stepper is not None
-        self._stepper.close()
-        self.model.__dict__.pop("zero_grad", None)
-        for name, own in self._own.items():
-            if own is None:
-                self.optimizer.__dict__.pop(name, None)
-            else:
-                setattr(self.optimizer, name, own)
-        for parameter, state in self.optimizer.state.items():
-            if isinstance(state, FiledState):
-                self.optimizer.state[parameter] = dict(state.items())
+            self._on_model.release_parameters()
 
     def _wait_for_copies(self) -> None:
         # A copy that failed has been reported where it was needed; the parameters on the host are whole.
@@ -530,81 +432,3 @@ class Cached:
         speeds = self.link.speeds(pool.take(size_bytes)[:size_bytes], self.arena.carve(0, size_bytes))
         pool.close()
         return speeds
-
-    def _release_parameters(self) -> None:
-        for entry in self.entries:
-            parameter: Any = entry.parameter
-            parameter.__class__ = nn.Parameter
-            parameter.__dict__.pop("_tencache_owner", None)
-            parameter.__dict__.pop("_tencache_entry", None)
-            # A gradient that user code holds stays what it holds.
-            if parameter.grad is not None and not gradient_is_held(entry):
-                parameter.grad = parameter.grad.clone()
-
-    def _move_buffers(self) -> None:
-        """Move the model's buffers to a real device for good, and note where they were."""
-        if self.device.type == "cpu":
-            return
-        for module in self.model.modules():
-            for name, buffer in module._buffers.items():  # noqa: SLF001
-                if buffer is not None:
-                    self._buffers.append((module, name, buffer.device))
-                    module._buffers[name] = buffer.to(self.device)  # noqa: SLF001
-
-    def _return_buffers(self) -> None:
-        for module, name, home in self._buffers:
-            buffer = module._buffers[name]  # noqa: SLF001
-            if buffer is not None:
-                module._buffers[name] = buffer.to(home)  # noqa: SLF001
-
-
-def _sender(
-    engine: Engine,
-    router: OperationRouter,
-    stepper: Stepper | None,
-    reduction: GradientReduction,
-    entry: ParameterEntry,
-) -> Callable[[Tensor], None]:
-    def send(leaf: Tensor) -> None:
-        with Unrouted():
-            # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
-            gradient, leaf.grad = leaf.grad, None
-            assert gradient is not None
-            engine.gradient(entry, gradient)
-            del gradient
-            if hooks := entry.landing_hooks():
-                router.run_hooks(entry, hooks)
-            if reduction.active:
-                # Waiting for other processes is no compute.
-                engine.cycle.recorder.pause()
-                reduction.arrived(entry)
-                engine.cycle.recorder.resume()
-            elif stepper is not None:
-                stepper.arrived(entry)
-            if stepper is not None:
-                stepper.read_ahead()
-
-    return send
-
-
-def _watch(entry: ParameterEntry) -> Any:
-    """Refuse a gradient that arrives at the parameter itself: it belongs to the device's copy."""
-    parameter: Any = entry.parameter
-
-    def refuse(_: Tensor) -> NoReturn:
-        raise RefusedError(describe_direct(entry.name))
-
-    trained = parameter.requires_grad
-    handle = parameter.requires_grad_().register_post_accumulate_grad_hook(refuse)
-    entry.watch_id = handle.id
-    parameter.requires_grad_(trained)
-    return handle
-
-
-def _plain_state(_: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    """Return the state dict with tensors in place of what is in the file, as if nothing were wrapped."""
-    state = {
-        key: dict(value.items()) if isinstance(value, FiledState) else value
-        for key, value in state_dict["state"].items()
-    }
-    return {**state_dict, "state": state}

@@ -15,18 +15,24 @@ from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.memory.peers import Peers
 from tencache.runtime.optimizer.known_optimizers import may_be_sliced
 from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.tensors.other_memory import held_outside
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.shards import NORMS, Shards, share_out
 from tencache.runtime.unrouted import Unrouted
 
 
-def check_sharding(group: Any, optimizer: Optimizer | None) -> None:
+def check_sharding(group: Any, model: nn.Module, optimizer: Optimizer | None) -> None:
     """Refuse what cannot be divided."""
     if not dist.is_available() or not dist.is_initialized():
         raise RefusedError("shard= needs processes to divide over: call torch.distributed.init_process_group() first")
     if optimizer is None or not may_be_sliced(optimizer):
         name = "no optimizer" if optimizer is None else type(optimizer).__name__
         raise RefusedError(f"shard= with {name}: only torch's own optimizers can be divided over processes")
+    if held_outside(list(model.parameters())):
+        raise RefusedError(
+            "a parameter shares memory with a tensor outside the model, such as a state_dict() taken before wrap(), "
+            "and with shard= that would not see the training: delete it"
+        )
     if "cpu" not in {device.type for device in _group(group)._device_types}:  # noqa: SLF001  no public name gives it
         raise RefusedError(
             "parameters are shared on the host, which this group cannot: use gloo, or cpu:gloo,cuda:nccl"

@@ -61,7 +61,7 @@ def test_second_copies_are_within_the_memory_of_the_host():
     for host in (4.0, 4.5):
         model, optimizer = make(Case())
         cached = wrap(model, optimizer, host=int(host * total * 1.02))
-        rooms.append(cached.engine.speeds.second_bytes)
+        rooms.append(cached.engine.plans.speeds.second_bytes)
         cached.unwrap()
     assert rooms[0] < 0.2 * total
     assert 0.4 * total < rooms[1] < 0.7 * total

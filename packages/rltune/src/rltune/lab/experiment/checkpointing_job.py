@@ -3,8 +3,9 @@
     python3 checkpointing_job.py FOLDER WORK_S CHECKPOINT_S RESTART_S [FACTOR]
 
 It needs nothing but Python and may be killed at any time: a checkpoint is there whole or not at all. FOLDER/JOB.json is
-the checkpoint, FOLDER/JOB.log what happened: one line a start, resume (a restart is over), checkpoint, stop and end,
-with the work done by then and the time by the machine's clock, which is not the fast one.
+the checkpoint, FOLDER/JOB.log what happened: one line a start, resume (a restart is over), checkpoint, stop, end and
+over (it was run again though it had ended), with the work done by then and the time by the machine's clock, which is
+not the fast one.
 On a clock that runs FACTOR times as fast it takes so much less of the machine's time.
 """
 
@@ -67,10 +68,18 @@ class Task:
         os.write(log, line)
         os.close(log)
 
+    def has_ended(self) -> bool:
+        """Return whether the log tells of the end: Slurm can requeue a job before it knows that it is over."""
+        return self.log.exists() and "\nend " in self.log.read_text(encoding="utf-8")
+
     def run(self) -> None:
         """Work from the last checkpoint to the end."""
-        again = self.log.exists()
+        again, ended = self.log.exists(), self.has_ended()
         done_s = began_with = self.saved_s()
+        if ended:
+            self.tell("start", done_s)
+            self.tell("over", done_s)
+            return
         begin_s = math.inf  # not before the restart is over
 
         def now_done() -> float:

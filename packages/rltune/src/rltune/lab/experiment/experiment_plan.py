@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from math import inf
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,10 @@ class Arm:
     def turns(self) -> Turns:
         """Return the order by which jobs give way; how cost is weighed is not the controller's to choose."""
         turns = get_turns(self.preempt or None)
-        if turns != Turns(turns.order, turns.min_run_s, turns.max_preemptions):
-            raise InputError(f"arm {self.name}: the controller takes an order, run= and most=, not {self.preempt!r}")
-        return replace(turns, late_s=inf) if turns else turns  # the controller does not bound what turns cost a job
+        if turns != Turns(turns.order, turns.min_run_s, turns.max_preemptions, late_s=turns.late_s):
+            told = f"the controller takes an order, run=, most= and late=, not {self.preempt!r}"
+            raise InputError(f"arm {self.name}: {told}")
+        return turns
 
 
 @dataclass(frozen=True)

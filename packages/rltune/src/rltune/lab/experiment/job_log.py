@@ -44,7 +44,7 @@ def read_log(text: str, work_s: float, factor: float, stops_s: Sequence[float] =
             problem = f"went on from {spell[0].done_s:g} s, with {saved_s:g} s saved"
         saved_s = max([saved_s, *(line.done_s for line in spell if line.what == "checkpoint")])
         last = spell[-1]
-        if last.what not in {"stop", "end"}:
+        if last.what not in {"stop", "end", "over"}:
             last = _killed(spell, factor, stops_s)
         restarts_s += (_resumed_s(spell, last) - spell[0].at_s) * factor if number else 0.0
         redone_s += max(0.0, last.done_s - saved_s)

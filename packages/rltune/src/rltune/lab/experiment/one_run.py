@@ -169,5 +169,6 @@ def _preempt(plan: ExperimentPlan, arm: Arm) -> dict[str, Any]:
         "per_cycle": PER_CYCLE,
         "min_run": turns.min_run_s,
         "max_preemptions": turns.max_preemptions,
-        "max_a_day": turns.max_preemptions,  # the simulator knows no bound by the day
+        "max_a_day": turns.max_preemptions,  # what is simulated beside it has no bound by the day
+        "late": turns.late_s,
     }

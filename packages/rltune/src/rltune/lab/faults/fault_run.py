@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from rltune.errors import InputError
-from rltune.lab.faults.fault_table import Fault
+from rltune.lab.faults.fault import Fault
 from rltune.lab.faults.invariant import holds_what_was_said, nothing_is_left, ran_once, standing
 from rltune.lab.faults.scene import Scene
 from rltune.lab.testbed import Testbed
@@ -38,7 +39,7 @@ def run_fault(bed: Testbed, fault: Fault, seed: int) -> FaultOutcome:
     violations: list[str] = []
     try:
         _play(scene, fault, violations)
-    except InputError as error:
+    except (InputError, subprocess.TimeoutExpired) as error:
         violations.append(f"the scene could not be played: {error}")
     finally:
         said = scene.said()

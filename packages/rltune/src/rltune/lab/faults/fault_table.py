@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from rltune.errors import InputError
+from rltune.lab.faults.fault import Fault
+from rltune.lab.faults.faults_by_others import BY_OTHERS
+from rltune.lab.faults.faults_of_records import OF_RECORDS
 from rltune.lab.faults.scene import Scene, require_all_up
 from rltune.lab.faults.spell_log import keys_of
 
-Doing = Callable[[Scene], None]
 _USAGE = 2  # the exit code of a mistake that is told in one sentence
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One row."""
-
-    name: str
-    strike: Doing
-    mend: Doing = lambda _: None
-    cheap: bool = False  # it is in the tests as well
-    heavy: bool = False  # it takes minutes, so it must be asked for
 
 
 def _stop(daemon: str, sign: signal.Signals, scene: Scene) -> None:
@@ -321,5 +310,7 @@ FAULTS = (
     Fault("the policy's file is swapped", _swap_policy, lambda scene: scene.wait_said("all is well again")),
     Fault("Slurm's commands hang", _hang, _go_on),
     Fault("names look federated", _federated_names, _unfederate),
+    *BY_OTHERS,
+    *OF_RECORDS,
     Fault("10,000 jobs arrive", partial(_many, 10_000), _end_many, heavy=True),
 )

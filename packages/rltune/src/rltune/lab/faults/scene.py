@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from rltune.errors import InputError
 from rltune.lab.faults.spell_log import SpellLog, keys_of
 from rltune.lab.faults.wire import Wire
 from rltune.lab.testbed import Testbed
+from rltune.live.see.ownership import OwnRecords
 from rltune.live.see.snapshot import LiveJob
 from rltune.whole_file import write_whole
 
@@ -30,7 +32,7 @@ main()
 _DOOR = """#!/bin/sh
 PATH={path}
 [ -e {folder}/hangs ] && exec sleep 3600
-[ -e {folder}/powerless ] && exec setpriv --reuid=games --regid=games --clear-groups {command} "$@"
+[ -e {folder}/powerless ] && exec {nobody} {command} "$@"
 exec {command} "$@"
 """  # what a controller takes for Slurm's commands
 _COMMANDS = ("scontrol", "squeue", "sinfo", "sprio", "sbatch", "scancel", "id")
@@ -61,6 +63,9 @@ class Scene:
     extra: list[int] = field(default_factory=list)  # jobs that say nothing of their spells
     holders: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)  # until all has been given back
+    nice_by_others: dict[int, int] = field(default_factory=dict)
+    conf: str = ""  # slurm.conf as it was before the fault
     controllers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     wire: Wire | None = None
     _logs: int = 0
@@ -78,10 +83,11 @@ class Scene:
         conf = text.replace(port[0], f"SlurmctldPort={self.wire.port}")
         write_whole(self.folder / "etc/slurm.conf", conf)
         write_whole(self.folder / "etc/control.toml", PATIENT)
+        nobody = shlex.join(self.bed.account("games"))
         for command in _COMMANDS:
             door = self.folder / "bin" / command
             path = self.bed.environment.get("PATH", os.defpath)
-            write_whole(door, _DOOR.format(path=path, folder=self.folder, command=command))
+            write_whole(door, _DOOR.format(path=path, folder=self.folder, command=command, nobody=nobody))
             door.chmod(0o755)
 
     @property
@@ -134,23 +140,38 @@ class Scene:
         """Return the site factors that Slurm holds."""
         return {job: parts.site for job, parts in self.bed.backend().priorities().items()}
 
-    def start_controller(self, journal: Path | None = None, policy: str = "saf") -> subprocess.Popen[bytes]:
-        """Start a controller that acts, a cycle a second, through the wire."""
+    def start_controller(
+        self, journal: Path | None = None, policy: str = "saf", ahead_s: float = 0.0
+    ) -> subprocess.Popen[bytes]:
+        """Start a controller that acts, a cycle a second, through the wire; its clock may be ahead of all others'."""
         words = ["control", "--mode", "act", "--partition", "gpu", "--policy", policy, "--cycle", "1"]
         words += ["--config", str(self.folder / "etc/control.toml"), "--journal", str(journal or self.journal)]
+        clock = self._own_clock(ahead_s) if ahead_s else self._clock
+        self.controllers.append(self._start(words, clock))
+        return self.controllers[-1]
+
+    def start_release(self) -> subprocess.Popen[bytes]:
+        """Start `rltune control --release`, and do not wait for its end."""
+        return self._start(["control", "--release", "--journal", str(self.journal)], self._clock)
+
+    def _start(self, words: Sequence[str], clock: Path) -> subprocess.Popen[bytes]:
         self._logs += 1
+        program = (sys.executable, "-c", _LAUNCHER, str(clock))
         with (self.folder / f"controller{self._logs}.log").open("wb") as log:
-            process = subprocess.Popen([*self._rltune, *words], env=self._environment(), stdout=log, stderr=log)
-        self.controllers.append(process)
-        return process
+            return subprocess.Popen([*program, *words], env=self._environment(), stdout=log, stderr=log)
 
     @property
-    def _rltune(self) -> tuple[str, ...]:
-        return (sys.executable, "-c", _LAUNCHER, str(self.folder / "ahead"))
+    def _clock(self) -> Path:
+        return self.folder / "ahead"
+
+    def _own_clock(self, ahead_s: float) -> Path:
+        file = self.folder / f"ahead{self._logs}"
+        write_whole(file, str(ahead_s))
+        return file
 
     def wind_clock(self, ahead_s: float) -> None:
         """Let the controllers' clock be ahead of the machine's from now on."""
-        write_whole(self.folder / "ahead", str(ahead_s))
+        write_whole(self._clock, str(ahead_s))
 
     def mark(self, name: str, *, on: bool = True) -> None:
         """Let the commands of controllers hang, or be those of a user without rights; or no more."""
@@ -219,17 +240,18 @@ class Scene:
 
     def release(self) -> int:
         """Run `rltune control --release` and return its exit code."""
-        words = ("control", "--release", "--journal", str(self.journal))
-        with (self.folder / "release.log").open("ab") as log:
-            done = subprocess.run(
-                [*self._rltune, *words],
-                env=self._environment(),
-                stdout=log,
-                stderr=log,
-                check=False,
-                timeout=_PATIENCE_S,
-            )
-        return done.returncode
+        return self.start_release().wait(_PATIENCE_S)
+
+    def free_held(self) -> None:
+        """Lift the holds that the fault has left."""
+        for job in self.held:
+            self.bed.run("scontrol", "release", str(job))
+
+    def require_one_lock(self) -> None:
+        """Refuse to go on if not exactly one controller holds the lock."""
+        locks = OwnRecords.of(self.bed.backend().observe()).locks
+        if len(locks) != 1:
+            raise InputError(f"there are {len(locks)} locks in Slurm")
 
     def said(self) -> str:
         """Return what controllers and release have said so far."""
@@ -241,6 +263,9 @@ class Scene:
         if self.wire is not None:
             self.wire.close()
         subprocess.run(["umount", "--lazy", str(self.folder / "journal")], check=False)
+        if self.conf:
+            write_whole(self.bed.folder / "etc/slurm.conf", self.conf)
+            self.bed.run("scontrol", "reconfigure")
         self.bed.clear()
 
     def _cycles(self) -> int:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.lab.testbed import debian_needs as needs
 from rltune.lab.testbed import slurm_conf as conf
 from rltune.lab.testbed.daemon_parent import PATH, Nursery, wait_until
+from rltune.lab.testbed.held_ports import held_ports
 from rltune.lab.testbed.release_doors import DOORS, write_doors
 from rltune.lab.testbed.release_folder import kept_folder
 from rltune.lab.testbed.slurm_releases import release_named
@@ -74,24 +75,22 @@ class Testbed:
         needs.require(database=database, clock=factor > 1, rest=rest, release=release)
         cluster = cluster or Cluster.preset(PRESET)
         _require_room(folder)
-        count = ports_needed(cluster)
-        ports = needs.free_ports(count) if port is None else range(port, port + count)
-        needs.require_free(ports)
-        spec = Spec(
-            folder.resolve(),
-            cluster,
-            ports,
-            factor,
-            database,
-            settings or {},
-            release_named(release) if release else None,
-            rest,
-        )
-        try:
-            return cls._start(spec)
-        except BaseException:
-            end_testbed(spec.folder)
-            raise
+        with held_ports(ports_needed(cluster), port) as ports:
+            spec = Spec(
+                folder.resolve(),
+                cluster,
+                ports,
+                factor,
+                database,
+                settings or {},
+                release_named(release) if release else None,
+                rest,
+            )
+            try:
+                return cls._start(spec)
+            except BaseException:
+                end_testbed(spec.folder)
+                raise
 
     @classmethod
     def open(cls, folder: Path = FOLDER) -> Testbed:
@@ -140,7 +139,18 @@ class Testbed:
         """Start a daemon and wait until it answers."""
         self._nursery.start(daemon, self.daemons[daemon])
         if wait:
-            self.wait_for(f"{daemon} to answer", lambda: self._answers(daemon))
+            self.wait_for(f"{daemon} to answer", lambda: self._answers(daemon) or self._refuse_dead(daemon))
+
+    def _refuse_dead(self, daemon: str) -> Literal[False]:
+        """Refuse to wait for a daemon that has ended, with its last words: its files go with the testbed."""
+        if self._nursery.has_ended(daemon):
+            raise InputError(f"{self.folder}: {daemon} has ended instead of answering: {self._last_words(daemon)}")
+        return False
+
+    def _last_words(self, daemon: str) -> str:
+        logs = (self.folder / f"log/{daemon}.log", self.folder / f"log/{daemon}.out")
+        lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()[-3:]]
+        return " / ".join(lines) or "it said nothing"
 
     def stop(self, daemon: str, sign: signal.Signals = signal.SIGTERM) -> None:
         """Stop a daemon, gently or with SIGKILL, and wait until it is gone."""

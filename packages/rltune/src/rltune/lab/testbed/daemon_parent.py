@@ -102,15 +102,23 @@ class Nursery:
             raise InputError(f"{self.folder}: the testbed there is not up") from None
         with os.fdopen(pipe, "w") as orders:
             orders.write(f"{name} {shlex.join(command)}\n")
-        wait_until(f"{name} (log/{name}.out)", lambda: self.pid(name) > 0, self.folder)
+        # one that dies at once is started all the same: whoever waits for its answer learns that it is gone
+        wait_until(f"the start of {name}", lambda: _has_text(pid_file), self.folder)
 
     def pid(self, name: str) -> int:
         """Return the process of a daemon; 0 if it does not run."""
+        pid = self._written_pid(name)
+        return pid if self._is_ours(pid) else 0
+
+    def has_ended(self, name: str) -> bool:
+        """Return whether the process that was started is gone; while it becomes the daemon it has no environment."""
+        return not is_alive(self._written_pid(name))
+
+    def _written_pid(self, name: str) -> int:
         try:
-            pid = int((self.folder / f"run/{name}.pid").read_text())
+            return int((self.folder / f"run/{name}.pid").read_text())
         except (OSError, ValueError):
             return 0
-        return pid if self._is_ours(pid) else 0
 
     def stop(self, name: str, sign: signal.Signals = signal.SIGTERM) -> None:
         """Stop a daemon and wait until it is gone."""
@@ -121,7 +129,8 @@ class Nursery:
 
     def close(self) -> None:
         """End everything that belongs to the folder: daemons, jobs, and last the parent with its clock."""
-        wait_until("the end of the daemons", lambda: not self._kill(self.family()), self.folder, timeout_s=20)
+        # a busy machine takes its time, and a run whose daemons do not end in time is a run that is lost
+        wait_until("the end of the daemons", lambda: not self._kill(self.family()), self.folder)
         for pid in self._parents():
             if _program(pid) != "faketime":  # which ends by itself, and takes its shared memory with it
                 _signal(pid, signal.SIGKILL)
@@ -167,6 +176,10 @@ def wait_until(what: str, done: Callable[[], bool], folder: Path, timeout_s: flo
             raise InputError(f"{folder}: waited {timeout_s:.0f} s for {what}; the files in {folder}/log tell more")
         time.sleep(pause_s)
         pause_s = min(1.5 * pause_s, 0.2)
+
+
+def _has_text(file: Path) -> bool:
+    return file.exists() and file.read_text(encoding="utf-8").endswith("\n")
 
 
 def is_alive(pid: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 
 from rltune.errors import InputError
 from rltune.lab.testbed.release_folder import COMMAND, cannot_be_made, is_made
@@ -19,7 +18,6 @@ PACKAGE_OF = {
 WITH_DATABASE = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 WITH_CLOCK = {"faketime": "faketime"}
 WITH_REST = {"slurmrestd": "slurmrestd slurm-wlm-jwt-plugin"}
-_PORTS = range(12000, 32000)  # below those that the kernel gives to clients
 
 
 def missing(*, database: bool = False, clock: bool = False, rest: bool = False, release: str = "") -> str:
@@ -47,31 +45,3 @@ def require(*, database: bool, clock: bool, rest: bool = False, release: str = "
     """Refuse if there can be no testbed here."""
     if reason := missing(database=database, clock=clock, rest=rest, release=release):
         raise InputError(reason)
-
-
-def require_free(ports: range) -> None:
-    """Refuse if one of the ports is in use."""
-    for port in ports:
-        if not _is_free(port):
-            raise InputError(f"port {port} is in use; the testbed needs {ports[0]} to {ports[-1]}: give another --port")
-
-
-def free_ports(count: int) -> range:
-    """Find so many ports in a row; where to look first differs between processes."""
-    blocks = len(_PORTS) // count
-    for step in range(blocks):
-        first = _PORTS[(os.getpid() + step) * 7 % blocks * count]
-        ports = range(first, first + count)
-        if all(map(_is_free, ports)):
-            return ports
-    raise InputError(f"no {count} free ports in a row between {_PORTS[0]} and {_PORTS[-1]}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

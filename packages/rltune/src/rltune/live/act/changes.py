@@ -80,7 +80,7 @@ def _wish(part: Waiting, snapshot: Snapshot, holdings: Holdings, settings: Contr
     if part.kept or not part.ours or part.number is None:
         return {}
     wish: Wish = {_NUMBERS[settings.numbers.channel]: part.number}
-    if part.starts and settings.steer is not Steer.OFF:
+    if (part.starts or part.led_to) and settings.steer is not Steer.OFF:
         wish |= _steering(part, snapshot, holdings, settings.steer)
     return wish
 
@@ -90,13 +90,15 @@ def lifted(
 ) -> Decision:
     """Put those for whom others give way now before all of their tier: the nodes must not go to anybody else.
 
-    Where a site bounds by how many ranks a job may move, they stay; the last look before a turn then may forbid it.
+    The first of several comes to stand above the next, and each is led to its own nodes: none takes another's. Where
+    a site bounds by how many ranks a job may move, they stay; the last look before a turn then may forbid it.
     """
     limits = settings.advanced.limits
     if not turns or limits.max_ranks or limits.max_ranks_per_cycle:
         return decision
-    for turn in turns:
-        decision = _with_on_top(decision, decision.by_job[turn.claimant], snapshot, settings)
+    for turn in reversed(turns):
+        claimant = replace(decision.by_job[turn.claimant], led_to=turn.nodes)
+        decision = _with_on_top(decision, claimant, snapshot, settings)
     return decision
 
 
@@ -104,7 +106,7 @@ def _with_on_top(decision: Decision, part: Waiting, snapshot: Snapshot, settings
     if part.number is None:
         return decision
     tier = tier_of(snapshot.job_by_id[part.job], snapshot)
-    others = [w for w in decision.waiting if w is not part]
+    others = [w for w in decision.waiting if w.job != part.job]
     below = [w for w in others if w.competes and tier_of(snapshot.job_by_id[w.job], snapshot) <= tier]
     top = max((_height(w, snapshot, settings) for w in below), default=0)
     lift = max(0, top + apart(settings.numbers.band) - _height(part, snapshot, settings))
@@ -128,16 +130,16 @@ def _steering(part: Waiting, snapshot: Snapshot, holdings: Holdings, steer: Stee
     Tasks of an array share one list of nodes, so only a last one is led. A job that was led in the last cycle and did
     not start is free in this one: Slurm may know better.
     """
-    job = snapshot.job_by_id[part.job]
+    job, nodes = snapshot.job_by_id[part.job], part.led_to or part.nodes
     before = {kind: hold.before for kind, hold in holdings.of(job).items()}
     required = before.get(ChangeKind.REQUIRE_NODES, job.required_nodes)
     excluded = before.get(ChangeKind.EXCLUDE_NODES, job.excluded_nodes)
     assert isinstance(excluded, tuple)
-    others = [name for name in _nodes_of(job, snapshot) if name not in part.nodes]
+    others = [name for name in _nodes_of(job, snapshot) if name not in nodes]
     if required or job.array_waiting > 1 or holdings.steers(job) or not set(others) - set(excluded):
         return {}
     if steer is Steer.PIN:
-        return {ChangeKind.REQUIRE_NODES: part.nodes} if len(part.nodes) == max(1, job.nodes) else {}
+        return {ChangeKind.REQUIRE_NODES: nodes} if len(nodes) == max(1, job.nodes) else {}
     return {ChangeKind.EXCLUDE_NODES: tuple(dict.fromkeys((*excluded, *others)))}
 
 

@@ -10,9 +10,9 @@ from rltune.live.decide.decision import Displacement, OpenTurn, Victim
 from rltune.live.decide.ranking import by_slurm, tier_of
 from rltune.live.decide.scope import out_of_scope
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.earlier_spells import Spell
 from rltune.live.see.holdings import Intent
 from rltune.live.see.snapshot import RUNNING, LiveJob, LiveNode, Snapshot
+from rltune.live.see.spell import Spell
 from rltune.live.see.willing import unwilling
 
 

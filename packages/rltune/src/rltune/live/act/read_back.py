@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from rltune.live.decide.decision import Decision
@@ -23,6 +23,7 @@ class Cause(StrEnum):
     ANOTHER_HAND = "changed by another hand"
     FACTORS = "moved by Slurm's own factors"
     STARTED = "started or ended meanwhile"
+    UNSURE = "not known to have been written"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class HeldPriorities:
     misplaced: tuple[int, ...] = ()  # of the first places, those that stand elsewhere
     gone: tuple[int, ...] = ()  # refused, and no longer among those that wait for their turn: nothing to mend
     drift: int = 0  # by which Slurm's own factors have moved the first places apart since the look
+    misnumbered: tuple[int, ...] = ()  # of the first places, those elsewhere even if no factor had moved: our mistake
 
     def __str__(self) -> str:
         causes = Counter(self.wrong.values())
@@ -51,8 +53,8 @@ class HeldPriorities:
 
         Jobs of nearly the same height change places as these move, and the next cycle mends it: nothing is amiss.
         """
-        drifted = self.drift <= bearable and all(cause is Cause.FACTORS for cause in self.wrong.values())
-        return bool(self.misplaced) and not drifted
+        moved = self.drift <= bearable and all(cause is Cause.FACTORS for cause in self.wrong.values())
+        return bool(self.misplaced) and (not moved or bool(self.misnumbered))
 
     def __bool__(self) -> bool:
         return bool(self.wrong or self.misplaced)
@@ -65,21 +67,38 @@ def read_back(
     holdings: Holdings,
     refused: Collection[int],
     exact: int,
+    unsure: Collection[int] = (),
 ) -> HeldPriorities:
     """Compare what Slurm holds with a decision; jobs that have started meanwhile are left out, as Slurm does.
+
+    Of jobs that are `unsure` nobody knows whether Slurm took the last change: it did not answer in time.
 
     The order is compared over the first places, as many as are meant to be in order without exception.
     """
     now = {job.id: job.with_priority(held[job.id]) for job in snapshot.pending if job.id in held}
-    wrong = dict(_wrong(now, holdings, refused))
+    wrong = dict(_wrong(now, holdings, refused, unsure))
     first = [w.job for w in meant.waiting if w.competes and w.job in now][:exact]
-    by_place = sorted(first, key=lambda job: (-tier_of(now[job], snapshot), by_slurm(now[job])))
-    place = {job: -i for i, job in enumerate(by_place)}
-    kept = set(longest_falling([place[job] for job in first]))
-    misplaced = tuple(job for i, job in enumerate(first) if i not in kept)
+    misplaced = _misplaced(first, now, snapshot)
     moved = {job: Cause.FACTORS for job in misplaced if not wrong}
     gone = tuple(job for job in refused if job not in now)
-    return HeldPriorities({**wrong, **moved}, misplaced, gone, _drift(first, now, snapshot))
+    unmoved = {job: _at_the_look(now[job], snapshot.job_by_id[job]) for job in first}
+    misnumbered = _misplaced(first, unmoved, snapshot) if moved else ()
+    return HeldPriorities({**wrong, **moved}, misplaced, gone, _drift(first, now, snapshot), misnumbered)
+
+
+def _misplaced(first: Sequence[int], held: Mapping[int, LiveJob], snapshot: Snapshot) -> tuple[int, ...]:
+    """Return those of some jobs, in the order meant, that stand elsewhere by the numbers held."""
+    by_place = sorted(first, key=lambda job: (-tier_of(held[job], snapshot), by_slurm(held[job])))
+    place = {job: -i for i, job in enumerate(by_place)}
+    kept = set(longest_falling([place[job] for job in first]))
+    return tuple(job for i, job in enumerate(first) if i not in kept)
+
+
+def _at_the_look(now: LiveJob, then: LiveJob) -> LiveJob:
+    """Return a job with the number that it has now, and Slurm's own factors as they were at the look."""
+    if now.priority_by_hand:
+        return now
+    return replace(now, priority=max(LOWEST, then.own_priority + (now.site_factor or 0)))
 
 
 def _drift(jobs: Collection[int], now: Mapping[int, LiveJob], snapshot: Snapshot) -> int:
@@ -88,12 +107,14 @@ def _drift(jobs: Collection[int], now: Mapping[int, LiveJob], snapshot: Snapshot
     return max(moved, default=0) - min(moved, default=0)
 
 
-def _wrong(now: Mapping[int, LiveJob], holdings: Holdings, refused: Collection[int]) -> Iterator[tuple[int, Cause]]:
+def _wrong(
+    now: Mapping[int, LiveJob], holdings: Holdings, refused: Collection[int], unsure: Collection[int]
+) -> Iterator[tuple[int, Cause]]:
     for job in now.values():
         if job.id in refused:
             yield job.id, Cause.REFUSED
         elif any(_differs(job, hold) for hold in holdings.of(job).values()):
-            yield job.id, Cause.ANOTHER_HAND
+            yield job.id, Cause.UNSURE if job.id in unsure else Cause.ANOTHER_HAND
         elif holdings.of(job) and job.priority == LOWEST and job.own_priority + (job.site_factor or 0) < LOWEST:
             yield job.id, Cause.CLAMPED
 

@@ -178,6 +178,7 @@ class Brain:
     _letting_in: tuple[Intent, ...] = ()
     _meant: Decision | None = None  # what the last changes were made for
     _refused: dict[int, str] = field(default_factory=dict)  # job: why, of the last changes
+    _unsure: frozenset[int] = frozenset()  # jobs of the last changes, if nobody knows whether these were made
     _disorders: int = 0  # times in a row that Slurm did not hold the order meant
 
     @property
@@ -257,7 +258,7 @@ class Brain:
         if self._meant is None or self.last is None or not self.acting:
             return []
         exact = self.settings.advanced.numbers.exact
-        found = read_back(self._meant, self.last.snapshot, held, self.holdings, self._refused, exact)
+        found = read_back(self._meant, self.last.snapshot, held, self.holdings, self._refused, exact, self._unsure)
         differing: list[Instruction] = [Differs(found.causes)] if found.causes else []
         bearable = round(self.settings.advanced.numbers.slack * self.settings.numbers.band)
         disorder = found.is_disorder(bearable) and not self.postponed
@@ -293,7 +294,7 @@ class Brain:
         self.postponed = wanted.postponed
         displacing: list[Instruction] = [Displace(turns)] if turns and self.acting else []
         if not wanted.intents:  # nothing to write: this look is what Slurm holds
-            self._refused = {}
+            self._refused, self._unsure = {}, frozenset()
             held = {job.id: parts for job in snapshot.pending if (parts := job.priority_parts)}
             return [*self._read_back(held), *displacing]
         return [*_making(wanted), *displacing]
@@ -329,6 +330,7 @@ class Brain:
 
     def _made(self, intents: Sequence[Intent], outcomes: Sequence[ChangeOutcome] | None) -> list[Instruction]:
         self._refused = {o.change.job: o.error for o in outcomes or () if not o.done}
+        self._unsure = frozenset(intent.change.job for intent in intents) if outcomes is None else frozenset()
         if outcomes is None:  # it may have been made: hold on to all but what was being given back
             for intent in intents:
                 if not intent.undo:

@@ -25,6 +25,7 @@ class Waiting:
     number: int | None = None  # the SiteFactor or Priority that puts it there; None = it is not to be given one
     tasks: int = 0  # how many start; more than one only of an array
     nodes: tuple[str, ...] = ()  # where the first of these starts
+    led_to: tuple[str, ...] = ()  # the nodes that others give way on for it
     reserved_s: float = math.nan  # when it is expected to start, where the core has reserved for it
     owed_since_s: float | None = None  # since when the guard puts it first; None = it does not
 

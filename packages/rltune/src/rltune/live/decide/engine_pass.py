@@ -19,7 +19,7 @@ from rltune.jobs import Jobs
 from rltune.kernel.backfill.easy import reservation
 from rltune.kernel.backfill.preempt import claim, rank_movable, weigh_movable
 from rltune.kernel.build.prepare import Factors, Likeness, Net
-from rltune.kernel.score.overtaking import fill_claims, guard_queue
+from rltune.kernel.score.overtaking import fill_claims, guard_queue, put_due_first
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.queue import settle_queue
@@ -115,6 +115,16 @@ class CorePass:
         seats = Seats.of((row, p.start_s, p.job.served_s if p.job else 0.0, p.nodes) for row, p in pieces)
         waiting = ((row, job.served_s) for row, job in self._problem.tasks)
         fill(self._m, self._rule, FilledMoment.of(now_s, seats, waiting, self._layout.down))
+        turn = self._m.state.turn
+        for row, piece in pieces if self._m.world.has_tolls else ():
+            if piece.job:
+                turn.toll[row], turn.settled[row] = piece.job.toll_s, piece.job.settled
+
+    def _let_be_due(self, *, due: bool) -> None:
+        """Let jobs come first again that gave way and have been away for as long as they may, or let nobody."""
+        if self._m.world.has_tolls:
+            for row, job in self._problem.tasks:
+                self._m.state.turn.due[row] = job.due_s if due else np.inf
 
     @property
     def _queue(self) -> slice:
@@ -131,6 +141,10 @@ class CorePass:
         claims = self._claims(job_of)
         if m.options.guarded:
             guard_queue(m.w, m.s, m.options, here.stop)
+        if m.world.has_tolls:
+            self._let_be_due(due=True)
+            put_due_first(m.w, m.s, here.stop)
+            self._let_be_due(due=False)  # tiers and bounds come next: the pass is given an order
         rows = np.empty(here.stop - here.start, dtype=np.int64)
         fill_order(m.s, here.stop, rows)
         return QueueOrder(tuple(dict.fromkeys(job_of[row - here.start] for row in rows.tolist())), score, claims)
@@ -195,6 +209,7 @@ class CorePass:
         # Whoever has started in this pass has run for no time at all, and must not be stopped in it.
         options = self._rule._replace(guard_orders=True, min_run_s=max(self._rule.min_run_s, _SOME_TIME_S))
         settle_queue(m.s)
+        self._let_be_due(due=True)
         score_queue(m.w, m.s, options, self._queue.stop, False)
         rows = np.empty(self._queue.stop - self._queue.start, dtype=np.int64)
         fill_order(m.s, self._queue.stop, rows)

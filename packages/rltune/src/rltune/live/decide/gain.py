@@ -1,46 +1,26 @@
 """What acting would have won: the jobs seen, replayed in Slurm's order and in ours, all else equal.
 
-The simulator is not the cluster: both replays backfill, place and estimate as told by the settings, from an empty
-machine on. How near the replay in Slurm's order comes to what was really seen stands beside the result.
+The simulator is not the cluster. How near the replay in Slurm's order comes to what was really seen stands beside the
+result.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rltune.cluster import Cluster
-from rltune.engine.guard import Guard
-from rltune.engine.run import run_pipeline
-from rltune.engine.search import Search
-from rltune.jobs import Floats, Jobs
-from rltune.live.decide.node_layout import NodeLayout, lay_out
-from rltune.live.decide.pinned import Pinned
-from rltune.live.decide.run_times import limit_of
-from rltune.live.see.snapshot import PENDING, LiveJob, Snapshot
-from rltune.placement.placers import BEST_FIT
-from rltune.present.fixed_order import FixedOrder
+from rltune.live.decide.replayed_queue import ReplayedQueue
+from rltune.text import counted, seconds, told_change
 
 FEWEST = 20
-_TOLD = re.compile(r"s in ours: ([-+][\d.]+) %$")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A job that was seen: what it asked, and what is known or expected of it."""
-
-    job: LiveJob
-    duration_s: float  # the truth if it has ended, else the estimate
-    priority: int  # Slurm's own
+_TOLD = re.compile(r"s in ours: ([-+][\d.]+) %$|, ([\d.]+) % (less|more)$")
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Mean waits, over the jobs that have ended."""
+    """Mean waits of the same jobs, as replayed and as observed."""
 
     jobs: int
     slurm_wait_s: float
@@ -49,105 +29,34 @@ class Gain:
 
     @classmethod
     def share_told(cls, text: str) -> float | None:
-        """Return the share out of what `str` wrote; None if it did not."""
+        """Return the share out of what `str` wrote, also in earlier versions; None if it did not."""
         told = _TOLD.search(text)
-        return -float(told[1]) / 100 if told else None
+        if told is None:
+            return None
+        if told[1]:
+            return -float(told[1]) / 100
+        return float(told[2]) / 100 * (1 if told[3] == "less" else -1)
 
     @property
     def share(self) -> float:
-        """Return how much of the mean wait is saved."""
+        """Return how much of the mean wait is saved; below 0 it is longer."""
         return 1.0 - self.our_wait_s / self.slurm_wait_s if self.slurm_wait_s > 0 else 0.0
 
     def __str__(self) -> str:
         return (
-            f"{self.jobs} jobs replayed: mean wait {self.slurm_wait_s:.0f} s in Slurm's order "
-            f"(observed {self.observed_wait_s:.0f} s), {self.our_wait_s:.0f} s in ours: {-100 * self.share:+.1f} %"
+            f"{counted(self.jobs, 'job')} replayed: mean wait {seconds(self.slurm_wait_s)} in Slurm's order "
+            f"({seconds(self.observed_wait_s)} observed), {seconds(self.our_wait_s)} in ours, {told_change(self.share)}"
         )
 
 
-@dataclass(frozen=True)
-class BothOrders:
-    """The same jobs replayed in Slurm's order and in ours: waits from when each could start; NaN = it never ran."""
-
-    slurm_wait_s: Floats
-    our_wait_s: Floats
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """Return which jobs both replays could run."""
-        return np.isfinite(self.slurm_wait_s) & np.isfinite(self.our_wait_s)
-
-
-def estimate_gain(seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0) -> Gain | None:
-    """Replay the jobs both ways, ours asked once a cycle; None if too few have ended."""
-    ended = np.array([s.job.ended for s in seen])
-    if ended.sum() < FEWEST or not snapshot.nodes:
+def estimate_gain(queue: ReplayedQueue) -> Gain | None:
+    """Replay the jobs both ways, ours asked once a cycle; None if too few of them have ended."""
+    ended = np.array([one.job.ended for one in queue.seen], dtype=np.bool_)
+    if (ended & queue.counts).sum() < FEWEST:
         return None
-    both = replay_both(seen, snapshot, pinned, cycle_s)
-    counted = ended & both.known
-    if counted.sum() < FEWEST:
+    slurm, ours = queue.waits_s(queue.slurms), queue.waits_s(queue.ours)
+    kept = queue.counts & np.isfinite(slurm) & np.isfinite(ours)
+    if kept.sum() < FEWEST:
         return None
-    observed = np.array([s.job.start_s - s.job.ready_s for s in seen])
-    waits = (both.slurm_wait_s, both.our_wait_s, observed)
-    return Gain(int(counted.sum()), *(float(w[counted].mean()) for w in waits))
-
-
-def replay_both(
-    seen: Sequence[Seen], snapshot: Snapshot, pinned: Pinned, cycle_s: float = 0.0, backfill: str = ""
-) -> BothOrders:
-    """Replay jobs in Slurm's order and in ours, asked once a cycle, from an empty machine on.
-
-    `backfill`: by which rule both are filled; as the settings have it, if not told.
-    """
-    by_age = sorted(range(len(seen)), key=lambda i: seen[i].job.ready_s)  # rows of a run are in this order
-    ordered = [seen[i] for i in by_age]
-    jobs, cluster = replayable(ordered, snapshot)
-    pipeline = pinned.pipeline
-    quick = replace(
-        pipeline,
-        search=Search(),
-        placement=BEST_FIT if pipeline.placement.may_solve else pipeline.placement,
-        backfill=backfill or pipeline.backfill,
-    )
-    ours = replace(quick, cycle_s=cycle_s if quick.takes_cycles else 0.0)
-    slurm = FixedOrder(np.array([s.priority for s in ordered], dtype=np.float64), name="slurm")
-    both = (replace(quick, policy=slurm, guard=Guard()), ours)
-    back = np.argsort(by_age)
-    return BothOrders(*(run_pipeline(jobs, cluster, one, pinned.estimator).wait_s[back] for one in both))
-
-
-def replayable(seen: Sequence[Seen], snapshot: Snapshot) -> tuple[Jobs, Cluster]:
-    """Return the jobs as a table, and the nodes, laid out by partition alone."""
-    layout = lay_out_partitions((s.job.partitions for s in seen), snapshot)
-    return _table(seen, layout, snapshot), layout.cluster
-
-
-def lay_out_partitions(partitions: Iterable[tuple[str, ...]], snapshot: Snapshot) -> NodeLayout:
-    """Lay the nodes out by partition alone, for jobs that name one of these sets of them."""
-    return lay_out(
-        snapshot, [LiveJob(id=0, state=PENDING, submit_s=0.0, partitions=p) for p in dict.fromkeys(partitions)]
-    )
-
-
-def _table(seen: Sequence[Seen], layout: NodeLayout, snapshot: Snapshot) -> Jobs:
-    jobs = [s.job for s in seen]
-    return Jobs.from_arrays(
-        submit_s=[job.ready_s for job in jobs],
-        duration_s=[s.duration_s for s in seen],
-        gpus=[job.gpus for job in jobs],
-        nodes=[min(job.nodes, job.gpus) if job.gpus else job.nodes for job in jobs],
-        cpus=[job.cpus for job in jobs],
-        mem_gib=[job.mem_gib for job in jobs],
-        limit_s=[limit_of(job, snapshot) for job in jobs],
-        vc=[admission_of(job.partitions, layout) for job in jobs],
-        user=[job.user for job in jobs],
-        account=[job.account for job in jobs],
-        qos=[job.qos for job in jobs],
-        name=[job.name for job in jobs],
-        gpu_types=[list(job.gpu_types) or None for job in jobs],
-    )
-
-
-def admission_of(partitions: tuple[str, ...], layout: NodeLayout) -> str:
-    """Return what the core calls the nodes of some partitions."""
-    return layout.admission[partitions, "", (), ()]
+    waits = (slurm, ours, queue.observed_s)
+    return Gain(int(kept.sum()), *(float(wait[kept].mean()) for wait in waits))

@@ -58,6 +58,12 @@ class Precision:
     slack: int  # by which a height of the exact part may be off its ideal
     exact: int  # places, from the first, that are in order without exception
     drift: float = 0.0  # share of its place by which a job behind those may be off
+    room: int = 1  # between a height that is new and one that is kept: Slurm's own factors move
+
+
+def room(band: int, jobs: int) -> int:
+    """Return by how much a new height should differ from those kept: a tenth of what ranks are apart by the band."""
+    return max(1, band // (10 * max(1, jobs)))
 
 
 def assign(
@@ -66,15 +72,16 @@ def assign(
     """Return every job a number; as many as possible keep the one they have. No height is below the floor."""
     wanted = falling([runner.own + ideal[runner.job] for runner in order])
     now = [None if runner.set_now is None else runner.own + runner.set_now for runner in order]
-    heights = _eased(_exactly(wanted, now, precision.slack), now, precision)
+    heights = _eased(_exactly(wanted, now, precision), now, precision)
     heights = [max(height, floor + len(heights) - place) for place, height in enumerate(heights)]  # still in order
     return {runner.job: height - runner.own for runner, height in zip(order, heights, strict=True)}
 
 
-def _exactly(wanted: Sequence[int], now: Sequence[int | None], slack: int) -> list[int]:
-    """Return heights that fall; those kept are near what is wanted."""
+def _exactly(wanted: Sequence[int], now: Sequence[int | None], precision: Precision) -> list[int]:
+    """Return heights that fall; those kept are near what is wanted, and half the room apart."""
+    slack = precision.slack
     kept = [_within(height, aim - slack, aim + slack) for height, aim in zip(now, wanted, strict=True)]
-    return _filled(wanted, kept, longest_falling(_with_room(kept)))
+    return _filled(wanted, kept, longest_falling(_with_room(kept, max(1, precision.room // 2))), precision.room)
 
 
 def _eased(exact: Sequence[int], now: Sequence[int | None], precision: Precision) -> list[int]:
@@ -93,10 +100,12 @@ def _within(height: int | None, low: int, high: int) -> int | None:
     return height if height is not None and low <= height <= high else None
 
 
-def _with_room(heights: Sequence[int | None]) -> list[int | None]:
-    """Return values of which two fall if the heights do and leave room for all that are between them."""
+def _with_room(heights: Sequence[int | None], step: int) -> list[int | None]:
+    """Return values of which two fall if the heights do and leave so much room for each that is between them."""
     n = len(heights)
-    return [None if height is None else (height + place) * (n + 1) - place for place, height in enumerate(heights)]
+    return [
+        None if height is None else (height + step * place) * (n + 1) - place for place, height in enumerate(heights)
+    ]
 
 
 def falling(values: Sequence[int]) -> list[int]:
@@ -115,23 +124,25 @@ def falling(values: Sequence[int]) -> list[int]:
     return result
 
 
-def _filled(wanted: Sequence[int], now: Sequence[int | None], kept: Sequence[int]) -> list[int]:
+def _filled(wanted: Sequence[int], now: Sequence[int | None], kept: Sequence[int], step: int) -> list[int]:
     """Put heights between those kept, of which any two leave room for them."""
     heights = list(wanted)
     for place in kept:
         heights[place] = now[place] or 0
     for left, right in pairwise([-1, *kept, len(now)]):
         if right - left > 1:
-            _fill(heights, left, right)
+            _fill(heights, left, right, step)
     return heights
 
 
-def _fill(heights: list[int], left: int, right: int) -> None:
+def _fill(heights: list[int], left: int, right: int, step: int) -> None:
     """Set the heights between two places that are settled: as wanted if that falls, else evenly apart."""
     count = right - left - 1
-    above = heights[left] if left >= 0 else max(heights[left + 1], _at(heights, right, -1 << 60) + count) + 1
-    below = heights[right] if right < len(heights) else min(heights[right - 1], above - count) - 1
-    if above > heights[left + 1] and heights[right - 1] > below:
+    lowest_top = _at(heights, right, -1 << 60) + step * count
+    above = heights[left] if left >= 0 else max(heights[left + 1], lowest_top) + step
+    below = heights[right] if right < len(heights) else min(heights[right - 1], above - step * count) - step
+    apart_enough = min(step, (above - below) // (count + 1))  # two that are kept may leave less
+    if above - heights[left + 1] >= apart_enough and heights[right - 1] - below >= apart_enough:
         return
     for i in range(count):
         heights[left + 1 + i] = above - (above - below) * (i + 1) // (count + 1)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from rltune.live.control_settings import Channel, ControlSettings
 from rltune.live.decide.claims import Claims
-from rltune.live.decide.priority_numbers import Precision, RankedJob, apart, assign, ideals, lowest
+from rltune.live.decide.priority_numbers import Precision, RankedJob, apart, assign, ideals, lowest, room
 from rltune.live.decide.rank_bounds import within_reach
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import Holdings
@@ -73,7 +73,7 @@ class Field:
         own = {job.id: self._own(job) for job in home}
         order = [job.id for job in first] + self._within_limits(rest, {i: own[i] + ideal[i] for i in ideal})
         runners = [RankedJob(job, own[job], self._set_now(self.now[job])) for job in order]
-        given = assign(runners, ideal, self._precision(len(first)), self._floor)
+        given = assign(runners, ideal, self._precision(len(first), len(home)), self._floor)
         return self._below_fixed(jobs, order, own, given)
 
     def _ideals(self, first: Sequence[LiveJob], rest: Sequence[LiveJob]) -> dict[int, int]:
@@ -97,12 +97,13 @@ class Field:
         near = within_reach(by_height, as_is, limits.max_ranks_per_cycle)
         return within_reach(near, [job.id for job in rest], limits.max_ranks)
 
-    def _precision(self, claims: int) -> Precision:
+    def _precision(self, claims: int, jobs: int) -> Precision:
         """Be exact where jobs may start soon; everywhere if ranks are bounded, since only then the bounds hold."""
         close, limits = self.settings.advanced.numbers, self.settings.advanced.limits
         bounded = limits.max_ranks or limits.max_ranks_per_cycle
         exact = len(self.jobs) if bounded else claims + close.exact
-        return Precision(round(close.slack * self.settings.numbers.band), exact, close.drift)
+        band = self.settings.numbers.band
+        return Precision(round(close.slack * band), exact, close.drift, room(band, jobs))
 
     def _below_fixed(
         self, jobs: Sequence[LiveJob], order: Sequence[int], own: Mapping[int, int], number: dict[int, int]

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rltune.cluster import Cluster
+from rltune.estimate.blended import Blend
 from rltune.estimate.estimators import Estimates, Estimator, History, estimated
+from rltune.estimate.last_two import LastTwo
 from rltune.estimate.predicted import Predicted
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Likeness, prepare
@@ -17,6 +19,7 @@ from rltune.kernel.state.online_means import FOR_ESTIMATE, predicted_run_time
 from rltune.live.see.snapshot import LiveJob, Snapshot
 from rltune.policy.base import no_factors
 
+LEARNS = (History, Predicted, LastTwo, Blend)  # from jobs that have ended
 UNTOLD_S = 86_400.0  # nobody set a limit: neither a user nor the partition
 
 
@@ -47,7 +50,7 @@ def told_limit_s(job: LiveJob, snapshot: Snapshot) -> float:
 
 
 def _values(jobs: Jobs, estimator: Estimator, history: Jobs | None) -> Floats:
-    if isinstance(estimator, History | Predicted) and history is not None and len(history):
+    if isinstance(estimator, LEARNS) and history is not None and len(history):
         estimator = estimator.after(history)
     estimates = estimated(estimator, jobs, 0)
     return estimates.values_s if estimates.likeness is None else _predicted(jobs, estimates)

@@ -81,7 +81,9 @@ def _not_waiting(job: LiveJob) -> tuple[str, str]:
         return f"runs {job.start_s}", f"runs on {','.join(job.node_names)}, started after {waited:.0f} s"
     if not job.ended:
         return job.state, f"is {job.state.lower()}"
-    return f"ended {job.end_s}", f"ended: {job.state.lower()}, after {job.end_s - job.start_s:.0f} s of running"
+    ran_s = job.end_s - job.start_s
+    how = "before it ran" if math.isnan(ran_s) else f"after {ran_s:.0f} s of running"
+    return f"ended {job.end_s}", f"ended: {job.state.lower()}, {how}"
 
 
 def _time(seconds: float) -> str:

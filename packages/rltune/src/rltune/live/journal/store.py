@@ -17,9 +17,9 @@ from rltune.jobs import Jobs
 from rltune.live.decide.decision import Displacement, OpenTurn
 from rltune.live.journal.ended import COLUMNS, Ended, table
 from rltune.live.see.backend import Change, ChangeKind
-from rltune.live.see.earlier_spells import Spell
 from rltune.live.see.holdings import STEERING, Holdings, Intent, Value
 from rltune.live.see.snapshot import Lever
+from rltune.live.see.spell import Spell
 
 SCHEMA = 1
 JournalError = sqlite3.Error  # what is raised where a journal that was opened cannot be read or written

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from rltune.live.see.paid_tolls import Terms, toll_of
 from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.live.see.spell import Spell
 
 DAY_S = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Spell:
-    """A spell that ended before its job did. Its end is when it was first seen to be over, at most a cycle late."""
-
-    job: int
-    submit_s: float
-    start_s: float
-    end_s: float
-    restarts: int
-    displaced: bool  # by the controller; or by somebody else, or a failing node
 
 
 @dataclass
@@ -64,24 +55,28 @@ class SpellBook:
         over = now is not None and now.restarts > spell.restarts
         return over and spell.restarts not in self.by_job.get(spell.job, {})
 
-    def remembered(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with what Slurm has forgotten of requeued jobs."""
+    def remembered(self, snapshot: Snapshot, terms: Terms) -> Snapshot:
+        """Return the snapshot with what Slurm has forgotten of requeued jobs, and what giving way has cost them."""
         if not self.by_job:
             return snapshot
-        return replace(snapshot, jobs=tuple(self._with_past(job, snapshot.taken_s) for job in snapshot.jobs))
+        return replace(snapshot, jobs=tuple(self._with_past(job, snapshot.taken_s, terms) for job in snapshot.jobs))
 
-    def _with_past(self, job: LiveJob, now_s: float) -> LiveJob:
+    def _with_past(self, job: LiveJob, now_s: float, terms: Terms) -> LiveJob:
         # of a job that had this number before, in a Slurm that was set up anew, nothing is known
-        spells = [one for restarts, one in self.by_job.get(job.id, {}).items() if restarts < job.restarts]
+        spells = [one for restarts, one in sorted(self.by_job.get(job.id, {}).items()) if restarts < job.restarts]
         if not spells:
             return job
         ours = [one for one in spells if one.displaced]
+        toll = toll_of(spells, job.start_s if job.on_nodes else math.nan, terms)
         return replace(
             job,
             first_submit_s=min(one.submit_s for one in spells),
             served_s=sum(one.end_s - one.start_s for one in spells),
             displaced=len(ours),
             displaced_today=sum(one.end_s > now_s - DAY_S for one in ours),
+            toll_s=toll.paid_s,
+            due_s=toll.due_s,
+            settled=toll.settled,
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rltune.errors import InputError
 from rltune.live.see.backend import ChangeKind
 from rltune.live.see.holdings import DONE_AND_OVER, STEERING, Hold, Holdings, Intent, Value, held_kind
-from rltune.live.see.record_text import Claim, Lock, Page, RecordError, mark_of, read_lock, read_page
+from rltune.live.see.record_text import Claim, Lock, Page, RecordError, is_record, mark_of, read_lock, read_page
 from rltune.live.see.snapshot import Lever, LiveJob, RecordJob, Snapshot
 
 EVERYWHERE = "*"
@@ -59,6 +59,9 @@ class OwnRecords:
         """Read the records of a snapshot; what cannot be read is named."""
         locks, pages, damaged = [], [], []
         for job in snapshot.records:
+            if not is_record(job.text):
+                damaged.append((job, "somebody has overwritten its text"))
+                continue
             try:
                 if lock := read_lock(job.text):
                     locks.append(LockJob(job.id, job.user, lock))

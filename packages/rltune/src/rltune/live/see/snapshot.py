@@ -100,6 +100,9 @@ class LiveJob:
     served_s: float = 0.0  # for which it ran in earlier spells
     displaced: int = 0  # how often the controller made it give way
     displaced_today: int = 0  # in the last 24 hours
+    toll_s: float = 0.0  # by how much later it will end for having given way, see paid_tolls.py
+    due_s: float = math.inf  # when it comes first, if it gave way and has not started since
+    settled: bool = False  # it has come first once, and gives way no more
 
     @property
     def came_s(self) -> float:

@@ -22,18 +22,20 @@ from rltune.live.slurm import record_jobs
 from rltune.live.slurm import scontrol_orders as orders
 from rltune.live.slurm import scontrol_show as show
 from rltune.live.slurm import sprio as priority
+from rltune.live.slurm.command_settings import without_settings
 from rltune.live.slurm.dialect import Dialect, caution, dialect_for, own_shape
 
 SQUEUE = ("squeue", "--all", "--states=all")
 SPRIO = ("sprio", "--noheader", f"--format={priority.FORMAT}")
 _SETTINGS = ("show partition", "show reservation", "show config")
-_SECONDS_A_LINE = 0.01  # that slurmctld may take; ten times what was measured
+_SECONDS_A_LINE = 0.05  # that slurmctld may take: 1 ms on a quiet machine, 25 ms on one with 15 times its load
 _MORTAL = ("setpriv", "--pdeathsig", "KILL")
 _PINGED = "pinged"  # scontrol repeats it when all controllers have been tried
 _FIXED = {
     "SLURM_TIME_FORMAT": "%s",
     "SLURM_BITSTR_LEN": "0",  # else a long list ends in "...", and no command takes such a name
     "TERM": "xterm",
+    "COLUMNS": "100000",  # a line that ends where the terminal does is repeated with movements of a cursor in it
     "INPUTRC": "/dev/null",
     "LC_ALL": "C.UTF-8",
 }
@@ -56,6 +58,8 @@ class Slurm:
         """Read everything, by four processes: scontrol, squeue, sprio, and sinfo or scontrol for the nodes."""
         told = self._ask_scontrol(_SETTINGS)
         release = show.config(told, "SLURM_VERSION")
+        if not release:
+            raise UnreachableError("slurmctld went away while it was asked for its settings")
         jobs, dialect = self._jobs(release)
         taken_s = self.now_s()
         nodes = parse.answer_of(self._run(dialect.nodes_command), dialect.nodes_command[0], "nodes")
@@ -68,7 +72,7 @@ class Slurm:
         return Snapshot(
             taken_s=taken_s,
             version=release,
-            caution=caution(release),
+            caution=caution(release) or show.no_factors(told),
             jobs=seen,
             records=records,
             nodes=tuple(parse.nodes_of(nodes, reservations, taken_s)),
@@ -135,8 +139,11 @@ class Slurm:
 
     def close_records(self, jobs: Sequence[int]) -> None:
         """Cancel records."""
-        if jobs:
-            self._run(("scancel", "--quiet", *map(str, jobs)), may_fail=True)
+        if not jobs:
+            return
+        refusal = record_jobs.cancel_refusal_of(self._run(("scancel", "--quiet", *map(str, jobs)), may_fail=True))
+        if refusal:
+            raise BackendError(f"records could not be cancelled: {refusal}")
 
     def _ask_scontrol(self, lines: Sequence[str]) -> str:
         """Let one scontrol ping first, then read these lines: with slurmctld down it would try each for 9 s."""
@@ -222,8 +229,8 @@ class Slurm:
         return [*self.prefix, *command]
 
     def _environment(self) -> dict[str, str]:
-        """Keep the users' settings of line editing and time formats out, and let lists of array tasks be whole."""
-        return {**os.environ, **self.environment, **_FIXED}
+        """Keep users' settings of Slurm's commands out, and let lists of array tasks be whole."""
+        return without_settings({**os.environ, **self.environment}) | _FIXED
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:

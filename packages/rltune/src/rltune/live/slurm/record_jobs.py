@@ -10,6 +10,7 @@ from rltune.live.see.snapshot import LiveJob, RecordJob
 
 SCRIPT = "#!/bin/sh\nexit 0\n"
 _PROMPT = "scontrol:"
+_GONE = ("Invalid job id", "already finished", "already completing")  # words of scancel's
 BEGIN = "2037-01-01"  # a hold can be lifted by mistake; before this date Slurm would not start it even then
 
 
@@ -51,12 +52,23 @@ def refusal_of(transcript: str) -> str:
     return "; ".join(dict.fromkeys(line for line in said if line))
 
 
+def cancel_refusal_of(printed: str) -> str:
+    """Return why scancel did not cancel all; a record that is gone already needs no cancelling."""
+    said = (line.strip() for line in printed.splitlines() if not any(word in line for word in _GONE))
+    return "; ".join(dict.fromkeys(line for line in said if line))
+
+
 def parted(jobs: Iterable[LiveJob]) -> tuple[tuple[LiveJob, ...], tuple[RecordJob, ...]]:
-    """Part the jobs from the records among them; a record that has ended is neither."""
+    """Part the jobs from the records among them; a record that has ended is neither.
+
+    A waiting job of the name is a record whatever its text: somebody may have overwritten it. One that runs is not.
+    """
     others, records = [], []
     for job in jobs:
-        if job.name != RECORD_NAME or not is_record(job.comment):
+        if job.name != RECORD_NAME or job.on_nodes:
             others.append(job)
-        elif not job.ended:
+        elif job.pending:
             records.append(RecordJob(job.id, job.user, job.comment))
+        elif not is_record(job.comment):
+            others.append(job)
     return tuple(others), tuple(records)

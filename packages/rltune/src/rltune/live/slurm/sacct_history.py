@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rltune.errors import InputError
+from rltune.live.slurm.command_settings import without_settings
 from rltune.trace.sacct_fields import SEPARATOR_THAT_NO_NAME_HAS as SEPARATOR
 from rltune.whole_file import write_whole
 
@@ -89,7 +90,7 @@ class Sacct:
 
     def _run(self, begin_s: int, end_s: int) -> str:
         # TZ: sacct takes times in the zone of whoever asks
-        environment = {**os.environ, **self.environment, "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
+        environment = without_settings({**os.environ, **self.environment}) | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
         try:
             done = subprocess.run(
                 [*self.prefix, *_command(begin_s, end_s)],

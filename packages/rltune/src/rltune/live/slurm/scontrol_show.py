@@ -10,6 +10,7 @@ from rltune.live.see.snapshot import NAN, Partition, Reservation
 from rltune.trace.tres import parse_duration
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/]*)=")
+_MULTIFACTOR = "priority/multifactor"
 _UNLIMITED = frozenset({"UNLIMITED", "INFINITE", "NONE", "N/A", "(null)"})
 
 
@@ -26,6 +27,14 @@ def pairs(line: str) -> dict[str, str]:
     ends = [key.start() for key in keys[1:]] + [len(line)]
     values = (line[key.end() : end].strip() for key, end in zip(keys, ends, strict=True))
     return {key[1]: "" if value == "(null)" else value for key, value in zip(keys, values, strict=True)}
+
+
+def no_factors(text: str) -> str:
+    """Return what to say if priorities have no factors, so that no number of ours would count; "" if they have."""
+    plugin = config(text, "PriorityType")
+    if plugin in {"", _MULTIFACTOR}:
+        return ""
+    return f"Slurm's PriorityType is {plugin}, which knows no SiteFactor; acting on jobs needs {_MULTIFACTOR}"
 
 
 def partitions(text: str) -> tuple[Partition, ...]:

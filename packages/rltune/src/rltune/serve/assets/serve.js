@@ -34,3 +34,13 @@ if (main && fresh && !main.querySelector("[data-still]")) {
   });
   source.onerror = () => { fresh.textContent = "Not live: the service does not answer."; };
 }
+
+// Parts that take seconds come after their page.
+async function later(part) {
+  part.querySelector("p").textContent = "Changes of its request are being tried in the core\u2026";
+  const answer = await fetch(part.dataset.later, { headers: { accept: "text/html" } });
+  const next = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+  if (next) part.replaceChildren(...next.childNodes);
+  else part.querySelector("p").textContent = "They could not be tried: reload the page.";
+}
+for (const part of document.querySelectorAll("[data-later]")) later(part);

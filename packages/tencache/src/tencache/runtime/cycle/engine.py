@@ -1,50 +1,30 @@
-"""Follows a model through its steps: cycles, plans, and what to do when the order changes."""
+"""Follows a model through its steps: what moves when something is touched, or has changed."""
 
-import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Literal, NoReturn
 
 import torch
 from torch import Tensor
 
-from tencache.errors import RefusedError
 from tencache.plan.plan_follower import PlanFollower
-from tencache.plan.rival_policies import make_plan
-from tencache.plan.step_plan import Load, StepPlan
-from tencache.plan.step_trace import Phase, StepTrace, Update
-from tencache.plan.virtual_clock import Bandwidths, best_plan, without_early
+from tencache.plan.step_plan import Load
+from tencache.plan.step_trace import Phase, Update
+from tencache.plan.virtual_clock import Bandwidths
 from tencache.plan.working_units import WorkingUnits
 from tencache.runtime.counters import Counters
+from tencache.runtime.cycle.leaf_writes import LeafWrites
+from tencache.runtime.cycle.plan_book import CycleKind, PlanBook, RunningCycle
 from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.kept_bytes import KeptBytes
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
+from tencache.runtime.tensors.parameter_entry import ParameterEntry
 
-CycleKind = Literal["train", "eval"]
-Order = tuple[tuple[int, ...], ...]
 READ_AHEAD_ROWS = 8
-# Batches of a few shapes take turns in many loops; each shape may have an order, and so a plan, of its own.
-KNOWN_ORDERS = 8
-ENOUGH_SEEN = 3
-
-
-@dataclass
-class RunningCycle:
-    """One stretch that repeats: from one optimizer step to the next, or one forward without gradients."""
-
-    kind: CycleKind
-    recorder: Recorder
-    follower: PlanFollower | None
-    # The units that autocast cast in this cycle, and those of which something else was made.
-    cast: set[int] = field(default_factory=set)
-    whole: set[int] = field(default_factory=set)
 
 
 class Engine:
@@ -73,17 +53,12 @@ class Engine:
         self.link = link
         self.kept = KeptBytes(device_copies, masters)
         self.counters = counters
-        self.speeds = speeds
-        self.policy = policy
+        self.plans = PlanBook(working, device_copies.arena.size_bytes, counters, speeds, policy)
         self._stepped = stepped
         self.changed_at_node = 0
         self.stepped_in_autocast = False
-        self.plans: dict[CycleKind, StepPlan] = {}
-        self.traces: dict[CycleKind, StepTrace] = {}
-        self._known: OrderedDict[tuple[CycleKind, Order], tuple[StepPlan, int]] = OrderedDict()
-        self._last: dict[CycleKind, Order] = {}
         self._versions = [entry.parameter._version for entry in entries]  # noqa: SLF001
-        self._leaf_versions = self._versions_of_leaves()
+        self.leaves = LeafWrites(entries, device_copies, working)
         # Units that user code holds an alias of on the host, through which it may write without a trace.
         self.exposed: set[int] = set()
         # How often a view of each was given out.
@@ -93,12 +68,9 @@ class Engine:
         self._suspects: set[int] = set()
         self._node: int | None = None
         self._interrupted: RunningCycle | None = None
-        self._settled: set[CycleKind] = set()
-        self._halved: dict[CycleKind, frozenset[int]] = {}
         # Units whose next values are computed, with those, in the order in which the optimizer's thread was done; of
         # large ones those of which a piece is, with an event for each piece.
         self.computed_early: deque[tuple[int, Tensor, Sequence[Event]]] = deque()
-        self._early_wanted: bool | None = None
         self.cycle = RunningCycle("train", Recorder(self.units, link), None)
 
     def order(self) -> list[int]:
@@ -114,7 +86,7 @@ class Engine:
         # A cast that autocast may keep is used without being asked for: it must be where its bytes are.
         if entry.half is None or entry.cast is not None:
             return entry.unit if entry.half is None else entry.half
-        known = entry.half_dtype is casts_to and entry.unit in self._halved.get(self.cycle.kind, ())
+        known = entry.half_dtype is casts_to and self.plans.halves(self.cycle.kind, entry.unit)
         # What user code can write to without a trace is cast when it is used, and autocast that goes on over a step
         # has casts of old values.
         if not known or self.stepped_in_autocast or self._masters.aliased(entry.unit):
@@ -194,8 +166,16 @@ class Engine:
         if self.cycle.follower is not None:
             self._close(self.cycle.follower)
 
-    def begin_backward(self, unit: int) -> None:
-        """Bring a unit that a node of the backward graph unpacks to the device; a node may unpack several."""
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Return the units of the operation that runs."""
+        return self._running
+
+    def begin_backward(self, unit: int, beside: Sequence[int] = ()) -> None:
+        """Bring a unit that a node of the backward graph unpacks to the device.
+
+        A node may unpack several, of those that its operation had `beside` it in the forward.
+        """
         self._enter_backward()
         # On CUDA this runs on autograd's own thread. The thread that called backward() waits meanwhile, so there is
         # still only one thread in the engine at a time, and it needs no lock.
@@ -205,7 +185,7 @@ class Engine:
         if number is not None and number == self._node and self._running:
             self._widen(unit)
             return
-        self._begin((unit,), "backward", exactly=False)
+        self._begin((unit,), "backward", exactly=False, beside=beside)
         self._node = number
 
     def gradient(self, entry: ParameterEntry, gradient: Tensor) -> None:
@@ -231,17 +211,17 @@ class Engine:
             self._start("eval")
         elif not self._stepped and self.cycle.recorder.saw_backward():
             # Without an optimizer of ours to mark it, a step ends where the forward after its backward begins.
-            self._finish(())
+            self.plans.finish(self.cycle, ())
             self._start("train")
 
     def forward_ends(self) -> None:
         """End a forward; after one without gradients, go back to the training cycle."""
         self.end_op()
         if self._interrupted is not None:
-            self._finish(())
+            self.plans.finish(self.cycle, ())
             self.cycle, self._interrupted = self._interrupted, None
             self._restore()
-        self.refuse_written_leaves()
+        self.leaves.refuse_written()
 
     def step_begins(self, updates: Iterable[Update], commit: Callable[[], None] = lambda: None) -> None:
         """End the cycle, and start the next one, which begins with the optimizer's updates; `commit` makes early ones.
@@ -249,7 +229,7 @@ class Engine:
         What it makes them of was computed within backward. It is called when nothing needs the old values any more.
         """
         self.end_op()
-        self.refuse_written_leaves()
+        self.leaves.refuse_written()
         self.kept.before_change(self.entries)
         # The updates write to host memory that uploads may still be reading.
         self.device_copies.settle()
@@ -258,7 +238,7 @@ class Engine:
         commit()
         self.computed_early.clear()
         self.device_copies.drop_ahead()
-        self._finish(updates)
+        self.plans.finish(self.cycle, updates)
         self._start("train")
 
     def replaced(self, units: Sequence[int]) -> None:
@@ -266,17 +246,6 @@ class Engine:
         forms = self.working.forms(units)
         self.device_copies.drop(forms)
         self.device_copies.confirm(forms)
-
-    def compute_early(self, *, allowed: bool, at_once: bool) -> None:
-        """Let plans have updates within backward, or not, from the next plan on or with a new plan at once."""
-        if self._early_wanted is None:
-            self._early_wanted = allowed
-        elif at_once and allowed != self._early_wanted:
-            self._early_wanted = allowed
-            # Every plan is made anew, from the next cycle that is timed.
-            for key in [key for key in self._known if key[0] == "train"]:
-                del self._known[key]
-            self._settled.discard("train")
 
     def updated(self, units: Sequence[int]) -> None:
         """Drop the stale copies, and send the new bytes to the device if their place is free."""
@@ -295,7 +264,7 @@ class Engine:
     def sending_s(self, units: Sequence[int]) -> float:
         """Return how long the uploads take that wait for the update of these units."""
         follower = self.cycle.follower
-        return 0.0 if follower is None else follower.opening_bytes(self.working.forms(units)) / self.speeds.up
+        return 0.0 if follower is None else follower.opening_bytes(self.working.forms(units)) / self.plans.speeds.up
 
     def step_ends(self) -> None:
         """Remember the parameters' versions, so that later writes by user code are seen."""
@@ -304,7 +273,7 @@ class Engine:
         # The optimizer's own writes raised the versions as well, and those bytes are on their way already.
         self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
 
-    def _begin(self, units: Sequence[int], phase: Phase, *, exactly: bool) -> None:
+    def _begin(self, units: Sequence[int], phase: Phase, *, exactly: bool, beside: Sequence[int] = ()) -> None:
         self.end_op()
         held = self._held(units) if self._suspects else []
         self.cycle.recorder.op(units, held, phase)
@@ -327,7 +296,8 @@ class Engine:
             else:
                 self._leave_plan()
         # After the rows that were due: a unit that one of them has just sent for is no load on demand.
-        self._require(units, held)
+        # Planned, they have places that all fit.
+        self._require(units, held, beside if self.cycle.follower is None else ())
         self._running = tuple(units)
 
     def _widen(self, unit: int) -> None:
@@ -342,9 +312,9 @@ class Engine:
         self._require((*self._running, unit), self._held((*self._running, unit)))
         self._running = (*self._running, unit)
 
-    def _require(self, units: Sequence[int], held: Sequence[int]) -> None:
+    def _require(self, units: Sequence[int], held: Sequence[int], beside: Sequence[int] = ()) -> None:
         # A load on demand took a place that the plan meant for another unit: no later row can be trusted.
-        if self.device_copies.require(units, held):
+        if self.device_copies.require(units, held, beside):
             self._leave_plan()
         self.cycle.recorder.resume()
 
@@ -396,6 +366,7 @@ class Engine:
             self._masters.refuse_moved(changed)
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
             self.device_copies.drop(self.working.forms(changed))
+        self.exposed.update(self._masters.elsewhere())
         if self.exposed:
             self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
@@ -416,41 +387,6 @@ class Engine:
         """Remember that casts of parameters made until now may be out of date."""
         self.changed_at_node = torch._C._autograd._get_sequence_nr()  # noqa: SLF001  no public name gives it
 
-    def _versions_of_leaves(self) -> list[int]:
-        return [entry.leaf._version for entry in self.entries]  # noqa: SLF001
-
-    def refuse_writes(self, entries: Sequence[ParameterEntry]) -> None:
-        """Refuse an operation that has written to its parameters' device copies."""
-        versions = self._leaf_versions
-        for entry in entries:
-            if entry.leaf._version != versions[entry.index]:  # noqa: SLF001
-                self.refuse_written_leaves()
-            if entry.cast is not None:
-                self._refuse_written_casts((entry,))
-
-    def refuse_written_leaves(self) -> None:
-        """Refuse a write to a device copy through a view that a forward made: it would be lost."""
-        self._refuse_written_casts(self.entries)
-        versions = self._versions_of_leaves()
-        if versions == self._leaf_versions:
-            return
-        before, self._leaf_versions = self._leaf_versions, versions
-        pairs = zip(self.entries, versions, before, strict=True)
-        self._refuse_write(next(entry for entry, now, then in pairs if now != then))
-
-    def _refuse_written_casts(self, entries: Sequence[ParameterEntry]) -> None:
-        for entry in entries:
-            if entry.cast is not None and entry.cast._version:  # noqa: SLF001
-                self.device_copies.forget_cast(entry)
-                self._refuse_write(entry)
-
-    def _refuse_write(self, written: ParameterEntry) -> NoReturn:
-        # A view of it may be alive, which is refused too: the write is the better reason.
-        for unit in self.working.forms([written.unit]):
-            with suppress(RefusedError):
-                self.device_copies.drop((unit,))
-        raise RefusedError(describe_write(written.name))
-
     def changed_units(self) -> set[int]:
         """Return the units that user code has written to since the last step."""
         versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
@@ -461,7 +397,7 @@ class Engine:
 
     def _start(self, kind: CycleKind) -> None:
         plan = self.plans.get(kind)
-        recorder = Recorder(self.units, self.link, timed=kind not in self._settled)
+        recorder = Recorder(self.units, self.link, timed=not self.plans.is_settled(kind))
         self.cycle = RunningCycle(kind, recorder, PlanFollower(plan) if plan is not None else None)
         if plan is not None:
             self.counters.up_floor_bytes += plan.up_floor_bytes
@@ -476,62 +412,3 @@ class Engine:
         follower = self.cycle.follower
         if follower is not None:
             self._issue([row for row in follower.expected() if not self.device_copies.has(row.unit, row.offset)])
-
-    def _finish(self, updates: Iterable[Update]) -> None:
-        cycle = self.cycle
-        if self._is_settled(cycle):
-            self._settled.add(cycle.kind)
-            return
-        # An order that came once waits for its second time, and that one is timed.
-        self._settled.discard(cycle.kind)
-        trace = self.working.rewrite(cycle.recorder.finish(updates), cycle.cast - cycle.whole)
-        if not trace.ops:
-            return
-        # A settled cycle is recorded without durations and gradients: as a trace to read or to save it would mislead.
-        if cycle.recorder.timed:
-            self.traces[cycle.kind] = trace
-        again = self._last.get(cycle.kind) == trace.order
-        self._last[cycle.kind] = trace.order
-        # Without durations there is nothing to plan a new order by.
-        if not cycle.recorder.timed and (cycle.kind, trace.order) not in self._known:
-            return
-        if again or cycle.kind not in self.plans:
-            self._adopt(cycle.kind, trace)
-
-    def _is_settled(self, cycle: RunningCycle) -> bool:
-        """Return whether a cycle went as planned and that plan has been measured often enough."""
-        if cycle.follower is None or cycle.follower.plan is not self.plans[cycle.kind]:
-            return False
-        order = cycle.follower.plan.trace.order
-        seen = self._known.get((cycle.kind, order), (None, 0))[1]
-        return seen >= ENOUGH_SEEN and self._last.get(cycle.kind) == order and cycle.recorder.order() == order
-
-    def _adopt(self, kind: CycleKind, trace: StepTrace) -> None:
-        """Follow this order from now on, with the plan that is known for it or a new one."""
-        key = (kind, trace.order)
-        plan, seen = self._known.pop(key, (None, 0))
-        # The first measurement is of a cold run; the third is taken again, for good. A plan whose places turned out to
-        # be held, as recomputed blocks hold working copies that the profile had whole, cannot be followed.
-        if plan is None or seen == ENOUGH_SEEN - 1 or _holds_more(trace, plan.trace):
-            plan = self._plan(trace)
-        # Put back at the end: the order that was used longest ago is the one to forget.
-        self._known[key] = (plan, seen + 1)
-        self.plans[kind] = plan
-        self._halved[kind] = self.working.halved(plan.trace)
-        while len(self._known) > KNOWN_ORDERS:
-            self._known.popitem(last=False)
-
-    def _plan(self, trace: StepTrace) -> StepPlan:
-        began = time.perf_counter()
-        budget_bytes = self.device_copies.arena.size_bytes
-        ahead = self.policy == "ahead"
-        speeds = self.speeds if self._early_wanted else replace(self.speeds, updates=without_early(self.speeds.updates))
-        plan = best_plan(trace, budget_bytes, speeds) if ahead else make_plan(trace, budget_bytes, self.policy)
-        self.counters.plans += 1
-        self.counters.planning_s += time.perf_counter() - began
-        return plan
-
-
-def _holds_more(trace: StepTrace, planned: StepTrace) -> bool:
-    """Return whether an operation holds units that the plan did not know of."""
-    return any(set(now.held) > set(then.held) for now, then in zip(trace.ops, planned.ops, strict=True))

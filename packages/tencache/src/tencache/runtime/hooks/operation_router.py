@@ -13,23 +13,26 @@ from torch.utils._pytree import tree_leaves
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.cast_watch import CastWatch, autocast_hides, casts_to
+from tencache.runtime.hooks.large_operations import in_parts
 from tencache.runtime.hooks.part_hooks import PartHooks
 from tencache.runtime.hooks.refusals import (
     FastPaths,
-    ThreadOfForward,
     describe_hook,
     describe_transform,
     differentiating_functions,
     refuse_if_compiling,
 )
+from tencache.runtime.hooks.running_forward import RunningForward
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.hooks.wrapped_parameter import swap, swap_back, writes
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, describe_write
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 from tencache.runtime.unrouted import Bookkeeping, Routed, Unrouted
+
+USE_COPY = "use .copy_(), which keeps the parameter's own memory"
 
 
 class OperationRouter:
@@ -50,14 +53,13 @@ class OperationRouter:
         self._masters = masters
         self._saved = saved
         self._device = device
-        self._depth = 0
         self._fast_paths = fast_paths
         self._reduction = reduction
         self._guard = guard
         self._guarded = False
         self._context: saved_tensors_hooks | None = None
         self._in_gradient_hook = False
-        self._thread = ThreadOfForward()
+        self._forward = RunningForward()
         self.parts = PartHooks()
         self._reads = reads
 
@@ -72,7 +74,8 @@ class OperationRouter:
         # A hook that is called when a gradient has landed may write, as between steps: the graph is done with it.
         if self._in_gradient_hook:
             return False
-        return self._depth > 0 or torch._C._current_graph_task_id() != -1  # noqa: SLF001
+        self._end_broken_off()
+        return self._forward.depth > 0 or torch._C._current_graph_task_id() != -1  # noqa: SLF001
 
     def run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         """Run an operation on the device, once its parameters are there."""
@@ -80,10 +83,15 @@ class OperationRouter:
         # Unlike `.data`, a detached view counts writes together with the leaf: they are found, and refused.
         if getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ == "data":  # type: ignore[attr-defined]
             func = torch.Tensor.detach
-        if self._depth:
-            self._thread.refuse_another()
+        if self._forward.depth:
+            self._forward.refuse_another()
         if differentiating_functions():
             raise RefusedError(describe_transform(entries[0].name))
+        if len(entries) > 1 and not self._engine.device_copies.can_hold(_units(entries)):
+            parts = in_parts(func, args, self._device.type)
+            if parts is not None:
+                with Routed():
+                    return parts(*args, **kwargs)
         narrow = casts_to(func, self._device.type)
         if (
             narrow is not None
@@ -196,26 +204,22 @@ class OperationRouter:
             raise RefusedError(describe_write(entry.name))
         if value.shape != entry.shape or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
-        # `weight.data += delta` gives back the very view that it was given.
-        with Bookkeeping():
-            own = value.device == entry.parameter.device and value.is_set_to(entry.parameter)
-        if own:
-            self._engine.assigned(entry.unit)
-            return
-        if self._masters.aliased(entry.unit):
+        if value.device != entry.parameter.device or not _laid_out_alike(value, entry):
             raise RefusedError(
-                f"{entry.name} is given other memory while a view of it is alive, which would keep the old values: "
-                "delete the view, or use .copy_()"
+                f"{entry.name} is given data on {value.device} with strides {value.stride()}: {USE_COPY}"
             )
-        # Copied, not rebound: the parameter must stay in the buffer that uploads read. torch does not count this as a
-        # change, so it is noted for the next forward, which sends it again.
-        with Bookkeeping(), torch.no_grad():
+        with Bookkeeping():
+            # `weight.data += delta` gives back the very view that it was given.
+            if not value.is_set_to(entry.parameter):
+                self._assign(entry, value)
+        # torch does not count this as a change, so it is noted for the next forward, which sends it again.
+        self._engine.assigned(entry.unit)
+
+    def _assign(self, entry: ParameterEntry, value: torch.Tensor) -> None:
+        with torch.no_grad():
             self._masters.open(entry.unit)
             self._engine.kept.before_assignment(entry)
-            version = entry.parameter._version  # noqa: SLF001
-            entry.parameter.copy_(value)
-            bump_version(entry.parameter, version - entry.parameter._version)  # noqa: SLF001
-            self._engine.assigned(entry.unit)
+            self._masters.assign(entry, value)
 
     def add_hook(self, entry: ParameterEntry, register: Callable[[], Any]) -> Any:
         """Register a gradient hook on a parameter, and let gradients of its leaf run it."""
@@ -247,10 +251,10 @@ class OperationRouter:
         # Tensors that are made inside torch.func are its own: nothing of ours may be. Parameters are refused there.
         if differentiating_functions():
             return
+        self._end_broken_off()
         # A model may call itself; only the outermost forward is the step's.
-        if self._depth:
-            self._thread.enter()
-            self._depth += 1
+        if self._forward.depth:
+            self._forward.enter()
             return
         if not torch.is_grad_enabled():
             self._fast_paths.refuse()
@@ -258,8 +262,7 @@ class OperationRouter:
             self._reduction.forward_begins(DistributedDataParallel._active_ddp_module)  # noqa: SLF001
         if self._reads is not None:
             self._reads.check()
-        self._thread.enter()
-        self._depth = 1
+        self._forward.enter()
         evaluating = not torch.is_grad_enabled()
         with Unrouted(), Bookkeeping():
             self._take_in_changes()
@@ -275,12 +278,17 @@ class OperationRouter:
     def after_forward(self, *_: Any) -> None:
         """End a forward, also one that failed."""
         # torch calls this even when before_forward() refused and counted nothing.
-        if self._depth == 0 or not self._thread.is_here() or differentiating_functions():
+        if self._forward.depth and self._forward.is_here() and not differentiating_functions():
+            self._end_forward()
+
+    def _end_broken_off(self) -> None:
+        if self._forward.was_broken_off():
+            self._forward.depth = 1
+            self._end_forward()
+
+    def _end_forward(self) -> None:
+        if not self._forward.leave():
             return
-        self._depth -= 1
-        if self._depth:
-            return
-        self._thread.leave()
         self.parts.put_on()
         if self._guard is not None and self._guarded:
             self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
@@ -303,6 +311,7 @@ class OperationRouter:
             self.after_forward()
 
     def _take_in_changes(self) -> None:
+        self._masters.bring_home()
         changed = self._engine.changed_units() | self._engine.exposed
         # Closed before the forward, which uploads from the file's newest bytes.
         self._masters.close_all(changed.__contains__)
@@ -353,7 +362,7 @@ class OperationRouter:
         else:
             result = func(*swapped, **named)
         # A write to the leaf would be lost with its place. It cannot be prevented here, only found and refused.
-        self._engine.refuse_writes(entries)
+        self._engine.leaves.refuse(entries)
         # `weight.to(x.dtype)` returns its argument. The leaf must not leave: it points elsewhere when its unit moves.
         if type(result) is torch.Tensor:
             for entry in entries:
@@ -368,6 +377,13 @@ def _units(entries: list[ParameterEntry]) -> tuple[int, ...]:
     if len(entries) == 1:
         return (entries[0].unit,)
     return tuple(dict.fromkeys([entry.unit for entry in entries]))
+
+
+def _laid_out_alike(value: torch.Tensor, entry: ParameterEntry) -> bool:
+    """Return whether data has a parameter's strides; those of a single element do not matter."""
+    return all(
+        size <= 1 or one == other for size, one, other in zip(entry.shape, value.stride(), entry.stride, strict=True)
+    )
 
 
 def _writes(func: Callable[..., Any]) -> bool:

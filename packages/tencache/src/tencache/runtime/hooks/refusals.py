@@ -1,7 +1,5 @@
 """What is refused when a model is wrapped, each with a sentence that says what to change."""
 
-import threading
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,7 +11,6 @@ from torch.optim import Optimizer
 
 from tencache.errors import RefusedError
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
-from tencache.runtime.memory.device_arena import users
 
 COMPILED = (
     "torch.compile and tencache cannot both decide where parameters are: wrap the model without compiling it, or "
@@ -42,7 +39,6 @@ def check_model(model: nn.Module) -> None:
     for name, parameter in named:
         _check_parameter(name, parameter)
     _check_apart(named)
-    _check_alone(named)
 
 
 def check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
@@ -70,40 +66,6 @@ class FastPaths:
                     f"{name or 'the model'} is evaluated by torch's fast path, which does not see wrapped parameters "
                     "and rounds differently: call torch.backends.mha.set_fastpath_enabled(False)"
                 )
-
-
-class ThreadOfForward:
-    """The one thread in which a forward runs: what lies on the device is planned for one at a time."""
-
-    def __init__(self) -> None:
-        self._holder: dict[str, int] = {}
-
-    def enter(self) -> None:
-        """Begin a forward here, unless one runs elsewhere."""
-        here = threading.get_ident()
-        # One operation of the interpreter, so that two threads cannot both be first.
-        if self._holder.setdefault("thread", here) != here:
-            self._refuse()
-
-    def is_here(self) -> bool:
-        """Return whether the forward that runs is this thread's."""
-        return self._holder.get("thread") == threading.get_ident()
-
-    def leave(self) -> None:
-        """End it."""
-        self._holder.clear()
-
-    def refuse_another(self) -> None:
-        """Refuse if this is another thread, but for autograd's own."""
-        if not self.is_here() and torch._C._current_graph_task_id() == -1:  # noqa: SLF001
-            self._refuse()
-
-    @staticmethod
-    def _refuse() -> None:
-        raise RefusedError(
-            "two threads run the model at once, and its device copies are planned for one: let one wait for the other "
-            "(a lock around the call), or wrap a copy of the model for each"
-        )
 
 
 def differentiating_functions() -> bool:
@@ -187,19 +149,3 @@ def _check_apart(named: Sequence[tuple[str, nn.Parameter]]) -> None:
             raise RefusedError(
                 f"{name} and {other} share memory but are two parameters: tie them as one (b.weight = a.weight)"
             )
-
-
-def _check_alone(named: Sequence[tuple[str, nn.Parameter]]) -> None:
-    """Refuse parameters that someone outside the model has a view of: it would not see the training."""
-    storages = Counter(_storage(parameter) for _, parameter in named)
-    for name, parameter in named:
-        # One more than the parameters: the storage object that counting makes.
-        if users(parameter) > storages[_storage(parameter)] + 1:
-            raise RefusedError(
-                f"{name} shares memory with a tensor outside the model, such as a detach() or a state_dict() taken "
-                "before wrap(), which would not see the training: delete it, or take it after wrap()"
-            )
-
-
-def _storage(parameter: nn.Parameter) -> int:
-    return int(parameter.untyped_storage()._cdata)  # noqa: SLF001  no public name gives it

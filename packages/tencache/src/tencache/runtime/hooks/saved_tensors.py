@@ -37,6 +37,8 @@ class UnitView:
     copied: bool
     checked: bool
     exposures: int
+    # The units of the operation that saved it: its node may ask for several of them at once.
+    beside: tuple[int, ...]
     # That copy, made when the parameter is about to change.
     kept: Tensor | None = None
     unclear: bool = False
@@ -198,7 +200,17 @@ class SavedTensors:
         # A working copy stands for a cast, which stays what it was when the parameter changes.
         copied = unit == entry.half or (stored and self._copies)
         handle = UnitView(
-            unit, offset, tensor.shape, stride, tensor.dtype, entry, version, copied, not stored, exposures
+            unit,
+            offset,
+            tensor.shape,
+            stride,
+            tensor.dtype,
+            entry,
+            version,
+            copied,
+            not stored,
+            exposures,
+            self._engine.running,
         )
         entry.handles.add(handle)
         return handle
@@ -250,7 +262,7 @@ class SavedTensors:
         # The tensor shares the slot's storage. While the node holds it the slot counts as in use and stays where it is.
         if handle.unit == handle.entry.unit:
             self._engine.cycle.whole.add(handle.unit)
-        self._engine.begin_backward(handle.unit)
+        self._engine.begin_backward(handle.unit, handle.beside)
         data = self._engine.device_copies.slots[handle.unit].data.view(handle.dtype)
         return data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)
 

@@ -129,6 +129,9 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
     elif name == "__set__":
         owner.set(entries[0], func.__self__.__name__, func, args[1])  # type: ignore[attr-defined]
         return None
+    elif name == "__delete__":
+        owner.set(entries[0], func.__self__.__name__, lambda parameter, _: func(parameter), None)  # type: ignore[attr-defined]
+        return None
     elif name in {"register_hook", "register_post_accumulate_grad_hook"}:
         return owner.add_hook(entries[0], lambda: func(*args, **kwargs))
     elif name in _DESCRIBING:

@@ -279,9 +279,9 @@ class EarlyUpdates:
         looked = not allowed or not all(marks)
         self._looked, self._calm = (self._looked + 1, 0) if looked else (0, self._calm + 1)
         if looked:
-            self._engine.compute_early(allowed=False, at_once=self._looked >= PATIENCE)
+            self._engine.plans.compute_early(allowed=False, at_once=self._looked >= PATIENCE)
         else:
-            self._engine.compute_early(allowed=True, at_once=self._calm >= CALM)
+            self._engine.plans.compute_early(allowed=True, at_once=self._calm >= CALM)
 
 
 def _versions(entry: ParameterEntry, gradient: Tensor | None) -> tuple[int, int | None]:

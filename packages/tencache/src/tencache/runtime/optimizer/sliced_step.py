@@ -216,7 +216,7 @@ class Stepper:
         for index in reversed(range(len(parts))):
             if not self._landed(parts[index]):
                 flying_bytes += parts[index].size_bytes
-                landed_s[index] = flying_bytes / self._engine.speeds.down
+                landed_s[index] = flying_bytes / self._engine.plans.speeds.down
         order = order_updates(landed_s, [max(part.seconds, self._engine.sending_s(part.units)) for part in parts])
         return [parts[index] for index in order]
 

@@ -113,14 +113,21 @@ class DeviceCopies:
         slot = self.slots.get(unit)
         return slot is not None and slot.offset == offset
 
-    def require(self, units: Sequence[int], held: Sequence[int]) -> bool:
-        """Bring these units to the device and wait for them; return whether a load had to be made on demand."""
+    def can_hold(self, units: Iterable[int]) -> bool:
+        """Return whether the arena is large enough for these units at once."""
+        return sum(aligned(self.units[unit].bytes) for unit in units) <= self.arena.size_bytes
+
+    def require(self, units: Sequence[int], held: Sequence[int], beside: Sequence[int] = ()) -> bool:
+        """Bring these units to the device and wait for them; return whether a load had to be made on demand.
+
+        Where that is so, they are placed as if those `beside` were needed too, which may be asked for next.
+        """
         slots = self.slots
         missing = False
-        for unit in units:
+        for unit in (*units, *beside):
             missing = missing or unit not in slots
         if missing:
-            self._load_on_demand(units, held)
+            self._load_on_demand(units, held, beside)
         for unit in units:
             self._await(slots[unit])
         return missing
@@ -380,21 +387,28 @@ class DeviceCopies:
         last = bisect_left(self._starts, end)
         return [slot for slot in self._by_start[first:last] if slot.end > start]
 
-    def _load_on_demand(self, units: Sequence[int], held: Sequence[int]) -> None:
+    def _load_on_demand(self, units: Sequence[int], held: Sequence[int], beside: Sequence[int]) -> None:
+        # Asked of every slot, not only of the suspects: what user code keeps was perhaps never seen as held.
+        stuck = {*held, *(unit for unit, slot in self.slots.items() if slot.in_use())}
+        try:
+            placed = self._places_for((*units, *beside), stuck)
+        except NoRoomError:
+            try:
+                placed = self._places_for(units, stuck)
+            except NoRoomError:
+                raise RefusedError(self._describe_no_room(units, stuck - set(units))) from None
+        for unit, window in placed:
+            if unit in units:
+                self._counters.demand_loads += 1
+                self.load(Load(unit, window.offset, window.bytes, 0, 0))
+
+    def _places_for(self, units: Sequence[int], stuck: set[int]) -> list[tuple[int, AddressWindow]]:
         addresses = AddressMap(self.arena.size_bytes // aligned(1) * aligned(1))
         for slot in self.slots.values():
             addresses.place(slot.unit, addresses.window_at(slot.offset, slot.data.numel()), lambda _: 0)
-        # Asked of every slot, not only of the suspects: what user code keeps was perhaps never seen as held.
-        stuck = [unit for unit, slot in self.slots.items() if slot.in_use()]
-        needed = tuple(dict.fromkeys((*units, *held, *stuck)))
+        needed = tuple(dict.fromkeys((*units, *stuck)))
         sizes = {unit: self.units[unit].bytes for unit in {*needed, *self.slots}}
-        try:
-            placed = place_all(addresses, sizes, needed, {*held, *stuck}, self._recency, lambda _: 0)
-        except NoRoomError:
-            raise RefusedError(self._describe_no_room(units, {*held, *stuck} - set(units))) from None
-        for unit, window in placed:
-            self._counters.demand_loads += 1
-            self.load(Load(unit, window.offset, window.bytes, 0, 0))
+        return place_all(addresses, sizes, needed, stuck, self._recency, lambda _: 0)
 
     def _recency(self, window: AddressWindow) -> tuple[int, int]:
         touched = max((self.slots[unit].touched for unit in window.evicts if unit in self.slots), default=0)

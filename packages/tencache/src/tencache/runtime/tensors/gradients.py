@@ -130,7 +130,8 @@ class Gradients:
 
     def _replace(self, entry: ParameterEntry) -> tuple[Tensor, Callable[[], None]]:
         """Return a copy's target, the buffer that becomes `.grad`, and what to do when it has landed."""
-        target = self._buffer(entry).as_strided(entry.shape, entry.stride)
+        # Not a view, of which torch would refuse the detach_() that many loops zero gradients with.
+        target = self._buffer(entry).as_strided(entry.shape, entry.stride).data
 
         # Set only when the bytes are there: until then `.grad` is None, and reading it waits (OperationRouter.get).
         def landed() -> None:

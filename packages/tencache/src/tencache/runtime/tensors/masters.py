@@ -15,6 +15,7 @@ from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
 from tencache.runtime.tensors.looks import Looks
+from tencache.runtime.tensors.other_memory import OtherMemory, held_outside, refuse_shared
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.pending_updates import PendingUpdates
 from tencache.runtime.tensors.shards import Shards
@@ -74,6 +75,7 @@ class Masters:
         self._filed: dict[int, _Filed] = {}
         self._adopted: set[int] = set()
         self._laid_open: set[int] = set()
+        self._others = OtherMemory(pool)
 
     @property
     def any_filed(self) -> bool:
@@ -89,12 +91,16 @@ class Masters:
         """Move every parameter's bytes into the host's tiers; if the disk is full, nothing has moved yet."""
         # All of the file's space first: a refusal must find every parameter where it was.
         self._reserve_file()
+        held = held_outside([entry.parameter for entries in self._entries.values() for entry in entries])
         for unit, entries in self._entries.items():
             buffer = self._pool.take(self._size(unit))
             self._adopted.add(unit)
             for entry in entries:
                 entry.view(buffer).copy_(entry.parameter.detach())
-                entry.parameter.data = entry.view(buffer)
+                if entry.parameter in held:
+                    self._others.note(entry)
+                else:
+                    entry.parameter.data = entry.view(buffer)
             if unit in self._filed:
                 self._file_away(self._filed[unit], unit, buffer)
             else:
@@ -112,9 +118,9 @@ class Masters:
                     entry.parameter.data = torch.full(entry.shape, torch.nan, dtype=entry.dtype)
                 continue
             # Where user code holds a view of a parameter, the parameter stays where that view is.
-            if self.aliased(unit):
+            if unit in self._laid_open or self._is_shared(unit):
                 continue
-            for entry in entries:
+            for entry in [entry for entry in entries if not self._others.has(entry)]:
                 own = torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype)
                 entry.parameter.data = own.copy_(entry.parameter.detach())
 
@@ -131,6 +137,8 @@ class Masters:
         size_bytes = self._units[unit].bytes
         if second is not None:
             return lambda: second[:size_bytes], None
+        if self._others.count(unit):
+            return self._others.gathered(unit, self._entries[unit], size_bytes)
         if unit in self._buffers:
             buffer = self._buffers[unit]
 
@@ -318,8 +326,40 @@ class Masters:
             if buffer is None or (filed is not None and not filed.opened):
                 continue
             for entry in self._entries[unit]:
-                if entry.size_bytes and entry.parameter.data_ptr() != buffer.data_ptr() + entry.offset:
+                if entry.size_bytes and self._was_moved(entry, buffer):
                     raise RefusedError(f"{entry.name} was given other memory, as set_() does: use .copy_() instead")
+
+    def _was_moved(self, entry: ParameterEntry, buffer: Tensor) -> bool:
+        if self._others.has(entry):
+            return self._others.was_moved(entry)
+        return bool(entry.parameter.data_ptr() != buffer.data_ptr() + entry.offset)
+
+    def assign(self, entry: ParameterEntry, value: Tensor) -> None:
+        """Let a parameter's data be a tensor of the user's: both are one memory from now on."""
+        refuse_shared(entry, value, (other for entries in self._entries.values() for other in entries))
+        self.open(entry.unit)
+        entry.parameter.data = value
+        buffer = self._buffer(entry.unit)
+        # A view of its own memory that was kept meanwhile may have been given back.
+        if buffer is not None and value.data_ptr() == buffer.data_ptr() + entry.offset:
+            self._others.forget(entry)
+        else:
+            self._others.note(entry)
+
+    def elsewhere(self) -> list[int]:
+        """Return the units of which a parameter is in memory of the user's."""
+        return self._others.units()
+
+    def bring_home(self) -> None:
+        """Let parameters whose other memory nobody else refers to any more be in their unit's memory again."""
+        for unit in self._others.units():
+            buffer = self._buffer(unit)
+            if buffer is None or unit in self._laid_open or self._is_shared(unit):
+                continue
+            for entry in [entry for entry in self._entries[unit] if self._others.may_return(entry)]:
+                home = entry.view(buffer)
+                entry.parameter.data = home.copy_(entry.parameter.detach())
+                self._others.forget(entry)
 
     def lay_open(self, entry: ParameterEntry) -> None:
         """Take a parameter's memory to be referred to for good: its storage was given to user code."""
@@ -328,14 +368,23 @@ class Masters:
 
     def aliased(self, unit: int) -> bool:
         """Return whether anything but the parameters refers to a unit's memory on the host."""
-        if unit in self._laid_open:
+        if unit in self._laid_open or self._others.count(unit):
             return True
         # While an update writes to it, what the optimizer is given refers to it, too.
         self.pending.wait(unit)
-        filed = self._filed.get(unit)
-        buffer = self._buffers.get(unit) if filed is None else filed.buffer
+        return self._is_shared(unit)
+
+    def _is_shared(self, unit: int) -> bool:
+        buffer = self._buffer(unit)
+        if buffer is None:
+            return False
+        home = len(self._entries[unit]) - self._others.count(unit)
         # The buffer itself, the storage object that counting makes, and each parameter's data.
-        return buffer is not None and users(buffer) > len(self._entries[unit]) + 2
+        return users(buffer) > home + 2
+
+    def _buffer(self, unit: int) -> Tensor | None:
+        filed = self._filed.get(unit)
+        return self._buffers.get(unit) if filed is None else filed.buffer
 
     def _size(self, unit: int) -> int:
         size_bytes = self._units[unit].bytes

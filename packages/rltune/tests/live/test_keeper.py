@@ -1,0 +1,48 @@
+"""The record in Slurm where Slurm's own numbers of jobs tell nothing of who came first."""
+
+from itertools import count
+
+from live_cases import MemoryCluster, dead, job, snapshot
+
+from rltune.live.give_back import GiveBack
+from rltune.live.keeper import Keeper
+from rltune.live.see.backend import ChangeKind, UnreachableError
+from rltune.live.see.record_text import Claim
+
+
+def test_a_dead_lock_with_a_higher_number_is_taken_over_too():
+    """Slurm counts its jobs from the first again one day: a lock of before then has the higher number."""
+    cluster = MemoryCluster(snapshot((job(1, 1, site_factor=500),)))
+    before = Keeper(cluster, me=dead())
+    before.take()
+    before.note([Claim(1, ChangeKind.SITE_FACTOR, (500,), 0)], cluster.now.taken_s, cluster.now.taken_s)
+    cluster.ids = count(7)
+    after = Keeper(cluster)
+    taken = after.take()
+    assert taken.holdings.by_job[1][ChangeKind.SITE_FACTOR].value == 500
+    assert set(cluster.records) == {7, 8}  # a lock and a page, both of the one that lives
+    assert after.loss(cluster.observe()) == ""
+
+
+def test_what_slurm_does_not_answer_to_in_time_is_given_back_by_the_next_try():
+    """On a loaded machine a batch may be lost: those before it are done, and the rest is tried again, and told."""
+    many = 600
+    cluster = MemoryCluster(snapshot(tuple(job(i, 1, site_factor=i) for i in range(1, many + 1))))
+    keeper = Keeper(cluster, me=dead())
+    keeper.take()
+    now_s = cluster.now.taken_s
+    keeper.note([Claim(i, ChangeKind.SITE_FACTOR, (i,), 0) for i in range(1, many + 1)], now_s, now_s)
+    apply, lost = cluster.apply, [2, 4]  # these calls get no answer
+
+    def losing(changes):
+        lost[:] = [at - 1 for at in lost]
+        if 0 in lost:
+            raise UnreachableError("scontrol did not answer in 32 s")
+        return apply(changes)
+
+    cluster.apply = losing
+    given = GiveBack(cluster)()
+    assert given.all_back, given.left
+    assert not any(one.site_factor for one in cluster.now.pending)
+    assert not cluster.records
+    assert max(map(len, cluster.batches)) <= 250

@@ -1,0 +1,258 @@
+"""Parameters, gradients and forwards in the user's hands: memory that is assigned, held or dropped, and Ctrl-C."""
+
+import tempfile
+
+import pytest
+import torch
+from tencache_cases import LINK, same_state, same_tensors, shows_kept, shows_refused
+from torch import nn
+
+import tencache
+from tencache import RefusedError
+
+WIDTH = 24
+BUDGETS = ["40%", "100%", "1000%"]
+FILE = {"host": "40KiB", "nvme": tempfile.gettempdir()}
+
+
+def make_model() -> nn.Module:
+    return nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(5)))
+
+
+def learn(model, optimizer, steps=2):
+    losses = []
+    for step in range(steps):
+        loss = model(torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(step))).square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses
+
+
+def assert_same(loop, prepare=lambda _: None, budget="40%", **options):
+    """Run a program unwrapped and wrapped, and compare every bit of what it saw and of what is left."""
+    runs = []
+    for wrapped in (False, True):
+        torch.manual_seed(0)
+        model = make_model()
+        held = prepare(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        cached = tencache.wrap(model, optimizer, budget=budget, link=LINK, **options) if wrapped else None
+        seen = loop(model, optimizer) if held is None else loop(model, optimizer, held)
+        if cached is not None:
+            cached.unwrap()
+        runs.append((seen, held, model, optimizer))
+    (seen, held, model, optimizer), (seen_wrapped, held_wrapped, wrapped_model, wrapped_optimizer) = runs
+    assert same_tensors(seen_wrapped, seen)
+    assert same_tensors(held_wrapped, held)
+    assert same_tensors(wrapped_model.state_dict(), model.state_dict())
+    assert same_state(wrapped_optimizer, optimizer)
+
+
+def in_one_buffer(model):
+    """Lay all parameters into one buffer, as some optimizers and distributed code do."""
+    flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    start = 0
+    for parameter in model.parameters():
+        parameter.data = flat[start : start + parameter.numel()].view_as(parameter)
+        start += parameter.numel()
+    return [flat]
+
+
+TAKEN = {
+    "detach": lambda model: [parameter.detach() for parameter in model.parameters()],
+    "state_dict": lambda model: list(model.state_dict().values()),
+    "rows": lambda model: [model[2][0].weight.detach()[3:]],
+    "one_buffer": in_one_buffer,
+}
+
+
+@shows_kept("a `detach()` or `state_dict()` taken before `wrap()`: it sees every update, and its writes are seen")
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("taken", TAKEN)
+def test_what_was_taken_before_wrapping_stays_the_parameters_memory(taken, budget):
+    def loop(model, optimizer, held):
+        seen = [*learn(model, optimizer), *(one.clone() for one in held)]
+        for one in held:
+            one.mul_(0.75)
+        return [*seen, *learn(model, optimizer)]
+
+    assert_same(loop, TAKEN[taken], budget)
+
+
+def write_to_assigned(model):
+    new = torch.full((WIDTH, WIDTH), 0.125)
+    model[0][0].weight.data = new
+    new.mul_(0.5)
+    return [new]
+
+
+def swap_and_back(model):
+    """Evaluate with other weights: the views of the own ones must stay what they are meanwhile."""
+    own = [parameter.data for parameter in model.parameters()]
+    for parameter in model.parameters():
+        parameter.data = parameter.data * 0.5
+    with torch.no_grad():
+        seen = model(torch.ones(2, WIDTH))
+    for parameter, data in zip(model.parameters(), own, strict=True):
+        parameter.data = data
+    return [seen]
+
+
+def exchange(model):
+    others = [nn.Parameter(torch.full_like(parameter, 0.0625)) for parameter in model.parameters()]
+    for parameter, other in zip(model.parameters(), others, strict=True):
+        parameter.data, other.data = other.data, parameter.data
+    return others
+
+
+ASSIGNED = {"write": write_to_assigned, "swap": swap_and_back, "exchange": exchange, "one_buffer": in_one_buffer}
+
+
+@shows_kept("`.data` that is assigned: it is the parameter's memory from then on, whoever else holds it")
+@pytest.mark.parametrize("options", [{}, {"budget": "1000%"}, {"verify": True}, FILE], ids=str)
+@pytest.mark.parametrize("assigned", ASSIGNED)
+def test_assigned_data_is_the_parameters_memory(assigned, options):
+    def loop(model, optimizer):
+        losses = learn(model, optimizer)
+        held = ASSIGNED[assigned](model)
+        losses += learn(model, optimizer)
+        losses += [one.detach().clone() for one in held]
+        del held
+        return losses + learn(model, optimizer)
+
+    assert_same(loop, **options)
+
+
+def test_a_parameter_comes_back_when_nobody_else_holds_its_memory():
+    """Only then its updates can be late again, and are worth a thread."""
+    model = make_model()
+    cached = tencache.wrap(model, torch.optim.AdamW(model.parameters()), budget="40%")
+    new = torch.ones(WIDTH, WIDTH)
+    model[0][0].weight.data = new
+    model(torch.ones(2, WIDTH))
+    assert cached.masters.elsewhere() == [0]
+    del new
+    model(torch.ones(2, WIDTH))
+    assert cached.masters.elsewhere() == []
+    assert model[0][0].weight.sum() == WIDTH * WIDTH
+    cached.unwrap()
+
+
+@shows_refused("`.data` that is another parameter's", "tie them as one before `wrap()`")
+def test_data_of_another_parameter_is_refused():
+    model = make_model()
+    cached = tencache.wrap(model, budget="40%")
+    with pytest.raises(RefusedError, match=r"0\.0\.weight\.data is set to memory of 1\.0\.weight"):
+        model[0][0].weight.data = model[1][0].weight.data
+    cached.unwrap()
+
+
+@shows_refused("`.data` with other strides, or on another device", "use `.copy_()`")
+def test_data_that_is_laid_out_otherwise_is_refused():
+    """Torch would compute with its strides, and round otherwise."""
+    model = make_model()
+    cached = tencache.wrap(model, budget="40%")
+    with pytest.raises(RefusedError, match=r"0\.0\.weight is given data on cpu with strides \(1, 24\)"):
+        model[0][0].weight.data = torch.ones(WIDTH, WIDTH).T
+    cached.unwrap()
+
+
+def read_own_buffers(model, optimizer):
+    buffers = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for parameter, buffer in zip(model.parameters(), buffers, strict=True):
+        parameter.grad = buffer
+    seen = []
+    for step in range(3):
+        for buffer in buffers:
+            buffer.zero_()
+        model(torch.full((4, WIDTH), 0.1 * step)).square().mean().backward()
+        # Read without asking the parameter for its gradient.
+        seen += [buffer.clone() for buffer in buffers]
+        optimizer.step()
+    return seen
+
+
+def zero_by(how):
+    def loop(model, optimizer):
+        seen = []
+        for step in range(4):
+            loss = model(torch.full((4, WIDTH), 0.1 * step)).square().mean()
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.detach())
+            for parameter in model.parameters():
+                how(parameter)
+        return seen
+
+    return loop
+
+
+def delete(parameter):
+    del parameter.grad
+
+
+def detach_and_zero(parameter):
+    parameter.grad.detach_()
+    parameter.grad.zero_()
+
+
+GRADIENTS = {"own_buffers": read_own_buffers, "delete": zero_by(delete), "detach_": zero_by(detach_and_zero)}
+
+
+@shows_kept("gradients that are held, deleted (`del p.grad`), or zeroed by `p.grad.detach_()` and `zero_()`")
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("way", GRADIENTS)
+def test_gradients_in_the_users_hands_are_torchs_own(way, budget):
+    assert_same(GRADIENTS[way], budget=budget)
+
+
+class OwnZero:
+    """An optimizer that is none of torch's, with a `zero_grad` of its own."""
+
+    def __init__(self, parameters):
+        self.inner = torch.optim.AdamW(parameters, lr=1e-2)
+        self.param_groups, self.state = self.inner.param_groups, self.inner.state
+
+    def step(self):
+        self.inner.step()
+
+    def zero_grad(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+
+def test_a_zero_grad_without_torchs_argument_is_called_as_it_is():
+    losses = []
+    for wrapped in (False, True):
+        torch.manual_seed(0)
+        model = make_model()
+        optimizer = OwnZero(model.parameters())
+        cached = tencache.wrap(model, optimizer, budget="40%") if wrapped else None
+        losses.append(learn(model, optimizer, 4))
+        if cached is not None:
+            cached.unwrap()
+    assert same_tensors(*losses)
+
+
+@shows_kept("a forward that Ctrl-C ended: training goes on, and `state_dict()` is that of the host")
+@pytest.mark.parametrize("options", [{}, {"verify": True}], ids=["plain", "verify"])
+@pytest.mark.parametrize("evaluating", [False, True])
+def test_training_goes_on_after_an_interrupt(evaluating, options):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    def loop(model, optimizer):
+        losses = learn(model, optimizer)
+        hook = model[2].register_forward_hook(interrupted)
+        try:
+            with torch.set_grad_enabled(not evaluating):
+                model(torch.ones(2, WIDTH))
+        except KeyboardInterrupt:
+            hook.remove()
+        state = [value.clone() for value in model.state_dict().values()]
+        return [*losses, *state, *learn(model, optimizer)]
+
+    assert_same(loop, **options)

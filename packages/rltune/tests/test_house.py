@@ -94,6 +94,7 @@ WRITES_ITSELF = {
     "live/single_instance.py": "a lock: what matters is who holds it, not what stands in it",
     "live/journal/store.py": "SQLite, which is whole after a crash; here its file is made, empty and private",
     "live/pinned_pipeline.py": "a copy in a folder that is removed a line later",
+    "kernel/jit.py": "an empty file that is locked while something is compiled",
     "parallel.py": "a message to worker processes, in a folder that is removed with them",
     "lab/experiment/checkpointing_job.py": "runs in jobs, alone: a checkpoint by the same rule, and a log that grows",
     "lab/testbed/release_folder.py": "a log that grows while a release is made, and a lock",

@@ -64,7 +64,11 @@ def find_job(journal: Journal, sight: Sight, job: int, caller: Caller) -> LiveJo
 def _gone(journal: Journal, job: int) -> LiveJob | None:
     """Return a job that Slurm shows no more; as it ended, unless another one had its number after that."""
     seen, ended = last_seen(journal, job), last_ended(journal, job)
-    return ended if seen is None or (ended is not None and ended.submit_s >= seen.came_s) else seen
+    if seen is None or ended is None:
+        return seen or ended
+    if ended.submit_s == seen.submit_s:  # how it ended does not tell how often it had been requeued
+        return replace(ended, restarts=seen.restarts, first_submit_s=seen.first_submit_s)
+    return ended if ended.submit_s >= seen.came_s else seen
 
 
 def last_ended(journal: Journal, job: int) -> LiveJob | None:

@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import pytest
 from live_cases import NOW, job, snapshot
 
 from rltune.errors import InputError
+from rltune.live.journal.ended import Ended
 from rltune.live.journal.packing import pack_snapshot
 from rltune.live.journal.store import ControllerRun, CycleRecord, Journal, Note
 from rltune.live.journal.story import last_seen, story
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
+from rltune.live.see.spell import Spell
 
 
 def _cycle(journal, at_s, *jobs):
@@ -60,3 +64,18 @@ def test_a_number_that_is_used_again_tells_nothing_of_the_job_before(tmp_path):
     assert [line.text for line in story(journal, 7)] == ["is held  [cycle 2]"]
     assert last_seen(journal, 7).user == "ann"
     assert [line.text for line in story(journal, 7, anns)] == ["is held  [cycle 2]"]
+
+
+def test_a_requeued_job_that_has_ended_keeps_its_story(tmp_path):
+    """Slurm counts a requeue as a new submission. Spells tell that it is the same job, and of an older one nothing."""
+    journal = Journal.create(tmp_path / "j.db")
+    journal.begin_run(ControllerRun(NOW, "", "", "", "{}"))
+    before = replace(job(7, submit_s=NOW - 500), state="COMPLETED", start_s=NOW - 450.0, end_s=NOW - 400.0, restarts=1)
+    journal.add_spells([Spell(7, NOW - 600, NOW - 590, NOW - 500, restarts=0, displaced=True)])
+    journal.add_ended([Ended(before)])
+    journal.add_notes(_cycle(journal, NOW - 400, before), [Note(7, "of another")], NOW - 400)
+    journal.add_notes(_cycle(journal, NOW, job(7, submit_s=NOW - 10)), [Note(7, "should give way")], NOW)
+    journal.add_spells([Spell(7, NOW - 10, NOW - 5, NOW + 50, restarts=0, displaced=True)])
+    again = replace(job(7, submit_s=NOW + 45), state="COMPLETED", start_s=NOW + 60.0, end_s=NOW + 90.0, restarts=1)
+    journal.add_notes(_cycle(journal, NOW + 100, again), [Note(7, "ended")], NOW + 100)
+    assert [line.text for line in story(journal, 7)] == ["should give way  [cycle 2]", "ended  [cycle 3]"]

@@ -273,6 +273,11 @@ class Journal:
         rows = ((s.job, s.submit_s, s.start_s, s.end_s, s.restarts, int(s.displaced)) for s in spells)
         self._db.executemany("INSERT OR IGNORE INTO spell VALUES (?, ?, ?, ?, ?, ?)", rows)
 
+    @property
+    def keeps_spells(self) -> bool:
+        """Return whether spells are kept; earlier versions kept none."""
+        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = 'spell'"))
+
     def spells(self, since_s: float) -> list[Spell]:
         """Return the spells that ended since then."""
         rows = self.rows("SELECT * FROM spell WHERE end_s >= ? ORDER BY start_s", since_s)
@@ -294,8 +299,7 @@ class Journal:
     def history(self, most: int, until: int | None = None) -> Jobs:
         """Return the newest ended jobs as a table, up to a row."""
         names = ", ".join(COLUMNS)
-        told = self.rows("SELECT 1 FROM sqlite_master WHERE name = 'spell'")  # earlier versions kept none
-        served = _SERVED if told else "0.0"
+        served = _SERVED if self.keeps_spells else "0.0"
         rows = self._db.execute(
             f"SELECT {names}, {served} FROM (SELECT * FROM ended WHERE id <= ? ORDER BY id DESC LIMIT ?) AS e "  # noqa: S608
             "ORDER BY id",

@@ -51,8 +51,23 @@ def _lines(journal: Journal, life: LiveJob) -> list[Line]:
     """
     after = [math.inf if math.isnan(life.end_s) else life.end_s]
     later = journal.rows("SELECT min(submit_s) FROM ended WHERE job = ? AND submit_s > ?", life.id, *after)[0][0]
-    span = (life.id, life.came_s, math.inf if later is None else later)
+    span = (life.id, _came_s(journal, life), math.inf if later is None else later)
     return sorted([*_notes(journal, *span), *_changes(journal, *span)])
+
+
+def _came_s(journal: Journal, life: LiveJob) -> float:
+    """Return when this job was submitted first: a requeue is a new submission to Slurm, but the same job.
+
+    Once a job has ended, only its spells in the journal tell.
+    """
+    if not life.restarts or not journal.keeps_spells:
+        return life.came_s
+    first = journal.rows(
+        "SELECT min(submit_s) FROM spell WHERE job = ? AND restarts < ? AND start_s < ? AND start_s > "
+        "coalesce((SELECT max(end_s) FROM ended WHERE job = ? AND submit_s < ?), 0.0)",
+        *(life.id, life.restarts, life.submit_s, life.id, life.submit_s),
+    )[0][0]
+    return life.came_s if first is None else min(life.came_s, first)
 
 
 def _notes(journal: Journal, job: int, since_s: float, until_s: float) -> list[Line]:

@@ -15,6 +15,7 @@ from rltune.trials.intervals import Course, Interval, difference, over_jobs, ove
 
 SIZE, EVERY = 1024, 64
 GAIN, LEVEL = 0.2, 0.95
+QUEUE = 0.06  # a wait above this is one of a busy window, where queues are rare
 UNDER_LOAD, WHILE_BUSY = 1.228, 1.0355  # times the gain, so that it is GAIN of all waiting
 NORMAL = NormalDist()
 CDF = np.vectorize(NORMAL.cdf)
@@ -238,6 +239,27 @@ def windows_apart(trials):
                 print(f"| {name} | {keep:g} | {windows} | {shares} |", flush=True)
 
 
+def queues_seen(trials):
+    """Split the runs of rare queues by how many windows had one: an interval knows of no queue that it has not seen."""
+    columns = ["windows with a queue", "correlation of neighbours", "windows", "runs", "ratio holds"]
+    table("Rare queues, by how many were seen", [*columns, "difference holds", "gain shown"])
+    ours, theirs = rare_queues(np.random.default_rng(7), (2_000_000, 1), 0.0, GAIN)
+    truths = ours.mean() / theirs.mean(), ours.mean() - theirs.mean()
+    for keep in (0.3, 0.5):
+        for windows in (5, 10, 20):
+            rows = list(zip(*rare_queues(np.random.default_rng(windows), (trials, windows), keep, GAIN), strict=True))
+            seen = np.array([(b > QUEUE).sum() for _, b in rows])
+            made = np.array([held(a, b, truths) for a, b in rows], dtype=np.float64)
+            for name, part in {
+                "none": seen == 0,
+                "one or two": (seen > 0) & (seen < 3),
+                "three or more": seen > 2,
+            }.items():
+                if part.any():
+                    shares = percents([part.mean(), *made[part].mean(axis=0)])
+                    print(f"| {name} | {keep:g} | {windows} | {shares} |", flush=True)
+
+
 def held(ours, theirs, truths):
     found = [over_windows(ours, theirs, kind, confidence=LEVEL) for kind in (ratio, difference)]
     return [holds(found[0], truths[0]), holds(found[1], truths[1]), found[0].high < 1]
@@ -325,6 +347,7 @@ TABLES = {  # and the share of the runs that a row of it gets
     "apart": (separate_windows, 1),
     "limits": (limits, 1),
     "new": (windows_apart, 1),
+    "rare": (queues_seen, 1),
     "overlap": (overlapping_windows, 6),
     "queue": (jobs_of_one_queue, 6),
 }

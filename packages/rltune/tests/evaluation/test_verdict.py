@@ -61,3 +61,9 @@ def test_a_simulated_warm_up_is_said(clear):
 def test_the_page_says_the_same(clear, tmp_path):
     page = write_report(clear, tmp_path / "a.html").read_text()
     assert "shown to be better than the runner-up, fcfs" in page
+
+
+def test_a_comparison_in_which_nobody_waits_says_so(clear):
+    calm = compare(jobs(400, np.ones(400)), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle")
+    assert "Hardly anybody waits under fcfs" in verdict(calm)
+    assert "Hardly anybody" not in verdict(clear)

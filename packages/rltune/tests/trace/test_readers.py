@@ -248,6 +248,39 @@ def test_swf_rules_for_minus_one():
     }
 
 
+def test_oddities_of_other_peoples_swf_logs_are_each_counted():
+    trace = load(DATA / "odd.swf")
+    jobs = trace.jobs
+    same(jobs.id, [1, 2, 3, 4, 5, 9, 11, 10])  # in order of submit, though the file is not
+    same(jobs.gpus, [8, 4, 4, 2, 2, 4, 4, 8])
+    same(jobs.duration_s, [60, 150, 90, 25, 35, 50, 50, 100])
+    same(jobs.recorded_start_s, [110, 130, 125, 130, 140, np.nan, np.nan, 500])
+    assert jobs.state.to_list() == [
+        "completed", "completed", "failed", "completed", None, "failed", None, "completed",
+    ]  # fmt: skip
+    assert found(trace) == {
+        "partial-execution": (2, 11),
+        "earlier-spell": (2, 14),
+        "no-submit-time": (1, 20),
+        "never-started": (2, 18),
+        "several-spells": (1, 13),
+        "cut-off-spell": (1, 17),
+        "processors-used": (1, 22),
+        "more-used-than-asked": (1, 9),
+        "submit-after-start": (1, 21),
+        "no-time-asked": (1, 22),
+    }
+    assert (trace.machine.nodes, trace.machine.processors) == (10, 64)
+
+
+def test_comments_of_an_swf_log_may_be_in_any_alphabet(tmp_path):
+    line = " 1 0 5 60 1 -1 -1 1 100 -1 1 1 1 -1 1 1 -1 -1"
+    (tmp_path / "log.swf").write_bytes(f"; Acknowledge: Åke\n;MaxProcs: 8\n{line}\n".encode("latin-1"))
+    trace = load(tmp_path / "log.swf")
+    same(trace.jobs.recorded_start_s, [5])
+    assert trace.machine.processors == 8
+
+
 def test_a_time_that_was_not_asked_is_never_the_run_time():
     """A policy must not see the truth by way of the limit."""
     jobs = load(DATA / "small.swf").jobs

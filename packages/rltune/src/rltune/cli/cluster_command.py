@@ -97,13 +97,15 @@ def import_slurm(
     epilog=examples(
         "scontrol show nodes > nodes.txt; rltune cluster import nodes.txt -o ours.toml",
         "ssh head scontrol show nodes | rltune cluster import - -o ours.toml",
+        "rltune cluster import LOG.swf.gz -o machine.toml",
     ),
 )
 def import_printed(
     file: Annotated[
         str,
         typer.Argument(
-            help="What `scontrol show nodes` or `sinfo -N -o '%N %P %G %c %m %f %T'` printed, or JSON; - is stdin.",
+            help="What `scontrol show nodes` or `sinfo -N -o '%N %P %G %c %m %f %T'` printed, or JSON; "
+            "or an SWF log, whose header tells the machine. - is stdin.",
             metavar="FILE",
         ),
     ],
@@ -116,13 +118,20 @@ def import_printed(
     `rltune cluster import-slurm` asks a running Slurm for it.
     """
     from rltune.cluster import Cluster
-    from rltune.live.slurm.cluster_toml import to_toml
-    from rltune.live.slurm.printed_nodes import printed_snapshot
 
     require_free([out], force=force)
-    text = to_toml(printed_snapshot(_printed(file), file), out.stem)
-    write_text(text, out)
+    write_text(_imported(_printed(file), file, out.stem), out)
     show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
+
+
+def _imported(text: str, file: str, name: str) -> str:
+    from rltune.live.slurm.cluster_toml import to_toml
+    from rltune.live.slurm.printed_nodes import printed_snapshot
+    from rltune.trace.swf_machine import is_swf, machine_toml
+
+    if is_swf(text):
+        return machine_toml(text, file, name)
+    return to_toml(printed_snapshot(text, file), name)
 
 
 def _printed(file: str) -> str:

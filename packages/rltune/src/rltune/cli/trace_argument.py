@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOAD = 0.9  # of a synthetic trace on the command's cluster, unless told
 MOST_JOBS = 100_000_000
+LOST_SHARE = 0.01  # of the records: fewer that could not be read are not worth a word in every result
+MACHINE_SLACK = 0.01  # of the processors that a log's header tells: who differs by less is the same machine
 _PARAMETERS: dict[str, Callable[[str], float]] = {"jobs": int, "seed": int, "load": float, "days": float}
 
 
@@ -55,6 +57,7 @@ def load_workload(
     told = [trace.quality.format, count(len(trace.jobs), "jobs")]
     notes = notes_on(trace)
     if cluster is not None:
+        notes = (*_another_machine(trace, cluster), *notes)
         require_no_cycle(trace)
         _require_same_clock(trace, cluster)
         refused = _refused(trace.jobs, cluster, allow_rejected=allow_rejected)
@@ -76,6 +79,15 @@ def _require_same_clock(trace: "Trace", cluster: "Cluster") -> None:
     when = f"begins {seconds(abs(ours - theirs))} {'later' if ours > theirs else 'earlier'}"
     what = "maintenance and outages of the cluster's file are of another history than this one, which"
     raise InputError(f"{what} {when}: leave out those lines, or calibrate on this history")
+
+
+def _another_machine(trace: "Trace", cluster: "Cluster") -> list[str]:
+    """Warn where the history tells of another number of processors than the cluster has."""
+    told = trace.machine
+    if told is None or abs(told.processors - cluster.gpu_count) <= MACHINE_SLACK * told.processors:
+        return []
+    theirs = f"The log's header tells of {told.processors:,} processors, and this cluster has {cluster.gpu_count:,}"
+    return [f"{theirs} GPUs: waits will not be the site's. `rltune cluster import` writes the header's machine."]
 
 
 def _held(jobs: "Jobs") -> list[str]:
@@ -113,11 +125,25 @@ def read(path: str, format_name: str | None, *, dedupe: bool = False) -> "Trace"
 
 def notes_on(trace: "Trace") -> tuple[str, ...]:
     """Return what was done to the trace that changes every result."""
-    rounded = trace.quality["gpu-share-rounded-up"]
-    if not rounded:
-        return ()
-    given = f"{rounded:,} of {len(trace.jobs):,} jobs asked a share of a GPU and were given whole GPUs"
-    return (f"{given}, so the load is higher than it was.",)
+    told = []
+    if rounded := trace.quality["gpu-share-rounded-up"]:
+        given = f"{rounded:,} of {len(trace.jobs):,} jobs asked a share of a GPU and were given whole GPUs"
+        told.append(f"{given}, so the load is higher than it was.")
+    told += _lost(trace)
+    return tuple(told)
+
+
+def _lost(trace: "Trace") -> list[str]:
+    """Say how many records may be of jobs that ran and are not replayed, and why, where they are more than a few."""
+    from rltune.trace.quality import MAY_HAVE_RUN
+
+    gone = sorted((f for f in trace.quality.findings if f.rule in MAY_HAVE_RUN), key=lambda f: -f.count)
+    records = sum(f.count for f in gone)
+    if records <= LOST_SHARE * trace.quality.rows:
+        return []
+    why = ", ".join(f"{f.rule} {f.count:,}" for f in gone)
+    told = f"{records:,} of {trace.quality.rows:,} records are in no result ({why})"
+    return [f"{told}, so the load is lower than it was; `rltune trace check` tells more."]
 
 
 def _synthetic(spec: str, cluster: "Cluster | None") -> Workload:

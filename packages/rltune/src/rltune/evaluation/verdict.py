@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rltune.evaluation.recorded_waits import recorded_level
 from rltune.metrics.formats import percent
+from rltune.trials.calm import calm_warning
 from rltune.trials.measures import Metric, metric_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,13 @@ def verdict(comparison: Comparison) -> str:
     if not comparison.standings:
         return "It was stopped before the baseline had run once, so there is nothing to compare."
     return " ".join(
-        [*_rejected(comparison), *_result(comparison), *_from_what(comparison), *recorded_level(comparison)]
+        [
+            *_rejected(comparison),
+            *_result(comparison),
+            *_from_what(comparison),
+            *recorded_level(comparison),
+            *_calm(comparison),
+        ]
     )
 
 
@@ -88,6 +95,13 @@ def _rejected(comparison: Comparison) -> list[str]:
     if not jobs or rejected <= REJECTED_SHARE * jobs:
         return []
     return [f"{rejected:,} of {jobs:,} jobs ({percent(rejected / jobs)}) never ran and are in no mean."]
+
+
+def _calm(comparison: Comparison) -> list[str]:
+    """Warn where nobody waits under the baseline: an interval knows of no queue that it has not seen."""
+    base = comparison.contenders[comparison.baseline].label
+    found = next(s for s in comparison.standings if s.label == base)
+    return calm_warning(found.wait_s.mean, f"under {base}")
 
 
 def _from_what(comparison: Comparison) -> list[str]:

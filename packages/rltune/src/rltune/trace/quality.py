@@ -36,6 +36,7 @@ RULES: dict[str, Repair] = {
     "same-record-twice": Repair("dropped", "the record stands in the file already (--dedupe)"),
     "job-step": Repair("dropped", "a step of a job (1234.batch, 1234.0), not a job"),
     "partial-execution": Repair("dropped", "one burst of a job that has a line of its own (SWF status 2, 3, 4)"),
+    "no-submit-time": Repair("dropped", "when the job was submitted is not recorded"),
     "never-started": Repair("dropped", "the job never ran, so its run time is not known"),
     "still-running": Repair("dropped", "the job had not ended when the history was taken"),
     "no-run-time": Repair("dropped", "start, end or run time is not recorded"),
@@ -66,6 +67,7 @@ RULES: dict[str, Repair] = {
     "hours-to-seconds": Repair("repaired", "the file counts in hours"),
     "gpu-type-unknown": Repair("repaired", "the code of the GPU type has no published meaning: any type is acceptable"),
     "processors-used": Repair("repaired", "no number of processors asked: the number used is taken"),
+    "more-used-than-asked": Repair("repaired", "more processors were used than asked: the job is given those used"),
     "unknown-dependency": Repair("repaired", "the job depends on one that is not kept or comes later: taken as ended"),
     "no-time-asked": Repair("noted", "the user asked no time: the limit is left open"),
     "run-over-limit": Repair("noted", "the job ran longer than the time asked"),
@@ -78,6 +80,19 @@ RULES: dict[str, Repair] = {
     "node-list-unreadable": Repair("repaired", "the list of nodes cannot be read: where the job ran is left out"),
     "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
+# rules that leave out records of jobs that may have run: a machine without them is less busy than it was
+MAY_HAVE_RUN = frozenset(
+    {
+        "half-written",
+        "delimiter-unclear",
+        "unknown-state",
+        "no-submit-time",
+        "still-running",
+        "no-run-time",
+        "end-before-start",
+        "no-gpu-no-cpu",
+    }
+)
 
 
 @dataclass(frozen=True)

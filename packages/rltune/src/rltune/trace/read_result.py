@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class ToldMachine:
+    """The machine that a history ran on, as the history itself tells it."""
+
+    nodes: int
+    processors: int
+
+
+@dataclass(frozen=True)
 class Trace:
     """A history that was read from a file."""
 
@@ -25,10 +33,17 @@ class Trace:
     quality: Quality
     lines: NDArray[np.int64] = field(repr=False)  # per job, where in the file it stands
     origin_s: float | None = None  # seconds since 1970 at submit_s = 0, on the trace's own clock; None = not told
+    machine: ToldMachine | None = None
 
 
 def build(
-    ledger: Ledger, format_name: str, *, clock: bool = False, origin_s: float | None = None, **columns: Any
+    ledger: Ledger,
+    format_name: str,
+    *,
+    clock: bool = False,
+    origin_s: float | None = None,
+    machine: ToldMachine | None = None,
+    **columns: Any,
 ) -> Trace:
     """Make the trace from whole columns, of which the living rows are taken.
 
@@ -51,7 +66,7 @@ def build(
     except InputError as error:
         raise InputError(f"{quality.path}: {error}") from None
     order = np.argsort(jobs.submit_s, kind="stable")
-    return Trace(jobs.take(order), quality, ledger.lines[index][order], origin)
+    return Trace(jobs.take(order), quality, ledger.lines[index][order], origin, machine)
 
 
 def _take(values: Any, index: NDArray[np.intp]) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rltune.trace.columns import MAX_COUNT, MAX_TIME_S
 from rltune.trace.quality import Ledger
-from rltune.trace.read_result import Trace, build, note_run_times
+from rltune.trace.read_result import ToldMachine, Trace, build, note_run_times
 from rltune.trace.trace_file import DEDUPE
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ COLUMNS = (
     "preceding job",
     "think time",
 )
-STATES = {0: "failed", 1: "completed", 5: "killed"}
-_PARTIAL = (2, 3, 4)  # bursts of a job that also has a line for the whole
+STATES = {0: "failed", 1: "completed", 3: "completed", 4: "failed", 5: "killed"}
+_PARTIAL = (2, 3, 4)  # bursts of a job, which should have a line for the whole too
+_CONTINUED, _CANCELLED = 2, 5
 _KIB_PER_GIB = 1024**2
+_MACHINE = re.compile(r"^;\s*(MaxNodes|MaxProcs):\s*(\d{1,9})\b", re.MULTILINE)
 _HEADER = re.compile(r"^;\s*(UnixStartTime|TimeZoneString|TimeZone):\s*(\S+)", re.MULTILINE)
 
 
@@ -62,21 +64,24 @@ def read(source: Source) -> Trace:
     """Read an SWF log; the rules for -1 are in docs/reference/traces.md."""
     lines, table = _numbers(source)
     column = {name: table[:, i] for i, name in enumerate(COLUMNS)}
-    _check(source, lines, column)
     ledger = Ledger(source, lines)
-    asked, used = column["processors asked"], column["processors used"]
-    gpus = np.where(asked > 0, asked, used)
+    _join_bursts(ledger, column)
+    ledger.drop("no-submit-time", column["submit"] == -1)
+    _check(source, lines, column, ledger.alive)
+    gpus = _processors(ledger, column)
     run, wait = column["run"], column["wait"]
     limit = np.where(column["time asked"] > 0, column["time asked"], np.nan)
-    ledger.drop("partial-execution", np.isin(column["status"], _PARTIAL))
+    cancelled = (column["status"] == _CANCELLED) & (column["processors used"] <= 0)
+    ledger.drop("never-started", cancelled & (run <= 0))
     ledger.drop("no-run-time", run < 0)
     ledger.drop("no-gpu-no-cpu", gpus <= 0)
-    ledger.mark("processors-used", asked <= 0)
+    ledger.mark("submit-after-start", (wait < 0) & (wait != -1))
     note_run_times(ledger, run, limit)
     _require_unique(source, lines, column["job"], ledger.alive)
     return build(
         ledger,
         "swf",
+        machine=told_machine(source.text),
         id=column["job"].astype(np.int64),
         submit_s=column["submit"],
         duration_s=run,
@@ -93,6 +98,47 @@ def read(source: Source) -> Trace:
         after=_dependencies(ledger, column),
         origin_s=_origin_s(source),
     )
+
+
+def told_machine(text: str) -> ToldMachine | None:
+    """Return the machine of an SWF header; None if it tells no number of processors."""
+    told = {name: int(number) for name, number in _MACHINE.findall(text)}
+    processors = told.get("MaxProcs") or told.get("MaxNodes") or 0
+    return ToldMachine(told.get("MaxNodes") or processors, processors) if processors else None
+
+
+def _processors(ledger: Ledger, column: dict[str, Floats]) -> Floats:
+    """Return what a job held: the processors asked, or those used where more were or none are told to be asked."""
+    asked, used = column["processors asked"], column["processors used"]
+    ledger.mark("processors-used", (asked <= 0) & (used > 0))
+    ledger.mark("more-used-than-asked", (asked > 0) & (used > asked))
+    return np.maximum(asked, used)
+
+
+def _join_bursts(ledger: Ledger, column: dict[str, Floats]) -> None:
+    """Leave out the bursts of jobs that have a line for the whole; add up those of jobs that have none.
+
+    Only the first burst of a job has a submit time; the wait of a later one is time since the burst before.
+    """
+    job, status, run = column["job"], column["status"], column["run"]
+    burst = np.isin(status, _PARTIAL)
+    whole = np.isin(job, job[~burst])
+    ledger.drop("partial-execution", burst & whole)
+    alone = np.flatnonzero(burst & ~whole)
+    if not len(alone):
+        return
+    _, first, of = np.unique(job[alone], return_index=True, return_inverse=True)
+    total = np.bincount(of, weights=np.maximum(run[alone], 0))
+    last = np.zeros(len(first), dtype=np.int64)
+    np.maximum.at(last, of, np.arange(len(alone)))
+    kept, end = alone[first], alone[last]
+    known = np.bincount(of, weights=run[alone] >= 0) > 0
+    run[kept], status[kept] = np.where(known, total, -1), status[end]
+    rest = np.isin(np.arange(len(job)), alone) & ~np.isin(np.arange(len(job)), kept)
+    ledger.drop("earlier-spell", rest)
+    several = np.bincount(of) > 1
+    ledger.mark("several-spells", np.isin(np.arange(len(job)), kept[several]))
+    ledger.mark("cut-off-spell", np.isin(np.arange(len(job)), kept[status[kept] == _CONTINUED]))
 
 
 def _origin_s(source: Source) -> float | None:
@@ -142,13 +188,16 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _check(source: Source, lines: NDArray[np.int64], column: dict[str, Floats]) -> None:
-    _refuse(source, lines, column, "submit", column["submit"] < 0, "is negative")
-    _refuse(source, lines, column, "run", column["run"] < -1, "is negative (-1 means not known)")
-    for name, high in (("submit", MAX_TIME_S), ("run", MAX_TIME_S), ("processors used", MAX_COUNT)):
-        _refuse(source, lines, column, name, column[name] > high, f"is more than {high:,.0f}")
+def _check(source: Source, lines: NDArray[np.int64], column: dict[str, Floats], alive: NDArray[np.bool_]) -> None:
+    for name in ("submit", "run"):
+        _refuse(source, lines, column, name, alive & (column[name] < -1), "is negative (-1 means not known)")
+    most = {"submit": MAX_TIME_S, "wait": MAX_TIME_S, "run": MAX_TIME_S}
+    most |= {"processors used": MAX_COUNT, "processors asked": MAX_COUNT}
+    for name, high in most.items():
+        _refuse(source, lines, column, name, alive & (column[name] > high), f"is more than {high:,.0f}")
     for name in ("job", "processors used", "processors asked"):
-        _refuse(source, lines, column, name, column[name] != np.floor(column[name]), "is not a whole number")
+        broken = alive & (column[name] != np.floor(column[name]))
+        _refuse(source, lines, column, name, broken, "is not a whole number")
 
 
 def _refuse(

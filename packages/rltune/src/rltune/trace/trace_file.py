@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PARQUET_MAGIC = b"PAR1"
+_COMMENT = b";"
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAR_MAGIC = (257, b"ustar")
 _SENTENCE_LENGTH = 400  # a damaged header can be the whole file
@@ -145,8 +146,17 @@ def _as_utf8(path: Path, data: bytes) -> bytes:
             data = data.decode("utf-16").encode("utf-8")
         except UnicodeDecodeError:
             raise InputError(f"{path}: begins as text in UTF-16 does, but is none") from None
-    data = data.removeprefix(codecs.BOM_UTF8)
+    data = _readable_comments(data.removeprefix(codecs.BOM_UTF8))
     return data if b"\n" in data or data.startswith(PARQUET_MAGIC) else data.replace(b"\r", b"\n")
+
+
+def _readable_comments(data: bytes) -> bytes:
+    """Put a mark for letters of another alphabet in the comments of an SWF log: names of sites and people."""
+    if not data.lstrip().startswith(_COMMENT) or data.isascii():
+        return data
+    lines = data.split(b"\n")
+    told = [row.decode(errors="replace").encode() if row.lstrip().startswith(_COMMENT) else row for row in lines]
+    return b"\n".join(told)
 
 
 def _unpack(path: Path, raw: bytes) -> bytes:

@@ -35,6 +35,8 @@ LEAST_JOBS_A_BLOCK = 30
 MIDDLING = 1 / 12  # times the blocks: the level, in means, at which a block counts half of what the longest queue does
 LIKENESS = 0.45  # correlation of neighbours that is believed before any block is seen
 BELIEF = 24  # as if so many blocks had shown it
+FEW = 10  # blocks: of more, which show by themselves how alike they are, less is believed beforehand
+FADING = 1 / 3  # power of FEW over the blocks by which both likeness and belief then fade
 MOST_ALIKE = 0.9  # above, a few blocks say nothing at all
 MOST_LOG = 100.0  # of a factor, so that it is a number
 FURTHEST = 10.0  # times 1, the estimate or the longer wait: an end beyond says no more than that nothing is known
@@ -262,7 +264,9 @@ def _half_width(values: Floats, confidence: float, freedom: float) -> float:
         return 0.0
     seen = float((around[1:] * around[:-1]).sum()) / squares
     seen += (1 + 4 * seen) / n  # the mean is taken from the same blocks, which makes neighbours look less alike
-    alike = float(np.clip((n * seen + BELIEF * LIKENESS) / (n + BELIEF), 0.0, MOST_ALIKE))
+    fading = min(1.0, FEW / n) ** FADING
+    belief, likeness = BELIEF * fading, LIKENESS * fading
+    alike = float(np.clip((n * seen + belief * likeness) / (n + belief), 0.0, MOST_ALIKE))
     lag = np.arange(1, n)
     share = (1 + 2 * float(((1 - lag / n) * alike**lag).sum())) / n  # variance of the mean, over that of one block
     error = np.sqrt(_own_variance(values, alike) * share)

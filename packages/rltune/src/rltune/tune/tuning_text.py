@@ -15,6 +15,7 @@ from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
 from rltune.metrics.recorded import NOTHING_RECORDED, UNEXPLAINED, spread, times_apart
 from rltune.text import counted
+from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
 from rltune.tune.pick import WORTH
 from rltune.tune.tuning import FEWEST_JOBS, Advice
@@ -29,7 +30,6 @@ SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
 WIDTH = 100  # of a line of comment in settings
-CALM_S = 60.0  # a mean wait below this tells nothing of busy times
 
 
 def sentences(made: Tuning) -> list[str]:
@@ -175,10 +175,7 @@ def _sure(made: Tuning) -> list[str]:
 def _calm(made: Tuning) -> list[str]:
     """Warn where nobody waits: what is best there need not be so when a queue forms."""
     waits = {candidate.label: value for candidate, value in made.finalists}.get(made.now.label, math.nan)
-    if made.metric != "wait" or not waits < CALM_S:
-        return []
-    told = f"Hardly anybody waits on the middle part ({seconds(waits)} on average now)"
-    return [f"{told}, so it cannot tell what would help in busier times: try again with a history that has some."]
+    return calm_warning(waits, "on the middle part") if made.metric == "wait" else []
 
 
 def finalists_table(made: Tuning) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 
@@ -124,13 +123,17 @@ def _refuse_submissions(scene: Scene) -> None:
     scene.kill_controllers(signal.SIGTERM)
     scene.bed.run("scontrol", "update", "PartitionName=gpu", "State=INACTIVE")
     scene.start_controller()
-    scene.wait_said("record")
+    scene.wait_said("Slurm takes no record")
     scene.pass_cycles(2, timeout_s=10)
     scene.require_no_numbers()
 
 
 def _take_submissions(scene: Scene) -> None:
     scene.bed.run("scontrol", "update", "PartitionName=gpu", "State=UP")
+    _act_again(scene)
+
+
+def _act_again(scene: Scene) -> None:
     if not scene.alive:
         scene.start_controller()
     scene.wait_for("numbers in Slurm", lambda: any(scene.numbers().values()))
@@ -203,22 +206,17 @@ def _all_nodes(scene: Scene) -> None:
 
 
 def _no_room(scene: Scene) -> None:
-    """Start anew where Slurm takes no more jobs: as many as it may have at a time are there."""
+    """Start anew where the controller's account has as many jobs as it may."""
     scene.kill_controllers(signal.SIGTERM)
-    text = (scene.bed.folder / "etc/slurm.conf").read_text(encoding="utf-8")
-    assert re.search(r"^MaxJobCount=", text, flags=re.MULTILINE)
-    there = len(scene.bed.run("squeue", "-h", "-a", "-t", "all", "-o", "%A").split())
-    set_conf(scene, cycles=0, MaxJobCount=str(max(2, there - 1)))
-    restart(scene)
+    scene.bed.run("sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=1")
     scene.start_controller()
-    scene.wait_said("record")
+    scene.wait_said("Slurm takes no record")
     scene.require_no_numbers()
 
 
 def _room_again(scene: Scene) -> None:
-    take_conf_back(scene)
-    restart(scene)
-    _take_submissions(scene)
+    scene.bed.run("sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=-1")
+    _act_again(scene)
 
 
 OF_OPERATION = (
@@ -231,7 +229,7 @@ OF_OPERATION = (
     Fault("a running job is suspended", _suspend),
     Fault("a user forges records", _forge, _take_forged_away),
     Fault("the partition takes no jobs", _refuse_submissions, _take_submissions),
-    Fault("Slurm has no room for a record", _no_room, _room_again),
+    Fault("its account may submit no more jobs", _no_room, _room_again),
     Fault("jobs begin to depend on others", _depend),
     Fault("it goes on in another time zone", _elsewhere, _back_home),
     Fault("the cluster joins a federation", _federate, _leave_federation),

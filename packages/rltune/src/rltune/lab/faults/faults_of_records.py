@@ -53,10 +53,21 @@ def _damage_journal(scene: Scene) -> None:
     scene.pass_cycles(4)
 
 
-def _start_anew(scene: Scene) -> None:
-    scene.kill_controllers(signal.SIGTERM)
+def _delete_journal(scene: Scene) -> None:
+    """Delete the journal under a controller, which could go on writing to what nobody can read."""
+    _unlink_journal(scene)
+    scene.wait_said("was deleted, moved or replaced")
+    scene.wait_given_back()
+
+
+def _unlink_journal(scene: Scene) -> None:
     for file in scene.journal.parent.glob(f"{scene.journal.name}*"):
         file.unlink()
+
+
+def _start_anew(scene: Scene) -> None:
+    scene.kill_controllers(signal.SIGTERM)
+    _unlink_journal(scene)
 
 
 def _break_off_release(scene: Scene) -> None:
@@ -87,5 +98,6 @@ OF_RECORDS = (
     Fault("the record is cancelled in mid-cycle", _cancel_in_mid_cycle),
     Fault("the record's hold is lifted", _let_go),
     Fault("the journal is damaged", _damage_journal, _start_anew),
+    Fault("the journal is deleted", _delete_journal, _start_anew),
     Fault("a release is killed", _break_off_release),
 )

@@ -22,6 +22,15 @@ def _edit(scene: Scene) -> None:
     scene.pass_cycles(4)
 
 
+def _rename(scene: Scene) -> None:
+    """Let somebody give lock and pages other names, and the controller be killed: they are records all the same."""
+    for record in _records(scene):
+        scene.bed.run("scontrol", "update", f"JobId={record}", f"JobName=whose-{record}")
+    scene.pass_cycles(3)
+    scene.require_one_lock()
+    scene.kill_controllers(signal.SIGKILL)
+
+
 def _cancel(scene: Scene) -> None:
     scene.bed.run("scancel", *map(str, _records(scene)))
     scene.wait_said("gone from Slurm")
@@ -94,6 +103,7 @@ def _has_begun(scene: Scene, release: Popen[bytes], before: int) -> bool:
 
 OF_RECORDS = (
     Fault("the record is edited by hand", _edit),
+    Fault("the record is renamed", _rename),
     Fault("the record is cancelled", _cancel),
     Fault("the record is cancelled in mid-cycle", _cancel_in_mid_cycle),
     Fault("the record's hold is lifted", _let_go),

@@ -2,11 +2,12 @@
 
 from itertools import count
 
+import pytest
 from live_cases import MemoryCluster, dead, job, snapshot
 
 from rltune.live.give_back import GiveBack
 from rltune.live.keeper import Keeper
-from rltune.live.see.backend import ChangeKind, UnreachableError
+from rltune.live.see.backend import BackendError, ChangeKind, UnreachableError
 from rltune.live.see.record_text import Claim
 
 
@@ -46,3 +47,15 @@ def test_what_slurm_does_not_answer_to_in_time_is_given_back_by_the_next_try():
     assert not any(one.site_factor for one in cluster.now.pending)
     assert not cluster.records
     assert max(map(len, cluster.batches)) <= 250
+
+
+def test_where_slurm_takes_no_record_that_is_said():
+    """As where the partition takes no jobs, or the account has as many as it may."""
+    cluster = MemoryCluster(snapshot((job(1, 1),)))
+
+    def full(_text, _partition):
+        raise BackendError("sbatch failed: partition inactive")
+
+    cluster.open_record = full
+    with pytest.raises(BackendError, match="takes no record, without which nothing is changed: sbatch failed"):
+        Keeper(cluster).take()

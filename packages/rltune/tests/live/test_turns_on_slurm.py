@@ -22,6 +22,7 @@ from rltune.live.replay_cycle import replay
 from rltune.live.see.backend import Change, ChangeKind
 
 M40 = ("--gpus-per-node=m40:1", "--nodes=1", "--output=/dev/null", "--chdir=/")
+K80 = "--gpus-per-node=k80:2"  # all of a node; of two options the last counts
 TURNS = {"order": "srsf", "comment": "yields", "min_run": 0, "checkpoint": 1, "restart": 0}
 WORK_S = 3.0
 # A job that comes to its last checkpoint only when it is let: however slow the machine is, it runs until then.
@@ -47,16 +48,16 @@ def shared(tmp_path):
     return folder
 
 
-def rehearsed():
+def rehearsed(steer="off"):
     """Return the settings, once all that they need is compiled: no job is to run for minutes until it is."""
-    acting = settings(preempt=TURNS, cycle_s=1, steer="off", health={"max_overruns": 1_000_000})
+    acting = settings(preempt=TURNS, cycle_s=1, steer=steer, health={"max_overruns": 1_000_000})
     rehearse(acting, pin_pipeline(acting))
     return acting
 
 
-def controller(bed, path):
+def controller(bed, path, steer="off"):
     """Make a controller that is dead to the next one, as if its process had been killed."""
-    acting = Controller(bed.backend(), Journal.create(path), rehearsed(), SystemClock())
+    acting = Controller(bed.backend(), Journal.create(path), rehearsed(steer), SystemClock())
     acting.lock.keeper.me = dead()
     return acting
 
@@ -129,6 +130,22 @@ def test_a_job_that_agreed_gives_way_and_ends_once_with_its_work(testbed, tmp_pa
     assert any("should give way" in text and "by srsf" in text for text in texts)
     assert any(text.startswith("requeue") and text.endswith("done") for text in texts)
     assert all(replay(acting.journal, number).same for number in range(1, acting.journal.last_cycle() + 1))
+
+
+def test_two_turns_in_one_cycle_give_each_claimant_its_nodes(testbed, tmp_path, shared):
+    """Both are commanded in the same cycle, since each claimant is led to nodes that the other may not use."""
+    acting = controller(testbed, tmp_path / "j.db", steer="exclude")
+    victims = [worker(testbed, shared, "--comment=yields", K80) for _ in range(2)]
+    waiting = testbed.submit(0.5, gpus=2, gpu_type="k80", limit_min=500)
+    claimants = [testbed.submit(1, gpus=2, gpu_type="k80", limit_min=minutes) for minutes in (1, 2)]
+    until(testbed, acting, lambda: acting.brain.turns.open)
+    assert {one.turn.claimant for one in acting.brain.turns.open} == set(claimants)
+    may_end(shared)
+    until(testbed, acting, lambda: all(state(testbed, job) == "COMPLETED" for job in (*claimants, *victims, waiting)))
+    assert all(testbed.job(one)["start_time"] < testbed.job(waiting)["start_time"] for one in claimants)
+    assert acting.journal.rows("SELECT outcome FROM turn_end") == [("started",)] * 2
+    for victim in victims:
+        assert_conserved(lines(shared, victim))
 
 
 def test_a_job_that_did_not_agree_is_never_touched(testbed, tmp_path, shared):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rltune.errors import InputError
 from rltune.live.holder import this_process, why_dead
-from rltune.live.see.backend import Backend, BackendError
+from rltune.live.see.backend import Backend, BackendError, UnreachableError
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.ownership import EVERYWHERE, LockJob, OwnRecords, claims_of, overlap, owned
 from rltune.live.see.record_text import Claim, Holder, Lock, RecordError, lock_text, page_texts, read_lock
@@ -56,7 +56,7 @@ class Keeper:
         self._refuse_rivals(seen, by_force=by_force)
         self._since_s = self._renewed_s = seen.taken_s
         self._lever = seen.lever
-        lock = self.backend.open_record(self._lock_text(seen.taken_s), self._submitted_to())
+        lock = self._open(self._lock_text(seen.taken_s))
         try:
             snapshot = self.backend.observe()
             self._refuse_rivals(snapshot, before=lock, by_force=by_force)
@@ -157,12 +157,21 @@ class Keeper:
             self.backend.close_records([*(page.id for page in pages), *gone])
         return Taken(holdings, tuple(told))
 
+    def _open(self, text: str) -> int:
+        """Submit a record; what Slurm says if it takes none is told with what follows from it."""
+        try:
+            return self.backend.open_record(text, self._submitted_to())
+        except UnreachableError:
+            raise
+        except BackendError as error:
+            raise BackendError(f"Slurm takes no record, without which nothing is changed: {error}") from None
+
     def _open_pages(self, texts: list[str], now_s: float) -> None:
         """Make as many new pages; the old ones are cancelled when all of them are there."""
         new: dict[int, str] = {}
         try:
             for text in texts:
-                new[self.backend.open_record(text, self._submitted_to())] = text
+                new[self._open(text)] = text
         except BaseException:
             self.backend.close_records(list(new))
             raise

@@ -11,7 +11,7 @@ from live_cases import NOW, job
 
 from rltune.errors import InputError
 from rltune.live.journal.ended import Ended
-from rltune.live.journal.store import ControllerRun, CycleRecord, Journal, Note
+from rltune.live.journal.store import ControllerRun, CycleRecord, Journal, JournalError, Note
 from rltune.live.see.backend import Change, ChangeKind
 from rltune.live.see.holdings import Intent
 
@@ -194,3 +194,17 @@ def test_what_is_no_journal_is_told_apart(tmp_path):
     later.rows("PRAGMA user_version=99")
     with pytest.raises(InputError, match="of version 99, this rltune reads version 1"):
         Journal.read(tmp_path / "later.db")
+
+
+@pytest.mark.parametrize("other", [None, b"", "moved"])
+def test_nothing_is_written_to_a_file_that_nobody_will_find(journal, other):
+    """One that was deleted, replaced or moved away under the controller: SQLite would go on without a word."""
+    if other == "moved":
+        journal.path.rename(journal.path.with_suffix(".old"))
+    else:
+        journal.path.unlink()
+    if other == b"":
+        journal.path.touch()
+    with pytest.raises(JournalError, match="was deleted, moved or replaced while it was open"), journal.at_once():
+        journal.add_cycle(CYCLE)
+    assert journal.rows("SELECT count(*) FROM cycle") == [(0,)]

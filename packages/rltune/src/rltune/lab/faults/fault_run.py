@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -41,12 +42,19 @@ def run_fault(bed: Testbed, fault: Fault, seed: int) -> FaultOutcome:
         _play(scene, fault, violations)
     except (InputError, subprocess.TimeoutExpired) as error:
         violations.append(f"the scene could not be played: {error}")
+        _mend_at_last(scene, fault)
     finally:
         said = scene.said()
         scene.close()
         if not violations:  # else it is kept for whoever looks for the reason
             shutil.rmtree(folder, ignore_errors=True)
     return FaultOutcome(fault.name, time.monotonic() - begin, len(scene.expected), tuple(violations), said)
+
+
+def _mend_at_last(scene: Scene, fault: Fault) -> None:
+    """Mend what can be, so that the next fault does not find the testbed struck by this one."""
+    with suppress(InputError, subprocess.SubprocessError, OSError):
+        fault.mend(scene)
 
 
 def _play(scene: Scene, fault: Fault, violations: list[str]) -> None:

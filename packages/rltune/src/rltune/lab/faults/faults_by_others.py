@@ -19,25 +19,25 @@ def _reconfigure(scene: Scene) -> None:
         scene.pass_cycles(1)
 
 
-def _set_conf(scene: Scene, **settings: str) -> None:
-    """Change slurm.conf and let slurmctld read it."""
+def set_conf(scene: Scene, cycles: int = 3, **settings: str) -> None:
+    """Change slurm.conf and let slurmctld read it; `take_conf_back` undoes it."""
     file = scene.bed.folder / "etc/slurm.conf"
-    text = file.read_text(encoding="utf-8")
+    text = scene.conf = file.read_text(encoding="utf-8")
     for name, value in settings.items():
         text = re.sub(rf"^{name}=.*\n", "", text, flags=re.MULTILINE)
         text = f"{name}={value}\n{text}" if value else text
     write_whole(file, text)
     scene.bed.run("scontrol", "reconfigure")
-    scene.pass_cycles(3)
+    scene.pass_cycles(cycles)
 
 
 def _weigh(scene: Scene) -> None:
     """Let age and partition count for much more than the band of our numbers, and QOS for nothing."""
-    scene.conf = (scene.bed.folder / "etc/slurm.conf").read_text(encoding="utf-8")
-    _set_conf(scene, PriorityWeightAge="5000000", PriorityMaxAge="0-1", PriorityWeightQOS="0")
+    set_conf(scene, PriorityWeightAge="5000000", PriorityMaxAge="0-1", PriorityWeightQOS="0")
 
 
-def _weigh_as_before(scene: Scene) -> None:
+def take_conf_back(scene: Scene) -> None:
+    """Let slurm.conf be as it was before the fault."""
     write_whole(scene.bed.folder / "etc/slurm.conf", scene.conf)
     scene.bed.run("scontrol", "reconfigure")
     scene.pass_cycles(3)
@@ -48,16 +48,17 @@ def _basic_priorities(scene: Scene) -> None:
     scene.conf = (scene.bed.folder / "etc/slurm.conf").read_text(encoding="utf-8")
     text = re.sub(r"^PriorityType=.*$", "PriorityType=priority/basic", scene.conf, flags=re.MULTILINE)
     write_whole(scene.bed.folder / "etc/slurm.conf", text)
-    _restart(scene)
+    restart(scene)
     scene.wait_said("acting on jobs needs priority/multifactor")
 
 
 def _multifactor_again(scene: Scene) -> None:
     write_whole(scene.bed.folder / "etc/slurm.conf", scene.conf)
-    _restart(scene)
+    restart(scene)
 
 
-def _restart(scene: Scene) -> None:
+def restart(scene: Scene) -> None:
+    """Stop slurmctld and start it again."""
     scene.bed.stop("slurmctld")
     scene.bed.start("slurmctld")
     require_all_up(scene)
@@ -166,7 +167,7 @@ def _has_ended_one(controllers: Sequence[Popen[bytes]]) -> bool:
 
 BY_OTHERS = (
     Fault("Slurm is reconfigured", _reconfigure),
-    Fault("weights of priorities change", _weigh, _weigh_as_before),
+    Fault("weights of priorities change", _weigh, take_conf_back),
     Fault("priorities have no factors any more", _basic_priorities, _multifactor_again),
     Fault("people change Nice", _nice),
     Fault("jobs are held and let go", _hold),

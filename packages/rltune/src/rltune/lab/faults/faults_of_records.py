@@ -22,6 +22,15 @@ def _edit(scene: Scene) -> None:
     scene.pass_cycles(4)
 
 
+def _rename(scene: Scene) -> None:
+    """Let somebody give lock and pages other names, and the controller be killed: they are records all the same."""
+    for record in _records(scene):
+        scene.bed.run("scontrol", "update", f"JobId={record}", f"JobName=whose-{record}")
+    scene.pass_cycles(3)
+    scene.require_one_lock()
+    scene.kill_controllers(signal.SIGKILL)
+
+
 def _cancel(scene: Scene) -> None:
     scene.bed.run("scancel", *map(str, _records(scene)))
     scene.wait_said("gone from Slurm")
@@ -53,10 +62,21 @@ def _damage_journal(scene: Scene) -> None:
     scene.pass_cycles(4)
 
 
-def _start_anew(scene: Scene) -> None:
-    scene.kill_controllers(signal.SIGTERM)
+def _delete_journal(scene: Scene) -> None:
+    """Delete the journal under a controller, which could go on writing to what nobody can read."""
+    _unlink_journal(scene)
+    scene.wait_said("was deleted, moved or replaced")
+    scene.wait_given_back()
+
+
+def _unlink_journal(scene: Scene) -> None:
     for file in scene.journal.parent.glob(f"{scene.journal.name}*"):
         file.unlink()
+
+
+def _start_anew(scene: Scene) -> None:
+    scene.kill_controllers(signal.SIGTERM)
+    _unlink_journal(scene)
 
 
 def _break_off_release(scene: Scene) -> None:
@@ -83,9 +103,11 @@ def _has_begun(scene: Scene, release: Popen[bytes], before: int) -> bool:
 
 OF_RECORDS = (
     Fault("the record is edited by hand", _edit),
+    Fault("the record is renamed", _rename),
     Fault("the record is cancelled", _cancel),
     Fault("the record is cancelled in mid-cycle", _cancel_in_mid_cycle),
     Fault("the record's hold is lifted", _let_go),
     Fault("the journal is damaged", _damage_journal, _start_anew),
+    Fault("the journal is deleted", _delete_journal, _start_anew),
     Fault("a release is killed", _break_off_release),
 )

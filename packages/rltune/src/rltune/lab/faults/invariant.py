@@ -26,10 +26,10 @@ def _changeable(job: LiveJob) -> tuple[object, ...]:
     return job.site_factor, job.nice, job.excluded_nodes, job.required_nodes
 
 
-def _with_nice(values: tuple[object, ...], nice: int | None) -> tuple[object, ...]:
-    """Return what a job had before, with a Nice that another hand has given it since."""
-    site, own, *nodes = values
-    return (site, own if nice is None else nice, *nodes)
+def _with_others(values: tuple[object, ...], job: int, scene: Scene) -> tuple[object, ...]:
+    """Return what a job had before, with the SiteFactor and Nice that another hand has given it since."""
+    site, nice, *nodes = values
+    return (scene.site_by_others.get(job, site), scene.nice_by_others.get(job, nice), *nodes)
 
 
 def holds_what_was_said(scene: Scene) -> str:
@@ -54,7 +54,7 @@ def holds_what_was_said(scene: Scene) -> str:
 def nothing_is_left(scene: Scene, before: Standing, code: int) -> Iterator[str]:
     """Compare every waiting job with what it was before the controller came; `release` must have told the truth."""
     scene.free_held()
-    before = {job: _with_nice(values, scene.nice_by_others.get(job)) for job, values in before.items()}
+    before = {job: _with_others(values, job, scene) for job, values in before.items()}
     now = standing(scene)
     changed = {job: (before[job], now[job]) for job in before.keys() & now.keys() if before[job] != now[job]}
     fresh = {job: values for job, values in now.items() if job not in before and values[0] and job in _ours(scene)}

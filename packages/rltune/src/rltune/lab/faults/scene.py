@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -65,6 +65,9 @@ class Scene:
     waiting: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)  # until all has been given back
     nice_by_others: dict[int, int] = field(default_factory=dict)
+    site_by_others: dict[int, int] = field(default_factory=dict)
+    forged: list[int] = field(default_factory=list)  # a user's jobs that look like records
+    shell: Mapping[str, str] = field(default_factory=dict)  # settings that controllers find in their environment
     conf: str = ""  # slurm.conf as it was before the fault
     controllers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     wire: Wire | None = None
@@ -247,11 +250,22 @@ class Scene:
         for job in self.held:
             self.bed.run("scontrol", "release", str(job))
 
-    def require_one_lock(self) -> None:
+    def require_one_lock(self, besides: Collection[int] = ()) -> None:
         """Refuse to go on if not exactly one controller holds the lock."""
-        locks = OwnRecords.of(self.bed.backend().observe()).locks
-        if len(locks) != 1:
-            raise InputError(f"there are {len(locks)} locks in Slurm")
+        if (found := self._locks(besides)) != 1:
+            raise InputError(f"there are {found} locks in Slurm")
+
+    def has_one_lock(self) -> bool:
+        """Return whether exactly one controller holds the lock."""
+        return self._locks() == 1
+
+    def _locks(self, besides: Collection[int] = ()) -> int:
+        return sum(lock.id not in besides for lock in OwnRecords.of(self.bed.backend().observe()).locks)
+
+    def require_no_numbers(self) -> None:
+        """Refuse to go on if Slurm holds a number of ours."""
+        if held := [job for job, number in self.numbers().items() if number]:
+            raise InputError(f"jobs {held} have numbers where none may be written")
 
     def said(self) -> str:
         """Return what controllers and release have said so far."""
@@ -275,7 +289,7 @@ class Scene:
         told = {"SLURM_CONF": f"{self.folder}/etc/slurm.conf", "HOME": str(self.folder), "COLUMNS": "200"}
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         told["PATH"] = f"{self.folder}/bin:{self.bed.environment.get('PATH', os.defpath)}"
-        return {**self.bed.environment, **told, "XDG_CACHE_HOME": cache}
+        return {**self.bed.environment, **told, "XDG_CACHE_HOME": cache, **self.shell}
 
 
 def require_all_up(scene: Scene) -> None:

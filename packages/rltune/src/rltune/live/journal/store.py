@@ -100,6 +100,7 @@ class Journal:
     def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self.path = path
         self._db = db
+        self._file = _file_at(path)
 
     @classmethod
     def create(cls, path: Path) -> Journal:
@@ -147,7 +148,10 @@ class Journal:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Write everything inside or nothing of it."""
+        """Write everything inside or nothing of it; refuse if nobody will ever find what is written."""
+        if _file_at(self.path) != self._file:
+            told = f"{self.path} was deleted, moved or replaced while it was open; start the controller anew"
+            raise sqlite3.OperationalError(told)
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -384,6 +388,15 @@ class Journal:
         kept, old = self.rows("SELECT count(*), coalesce(sum(at_s < ?), 0) FROM cycle", before_s)[0]
         too_large = self.size_bytes() > max_bytes and kept > old + 1
         return int(old + max(1, (kept - old) // 10)) if too_large else int(old)
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return which file lies at a place; SQLite goes on writing to one that is gone from there, without a word."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connect(path: Path, uri: str) -> sqlite3.Connection:

@@ -61,11 +61,13 @@ def cancel_refusal_of(printed: str) -> str:
 def parted(jobs: Iterable[LiveJob]) -> tuple[tuple[LiveJob, ...], tuple[RecordJob, ...]]:
     """Part the jobs from the records among them; a record that has ended is neither.
 
-    A waiting job of the name is a record whatever its text: somebody may have overwritten it. One that runs is not.
+    A waiting job of the name is a record whatever its text: somebody may have overwritten it. So is a held one with
+    such a text, whatever its name: somebody may have renamed it. One that runs is none.
     """
     others, records = [], []
     for job in jobs:
-        if job.name != RECORD_NAME or job.on_nodes:
+        renamed = job.name != RECORD_NAME and job.pending and job.held and is_record(job.comment)
+        if (job.name != RECORD_NAME and not renamed) or job.on_nodes:
             others.append(job)
         elif job.pending:
             records.append(RecordJob(job.id, job.user, job.comment))

@@ -3,9 +3,13 @@
 import time
 
 from live_cases import settings
+from real_slurm import site_factors
 
 from rltune.explain import Explainer
 from rltune.forecast import forecast
+from rltune.live.clock import SystemClock
+from rltune.live.controller import Controller
+from rltune.live.journal.store import Journal
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.present_of_slurm import present_of_slurm
 from rltune.live.see.admin_comment import JobNotice
@@ -125,3 +129,74 @@ def test_a_forecast_of_slurms_own_order(testbed):
     assert "start about" in comment
     shown = testbed.run("scontrol", "show", "job", str(second))
     assert "AdminComment=mine" in shown
+
+
+def test_limits_and_what_never_fits_are_told_as_slurm_tells_them(testbed_with_database):
+    """Limits of a QOS, a partition's time, CPUs beside GPUs, a node that is down, a dependency, a reservation."""
+    bed = testbed_with_database
+    for name, limit in (("few", "MaxTRESPerUser=gres/gpu=1"), ("tiny", "MaxTRESPerJob=gres/gpu=1")):
+        bed.run("sacctmgr", "-i", "add", "qos", name, limit, check=False)  # an earlier test may have added it
+        bed.run("sacctmgr", "-i", "modify", "account", "research", "set", f"qos+={name}", check=False)
+    bed.run("scontrol", "create", "reservation", "ReservationName=ours", "StartTime=now+2hours", "Duration=60",
+            "Nodes=k80-2", "Users=root")  # fmt: skip
+    bed.wait_for("the QOS", lambda: bed.run("scontrol", "show", "assoc_mgr", "flags=qos").count("gres/gpu=1") >= 2)
+    first = bed.submit(900, "--qos=few", gpus=1, gpu_type="p100", limit_min=60)
+    hog = bed.submit(900, "--nodelist=m40-1", "--cpus-per-task=28", limit_min=60)
+    for holder in (first, hog):
+        bed.wait_for("a start", lambda holder=holder: bed.job(holder)["job_state"] == "RUNNING")
+    second = bed.submit(900, "--qos=few", gpus=1, gpu_type="p100", limit_min=60)
+    much = bed.submit(900, "--qos=tiny", gpus=2, gpu_type="p100", limit_min=60)
+    beside = bed.submit(900, "--cpus-per-task=16", gpus=1, gpu_type="m40", limit_min=60)
+    after = bed.submit(900, f"--dependency=afterok:{first}", gpus=1, gpu_type="p100", limit_min=60)
+    kept = bed.submit(900, "--reservation=ours", gpus=1, gpu_type="k80", limit_min=30)
+    bed.run("scontrol", "update", "PartitionName=gpu", "MaxTime=600")
+    long = bed.submit(900, gpus=1, gpu_type="p100", limit_min=1200)
+    bed.run("scontrol", "update", "NodeName=p100-2", "State=DRAIN", "Reason=test")
+    both = bed.submit(900, gpus=1, gpu_type="p100", nodes=2, limit_min=30)
+
+    def told():
+        lines = bed.run("squeue", "--noheader", "--states=PENDING", "--format=%i %r").splitlines()
+        return {int(line.split()[0]): line.split(maxsplit=1)[1] for line in lines}
+
+    wanted = {second: "QOSMaxGRESPerUser", much: "QOSMaxGRESPerJob", long: "PartitionTimeLimit", after: "Dependency",
+              kept: "Reservation", both: "ReqNodeNotAvail"}  # fmt: skip
+    try:
+        bed.wait_for("squeue's reasons", lambda: all(told().get(j, "").startswith(r) for j, r in wanted.items()))
+        assert told()[beside] in {"Resources", "Priority"}
+        explainer = Explainer(look(bed))
+    finally:
+        bed.run("scontrol", "update", "PartitionName=gpu", "MaxTime=UNLIMITED")
+    found = {job: explainer.explain(str(job)) for job in (*wanted, beside)}
+    whys = {second: Why.LIMIT, much: Why.LIMIT, long: Why.NEVER, after: Why.DEPENDENCY, kept: Why.RESERVED,
+            both: Why.FULL, beside: Why.NO_FIT}  # fmt: skip
+    assert {job: one.reason.why for job, one in found.items()} == whys
+    assert "user root in QOS few has 1 job with 1 GPU running" in found[second].reason.text
+    assert "waiting does not help" in found[much].next_step
+    assert found[long].next_step == "ask for at most 10.0 h"
+    assert f"job {first} runs" in found[after].reason.text
+    assert "begins" in found[kept].reason.text
+    assert "before a node that is down is back" in found[both].reason.text
+    cpus = next(one.columns["cpus"] for one in found[beside].changes if one.starts_now and "cpus" in one.columns)
+    gpus = next(one.columns["gpus"] for one in found[both].changes if one.starts_now and "gpus" in one.columns)
+    changed = (
+        bed.submit(900, f"--cpus-per-task={cpus:.0f}", gpus=1, gpu_type="m40", limit_min=60),
+        bed.submit(900, gpus=gpus, gpu_type="p100", limit_min=30),
+    )
+    for job in changed:
+        bed.wait_for(f"the start of changed job {job}", lambda job=job: bed.job(job)["job_state"] == "RUNNING")
+
+
+def test_the_guards_reason_is_the_order_that_sprio_shows(testbed, tmp_path):
+    """Who acts puts an owed job first: the others wait for the guard, and sprio has them behind it."""
+    holder = testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=60)
+    testbed.wait_for("a start", lambda: testbed.job(holder)["job_state"] == "RUNNING")
+    owed, later = (testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=minutes) for minutes in (50, 30))
+    acting = settings(safety={"guard": "0h"})
+    Controller(testbed.backend(), Journal.create(tmp_path / "j.db"), acting, SystemClock()).cycle()
+    factors = site_factors(testbed)
+    assert factors[owed] > factors[later]
+    explainer = Explainer(present_of_slurm(testbed.backend(), acting, pin_pipeline(acting)))
+    assert explainer.reason(str(owed)).why is Why.FULL
+    told = explainer.reason(str(later))
+    assert told.why is Why.GUARD
+    assert f"({owed})" in told.text

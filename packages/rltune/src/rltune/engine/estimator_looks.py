@@ -100,3 +100,4 @@ class LookingOn:
         n = state.n
         queue = slice(int(n[core.Q_HEAD]), int(n[core.Q_TAIL]))
         state.queue.estimate[queue] = state.life.estimate[state.queue.job[queue]]
+        state.demand.shortest[:] = 0.0  # of each shape: what was known of it is over

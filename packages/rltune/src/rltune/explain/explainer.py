@@ -13,10 +13,12 @@ from rltune.explain.score_parts import score_parts
 from rltune.kernel.backfill.easy import reserve
 from rltune.kernel.build.prepare import copy_state
 from rltune.kernel.fit.allocate import find
+from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.score.overtaking import fill_claims
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.handles import Arrays, arrays_of
 from rltune.kernel.state.limits import start_is_allowed
+from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import machine_at, order_of
 from rltune.present.present import Present, Why
 from rltune.text import counted, seconds
@@ -58,7 +60,8 @@ class Explainer:
         if job in present.asides:
             aside = present.asides[job]
             reason = Reason(aside.why, aside.text)
-            return Explanation(job, present.now_s, reason, next_step=self._step(job, reason), notes=present.notes)
+            step = aside.step.replace("{job}", job) or self._step(job, reason)
+            return Explanation(job, present.now_s, reason, next_step=step, notes=present.notes)
         row = present.waiting_row(job)
         reason, *others = self.reasons(row)
         earliest, by = self.earliest(row)
@@ -143,6 +146,7 @@ class Explainer:
         """Return when a row could start by estimates if it were next, and whose end makes room then."""
         if row in self.machine.reject_reason:
             return np.nan, ""
+        settle_expected(self.before.w, self.before.s)
         time = float(reserve(self.before.w, self.before.s, row, 0))
         if not np.isfinite(time) or time <= self.present.now_s:
             return time, ""
@@ -156,6 +160,10 @@ class Explainer:
         return time, ""
 
     def _with_earliest(self, reason: Reason, earliest: float, by: str) -> Reason:
+        if np.isposinf(earliest) and self.present.down:
+            return Reason(
+                reason.why, f"{reason.text}; it cannot start before a node that is down is back", reason.evidence
+            )
         if not np.isfinite(earliest) or earliest <= self.present.now_s:
             return reason
         ends = f" when job {by} is expected to end" if by else ""
@@ -305,6 +313,8 @@ class Explainer:
         ours, theirs = self._score_of(row), self._score_of(other)
         if ours == theirs:
             return "it was submitted earlier"
+        if isinstance(self.present.pipeline.policy, FixedOrder):
+            return f"it comes first in {self.present.pipeline.policy.name}"
         return f"its score {theirs:.6g} is below {ours:.6g}"
 
     def _overtakers(self, row: int) -> tuple[Overtaker, ...]:

@@ -76,7 +76,12 @@ class TriedChange:
     sooner_s: float  # than without the change; NaN if not rolled
 
     def __str__(self) -> str:
-        return f"{self.text}: it starts {'now' if self.starts_now else f'{seconds(self.sooner_s)} sooner'}"
+        sooner = (
+            f"{seconds(self.sooner_s)} sooner"
+            if math.isfinite(self.sooner_s)
+            else "at some time, and as it is it does not"
+        )
+        return f"{self.text}: it starts {'now' if self.starts_now else sooner}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,8 @@ class Explanation:
             told.append(f"Next step: {self.next_step}")
         told += self._section("Also", self.others)
         if self.place:
-            told.append(f"Place {self.place} of {self.pool} in the queue for these nodes; score {number(self.score)}")
+            score = f"; score {number(self.score)}" if self.parts else ""
+            told.append(f"Place {self.place} of {self.pool} in the queue for these nodes{score}")
         told += self._section("The score, against the queue's median job", self.parts)
         told += self._section("Before it", self.ahead)
         told += self._section("Overtaken by", self.overtaken_by)

@@ -39,7 +39,7 @@ def changes_for(explainer: Explainer, row: int, reason: Reason) -> tuple[int, tu
     now: dict[str, TriedChange] = {}
     mildest: dict[str, RequestChange] = {}
     tried = 0
-    for change in candidates(explainer, row):
+    for change in candidates(explainer, row, reason):
         if change.kind in now:
             continue
         tried += 1
@@ -73,13 +73,24 @@ def _sooner(present: Present, row: int, changes: list[RequestChange]) -> Iterato
             yield TriedChange(change.text, change.columns, False, start, as_it_is - start)
 
 
-def candidates(explainer: Explainer, row: int) -> Iterator[RequestChange]:
+def candidates(explainer: Explainer, row: int, reason: Reason) -> Iterator[RequestChange]:
     """Return changes worth trying, kind by kind, the mildest first."""
+    if reason.why is Why.NO_FIT or not int(explainer.present.jobs.gpus[row]):
+        yield from _less_beside(explainer.present, row)
     yield from _other_partitions(explainer.present, row)
     yield from _other_types(explainer.present, row)
     yield from _spread(explainer.present, row)
     yield from _shorter(explainer, row)
     yield from _fewer_gpus(explainer, row)
+
+
+def _less_beside(present: Present, row: int) -> Iterator[RequestChange]:
+    """Let it have fewer CPUs or less memory, where those are what it lacks."""
+    for name, unit in (("cpus", "CPUs"), ("mem_gib", "GiB of memory")):
+        whole = float(getattr(present.jobs, name)[row])
+        for part in (whole // 2**i for i in range(1, 7)) if np.isfinite(whole) else ():
+            if part >= max(1, int(present.jobs.nodes[row])):
+                yield RequestChange(name, f"{part:,.0f} {unit} in place of {whole:,.0f}", {name: part})
 
 
 def _fewer_gpus(explainer: Explainer, row: int) -> Iterator[RequestChange]:

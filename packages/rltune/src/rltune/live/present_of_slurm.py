@@ -21,15 +21,14 @@ from rltune.live.decide.ranking import by_slurm, tier_of
 from rltune.live.decide.run_times import estimate, like_history, limit_of, told_limit_s
 from rltune.live.decide.scope import left_to_slurm
 from rltune.live.decide.slurm_planning import MOST_PLANNED, slurms_backfill
+from rltune.live.held_by_slurm import aside_of
 from rltune.live.journal.store import Journal
 from rltune.live.replay_cycle import RecalledCycle, recall
 from rltune.live.see.backend import Backend
 from rltune.live.see.snapshot import PENDING, RUNNING, LiveJob, Snapshot
 from rltune.present.fixed_order import FixedOrder
-from rltune.present.present import Aside, Present, SetAside, Why
+from rltune.present.present import Aside, Present, SetAside
 
-_HELD_BY_LIMIT = ("Limit", "QOS", "Assoc", "MaxJobs", "MaxNodes", "MaxCpu", "MaxGRES", "MaxTRES", "Grp")
-_NEVER = ("PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS")
 UNKNOWN = "(unknown)"  # what a node says is in use and no job does
 
 
@@ -158,27 +157,7 @@ def _names(problem: Problem) -> tuple[str, ...]:
 
 
 def _asides(snapshot: Snapshot, left: Mapping[int, str]) -> dict[str, Aside]:
-    return {job.command_name: _aside(job, left[job.id], snapshot) for job in snapshot.pending if left[job.id]}
-
-
-def _aside(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
-    """Name the kind of what keeps a job out of the queue."""
-    if job.held:
-        who = "its user" if job.reason == "JobHeldUser" else "an administrator"
-        return Aside(Why.HOLD, f"held by {who if job.reason.startswith('JobHeld') else 'its user or an administrator'}")
-    if job.dependency:
-        return Aside(Why.DEPENDENCY, f"waits for other jobs: {job.dependency}")
-    if job.begin_s > snapshot.taken_s:
-        return Aside(Why.NOT_YET, "is not to begin yet")
-    if text.startswith("waits for other tasks"):
-        return Aside(Why.LIMIT, f"{text}: at most {job.array_throttle} may run at once")
-    if job.reservation:
-        return Aside(Why.RESERVED, text)
-    if job.reason.startswith(_NEVER):
-        return Aside(Why.NEVER, f"Slurm says {job.reason}")
-    if any(word in job.reason for word in _HELD_BY_LIMIT):
-        return Aside(Why.LIMIT, f"Slurm says {job.reason}")
-    return Aside(Why.LEFT, text)
+    return {job.command_name: aside_of(job, left[job.id], snapshot) for job in snapshot.pending if left[job.id]}
 
 
 def _windows(snapshot: Snapshot, layout: NodeLayout) -> tuple[SetAside, ...]:

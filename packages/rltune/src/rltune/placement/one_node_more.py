@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rltune.kernel.backfill.easy import reservation, reserve
+from rltune.kernel.backfill.easy import lay_down_picked, reservation, reserve
 from rltune.kernel.backfill.job_turn import consider, keeps_place
 from rltune.kernel.fit.allocate import find, give_nodes_back, picked_speed, take_nodes
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
@@ -80,6 +80,7 @@ def _keeps_promise(w: World, s: State, job: int, form: int, pool: int) -> bool:
     if time != time:  # NaN: not computed yet  # noqa: PLR0124
         time = reservation(w, s, pool)
     if s.now[0] + s.life[job].estimate / picked_speed(w, s, form) <= time:
+        lay_down_picked(s, pool, w.shape[form].chunks)
         return True
     s.life[job].form = form
     kept = _leaves_head_its_place(w, s, job, pool, time)

@@ -52,6 +52,7 @@ class Aside:
 
     why: Why
     text: str
+    step: str = ""  # what its user can do, if that is not the same for all of the kind; {job} is its number
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import threading
@@ -22,7 +23,8 @@ from rltune.whatif import WhatIf, parse_edit, what_if_now
 
 ROLLS = 40
 MOST_FORECAST = 2000  # waiting jobs, beyond which nobody is kept waiting for a forecast
-MOST_AT_ONCE = 300  # and up to which a page waits for one that it could do without
+MOST_AT_ONCE = 300  # and up to which a page has one made that it could do without,
+PATIENCE_S = 2.0  # and waits for it
 KEPT_S = 3600.0  # by the cluster's clock, for which pages show one that was made
 WHAT_IF_ROLLS = 20
 AT_ONCE = 4  # questions to the core; more wait without holding a thread that pages need
@@ -41,6 +43,7 @@ class Answers:
         self._cycle = 0
         self._explained: OrderedDict[tuple[str, str, bool], Explanation] = OrderedDict()
         self._forecast: Forecast | None = None
+        self._forecasting = threading.Lock()  # apart: it takes seconds, and others ask why meanwhile
         self._asked = CapacityLimiter(AT_ONCE)
 
     async def aside(self, ask: Callable[[], T]) -> T:
@@ -63,20 +66,41 @@ class Answers:
 
     def forecast(self) -> Forecast | None:
         """Return when the waiting jobs of the newest cycle will start; None if they are too many to be rolled."""
-        with self._lock:
-            present = self._newest().present
-            if len(present.waiting) > MOST_FORECAST:
-                return None
-            if self._forecast is None or self._forecast.now_s != present.now_s:
-                self._forecast = forecast(present, rolls=ROLLS)
-            return self._forecast
+        with self._forecasting:
+            return self._made_forecast()
 
     def forecast_at_hand(self) -> Forecast | None:
-        """Return a forecast that is not too old, or a new one if few jobs wait: a page can do without."""
-        kept, sight = self._forecast, self._watch.sight()
-        if kept is not None and sight.taken_s - kept.now_s <= KEPT_S:
-            return kept
-        return self.forecast() if sight.cycle.waiting <= MOST_AT_ONCE else None
+        """Return a forecast that is not too old; if few jobs wait, one is made, and waited for a moment.
+
+        A page can do without, so that it does not wait for one that takes long.
+        """
+        sight = self._watch.sight()
+        if not self._is_fresh(sight.taken_s) and sight.cycle.waiting <= MOST_AT_ONCE and not self.is_forecasting:
+            making = threading.Thread(target=self._forecast_if_it_can_be, daemon=True)
+            making.start()
+            making.join(PATIENCE_S)
+        return self._forecast if self._is_fresh(sight.taken_s) else None
+
+    def _is_fresh(self, now_s: float) -> bool:
+        return self._forecast is not None and now_s - self._forecast.now_s <= KEPT_S
+
+    def _forecast_if_it_can_be(self) -> None:
+        with contextlib.suppress(InputError):  # a cycle that cannot be explained has no forecast either
+            self.forecast()
+
+    @property
+    def is_forecasting(self) -> bool:
+        """Return whether a forecast is being made."""
+        return self._forecasting.locked()
+
+    def _made_forecast(self) -> Forecast | None:
+        with self._lock:
+            present = self._newest().present
+        if len(present.waiting) > MOST_FORECAST:
+            return None
+        if self._forecast is None or self._forecast.now_s != present.now_s:
+            self._forecast = forecast(present, rolls=ROLLS)
+        return self._forecast
 
     def what_if(self, changes: Sequence[str], progress: Callable[[int, int], None] | None = None) -> WhatIf:
         """Roll the present queue with changes and without."""

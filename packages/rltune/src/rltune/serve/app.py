@@ -54,6 +54,7 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         if how.follow:
             threading.Thread(target=app.state.follower.run, name="follower", daemon=True).start()
+            threading.Thread(target=app.state.follower.run_forecasts, name="forecasts", daemon=True).start()
         yield
         app.state.follower.stop()
         app.state.whatif_runs.close()

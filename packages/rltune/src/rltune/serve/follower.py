@@ -28,7 +28,10 @@ _FALLBACKS = ("milp_out_of_time", "milp_unpacked", "milp_unkept")  # the greedy 
 
 
 class Follower:
-    """Looks at every new cycle once. A thread of its own does so while the service runs."""
+    """Looks at every new cycle once. A thread of its own does so while the service runs, and another forecasts.
+
+    A forecast takes seconds, and what pages show must not grow old meanwhile.
+    """
 
     def __init__(
         self,
@@ -76,8 +79,11 @@ class Follower:
         while not self._stop.wait(_LOOK_EVERY_S):
             self._watch.refresh(self._prepare)
             self.look()
-            if self._forecasts:
-                self.forecast_if_due()
+
+    def run_forecasts(self) -> None:
+        """Forecast from time to time until stopped."""
+        while self._forecasts and not self._stop.wait(_LOOK_EVERY_S):
+            self.forecast_if_due()
 
     def stop(self) -> None:
         """End `run`."""
@@ -100,12 +106,15 @@ class Follower:
             self._cycle, self._taken_s = sight.cycle.id, sight.taken_s
 
     def forecast_if_due(self) -> None:
-        """Forecast from time to time, so that there is something to judge."""
+        """Forecast if that is due, so that there is something to judge; not while a cycle cannot be explained."""
         began = self._timer()
         if self._taken_s - self._forecast_s < FORECAST_EVERY_S or began < self._rest_until:
             return
         self._forecast_s = self._taken_s
-        made = self._answers.forecast()
+        try:
+            made = self._answers.forecast()
+        except InputError:
+            made = None
         self._rest_until = began + _REST * (self._timer() - began)
         if made is not None:
             with self._lock:

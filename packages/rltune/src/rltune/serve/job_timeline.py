@@ -71,7 +71,7 @@ class _Job:
 def timeline(journal: Journal, sight: Sight, caller: Caller, forecast: Forecast | None = None) -> JobTimeline:
     """Draw the newest ended jobs, the running ones and those of the waiting that start first."""
     now = sight.taken_s
-    jobs = [*_ended(journal, caller), *_running(sight, caller), *_waiting(sight, caller, forecast)]
+    jobs = [*_ended(journal, caller, now), *_running(sight, caller), *_waiting(sight, caller, forecast)]
     ends = [job.end_s for job in jobs if not math.isnan(job.end_s)]
     first = min((job.submit_s for job in jobs if job.kind == "ended"), default=now - _HOUR_S)
     first = max(first, now - 24 * _HOUR_S)
@@ -88,10 +88,12 @@ def _ticks(first: float, last: float) -> Iterator[Tick]:
         yield Tick(number * step, round(100 * (number * step - first) / (last - first), 3))
 
 
-def _ended(journal: Journal, caller: Caller) -> list[_Job]:
-    newest = [one.job for one in journal.ended(_ENDED * (10 if caller.user else 1)) if caller.may_see(one.job.user)]
+def _ended(journal: Journal, caller: Caller, now: float) -> list[_Job]:
+    """Return the newest that had ended by now: the journal may have gone on since."""
+    known = [one.job for one in journal.ended(_ENDED * (10 if caller.user else 2)) if caller.may_see(one.job.user)]
+    newest = [job for job in known if job.end_s <= now]
     return [
-        _Job(j.id, f"{j.name or j.id}, {counted(j.gpus, 'GPU')}", "ended", j.came_s, j.start_s, j.end_s, j.end_s)
+        _Job(j.id, _label(j.id, j.name, j.gpus), "ended", j.came_s, j.start_s, j.end_s, j.end_s)
         for j in reversed(newest[:_ENDED])
     ]
 
@@ -121,7 +123,12 @@ def _waiting(sight: Sight, caller: Caller, forecast: Forecast | None) -> list[_J
 
 def _alive(row: JobRow, kind: str, start_s: float, now: float) -> _Job:
     end = max(now, start_s + (row.estimate_s or 0.0)) if not math.isnan(start_s) else math.nan
-    return _Job(row.id, f"{row.name or row.id}, {counted(row.gpus, 'GPU')}", kind, row.submit_s, start_s, end, now)
+    return _Job(row.id, _label(row.id, row.name, row.gpus), kind, row.submit_s, start_s, end, now)
+
+
+def _label(job: int, name: str, gpus: int) -> str:
+    """Write which job a bar is of, the number first: many have the same name."""
+    return f"{job}{f' {name}' if name else ''}, {counted(gpus, 'GPU')}"
 
 
 def _bar(job: _Job, first: float, last: float, scale: float, now: float) -> Bar:

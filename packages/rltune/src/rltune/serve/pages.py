@@ -117,7 +117,7 @@ def _job_values(
     why, when = _why_and_when(answers, sight, row, caller, changes=changes)
     gone = life.id not in sight.row_by_id
     told: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    return {**told, "gone": gone, "tried": changes}
+    return {**told, "gone": gone, "tried": changes, "forecasting": when is None and answers.is_forecasting}
 
 
 def _why_and_when(

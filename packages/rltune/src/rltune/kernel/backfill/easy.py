@@ -7,9 +7,10 @@ a large chunk can take a small one, so counting nodes is exact.
 from __future__ import annotations
 
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
-from rltune.kernel.fit.running import settle_expected
+from rltune.kernel.fit.node_index import lowest_bit
+from rltune.kernel.fit.running import lay_out_ends, next_to_end, past_gaps, settle_expected
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import DISTURBED, RUNNING_N, State, World
+from rltune.kernel.state.arrays import DISTURBED, RUNNING_N, THEN_N, State, World
 
 
 @kernel
@@ -34,15 +35,61 @@ def _enough(w: World, s: State, shape: int, pool: int) -> bool:
 
 
 @kernel
-def _copy_nodes(w: World, s: State, shape: int) -> None:
-    """Begin with what the head's nodes have free now; nodes that are down count as having less than nothing."""
+def _lay_down(s: State, node: int, pool: int) -> None:
+    """Begin with what a node has free now, unless that is done; one that is down counts as having less than nothing."""
+    if s.node[node].then_of != s.pool[pool].then_of:
+        s.node[node].then_of = s.pool[pool].then_of
+        s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
+        s.node[node].then_cpu = s.node[node].cpu
+        s.node[node].then_mem = s.node[node].mem
+
+
+@kernel
+def lay_down_picked(s: State, pool: int, chunks: int) -> None:
+    """Keep what the nodes in s.pick have free now: a job that starts there will have ended by the reservation.
+
+    To be called before such a job starts, or nodes that the reservation has not touched would lose what it takes.
+    """
+    for i in range(chunks):
+        _lay_down(s, s.pick[i], pool)
+
+
+@kernel
+def _lay_down_all(w: World, s: State, shape: int, pool: int) -> None:
     mask = w.shape[shape].mask
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
         for node in range(w.group[group].lo, w.group[group].hi):
-            s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
-            s.node[node].then_cpu = s.node[node].cpu
-            s.node[node].then_mem = s.node[node].mem
+            _lay_down(s, node, pool)
+
+
+@kernel
+def _count_free_nodes(w: World, s: State, shape: int, pool: int) -> None:
+    """Count the nodes that could take each kind of chunk now, by the index: of a full cluster that is a short list."""
+    mask = w.shape[shape].mask
+    for kind in range(w.shape[shape].kinds):
+        s.feasible[pool, kind] = 0
+        for m in range(w.mask[mask].lo, w.mask[mask].hi):
+            group = w.mask_group[m]
+            for level in range(w.chunk[shape, kind].gpus, w.group[group].gpus + 1):
+                if s.level[w.group[group].level_at + level] > 0:
+                    s.feasible[pool, kind] += _count_level(w, s, shape, kind, group, level)
+
+
+@kernel
+def _count_level(w: World, s: State, shape: int, kind: int, group: int, level: int) -> int:
+    """Count the nodes of a group with so many GPUs free that could take a chunk."""
+    cpu = chunk_cpu(w, shape, kind, group)
+    mem = chunk_mem(w, shape, kind, group)
+    first = w.group[group].bits_at + level * w.group[group].words
+    count = 0
+    for i in range(w.group[group].words):
+        word = s.bits[first + i]
+        while word != 0:
+            node = w.group[group].lo + 32 * i + lowest_bit(word)
+            word &= word - 1
+            count += s.node[node].cpu >= cpu and s.node[node].mem >= mem
+    return count
 
 
 @kernel
@@ -71,6 +118,7 @@ def _release(w: World, s: State, job: int, shape: int, pool: int) -> None:
             i += 1
             if not w.mask_has[w.shape[shape].mask, s.node[node].group]:
                 continue
+            _lay_down(s, node, pool)
             for kind in range(w.shape[shape].kinds):
                 s.feasible[pool, kind] -= _can_take(w, s, shape, kind, node)
             s.node[node].then_gpu += w.chunk[own, own_kind].gpus
@@ -111,20 +159,31 @@ def reserve(w: World, s: State, head: int, pool: int) -> float:
     """Find the earliest time at which the head fits by estimates; inf if no end of a running job brings it about."""
     shape = w.job[head].asks
     now = s.now[0]
-    settle_expected(w, s)
-    _copy_nodes(w, s, shape)
-    _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
-    i = 0
+    s.n[THEN_N] += 1
+    s.pool[pool].then_of = s.n[THEN_N]
+    if w.has_pauses or w.takes_turns:  # later, all nodes are asked about, or running jobs stop
+        _lay_down_all(w, s, shape, pool)
+        _count_nodes(w, s, shape, pool, now, s.life[head].estimate)
+    else:
+        _count_free_nodes(w, s, shape, pool)
+    k = len(s.run) // 2
+    last = k + lay_out_ends(w, s)
+    i = past_gaps(s, 0)
+    place = next_to_end(s, i, k, last)
     time = now
     while not _enough(w, s, shape, pool):
-        expected = max(now, s.run[i].expected) if i < s.n[RUNNING_N] else float("inf")
+        expected = max(now, s.run[place].expected) if place >= 0 else float("inf")
         pause = _next_pause_end(w, time) if w.has_pauses else float("inf")
         time = min(expected, pause)
         if time == float("inf"):
             break
-        while i < s.n[RUNNING_N] and s.run[i].expected <= time:
-            _release(w, s, s.run[i].job, shape, pool)
-            i += 1
+        while place >= 0 and s.run[place].expected <= time:
+            _release(w, s, s.run[place].job, shape, pool)
+            if place == i:
+                i = past_gaps(s, i + 1)
+            else:
+                k += 1
+            place = next_to_end(s, i, k, last)
         if w.has_pauses:
             _count_nodes(w, s, shape, pool, time, s.life[head].estimate)
     return time
@@ -170,6 +229,7 @@ def _occupy(w: World, s: State, own: int, own_kind: int, head_shape: int, node: 
     group = s.node[node].group
     if not w.mask_has[w.shape[head_shape].mask, group]:
         return
+    _lay_down(s, node, pool)
     usable = not w.has_pauses or clear_of_pauses(w, group, s.pool[pool].reserved, s.life[s.pool[pool].head].estimate)
     for kind in range(w.shape[head_shape].kinds):
         s.feasible[pool, kind] -= usable and _can_take(w, s, head_shape, kind, node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltune.kernel.backfill.easy import leaves_head_its_place, reservation
+from rltune.kernel.backfill.easy import lay_down_picked, leaves_head_its_place, reservation
 from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.jit import kernel
@@ -98,6 +98,8 @@ def try_start(w: World, s: State, o: Options, row: int) -> int:
     keeps = behind and keeps_place(w, s, o, pool)
     if keeps and _delays_head(w, s, job, pool):
         return WOULD_DELAY_HEAD
+    if keeps:
+        lay_down_picked(s, pool, w.shape[shape].chunks)
     start_job(w, s, job)
     if keeps:
         s.pool[pool].kept_mark = s.n[DISTURBED]  # the reservation knows of this one here

@@ -119,12 +119,34 @@ def _scored_heads(w: World, s: State, o: Options, row: int, end: int) -> None:
 
 
 @kernel
+def _all_delay(s: State, shape: int, pool: int) -> bool:
+    """Return whether every waiting job of a shape is known to delay the head, the shortest included."""
+    return known_to_delay(s, shape, s.demand[shape].shortest, pool)
+
+
+@kernel
+def _begin_shortest(s: State) -> None:
+    for i in range(s.n[ACTIVE_N]):
+        s.demand[s.active[i]].seen_shortest = INF
+
+
+@kernel
+def _end_shortest(s: State) -> None:
+    """Note which job of each shape is the shortest, when a pass has come past all of them."""
+    for i in range(s.n[ACTIVE_N]):
+        s.demand[s.active[i]].shortest = s.demand[s.active[i]].seen_shortest
+
+
+@kernel
 def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
     """Go through a queue that is always in order."""
     first = -1
     last = -1
+    delaying = 0  # shapes of which nobody starts unless somebody else does: then they may find other nodes
+    _begin_shortest(s)
     for row in range(s.n[Q_HEAD], s.n[Q_TAIL]):
         shape = s.queue[row].asks
+        s.demand[shape].seen_shortest = min(s.demand[shape].seen_shortest, s.queue[row].estimate)
         pool = s.demand[shape].pool
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
@@ -138,15 +160,22 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
         if reason == NO_REASON:
             first = row if first < 0 else first
             last = row
+            left += delaying
+            delaying = 0
         if o.backfill == NO_BACKFILL and not behind and s.pool[pool].head >= 0:
             left -= 1
         left = _nothing_left(s, o, shape, was_open, left)
+        if reason == WOULD_DELAY_HEAD and _all_delay(s, shape, pool):
+            delaying += 1
+            left -= 1
         if reason == NO_REASON and may_split(w, s, o, shape):
             _ordered_heads(w, s, o, row)
             pools = _count_pools(w, s)
             left = pools if o.backfill == NO_BACKFILL else left
         if left == 0 and not o.explain:
             break
+    else:
+        _end_shortest(s)
     if first >= 0:
         close_gaps(s, first, last)
 

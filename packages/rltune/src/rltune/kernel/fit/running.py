@@ -24,6 +24,8 @@ from rltune.kernel.state.queue import leave_queue
 from rltune.kernel.state.spells import begin_spell
 from rltune.kernel.state.tolls import come_back
 
+_FEW = 64  # running jobs that a reservation sorts for itself
+
 
 @kernel
 def _earlier(s: State, a: int, b: int) -> bool:
@@ -149,6 +151,16 @@ def _sort_recent(s: State, low: int, count: int) -> None:
 
 
 @kernel
+def _copy_recent(s: State, recent: int) -> None:
+    """Copy those that are not in order yet into the upper half of s.run, by expected end."""
+    scratch = len(s.run) // 2
+    for i in range(recent):
+        s.run[scratch + i].job = s.run[s.n[RUN_SORTED] + i].job
+        s.run[scratch + i].expected = s.run[s.n[RUN_SORTED] + i].expected
+    _sort_recent(s, scratch, recent)
+
+
+@kernel
 def settle_running(s: State) -> None:
     """Put the running jobs in order of expected end, into the first n[RUNNING_N] places of s.run.
 
@@ -158,10 +170,7 @@ def settle_running(s: State) -> None:
         return
     recent = s.n[RUN_END] - s.n[RUN_SORTED]
     scratch = len(s.run) // 2
-    for i in range(recent):
-        s.run[scratch + i].job = s.run[s.n[RUN_SORTED] + i].job
-        s.run[scratch + i].expected = s.run[s.n[RUN_SORTED] + i].expected
-    _sort_recent(s, scratch, recent)
+    _copy_recent(s, recent)
     old = _close_run_gaps(s) - 1
     new = scratch + recent - 1
     to = s.n[RUNNING_N] - 1
@@ -200,6 +209,37 @@ def settle_expected(w: World, s: State) -> None:
         s.run[i].expected = believed_end(w, s, s.run[i].job)
     s.n[RUN_SORTED] = 0
     settle_running(s)
+
+
+@kernel
+def lay_out_ends(w: World, s: State) -> int:
+    """Lay out the running jobs for `next_to_end`; return how many of them wait in the upper half of s.run.
+
+    A reservation looks at the few that end first, so while few have started since all were put in order, only those are
+    sorted, and gaps stay: moving thousands for each of them is what reservations would cost.
+    """
+    recent = s.n[RUN_END] - s.n[RUN_SORTED]
+    if s.n[EXPECTED_BEFORE] != 0 or recent > _FEW or w.takes_turns:  # who may be displaced is asked in this order
+        settle_expected(w, s)
+        return 0
+    _copy_recent(s, recent)
+    return recent
+
+
+@kernel
+def past_gaps(s: State, i: int) -> int:
+    """Return the first place from one on, of those in order, where a job runs."""
+    while i < s.n[RUN_SORTED] and s.run[i].job < 0:
+        i += 1
+    return i
+
+
+@kernel
+def next_to_end(s: State, i: int, k: int, last: int) -> int:
+    """Return the place of whom is expected to end first: i of those in order, or k of the recent ones; -1 = nobody."""
+    if i < s.n[RUN_SORTED] and (k == last or s.run[i].expected <= s.run[k].expected):
+        return i
+    return k if k < last else -1
 
 
 @kernel

@@ -90,8 +90,9 @@ SCOPES = 5
     EDITION,
     EDITION_KNOWN,
     WATCHED,
+    THEN_N,
     N_COUNTERS,
-) = range(41)
+) = range(42)
 
 # By which order jobs take turns; NO_TURNS: who has started runs to its end.
 NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)
@@ -204,6 +205,7 @@ NODE = _record(
     picked="i8",  # stamp of the last choice that took it
     gpu="i8",
     then_gpu="i8",
+    then_of="i8",  # the reservation of which these three are; of another, they are what is free now
     group="i8",
     up="i8",
     rack="i8",
@@ -219,6 +221,8 @@ DEMAND = _record(
     late_at="i8",
     pool="i8",  # in which it waits, in this pass
     waiting="i8",
+    shortest="f8",  # no job of the shape that waits has a lower estimate
+    seen_shortest="f8",  # and the lowest of those that a pass has come past
     active_at="i8",
     unclaimed_in="i8",  # the last pass in which not even all that could be displaced made room for it
 )
@@ -230,6 +234,7 @@ POOL = _record(  # by group; a pool is named by its first group
     kept_time="f8",  # the last reservation that was computed: its time, its head, and n[DISTURBED] then
     kept_head="i8",
     kept_mark="i8",
+    then_of="i8",  # its number: nodes bear it whose state then differs from now
     pool="i8",
     before="i8",  # the pool in the last pass
     head="i8",

@@ -144,14 +144,16 @@ def enqueue(w: World, s: State, job: int, by_age: bool) -> None:
     s.n[ENTERED] += 1
     s.life[job].status = WAITING
     s.life[job].told = float("inf")  # nobody has been asked about it yet: it comes last
-    _activate(w, s, w.job[job].asks)
+    _activate(w, s, w.job[job].asks, s.life[job].estimate)
 
 
 @kernel
-def _activate(w: World, s: State, shape: int) -> None:
+def _activate(w: World, s: State, shape: int, estimate: float) -> None:
     s.demand[shape].waiting += 1
     s.mask_waiting[w.shape[shape].mask] += 1
+    s.demand[shape].shortest = min(s.demand[shape].shortest, estimate)
     if s.demand[shape].waiting == 1:
+        s.demand[shape].shortest = estimate
         s.active[s.n[ACTIVE_N]] = shape
         s.demand[shape].active_at = s.n[ACTIVE_N]
         s.n[ACTIVE_N] += 1

@@ -72,7 +72,11 @@ def _waiting(part: Waiting) -> tuple[str, str]:
         return f"starts {where}", f"should start now on {where}: {place}"
     when = "" if math.isnan(part.reserved_s) else f", expected {_time(part.reserved_s)}"
     untouched_because = f"; not touched: {part.kept}" if part.kept else ""
-    return f"{part.reason} {part.kept} {owed}", f"waits: {part.reason}; {place}{when}{untouched_because}"
+    # since when it is owed moves with its estimate, cycle by cycle: that alone is not told again
+    return (
+        f"{part.reason} {part.kept} {'owed' if owed else ''}",
+        f"waits: {part.reason}; {place}{when}{untouched_because}",
+    )
 
 
 def _not_waiting(job: LiveJob) -> tuple[str, str]:

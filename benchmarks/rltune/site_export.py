@@ -164,7 +164,7 @@ def export(jobs, end_s, nodes, seed):
     yield HEAD
     for i in range(len(jobs)):
         kind = rng.random()
-        if jobs.recorded_start_s[i] > now_s:
+        if not jobs.recorded_start_s[i] <= now_s:  # NaN: it never starts
             yield _line(jobs, i, "PENDING", None, None, "")
         elif end_s[i] > now_s:
             yield _line(jobs, i, "RUNNING", jobs.recorded_start_s[i], None, nodes[i])

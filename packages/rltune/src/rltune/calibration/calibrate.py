@@ -12,6 +12,7 @@ from rltune.calibration.causes import find_causes
 from rltune.calibration.closeness import Nearness, distance
 from rltune.calibration.cluster_file import not_told_twice, taken_over
 from rltune.calibration.finding import SiteFact
+from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
@@ -99,7 +100,7 @@ def calibrate(
     made = [(how, *replay(cluster, how)) for how in candidates]
     how, schedule, close = min(made, key=lambda one: distance(one[2]))
     tell("looking for causes")
-    limits, held = find_limits(history, cluster.gpu_count)
+    limits, held = find_limits(history, FreeRoom.of(history, cluster))
     beside_room = held | held_beside_room(history, cluster, seed)
     found = [
         *find_causes(history, jobs.take(rows), cluster, schedule, seed),

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from rltune.calibration.finding import SiteFact
+from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened, Steps
 from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
 from rltune.cluster import Cluster
@@ -27,14 +28,15 @@ _PARTS = 10  # of the span, in which the machine may have been smaller
 
 def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[SiteFact]:
     """List what can be found without knowing where jobs ran; the jobs given have their own submit times."""
+    free = FreeRoom.of(history, cluster)
     return [
         *_rejected(replay),
         *_held(given),
-        *_arrays(history, cluster),
+        *_arrays(history, free),
         *_before_the_export(history),
         *_capacity(history, cluster),
         *_stops(history),
-        *_with_room(history, cluster, seed),
+        *_with_room(history, free, seed),
     ]
 
 
@@ -62,13 +64,13 @@ def _held(jobs: Jobs) -> Iterator[SiteFact]:
         yield SiteFact("dependencies not recorded", told)
 
 
-def _arrays(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
+def _arrays(history: Happened, free: FreeRoom) -> Iterator[SiteFact]:
     """Count the arrays whose tasks were held at a number although there was room."""
     jobs, throttled = history.jobs, []
     open_rows = np.flatnonzero((jobs.array >= 0) & (jobs.array_limit == 0))
     if not len(open_rows):
         return
-    room = min(cluster.gpu_count, max(history.peak, 1)) - history.use.before(history.ready_s)
+    room = free.before(history.ready_s)
     order = open_rows[np.argsort(jobs.array[open_rows], kind="stable")]
     for rows in np.split(order, np.flatnonzero(np.diff(jobs.array[order])) + 1):
         if len(rows) < FEWEST_WAITING:
@@ -153,7 +155,7 @@ def _stops(history: Happened) -> Iterator[SiteFact]:
         yield SiteFact("reservations or maintenance", told, tuple(lines))
 
 
-def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[SiteFact]:
+def _with_room(history: Happened, room: FreeRoom, seed: int) -> Iterator[SiteFact]:
     """Measure which share of all waiting happened while as many GPUs as the job wanted were free."""
     wait = history.start_s - history.ready_s
     if not (wait > 0).any():
@@ -162,8 +164,7 @@ def _with_room(history: Happened, cluster: Cluster, seed: int) -> Iterator[SiteF
     rng = np.random.default_rng(seed)
     drawn = rows[rng.choice(len(rows), min(_SAMPLE, 4 * len(rows)), p=wait[rows] / wait[rows].sum())]
     moment = history.ready_s[drawn] + rng.random(len(drawn)) * wait[drawn]
-    free = min(cluster.gpu_count, max(history.peak, 1)) - history.use.at(moment)
-    share = float(np.mean(free >= history.size[drawn]))
+    share = float(np.mean(room.at(moment, drawn) >= history.size[drawn]))
     if share > 0.3:
         told = f"in {percent(share)} of all time waited as many GPUs were free as the job wanted"
         yield SiteFact("waiting with room", f"{told}: something other than GPUs held jobs back")

@@ -344,14 +344,15 @@ def _report(
 
 
 def decide(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Advice:
-    """Decide by the middle part, which chose; the last part reports, and stops a change only if it shows a loss.
+    """Decide by both parts together, or by the last if it shows the gain alone; the middle alone is not enough.
 
-    One queue of the last part on which the choice does worse is no more than one queue: it takes the certainty away.
+    The middle part chose the best of many, so what it shows of the choice is partly luck. The last part stops a change
+    if it shows a loss; one of its queues on which the choice does worse takes the certainty away.
     """
-    choosing, testing, together = found
+    _, testing, together = found
     if chosen.label == today.label or testing.low > 1 or together.estimate >= 1:
         return Advice.STAY
-    if testing.estimate < 1 and min(choosing.high, testing.high, together.high) < 1:
+    if testing.estimate < 1 and min(testing.high, together.high) < 1:
         return Advice.CHANGE
     if not np.isfinite(testing.estimate):
         return Advice.TOO_LITTLE  # nobody waits on the last part: it cannot say anything

@@ -19,41 +19,46 @@ def _reconfigure(scene: Scene) -> None:
         scene.pass_cycles(1)
 
 
-def set_conf(scene: Scene, cycles: int = 3, **settings: str) -> None:
-    """Change slurm.conf and let slurmctld read it; `take_conf_back` undoes it."""
+def write_conf(scene: Scene, **settings: str) -> None:
+    """Change slurm.conf, which nobody reads yet."""
     file = scene.bed.folder / "etc/slurm.conf"
     text = scene.conf = file.read_text(encoding="utf-8")
     for name, value in settings.items():
-        text = re.sub(rf"^{name}=.*\n", "", text, flags=re.MULTILINE)
-        text = f"{name}={value}\n{text}" if value else text
+        text = f"{name}={value}\n" + re.sub(rf"^{name}=.*\n", "", text, flags=re.MULTILINE)
     write_whole(file, text)
-    scene.bed.run("scontrol", "reconfigure")
-    scene.pass_cycles(cycles)
 
 
-def _weigh(scene: Scene) -> None:
-    """Let age and partition count for much more than the band of our numbers, and QOS for nothing."""
-    set_conf(scene, PriorityWeightAge="5000000", PriorityMaxAge="0-1", PriorityWeightQOS="0")
-
-
-def take_conf_back(scene: Scene) -> None:
-    """Let slurm.conf be as it was before the fault."""
+def restore_conf(scene: Scene) -> None:
+    """Let slurm.conf be as it was before the fault; nobody reads it yet."""
     write_whole(scene.bed.folder / "etc/slurm.conf", scene.conf)
+
+
+def reread_conf(scene: Scene) -> None:
+    """Let slurmctld read slurm.conf. Newer releases start anew for that: not to be stopped at the same time."""
     scene.bed.run("scontrol", "reconfigure")
     scene.pass_cycles(3)
 
 
+def _weigh(scene: Scene) -> None:
+    """Let age and partition count for much more than the band of our numbers, and QOS for nothing."""
+    write_conf(scene, PriorityWeightAge="5000000", PriorityMaxAge="0-1", PriorityWeightQOS="0")
+    reread_conf(scene)
+
+
+def _weigh_as_before(scene: Scene) -> None:
+    restore_conf(scene)
+    reread_conf(scene)
+
+
 def _basic_priorities(scene: Scene) -> None:
     """Let there be no factors any more: numbers of ours then count for nothing."""
-    scene.conf = (scene.bed.folder / "etc/slurm.conf").read_text(encoding="utf-8")
-    text = re.sub(r"^PriorityType=.*$", "PriorityType=priority/basic", scene.conf, flags=re.MULTILINE)
-    write_whole(scene.bed.folder / "etc/slurm.conf", text)
+    write_conf(scene, PriorityType="priority/basic")
     restart(scene)
     scene.wait_said("acting on jobs needs priority/multifactor")
 
 
 def _multifactor_again(scene: Scene) -> None:
-    write_whole(scene.bed.folder / "etc/slurm.conf", scene.conf)
+    restore_conf(scene)
     restart(scene)
 
 
@@ -167,7 +172,7 @@ def _has_ended_one(controllers: Sequence[Popen[bytes]]) -> bool:
 
 BY_OTHERS = (
     Fault("Slurm is reconfigured", _reconfigure),
-    Fault("weights of priorities change", _weigh, take_conf_back),
+    Fault("weights of priorities change", _weigh, _weigh_as_before),
     Fault("priorities have no factors any more", _basic_priorities, _multifactor_again),
     Fault("people change Nice", _nice),
     Fault("jobs are held and let go", _hold),

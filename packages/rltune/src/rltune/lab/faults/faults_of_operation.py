@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 from rltune.lab.faults.fault import Fault
-from rltune.lab.faults.faults_by_others import restart, set_conf, take_conf_back
+from rltune.lab.faults.faults_by_others import reread_conf, restart, restore_conf, write_conf
 from rltune.lab.faults.scene import Scene
 from rltune.live.see.backend import RECORD_NAME
 
@@ -43,7 +43,7 @@ def _begin_later(scene: Scene) -> None:
 
 def _preempt_by_tier(scene: Scene) -> None:
     """Let Slurm itself stop a running job for one of a higher tier."""
-    set_conf(scene, cycles=0, PreemptType="preempt/partition_prio", PreemptMode="REQUEUE")
+    write_conf(scene, PreemptType="preempt/partition_prio", PreemptMode="REQUEUE")
     restart(scene)
     for holder in scene.holders:
         scene.may_run_again(holder, "Slurm's own preemption")
@@ -54,7 +54,7 @@ def _preempt_by_tier(scene: Scene) -> None:
 
 def _no_preemption(scene: Scene) -> None:
     """Let nobody be stopped any more, and who was stopped go on."""
-    take_conf_back(scene)
+    restore_conf(scene)
     restart(scene)
     for job in scene.holders:
         scene.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
@@ -75,7 +75,8 @@ def _change_requests(scene: Scene) -> None:
 
 def _reboot(scene: Scene) -> None:
     """Let nodes be rebooted as soon as their jobs have ended; that is taken back before they have."""
-    set_conf(scene, RebootProgram="/bin/true")
+    write_conf(scene, RebootProgram="/bin/true")
+    reread_conf(scene)
     scene.bed.run("scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=kernel", "k80-[1-2]")
     scene.pass_cycles(3)
 
@@ -83,7 +84,8 @@ def _reboot(scene: Scene) -> None:
 def _cancel_reboot(scene: Scene) -> None:
     scene.bed.run("scontrol", "cancel_reboot", "k80-[1-2]")
     scene.bed.run("scontrol", "update", "NodeName=k80-[1-2]", "State=RESUME", check=False)
-    take_conf_back(scene)
+    restore_conf(scene)
+    reread_conf(scene)
 
 
 def _set_site_factor(scene: Scene) -> None:

@@ -1,11 +1,12 @@
 """Is a policy safe anywhere? Ratios to the best rule in hindsight, workload by workload.
 
-python benchmarks/rltune/safe.py --traces DIR [--minutes 9] [--only NAME,NAME]
+python benchmarks/rltune/safe.py --traces DIR [--minutes 9] [--only NAME] [--estimator NAME] [--part 1/2]
 
 The workloads stand in safe_workloads.toml, which was there before the policy. A cell is a workload with an estimator, a
 backfilling and a metric, and has at least 10 disjoint windows in which jobs queue. The first 60 % of each workload are
 history, as is all that comes before a window. What has been run is kept in a folder, so that the command may be ended
-and started again; it writes docs/results/safe.md from what is there. Two quiet cores: about half an hour.
+and started again; it writes docs/results/safe.md from what is there. One quiet core: about half an hour for all but the
+estimator `predicted`; `--part 1/2` and `--part 2/2` share the workloads between two.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import json
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from rltune.cluster import Cluster, NodeGroup
 from rltune.engine.parse_pipeline import parse_pipeline
+from rltune.errors import InputError
 from rltune.jobs import Jobs
 from rltune.trace import load, synthesise
 from rltune.trials.contention import fcfs_wait_s
@@ -33,8 +35,11 @@ HISTORY = 0.6  # of the jobs come before the windows that count
 FEWEST, MOST = 10, 10  # windows of a cell
 CALM_S = (600.0, 60.0, 0.0)  # a window counts if FCFS waits longer; the first of these under which there are enough
 ABOVE = 1.05  # no interval may lie wholly above
-OURS = {"wait": "portfolio", "slowdown": "portfolio:slowdown"}
-LEARNED = "learned"
+PORTFOLIO = "portfolio"
+OURS = {"wait": PORTFOLIO, "slowdown": "portfolio:slowdown"}
+NETWORKS = ("learned:anywhere", "learned:mixed")
+WHO = (PORTFOLIO, *NETWORKS)
+MOST_LISTED = 25  # cells of one table
 SLOW = "predicted"  # is run last
 BEGIN, END = "<!-- made by benchmarks/rltune/safe.py: begin -->", "<!-- end -->"
 
@@ -103,18 +108,33 @@ def contended(jobs: Jobs, machine: Cluster, size: int) -> list[int]:
     return [found[i] for i in np.unique(np.linspace(0, len(found) - 1, MOST).round().astype(int))]
 
 
-def run_timed(work: Workload, estimator: str, folder: Path, common: dict) -> dict:
+@dataclass
+class Readings:
+    """The jobs of the workload that was read last, with its windows: every estimator asks for both."""
+
+    folder: Path
+    name: str = ""
+
+    def of(self, work: Workload) -> tuple[Jobs, list[int]]:
+        """Return a workload's jobs and where its windows start."""
+        if work.name != self.name:
+            self.name, jobs = work.name, work.read(self.folder)
+            self._found = jobs, contended(jobs, work.machine(), work.size)
+        return self._found
+
+
+def run_timed(work: Workload, estimator: str, readings: Readings, common: dict) -> dict:
     """Run a workload with an estimator, and say how long that took."""
-    begin, jobs = time.monotonic(), work.read(folder)
-    made = run(work, jobs, estimator, contended(jobs, work.machine(), work.size), common)
+    begin = time.monotonic()
+    made = run(work, *readings.of(work), estimator, common)
     print(work.name, estimator, f"{time.monotonic() - begin:.1f} s", flush=True)
     return made
 
 
-def run(work: Workload, jobs: Jobs, estimator: str, windows: list[int], common: dict) -> dict:
+def run(work: Workload, jobs: Jobs, windows: list[int], estimator: str, common: dict) -> dict:
     """Return what every policy made of every window under every backfilling: by metric, and what portfolios took."""
     trial, found = Trial(jobs, work.machine(), estimator), {}
-    policies = [*common["rules"], LEARNED]
+    policies = [*common["rules"], *NETWORKS]
     columns = [MEASURED.index(metric) for metric in common["metrics"]]
     for backfill in common["backfills"]:
         pipelines = [parse_pipeline(policy, backfill) for policy in policies]
@@ -130,21 +150,20 @@ def run(work: Workload, jobs: Jobs, estimator: str, windows: list[int], common: 
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of one table: what a portfolio and the shipped network have of the best rule in hindsight."""
+    """One line of one table: what a portfolio and shipped networks have of the best rule in hindsight."""
 
     workload: str
     estimator: str
     backfill: str
     metric: str
     best: str  # rule in hindsight
-    portfolio: Interval
-    learned: Interval
+    ratios: dict[str, Interval]  # of the portfolio and of each network
     means: dict[str, float]  # by policy
     taken: tuple[str, ...]
 
-    def is_unsafe(self, who: Interval) -> bool:
-        """Return whether an interval lies wholly above the bar."""
-        return bool(who.low > ABOVE)
+    def is_unsafe(self, who: str) -> bool:
+        """Return whether a policy's interval lies wholly above the bar."""
+        return bool(self.ratios[who].low > ABOVE)
 
 
 def cells_of(name: str, estimator: str, found: dict, common: dict) -> list[Cell]:
@@ -156,11 +175,11 @@ def cells_of(name: str, estimator: str, found: dict, common: dict) -> list[Cell]
             of = {policy: values[:, i, column] for i, policy in enumerate(found["policies"])}
             taken = tuple(t[column] for t in kept["taken"])
             # a portfolio's schedule is that of what it takes, which has been run
-            of[OURS[metric]] = np.array([of[policy][i] for i, policy in enumerate(taken)])
+            of[PORTFOLIO] = np.array([of[policy][i] for i, policy in enumerate(taken)])
             best = min(common["rules"], key=lambda rule: of[rule].mean())
-            who = [over_windows(of[p], of[best], ratio, confidence=0.95) for p in (OURS[metric], LEARNED)]
+            who = {p: over_windows(of[p], of[best], ratio, confidence=0.95) for p in (PORTFOLIO, *NETWORKS)}
             means = {policy: float(v.mean()) for policy, v in of.items()}
-            made.append(Cell(name, estimator, backfill, metric, best, *who, means, taken))
+            made.append(Cell(name, estimator, backfill, metric, best, who, means, taken))
     return made
 
 
@@ -179,11 +198,11 @@ def told(found: Interval) -> str:
     return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def standing(cells: Sequence[Cell], of: Callable[[Cell], Interval]) -> list[str]:
+def standing(cells: Sequence[Cell], who: str) -> list[str]:
     """Return how one policy stands over some cells: the middle, the worst, and how many it is unsafe in."""
-    worst = max(cells, key=lambda cell: of(cell).estimate)
-    unsafe = sum(cell.is_unsafe(of(cell)) for cell in cells)
-    return [f"{gmean(of(c).estimate for c in cells):.3f}", told(of(worst)), str(unsafe)]
+    worst = max((cell.ratios[who] for cell in cells), key=lambda found: found.estimate)
+    unsafe = sum(cell.is_unsafe(who) for cell in cells)
+    return [f"{gmean(c.ratios[who].estimate for c in cells):.3f}", told(worst), str(unsafe)]
 
 
 def of_rule(cell: Cell, rule: str) -> float:
@@ -193,58 +212,76 @@ def of_rule(cell: Cell, rule: str) -> float:
 
 def page(cells: Sequence[Cell], common: dict, missing: int) -> list[str]:
     """Return the tables."""
-    ours, theirs = (lambda c: c.portfolio), (lambda c: c.learned)
     rules = {rule: gmean(of_rule(c, rule) for c in cells) for rule in common["rules"]}
     single = min(rules, key=rules.__getitem__)
     workloads = list(dict.fromkeys(c.workload for c in cells))
     left = f" {missing} pairs of workload and estimator were not run." if missing else ""
     lines = [f"{len(cells)} cells of {len(workloads)} workloads, {FEWEST} windows each.{left}", ""]
-    heads = ["over all cells", "ratio to the best rule in hindsight", "worst cell", f"wholly above {ABOVE}"]
-    rows = [["portfolio", *standing(cells, ours)], ["`learned`, as shipped", *standing(cells, theirs)]]
+    heads = ["over all cells", "ratio to the best rule in hindsight", "worst cell", f"wholly above {ABOVE}", "below 1"]
+    rows = [[f"`{who}`", *standing(cells, who), below(c.ratios[who].estimate for c in cells)] for who in WHO]
     rows += [
-        [f"`{rule}` always", f"{rules[rule]:.3f}", f"{max(of_rule(c, rule) for c in cells):.2f}", ""]
+        [
+            f"`{rule}` always",
+            f"{rules[rule]:.3f}",
+            f"{max(of_rule(c, rule) for c in cells):.2f}",
+            "",
+            below(of_rule(c, rule) for c in cells),
+        ]
         for rule in sorted(rules, key=rules.__getitem__)
     ]
-    lines += table(heads, rows)
-    against = gmean(c.portfolio.estimate / of_rule(c, single) for c in cells)
-    lines += ["", f"The portfolio has {against:.3f} of `{single}`, the best single rule, in the geometric mean.", ""]
+    lines += [*table(heads, rows), "", *against_rule(cells, single), ""]
     parts = [("workload", workloads, lambda c: c.workload)]
     parts += [(what, common[f"{what}s"], lambda c, what=what: getattr(c, what)) for what in ("backfill", "metric")]
     parts += [("estimator", list(dict.fromkeys(c.estimator for c in cells)), lambda c: c.estimator)]
     for what, names, part in parts:
         lines += [*by_part(what, names, [[c for c in cells if part(c) == name] for name in names], single), ""]
-    bad = sorted((c for c in cells if c.portfolio.estimate > ABOVE), key=lambda c: -c.portfolio.estimate)
-    lines += [f"Cells in which the portfolio's ratio is above {ABOVE} ({len(bad)}), whatever the interval:", ""]
-    lines += table(["workload", "estimator", "backfilling", "metric", "portfolio", "took", "best"], map(row_of, bad))
-    return lines
+    for who in WHO:
+        lines += [*worst_cells(cells, who), ""]
+    return lines[:-1]
+
+
+def below(ratios: Iterable[float]) -> str:
+    """Return the share of cells in which a ratio is below 1."""
+    found = np.array(list(ratios))
+    return f"{(found < 1).mean():.0%}"
+
+
+def against_rule(cells: Sequence[Cell], single: str) -> list[str]:
+    """Say what each has of the single rule that is best over all cells."""
+    shares = (f"`{who}` {gmean(c.ratios[who].estimate / of_rule(c, single) for c in cells):.3f}" for who in WHO)
+    return [f"Of `{single}`, the best single rule over all cells, in the geometric mean: {', '.join(shares)}."]
+
+
+def worst_cells(cells: Sequence[Cell], who: str) -> list[str]:
+    """List the cells in which a policy's ratio is farthest above the bar, whatever the interval."""
+    bad = sorted((c for c in cells if c.ratios[who].estimate > ABOVE), key=lambda c: -c.ratios[who].estimate)
+    some = f", the worst {MOST_LISTED}" if len(bad) > MOST_LISTED else ""
+    heads = ["workload", "estimator", "backfilling", "metric", "ratio", "took", "best"]
+    rows = (row_of(cell, who) for cell in bad[:MOST_LISTED])
+    return [f"Cells in which the ratio of `{who}` is above {ABOVE}: {len(bad)}{some}.", "", *table(heads, rows)]
 
 
 def by_part(what: str, names: Sequence[str], groups: Sequence[Sequence[Cell]], single: str) -> list[str]:
-    """Lay out how both stand by one part of a cell."""
+    """Lay out how each stands by one part of a cell."""
     heads = [
         what,
         "cells",
-        "portfolio",
-        "worst",
-        "above",
-        "learned",
-        "worst",
-        "above",
+        *(h for who in WHO for h in (f"`{who}`", "worst", "above")),
         f"`{single}`",
         "best most often",
     ]
     rows = []
     for name, cells in zip(names, groups, strict=True):
         most, _ = Counter(c.best for c in cells).most_common(1)[0]
-        sides = [*standing(cells, lambda c: c.portfolio), *standing(cells, lambda c: c.learned)]
+        sides = [text for who in WHO for text in standing(cells, who)]
         rows.append([name, str(len(cells)), *sides, f"{gmean(of_rule(c, single) for c in cells):.3f}", most])
     return table(heads, rows)
 
 
-def row_of(cell: Cell) -> list[str]:
+def row_of(cell: Cell, who: str) -> list[str]:
     """Return one cell as a row."""
-    took = ", ".join(f"{name} {count}" for name, count in Counter(cell.taken).most_common())
-    return [cell.workload, cell.estimator, cell.backfill, cell.metric, told(cell.portfolio), took, cell.best]
+    took = ", ".join(f"{name} {count}" for name, count in Counter(cell.taken).most_common()) if who == PORTFOLIO else ""
+    return [cell.workload, cell.estimator, cell.backfill, cell.metric, told(cell.ratios[who]), took, cell.best]
 
 
 def write_page(path: Path, lines: Sequence[str]) -> None:
@@ -257,31 +294,44 @@ def main() -> None:
     """Run what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, help="the folder of the public traces")
-    parser.add_argument("--only", default="", help="workloads, with commas")
-    parser.add_argument("--estimators", default="", help="with commas; all if not told")
+    parser.add_argument("--only", default="", help="one workload")
+    parser.add_argument("--estimator", default="", help="one of them; all if not told")
+    parser.add_argument("--part", default="1/1", help="of the workloads, for several processes: 1/2 and 2/2")
     parser.add_argument("--kept", type=Path, default=Path("out/safe"), help="where runs are kept")
     parser.add_argument("--minutes", type=float, default=np.inf, help="after which nothing new is begun")
     parser.add_argument("--page", type=Path, default=Path("docs/results/safe.md"))
     given = parser.parse_args()
     common, workloads = read_list()
-    begin = time.monotonic()
     given.kept.mkdir(parents=True, exist_ok=True)
-    wanted = [w for w in workloads if not given.only or w.name in given.only.split(",")]
-    names = (
-        given.estimators.split(",")
-        if given.estimators
-        else list(dict.fromkeys(e for w in wanted for e in w.estimators))
-    )
-    for estimator in sorted(names, key=lambda name: name == SLOW):
-        for work in wanted:
-            file = given.kept / f"{work.name}+{estimator}.json"
-            if estimator in work.estimators and not file.exists() and time.monotonic() - begin < 60 * given.minutes:
-                file.write_text(json.dumps(run_timed(work, estimator, given.traces, common)))
+    run_missing(given, common, workloads)
     pairs = [(w.name, e, given.kept / f"{w.name}+{e}.json") for w in workloads for e in w.estimators]
     there = [(name, e, json.loads(file.read_text())) for name, e, file in pairs if file.exists()]
-    cells = [cell for name, e, found in there for cell in cells_of(name, e, found, common)]
+    cells = [cell for name, e, found in there if "refused" not in found for cell in cells_of(name, e, found, common)]
     if cells:
-        write_page(given.page, page(cells, common, len(pairs) - len(there)))
+        refused = [f"{name} with {e}: {found['refused']}" for name, e, found in there if "refused" in found]
+        write_page(
+            given.page, [*page(cells, common, len(pairs) - len(there)), *(f"\nNot possible: {r}" for r in refused)]
+        )
+
+
+def run_missing(given: argparse.Namespace, common: dict, workloads: Sequence[Workload]) -> None:
+    """Run what is asked for and is not kept, and begin nothing new when the time is over.
+
+    In an order that is drawn once, the slow estimator last: what has been run by then is a fair sample.
+    """
+    begin, readings = time.monotonic(), Readings(given.traces)
+    turn, of = map(int, given.part.split("/"))
+    pairs = [(w, e) for w in workloads for e in w.estimators]
+    drawn = [pairs[i] for i in np.random.default_rng(0).permutation(len(pairs))][turn - 1 :: of]
+    for work, estimator in sorted(drawn, key=lambda pair: pair[1] == SLOW):
+        asked = given.only in ("", work.name) and given.estimator in ("", estimator)
+        file = given.kept / f"{work.name}+{estimator}.json"
+        if asked and not file.exists() and time.monotonic() - begin < 60 * given.minutes:
+            try:
+                made = run_timed(work, estimator, readings, common)
+            except InputError as error:  # such as limits that nobody asked for
+                made = {"refused": str(error)}
+            file.write_text(json.dumps(made))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rltune.estimate.estimators import LEVELS, History, RunSeen, join_jobs, like
 from rltune.estimate.kind_memory import ASK, END, START, SUBMIT, TOLD, Happenings, KindMemory
 from rltune.estimate.kinds import bursts, kinds_of, split_name
 from rltune.estimate.predicted import FEWEST, Fit, Predicted, PredictionCourse, Prophet
-from rltune.estimate.run_time_spread import OVERRUN, RunTimeSpread, seen_weights
+from rltune.estimate.run_time_spread import OVERRUN, KeptShares, RunTimeSpread, seen_weights
 from rltune.jobs import Jobs
 from rltune.policy.qssf_boost import QssfBoost
 from rltune.trials.warm_start import Knowledge
@@ -266,6 +266,24 @@ def test_spread_has_the_mean_the_quantiles_and_the_remainder_of_what_it_saw():
     assert spread.quantile_s(five, 0.9)[0] == pytest.approx(np.quantile(run, 0.9), rel=0.03)
     assert spread.mean_beyond_s(five, np.array([300.0]))[0] == pytest.approx(run[run > 300].mean(), rel=0.05)
     assert spread.mean_beyond_s(five, np.array([1e6]))[0] == pytest.approx(OVERRUN * 1e6)
+
+
+def test_shares_move_until_quantiles_hold_as_many_as_said():
+    """Told by errors that are too small, 80 % intervals hold far fewer; moved by what comes true they hold 80 %."""
+    rng = np.random.default_rng(0)
+    run = np.exp(rng.normal(5.0, 1.0, 6_000))
+    seen = np.exp(rng.normal(5.0, 0.7, 1_000))
+    spread = RunTimeSpread.of(np.full(1_000, 5.0), np.log(seen), np.ones(1_000))
+    shares = KeptShares(np.array([0.1, 0.9]))
+    held = []
+    for some in np.split(run, 200):
+        told = np.stack([spread.quantile_s(np.full(len(some), 5.0), float(share)) for share in shares.now], axis=1)
+        held.append(((told[:, 0] < some) & (some <= told[:, 1])).mean())
+        shares.note(some, told)
+    assert np.mean(held[:3]) < 0.7
+    assert np.mean(held[100:]) == pytest.approx(0.8, abs=0.02)
+    assert shares.now[0] < 0.1
+    assert shares.now[1] > 0.9
 
 
 def test_a_course_knows_nothing_beyond_its_known_rows():

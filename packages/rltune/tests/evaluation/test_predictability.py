@@ -39,6 +39,8 @@ def test_what_runs_later_changes_nothing_that_was_told(jobs, made):
     again = told_at_submission(other)
     known = made.told.jobs.submit_s <= cut_s
     np.testing.assert_array_equal(made.told.log_s[known], again.log_s[known])
+    np.testing.assert_array_equal(made.told.quantiles_s[known], again.quantiles_s[known])
+    np.testing.assert_array_equal(made.told.high_s[known], again.high_s[known])
 
 
 def test_the_page_says_for_whom_by_what_and_what_it_is_worth(made):

@@ -56,20 +56,20 @@ def test_a_model_is_taken_by_its_file(tmp_path):
 
 
 def test_a_shipped_model_is_taken_by_its_name_and_one_is_the_default(shipped):
-    """`learned` is the mixed one."""
+    """`learned` is the one for any workload."""
     shipped.mkdir()
-    for seed, name in enumerate(("mixed", "philly")):
+    for seed, name in enumerate(("anywhere", "philly")):
         save_model(a_model("sampled", seed=seed, card=Card(trace=name)), shipped / f"{name}.rltune")
-    assert registry.shipped_models() == ("mixed", "philly")
-    assert registry.model_names() == ("learned", "learned:mixed", "learned:philly")
-    assert get_policy("learned").model.card.trace == "mixed"
+    assert registry.shipped_models() == ("anywhere", "philly")
+    assert registry.model_names() == ("learned", "learned:anywhere", "learned:philly")
+    assert get_policy("learned").model.card.trace == "anywhere"
     assert get_policy("learned:philly").model.card.trace == "philly"
     assert (get_policy("learned").name, get_policy("learned:philly").name) == ("learned", "learned:philly")
 
 
 def test_a_model_that_does_not_ship_is_said(shipped):
     """One sentence that names those that do, or says that there is none."""
-    with pytest.raises(InputError, match=r"no model 'mixed' ships with this package; there is none; `rltune train`"):
+    with pytest.raises(InputError, match=r"no model 'anywhere' ships with this package; there is none; `rltune train`"):
         get_policy("learned")
     shipped.mkdir()
     save_model(a_model(), shipped / "philly.rltune")

@@ -281,7 +281,6 @@ class Onlooker:
         self.every, self._first = prophet.every, prophet.first
         n, width = len(self._rows), self._course.kinds.own.shape[1] + self._course.kinds.of.shape[1] * len(TOLD)
         self._log_s, self._usual = np.zeros(n), np.zeros(n)  # what was last predicted, and what is usual
-        self._first_log_s = np.full(n, np.nan)  # and at submission
         self._table = np.full((n, width), np.nan)  # what each was told at submission
         self._log_run, self._start_s = np.full(len(self._course), np.nan), np.full(len(self._course), np.nan)
         self._ended: list[NDArray[np.int64]] = []
@@ -307,17 +306,11 @@ class Onlooker:
         coming, waiting = (self._known(jobs) for jobs in (look.coming, look.waiting))
         table = self._ask(coming, waiting, look.now_s)
         self._predict(np.concatenate([waiting, coming]), table)
-        self._first_log_s[coming] = self._log_s[coming]
         self._table[coming] = table[len(waiting) :]
         running = self._known(look.running)
         attained = look.attained_s[np.isin(look.running, running)]
         beyond = self._fit.spread.mean_beyond_s(self._log_s[running], attained)
         return Believed(coming, self._values(coming), waiting, self._values(waiting), running, beyond)
-
-    def interval_s(self, share: float) -> tuple[Floats, Floats]:
-        """Return for each job the run times between which it was said to lie with such a chance, at submission."""
-        spread, log_s = self._fit.spread, self._first_log_s
-        return spread.quantile_s(log_s, (1 - share) / 2), spread.quantile_s(log_s, (1 + share) / 2)
 
     def _take_in(self, look: RunSeen) -> None:
         started, ended = self._known(look.started), self._known(look.ended)

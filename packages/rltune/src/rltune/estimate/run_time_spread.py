@@ -7,7 +7,7 @@ of a mean logarithm has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 
 import numpy as np
@@ -54,11 +54,16 @@ class RunTimeSpread:
         return found
 
     def quantile_s(self, predicted: Floats, share: float) -> Floats:
-        """Return the run time that such a share of the jobs does not exceed."""
+        """Return the run time that such a share of the jobs does not exceed.
+
+        A share below 0 or above 1 lies beyond all that was seen, by the factor e for every tenth.
+        """
+        beyond = 10.0 * (share - min(max(share, 0.0), 1.0))
         place = np.clip(share * STEPS - 0.5, 0, STEPS - 1)
         low, part = int(place), place - int(place)
         off = self.off[self._group(predicted)]
-        found: Floats = np.exp(predicted + (1 - part) * off[:, low] + part * off[:, min(low + 1, STEPS - 1)])
+        off_by = (1 - part) * off[:, low] + part * off[:, min(low + 1, STEPS - 1)]
+        found: Floats = np.exp(predicted + off_by + beyond)
         return found
 
     def mean_beyond_s(self, predicted: Floats, attained_s: Floats) -> Floats:
@@ -73,6 +78,28 @@ class RunTimeSpread:
 
     def _group(self, predicted: Floats) -> np.ndarray:
         return np.searchsorted(self.edges, predicted, side="right")
+
+
+@dataclass
+class KeptShares:
+    """Shares of quantiles, moved by what came true until as many jobs as was said run no longer than each.
+
+    Errors of a while ago are those of another month: where work changes, quantiles of them hold too few jobs, or too
+    many. So each job that ends moves the share that is looked up a little (adaptive conformal inference, Gibbs and
+    Candes, NeurIPS 2021).
+    """
+
+    said: Floats  # of the jobs should run no longer
+    step: float = 0.005
+    now: Floats = field(init=False)  # what is looked up to that end; below 0 or above 1 where no error was as large
+
+    def __post_init__(self) -> None:
+        self.now = self.said.copy()
+
+    def note(self, run_s: Floats, told_s: Floats) -> None:
+        """Take in jobs that have ended: their run times, and the quantiles that were told of each, [job, share]."""
+        missed = len(run_s) * self.said - (run_s[:, None] <= told_s).sum(axis=0)
+        self.now = self.now + self.step * missed
 
 
 def wide_spread() -> RunTimeSpread:

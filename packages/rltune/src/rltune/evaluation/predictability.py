@@ -9,7 +9,8 @@ import numpy as np
 
 from rltune.errors import InputError
 from rltune.estimate.kind_memory import TOLD
-from rltune.estimate.predicted import REFIT, PredictionCourse
+from rltune.estimate.predicted import LOOK_EVERY, REFIT, PredictionCourse
+from rltune.estimate.run_time_spread import KeptShares
 from rltune.evaluation.evaluate import evaluate
 from rltune.text import seconds
 from rltune.trials.intervals import Interval, over_time, ratio
@@ -18,7 +19,10 @@ from rltune.trials.parts import split
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from rltune.cluster import Cluster
+    from rltune.estimate.run_time_spread import RunTimeSpread
     from rltune.evaluation.evaluate import Progress
     from rltune.evaluation.results import Results
     from rltune.jobs import Floats, Jobs
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 INTERVAL = 0.8
+KEPT_RIGHT_FROM = 2 * REFIT  # jobs before a part
 FEW = 30  # jobs of a group, of which more should be told
 MOST_GROUPS = 12
 WAITS_OF = ("history", "predicted", "oracle")
@@ -149,22 +154,59 @@ def predictability(
 
 
 def told_at_submission(jobs: Jobs, *, part: str = "test", seed: int = 0, plain: bool = False) -> ToldJobs:
-    """Predict every job of a part from what was known when it was submitted, as recorded."""
-    rows = np.arange(*_span(len(jobs), part))
+    """Predict every job of a part from what was known when it was submitted, as recorded.
+
+    Quantiles are kept right by what has ended by then, from some jobs before the part on.
+    """
+    first, end = _span(len(jobs), part)
+    rows = np.arange(max(first - KEPT_RIGHT_FROM, min(first, REFIT)), end)
     course = PredictionCourse(jobs, known=len(jobs), seed=seed, plain=plain)
     table = course.table()[rows]
     log_s, mean_s = np.empty(len(rows)), np.empty(len(rows))
     quantiles = np.empty((len(rows), len(SHARES) + 2))
-    for at in np.unique(rows // REFIT * REFIT):
-        here = np.flatnonzero(rows // REFIT * REFIT == at)
-        fit = course.fit_before(max(int(at), int(rows[0])))
+    right = _KeptRight(course, rows, quantiles)
+    fitted_at = np.maximum(rows // REFIT * REFIT, np.where(rows < first, rows[0], first))
+    for at in np.unique(fitted_at):
+        here = np.flatnonzero(fitted_at == at)
+        fit = course.fit_before(int(at))
         log_s[here] = fit.log_s(table[here], course.usual_log_s(rows[here], table[here]))
         mean_s[here] = fit.spread.mean_s(log_s[here])
-        for i, share in enumerate((*SHARES, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)):
-            quantiles[here, i] = fit.spread.quantile_s(log_s[here], share)
+        right.tell(here, log_s, fit.spread)
     regressor = fit.regressor
     weights = {} if regressor is None else _deciding(course, regressor.weights())
-    return ToldJobs(jobs.take(rows), log_s, mean_s, quantiles[:, :-2], quantiles[:, -2], quantiles[:, -1], weights)
+    told = slice(first - int(rows[0]), None)
+    quantiles = quantiles[told]
+    return ToldJobs(
+        jobs.take(rows[told]), log_s[told], mean_s[told], quantiles[:, :-2], quantiles[:, -2], quantiles[:, -1], weights
+    )
+
+
+class _KeptRight:
+    """Tells quantiles of jobs in order of submission, each by what had ended before."""
+
+    def __init__(self, course: PredictionCourse, rows: NDArray[np.int64], quantiles: Floats) -> None:
+        self._submit_s, self._run_s = course.submit_s[rows], course.run_s[rows]
+        self._order = np.argsort(course.end_s[rows], kind="stable")
+        self._end_s = course.end_s[rows][self._order]
+        self._taken_in = 0
+        self._told_s = quantiles
+        self._shares = KeptShares(np.array((*SHARES, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)))
+
+    def tell(self, here: NDArray[np.int64], log_s: Floats, spread: RunTimeSpread) -> None:
+        """Enter the quantiles of some jobs, a few at a time."""
+        for begin in range(int(here[0]), int(here[-1]) + 1, LOOK_EVERY):
+            some = slice(begin, min(begin + LOOK_EVERY, int(here[-1]) + 1))
+            self._take_in_before(begin)
+            for i, share in enumerate(self._shares.now):
+                self._told_s[some, i] = spread.quantile_s(log_s[some], float(share))
+
+    def _take_in_before(self, begin: int) -> None:
+        """Take in the jobs that had ended when one was submitted and that were told of before it."""
+        upto = int(np.searchsorted(self._end_s, self._submit_s[begin], side="right"))
+        ended = self._order[self._taken_in : upto]
+        ended = ended[ended < begin]
+        self._shares.note(self._run_s[ended], self._told_s[ended])
+        self._taken_in = upto
 
 
 def waits(

@@ -18,7 +18,7 @@ from rltune.policy.qssf import Qssf
 from rltune.policy.qssf_boost import QssfBoost
 
 LEARNED = "learned"
-DEFAULT_MODEL = "mixed"
+DEFAULT_MODEL = "anywhere"
 MODELS = resources.files("rltune") / "model" / "shipped"
 
 BuiltIn = Rule | Qssf | QssfBoost | Multifactor
@@ -41,7 +41,17 @@ _RULES: tuple[BuiltIn, ...] = (
 
 
 PRIOR = "saf"  # of the rules the nearest to the best on history parts: docs/adr/0033-a-portfolio-chosen-by-history.md
-MEMBERS = (PRIOR, "f1", "srf", "sjf", "qssf", "unicep", "wfp3", "fcfs", LEARNED)
+MEMBERS = (
+    f"{LEARNED}:{DEFAULT_MODEL}",
+    PRIOR,
+    "f1",
+    "srf",
+    "sjf",
+    "qssf",
+    "unicep",
+    "wfp3",
+    "fcfs",
+)  # ADR 0049: who comes first
 _PORTFOLIOS = {
     metric: Portfolio(rule, MEMBERS, metric)
     for metric in METRICS

@@ -20,10 +20,10 @@ METRICS = ("wait", "slowdown")
 
 @dataclass(frozen=True)
 class Portfolio:
-    """Takes the policy that served earlier jobs best; where too little is known of them, its prior."""
+    """Takes its first member unless another served earlier jobs better; where too little is known of them, a rule."""
 
-    prior: Rule
-    members: tuple[str, ...]  # names of policies, the prior first
+    prior: Rule  # without a history
+    members: tuple[str, ...]  # names of policies; the first is taken unless another is shown to be better
     metric: str = METRICS[0]
     about: str = "the policy that served earlier jobs best; without a history a rule"
     source: str = ""

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from rltune.policy.base import Policy
     from rltune.schedule import Schedule, Settings
 
-FEWEST = 6  # windows with a queue; with fewer the prior is taken
+FEWEST = 6  # windows with a queue; with fewer the portfolio's rule is taken
 MOST = 16  # windows, the newest
 SIZES = (256, 1024)  # jobs of a window, fewest and most
 EVERY = 16  # windows after which it chooses anew
-WORTH = 0.02  # what is better than the prior by less is not taken
+WORTH = 0.02  # what is better than the first member by less is not taken
 ERRORS = 2.0  # standard errors that are chance
 LEAST = 1.0  # second, and slowdown: below, windows are alike
 CALM = 0.02  # of the mean: windows in which both have less are alike
@@ -65,10 +65,11 @@ class PortfolioChoice:
     def _take(self, portfolio: Portfolio, pipeline: Pipeline, windows: Sequence[PastWindow]) -> Policy:
         if len(windows) < FEWEST:
             return settled(portfolio)
-        members = [m for name in portfolio.members if (m := self._member(name, pipeline, windows)) is not None]
+        first = portfolio.members[0]
+        members = [m for n in portfolio.members if (m := self._member(n, pipeline, windows, n == first)) is not None]
         some = [windows[i] for i in np.linspace(0, len(windows) - 1, FEWEST).round().astype(int)]
         least, _ = bounds(self._values(members, some, portfolio), 0)
-        left = [member for member, low in zip(members, least, strict=True) if low <= 0]  # the prior is one
+        left = [member for member, low in zip(members, least, strict=True) if low <= 0]  # the first is one
         values = self._values(left, windows, portfolio)
         return portfolio.taking(left[best_member(values, 0)].policy)
 
@@ -77,11 +78,15 @@ class PortfolioChoice:
         column = MEASURED.index(portfolio.metric)
         return np.array([[self._value(member, window)[column] for member in members] for window in windows]).T
 
-    def _member(self, name: str, pipeline: Pipeline, windows: Sequence[PastWindow]) -> Pipeline | None:
-        """Return the pipeline with a member's policy, placed greedily; None if it does not go with the rest."""
+    def _member(self, name: str, pipeline: Pipeline, windows: Sequence[PastWindow], stays: bool) -> Pipeline | None:
+        """Return the pipeline with a member's policy, placed greedily; None if it does not go with the rest.
+
+        A network that was taught by these jobs looks better on them than it is. So it is left out, unless it is the
+        one that is taken if nothing speaks against it.
+        """
         policy = get_policy(name)
         seen = Exam(self.jobs.window(windows[0].first, windows[-1].first + windows[-1].count - windows[0].first))
-        if (pipeline.turns and isinstance(policy, Networked)) or leaks([policy], [seen]):
+        if (pipeline.turns and isinstance(policy, Networked)) or (not stays and leaks([policy], [seen])):
             return None
         try:
             greedy = BEST_FIT if pipeline.placement.may_solve else pipeline.placement

@@ -1,10 +1,11 @@
 """Each kind of reason is the dominant one where it should be, and a proposed change starts the job when made."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from live_cases import NOW, job, running, settings, snapshot
+from live_cases import NOW, job, nodes, running, settings, snapshot
 
 from rltune.cluster import Cluster, Limit, Maintenance, NodeGroup
 from rltune.engine.parse_pipeline import read_pipeline
@@ -19,7 +20,7 @@ from rltune.kernel.state import arrays as core
 from rltune.live.decide.decide import Known, Situation
 from rltune.live.pinned_pipeline import pin_pipeline
 from rltune.live.present_of_slurm import present_of
-from rltune.live.see.snapshot import Reservation
+from rltune.live.see.snapshot import Partition, Reservation
 from rltune.present import Why
 from rltune.present.moment import machine_at
 from rltune.present.of_run import replay
@@ -27,10 +28,12 @@ from rltune.present.of_run import replay
 HOUR = 3600.0
 
 
-def of_slurm(*args, **more):
+def of_slurm(*args, partitions=None, **more):
     """Take the present of a snapshot made by hand, in Slurm's order."""
     shadow = settings(mode="shadow")
-    return present_of(Situation(snapshot(*args, **more)), shadow, pin_pipeline(shadow), Known())
+    look = snapshot(*args, **more)
+    look = look if partitions is None else replace(look, partitions=tuple(partitions))
+    return present_of(Situation(look), shadow, pin_pipeline(shadow), Known())
 
 
 def of_history(columns, pipeline="fcfs + easy", cluster=None, at_s=100.0):
@@ -59,6 +62,11 @@ SITUATIONS = {
         "9",
         "4 p100 GPUs are free but over 2 nodes, the most on one is 2",
     ),
+    Why.DOWN: (
+        lambda: of_slurm([running(1, "n0", 1), job(9, 2, nodes=2)], [nodes(4)[0], replace(nodes(4, 4)[1], up=False)]),
+        "9",
+        "1 node of the 2 it may use would not do; down: n1; it cannot start before a node that is down is back",
+    ),
     Why.NO_FIT: (
         lambda: of_slurm([running(1, "n0", 1, cpus=32.0), running(2, "n1", 1, cpus=32.0), job(9, 2, cpus=4.0)]),
         "9",
@@ -74,7 +82,7 @@ SITUATIONS = {
     Why.HOLD: (lambda: of_slurm([job(9, 2, held=True, reason="JobHeldUser", priority=0)]), "9", "held by its user"),
     Why.DEPENDENCY: (lambda: of_slurm([job(9, 2, dependency="afterok:8")]), "9", "afterok:8"),
     Why.LIMIT: (lambda: of_slurm([job(9, 2, reason="QOSMaxGRESPerUser")]), "9", "QOSMaxGRESPerUser"),
-    Why.NOT_YET: (lambda: of_slurm([job(9, 2, begin_s=NOW + 60)]), "9", "not to begin yet"),
+    Why.NOT_YET: (lambda: of_slurm([job(9, 2, begin_s=NOW + 60)]), "9", "not to begin before 22:14 UTC"),
     Why.NEVER: (lambda: of_slurm([job(9, 64)]), "9", "larger than the cluster"),
     Why.LEFT: (lambda: of_slurm([job(9, 1, shares_gpu=True)]), "9", "part of a GPU"),
     Why.GUARD: (
@@ -272,3 +280,50 @@ def test_reasons_of_a_whole_run_are_those_of_its_moments():
     assert {told[i] for i in longest} <= {"full", "fragmented", "lower priority", "reserved for"}
     other = reasons_while_waiting(schedule, read_pipeline("sjf"), 40)
     assert other == [None] * n
+
+
+SLURMS_OWN = {
+    "AssocGrpGRES": "account (none) has 2 jobs with 3 GPUs running",
+    "QOSMaxGRESPerUser": "QOS few on GPUs for each user is reached; user ann in QOS few has 1 job with 1 GPU",
+    "QOSGrpJobsLimit": "QOS few on jobs that run at once is reached; QOS few has 2 jobs with 3 GPUs",
+    "QOSMaxGRESPerJob": "one job may not have as much",
+    "PartitionTimeLimit": "partition gpu allows 30.0 min, and it asks for 60.0 min",
+    "PartitionDown": "partition gpu starts no jobs",
+    "InvalidQOS": "names a QOS that it may not use",
+    "BadConstraints": "asks for what no node has",
+}
+
+
+@pytest.mark.parametrize("word", SLURMS_OWN)
+def test_slurms_own_holds_are_told_in_plain_words_beside_its_own(word):
+    """Whose limit it is and who uses how much of it, or what a partition does not allow."""
+    jobs = [
+        running(1, "n0", 1, qos="few"),
+        running(2, "n1", 2, qos="few", user="bob"),
+        job(9, 2, qos="few", reason=word),
+    ]
+    on = [Partition(name="gpu", node_names=("n0", "n1"), max_time_s=1800.0)]
+    told = explain(of_slurm(jobs, partitions=on), "9")
+    assert SLURMS_OWN[word] in told.reason.text
+    assert f"(Slurm says {word})" in told.reason.text
+
+
+def test_what_will_never_be_is_not_to_be_waited_for():
+    """A limit on one job and a dependency that failed: the next step is not to wait."""
+    much, never = (
+        job(8, 4, reason="QOSMaxGRESPerJob"),
+        job(9, 1, dependency="afterok:1(failed)", reason="DependencyNeverSatisfied"),
+    )
+    present = of_slurm([much, never])
+    assert "waiting does not help" in explain(present, "8").next_step
+    told = explain(present, "9")
+    assert "will never start" in told.reason.text
+    assert told.next_step == "cancel it, or remove the dependency: scontrol update JobId=9 Dependency="
+
+
+def test_fewer_cpus_are_proposed_where_cpus_are_lacking():
+    """The GPUs are free and the CPUs are not; with those that are free it starts."""
+    holders = [running(1, "n0", 1, cpus=28.0), running(2, "n1", 1, cpus=32.0)]
+    present = of_slurm([*holders, job(9, 2, nodes=1, cpus=16.0)])
+    change = next(one for one in explain(present, "9").changes if "cpus" in one.columns)
+    assert (change.starts_now, change.columns) == (True, {"cpus": 4.0})

@@ -139,7 +139,7 @@ def test_limits_and_what_never_fits_are_told_as_slurm_tells_them(testbed_with_da
         bed.run("sacctmgr", "-i", "modify", "account", "research", "set", f"qos+={name}", check=False)
     bed.run("scontrol", "create", "reservation", "ReservationName=ours", "StartTime=now+2hours", "Duration=60",
             "Nodes=k80-2", "Users=root")  # fmt: skip
-    bed.wait_for("the QOS", lambda: bed.run("scontrol", "show", "assoc_mgr", "flags=qos").count("gres/gpu=1") >= 2)
+    bed.wait_for("the QOS", lambda: "QOS=tiny(" in bed.run("scontrol", "show", "assoc_mgr", "flags=qos"))
     first = bed.submit(900, "--qos=few", gpus=1, gpu_type="p100", limit_min=60)
     hog = bed.submit(900, "--nodelist=m40-1", "--cpus-per-task=28", limit_min=60)
     for holder in (first, hog):
@@ -168,7 +168,7 @@ def test_limits_and_what_never_fits_are_told_as_slurm_tells_them(testbed_with_da
         bed.run("scontrol", "update", "PartitionName=gpu", "MaxTime=UNLIMITED")
     found = {job: explainer.explain(str(job)) for job in (*wanted, beside)}
     whys = {second: Why.LIMIT, much: Why.LIMIT, long: Why.NEVER, after: Why.DEPENDENCY, kept: Why.RESERVED,
-            both: Why.FULL, beside: Why.NO_FIT}  # fmt: skip
+            both: Why.DOWN, beside: Why.NO_FIT}  # fmt: skip
     assert {job: one.reason.why for job, one in found.items()} == whys
     assert "user root in QOS few has 1 job with 1 GPU running" in found[second].reason.text
     assert "waiting does not help" in found[much].next_step
@@ -178,6 +178,7 @@ def test_limits_and_what_never_fits_are_told_as_slurm_tells_them(testbed_with_da
     assert "before a node that is down is back" in found[both].reason.text
     cpus = next(one.columns["cpus"] for one in found[beside].changes if one.starts_now and "cpus" in one.columns)
     gpus = next(one.columns["gpus"] for one in found[both].changes if one.starts_now and "gpus" in one.columns)
+    bed.run("scancel", str(beside), str(both))  # in their place come the changed ones
     changed = (
         bed.submit(900, f"--cpus-per-task={cpus:.0f}", gpus=1, gpu_type="m40", limit_min=60),
         bed.submit(900, gpus=gpus, gpu_type="p100", limit_min=30),
@@ -190,8 +191,11 @@ def test_the_guards_reason_is_the_order_that_sprio_shows(testbed, tmp_path):
     """Who acts puts an owed job first: the others wait for the guard, and sprio has them behind it."""
     holder = testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=60)
     testbed.wait_for("a start", lambda: testbed.job(holder)["job_state"] == "RUNNING")
-    owed, later = (testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=minutes) for minutes in (50, 30))
-    acting = settings(safety={"guard": "0h"})
+    owed = testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=50)
+    begin = testbed.now_s()
+    testbed.wait_for("the owed job to be owed", lambda: testbed.now_s() > begin + 8)
+    later = testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=30)
+    acting = settings(safety={"guard": "0.0015h"})  # 5.4 s
     Controller(testbed.backend(), Journal.create(tmp_path / "j.db"), acting, SystemClock()).cycle()
     factors = site_factors(testbed)
     assert factors[owed] > factors[later]

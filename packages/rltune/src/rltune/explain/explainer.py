@@ -31,6 +31,7 @@ _STEPS = {
     Why.HOLD: "have it released: scontrol release {job}",
     Why.DEPENDENCY: "wait for the jobs that it depends on, or remove the dependency",
     Why.NEVER: "ask for less, or for what the cluster has",
+    Why.DOWN: "wait until nodes are back, or ask for others",
     Why.LIMIT: "wait until others of the same user, account, partition or QOS have ended, or ask for a higher limit",
     Why.OUT_OF_VIEW: "wait: the policy looks at the oldest jobs first",
     Why.NOT_YET: "wait, or give it an earlier begin time",

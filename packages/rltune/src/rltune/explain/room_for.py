@@ -14,6 +14,8 @@ from rltune.kernel.state.handles import Arrays, world_handle
 from rltune.present.present import Present, SetAside, Why
 from rltune.text import counted, seconds
 
+_MOST_NAMED = 5
+
 
 class RoomFor:
     """The nodes that a waiting row may use, as they are before a pass."""
@@ -34,6 +36,8 @@ class RoomFor:
         set_aside = self._set_aside()
         if set_aside is not None:
             return set_aside
+        if len(self._up) < len(self._nodes) and not self._enough(self._gpus_of(self._up)):
+            return self._down()
         free = self._arrays.state.node["gpu"][self._up]
         wanted = sum(n * gpus for n, gpus, _ in self._chunks)
         if int(free.sum()) < wanted or wanted == 0:
@@ -64,9 +68,21 @@ class RoomFor:
             l >= g for l, g in zip(left, sorted(wanted, reverse=True), strict=False)
         )
 
+    def _gpus_of(self, nodes: np.ndarray) -> np.ndarray:
+        """Return how many GPUs nodes have, used or not."""
+        return np.asarray(self._arrays.world.group["gpus"][self._arrays.state.node["group"][nodes]])
+
+    def _down(self) -> Reason:
+        """Say that the nodes which are up would not do, were they empty."""
+        down = sorted(set(self._nodes.tolist()) - set(self._up.tolist()))
+        names = ", ".join(self._present.node_name(node) for node in down[:_MOST_NAMED])
+        more = f" and {len(down) - _MOST_NAMED} more" if len(down) > _MOST_NAMED else ""
+        up = counted(len(self._up), "node")
+        told = f"needs {self._asked()}; {up} of the {len(self._nodes)} it may use would not do; down: {names}{more}"
+        return Reason(Why.DOWN, told, {"nodes": len(self._nodes), "nodes_down": len(down)})
+
     def _full(self, free: int, wanted: int) -> Reason:
-        gpus = self._arrays.world.group["gpus"][self._arrays.state.node["group"][self._nodes]]
-        total, down = int(gpus.sum()), len(self._nodes) - len(self._up)
+        total, down = int(self._gpus_of(self._nodes).sum()), len(self._nodes) - len(self._up)
         away = f"; {counted(down, 'node')} of them {'is' if down == 1 else 'are'} down" if down else ""
         if wanted == 0:
             told = "needs CPUs or memory that no node it may use has free"

@@ -33,6 +33,7 @@ class Why(StrEnum):
     NO_FIT = "no fit"  # GPUs would do, but CPUs or memory of their nodes do not
     FRAGMENTED = "fragmented"  # enough GPUs are free, but not on as few nodes as it asks
     FULL = "full"  # the GPUs of its type, or of its partition, are in use
+    DOWN = "nodes down"  # too few of the nodes that it may use are up, whoever ends
     RESERVED = "reserved for"  # it would fit, but would delay a job that has its place reserved, or nodes are set aside
     MAINTENANCE = "maintenance"
     PRIORITY = "lower priority"  # others are before it

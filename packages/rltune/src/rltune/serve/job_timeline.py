@@ -18,6 +18,7 @@ _ENDED, _RUNNING, _WAITING = 20, 25, 30  # the most of each
 _HOUR_S = 3600.0
 _STEPS_S = (600.0, 1800.0, _HOUR_S, 2 * _HOUR_S, 4 * _HOUR_S, 6 * _HOUR_S, 12 * _HOUR_S)
 _MOST_TICKS = 7
+_PAST = 1 / 3  # of the time to come, at least: or what runs would have no beginning
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def timeline(journal: Journal, sight: Sight, caller: Caller, forecast: Forecast 
     jobs = [*_ended(journal, caller, now), *_running(sight, caller), *_waiting(sight, caller, forecast)]
     ends = [job.end_s for job in jobs if not math.isnan(job.end_s)]
     first = min((job.submit_s for job in jobs if job.kind == "ended"), default=now - _HOUR_S)
-    first = max(first, now - 24 * _HOUR_S)
     last = min(max([now + _HOUR_S, *ends]), now + 24 * _HOUR_S)
+    first = max(min(first, now - _PAST * (last - now)), now - 24 * _HOUR_S)
     scale = 100.0 / (last - first)
     bars = tuple(_bar(job, first, last, scale, now) for job in jobs)
     return JobTimeline(first, last, (now - first) * scale, bars, tuple(_ticks(first, last)))

@@ -52,6 +52,7 @@ class Jobs:
     state: Labels  # how it ended in the source: completed, failed, killed, timeout
     recorded_start_s: Floats  # when the source says it started; NaN = not told
     recorded_eligible_s: Floats  # when the source says it could first have started; NaN = not told
+    held_s: Floats  # how long before `submit_s` it was submitted: see `from_when_ready`; 0 = it is the submit
     recorded_nodes: Labels  # where the source says it ran, in Slurm's short form (gpu[01-04],big1); none = not told
     array: Ints  # tasks of one array share a number; -1 = no array
     array_limit: Ints  # how many of the array may run at once; 0 = any number
@@ -85,6 +86,7 @@ class Jobs:
         state: Iterable[object] | None = None,
         recorded_start_s: ArrayLike | None = None,
         recorded_eligible_s: ArrayLike | None = None,
+        held_s: ArrayLike | None = None,
         recorded_nodes: Iterable[object] | None = None,
         array: ArrayLike | None = None,
         array_limit: ArrayLike | None = None,
@@ -125,6 +127,7 @@ class Jobs:
             state=Labels.of(state, n),
             recorded_start_s=_floats("recorded_start_s", recorded_start_s, n),
             recorded_eligible_s=_floats("recorded_eligible_s", recorded_eligible_s, n),
+            held_s=np.nan_to_num(_floats("held_s", held_s, n), posinf=np.inf),
             recorded_nodes=Labels.of(None if recorded_nodes is None else _node_lists(recorded_nodes), n),
             array=_ints("array", array, n, missing=-1),
             array_limit=_ints("array_limit", array_limit, n),
@@ -161,6 +164,7 @@ class Jobs:
         for column in ("recorded_start_s", "recorded_eligible_s"):
             values = getattr(self, column)
             _require(column, values, ~np.isinf(values), "a finite time in seconds, or left out")
+        _require("held_s", self.held_s, (self.held_s >= 0) & np.isfinite(self.held_s), "0 s or more")
         _require("array", self.array, self.array >= -1, "-1 (no array) or more")
         _require("array_limit", self.array_limit, self.array_limit >= 0, "0 (any number) or more")
         _require("checkpoint_s", self.checkpoint_s, self.checkpoint_s >= 0, "0 s or more, or infinite (all is lost)")
@@ -235,10 +239,17 @@ class Jobs:
     def from_when_ready(self) -> Jobs:
         """Return the jobs as submitted when they could first start: no policy could have run them before.
 
-        Applied again it changes nothing.
+        Applied again it changes nothing. `came_s` still tells when they were submitted.
         """
         ready = self.ready_s
-        return self if np.array_equal(ready, self.submit_s) else replace(self, submit_s=ready)
+        if np.array_equal(ready, self.submit_s):
+            return self
+        return replace(self, submit_s=ready, held_s=self.held_s + (ready - self.submit_s))
+
+    @property
+    def came_s(self) -> Floats:
+        """Return when each job was submitted, also after `from_when_ready`."""
+        return self.submit_s - self.held_s
 
     def depends_on(self, row: int) -> Ints:
         """List the rows that job `row` waits for."""
@@ -271,6 +282,8 @@ class Jobs:
         columns: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "held_s" and not value.any():
+                continue  # a table of jobs as submitted has no such column
             if isinstance(value, Labels):
                 columns[field.name] = pl.Series(value.to_list(), dtype=pl.String)
             elif field.name == "after":

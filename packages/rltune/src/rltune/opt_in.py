@@ -37,6 +37,14 @@ def opted_in(jobs: Jobs, cluster: Cluster) -> Jobs:
     return jobs.with_columns(preemptible=preemptible, checkpoint_s=checkpoint_s, restart_s=restart_s)
 
 
+def for_replay(jobs: Jobs, cluster: Cluster) -> Jobs:
+    """Return the jobs as every replay takes them: each from when it could first start, and by the cluster's rules.
+
+    Who replays a history begins here, so that waits are counted one way by all. Applied again it changes nothing.
+    """
+    return opted_in(jobs, cluster).from_when_ready()
+
+
 def at_cost(jobs: Jobs, checkpoint_s: float | None, restart_s: float | None) -> Jobs:
     """Put another interval of checkpoints or length of restarts for all who may be displaced; None leaves it."""
     columns = {"checkpoint_s": checkpoint_s, "restart_s": restart_s}

@@ -179,6 +179,41 @@ def test_two_fingerprints_join_to_that_of_all_jobs(history):
     assert shared(both, history).jobs == pytest.approx(10_000, rel=0.08)
 
 
+HELD = {  # by how long something held a job before it could start
+    "a second": lambda _, n: np.ones(n),
+    "some of them": lambda rng, n: np.where(rng.random(n) < 0.4, rng.integers(60, 5000, n), 0.0),
+    "all of them": lambda rng, n: rng.integers(60, 5000, n) * 1.0,
+}
+
+
+def held(how, n=3000):
+    """Make jobs that something held, as a Slurm tells of them."""
+    rng = np.random.default_rng(0)
+    submit, run = np.sort(rng.integers(0, 10_000_000, n)) * 1.0, rng.integers(60, 9000, n) * 1.0
+    ready = submit + HELD[how](rng, n)
+    told = {"recorded_eligible_s": ready, "recorded_start_s": ready + rng.integers(0, 3000, n)}
+    return Jobs.from_arrays(submit_s=submit, duration_s=run, gpus=rng.integers(1, 9, n), **told)
+
+
+@pytest.mark.parametrize("how", HELD)
+def test_jobs_that_something_held_are_found_whenever_they_are_counted_from(how):
+    """A model may have been taught by submits or, before 0.2, by when jobs could start, and be judged by either."""
+    raw = held(how)
+    ready = raw.from_when_ready().sorted()
+    forgetful = ready.with_columns(held_s=np.zeros(len(ready)))  # as builds before 0.2 moved them
+    for taught in (raw, ready, forgetful):
+        for judged in (raw, ready, ready.window(1000, 500)):
+            assert shared(Fingerprint.of([taught]), judged) == Shared(len(judged), len(judged), exact=True)
+
+
+def test_a_fingerprint_is_of_submits(tmp_path):
+    """So that moving jobs to when they could start changes no card, also through a file."""
+    raw = held("some of them")
+    ready = raw.from_when_ready().sorted()
+    assert not np.array_equal(ready.submit_s, raw.submit_s)
+    assert Fingerprint.of([ready]) == Fingerprint.of([raw]) == Fingerprint.of([read_again(ready, tmp_path / "a.csv")])
+
+
 @pytest.mark.parametrize("packed", ["no base64!", "AAAA", "eJwDAAAAAAE=x"])
 def test_a_damaged_fingerprint_says_so(packed):
     with pytest.raises(ValueError, match=r".+"):

@@ -1,8 +1,20 @@
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from rltune.evaluation.comparison_tables import interval, write_ratio
+from rltune.evaluation.transfer import gap
+from rltune.evaluation.transfer_tables import _shares as shares
+from rltune.evaluation.turns_verdict import _of as told_worth
+from rltune.live.act.canary import Verdict
+from rltune.reproduce.relative_gain import RelativeGain
+from rltune.serve.policy_tables import told_ratio
+from rltune.shadow import shadow_text
 from rltune.trials.intervals import (
     Course,
+    Interval,
     difference,
     of_sums,
     over_jobs,
@@ -11,6 +23,7 @@ from rltune.trials.intervals import (
     ratio,
     student,
 )
+from rltune.whatif import WhatIf
 
 HOW = {"confidence": 0.95}
 
@@ -266,3 +279,41 @@ def test_an_end_that_says_nothing_is_called_unknown():
     gain = over_windows(ours, theirs, difference, **HOW)
     assert gain.excludes_zero
     assert gain.ends("{:.0f}".format) == f"[unknown, {gain.high:.0f}]"
+
+
+FAR = Interval(1.2, 0.1, 12.0, low_unknown=True, high_unknown=True)
+HALF = Interval(1.2, 0.9, 12.0, high_unknown=True)
+
+
+def _what_if(of):
+    waits = {"mean": 10.0, "p50": 10.0, "p90": 10.0, "p99": 10.0}
+    return WhatIf("change", "here", 9, waits, waits, of, of, (0.5, 0.5)).sentence
+
+
+def _shadow(of):
+    watched = SimpleNamespace(
+        begin_s=0.0, end_s=9e4, jobs=9, observed=SimpleNamespace(mean=5.0), ratio=of, policy="saf", expected_s=6.0
+    )
+    return shadow_text.sentence(watched)
+
+
+TOLD = {
+    "serve": told_ratio,
+    "shadow": _shadow,
+    "whatif": _what_if,
+    "canary": lambda of: str(Verdict(9, 9, of, worse=False, fine=False)),
+    "transfer": lambda of: shares(gap(of)),
+    "reproduce": lambda of: str(RelativeGain.of_ratio(of, "wait")),
+    "compare": lambda of: interval(of, write_ratio),
+    "turns": told_worth,
+}
+
+
+@pytest.mark.parametrize("where", TOLD)
+def test_whoever_writes_an_end_that_says_nothing_calls_it_unknown(where):
+    """The number at which the telling stops is in no text, and the other end is."""
+    assert TOLD[where](FAR).count("unknown") == 1
+    half = TOLD[where](HALF)
+    assert half.count("unknown") == 1
+    assert not {"12", "12.0", "12.00", "1100.0", "-1100.0", "-91.7"} & set(re.split(r"[ \[\](),%]+", half))
+    assert len(re.findall(r"\d", half)) > len(re.findall(r"\d", TOLD[where](FAR)))

@@ -178,16 +178,57 @@ def test_a_model_is_told_once_however_it_is_used_and_rules_never(trace, tmp_path
     assert len(told) == 1
 
 
+def held(trace):
+    """Return the jobs as a Slurm tells of them that held each for a while, until shortly before it started."""
+    begin = trace.submit_s + np.random.default_rng(2).integers(1, 900, len(trace))
+    return trace.with_columns(recorded_eligible_s=begin, recorded_start_s=begin + 5)
+
+
+def taught_before_and_now(trace):
+    """Return models taught by jobs as submitted, from when they could start, and so without a word of the submit."""
+    ready = trace.from_when_ready().sorted()
+    return [learnt_from(jobs, (0, 2000)) for jobs in (trace, ready, ready.with_columns(held_s=np.zeros(len(ready))))]
+
+
+@pytest.mark.parametrize("given", ["as submitted", "from when ready"])
+def test_a_model_is_told_of_jobs_that_something_held(trace, cluster, given):
+    """Whenever it was taught, and whatever the jobs are counted from."""
+    raw = held(trace)
+    judged = raw if given == "as submitted" else raw.from_when_ready()
+    for model in taught_before_and_now(raw):
+        assert any("taught by 2,000 of the 2,000" in one for one in leaks([model], [Exam(judged)]))
+        assert any("taught by 500" in one for one in evaluate(judged, cluster, [model], **HOW).warnings)
+        whole = compare(judged, cluster, ["fcfs", model], windows="whole")
+        assert any("taught by 2,000" in one for one in whole.notes)
+        assert any(
+            "taught by 500" in one for one in transfer([model], [Ground("m", judged, cluster)], ["saf"], **HOW).warnings
+        )
+
+
+def test_the_check_of_a_model_knows_jobs_that_something_held(trace, tmp_path):
+    """It reads them as submitted, and a model may have been taught by when they could start."""
+    from typer.testing import CliRunner
+
+    from rltune.cli import app
+
+    raw = held(trace)
+    write(raw, tmp_path / "t.csv")
+    for i, model in enumerate(taught_before_and_now(raw)):
+        save_model(model.model, tmp_path / f"{i}.rltune")
+        told = CliRunner().invoke(app, ["model", "check", str(tmp_path / f"{i}.rltune"), str(tmp_path / "t.csv")])
+        assert "taught by 2,000 of the 2,000 jobs" in " ".join(told.stdout.split())
+
+
 @pytest.mark.parametrize("command", ["simulate", "compare", "evaluate", "transfer"])
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("own", [True, False, "held"])
 def test_every_command_that_judges_a_model_says_so(command, own, trace, tmp_path):
-    """On its own jobs, and nothing on others."""
+    """On its own jobs, and nothing on others; also on its own ones that something held."""
     from typer.testing import CliRunner
 
     from rltune.cli import app
 
     judged = trace if own else synthesise("helios", 2000, seed=5, load=2.0, cluster=Cluster.uniform(4, 4))
-    write(judged, tmp_path / "t.csv")
+    write(held(trace) if own == "held" else judged, tmp_path / "t.csv")
     (tmp_path / "c.toml").write_text('name = "four"\n[[group]]\ncount = 4\ngpus = 4\n')
     save_model(learnt_from(trace, (0, 2000)).model, tmp_path / "net.rltune")
     t, c, m = (str(tmp_path / name) for name in ("t.csv", "c.toml", "net.rltune"))
@@ -201,4 +242,4 @@ def test_every_command_that_judges_a_model_says_so(command, own, trace, tmp_path
     result = CliRunner().invoke(app, [command, *words[command]])
     assert result.exit_code == 0, result.output
     said = json.dumps(json.loads(result.stdout))
-    assert ("net was taught by" in said) == own
+    assert ("net was taught by" in said) == bool(own)

@@ -287,6 +287,16 @@ def test_the_middle_part_decides_and_the_last_stops_only_what_it_shows_to_be_wor
     assert decide(now, now, found) is Advice.STAY
 
 
+def test_a_part_that_says_nothing_does_not_hide_what_another_shows():
+    """Whichever part it is; and waits where there were none are a loss."""
+    now, chosen = (Candidate(parse_pipeline(policy, "easy"), "history") for policy in ("fcfs", "saf"))
+    nothing, gain = Interval(0.8, np.nan, np.nan), interval_of(0.6, 0.9)
+    assert decide(now, chosen, (nothing, gain, gain)) is Advice.CHANGE
+    assert decide(now, chosen, (gain, nothing, gain)) is Advice.CHANGE
+    assert decide(now, chosen, (gain, gain, nothing)) is Advice.CHANGE
+    assert decide(now, chosen, (gain, Interval(np.inf, np.nan, np.nan), gain)) is Advice.STAY
+
+
 def test_what_there_is_now_is_what_the_cluster_file_says(jobs):
     named = replace(CLUSTER, scheduler=Scheduler(policy="wfp3", backfill="conservative"))
     assert usual_now(jobs, named).pipeline.label == "wfp3 + conservative"

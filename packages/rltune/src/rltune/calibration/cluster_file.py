@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rltune.calibration.finding import SiteFact
 from rltune.cluster import Cluster, Limit, Maintenance, Outage, Scheduler
+
+_CLOCK = re.compile(r"""^[ \t]*["']?clock_s["']?[ \t]*=.*\n?""", re.MULTILINE)
 
 
 def taken_over(cluster: Cluster, findings: Sequence[SiteFact]) -> Cluster:
@@ -44,8 +47,12 @@ def file_with(text: str, findings: Sequence[SiteFact], clock_s: float | None = N
     """Put the lines behind those of a cluster's file, and mark it, so that results do not send to calibrate again.
 
     `clock_s` is the history's clock at its time 0: maintenance and outages of one history are not those of another.
+    A clock that the file has from before stays only with maintenance or outages that were told by it.
     """
     known = tomllib.loads(text)
+    if not known.keys() & {"maintenance", "outage"}:
+        text = _CLOCK.sub("", text, count=1) if "clock_s" in known else text
+        known.pop("clock_s", None)
     mark = "" if "calibrated" in known else "calibrated = true  # the last lines are of `rltune calibrate`\n"
     if clock_s is not None and "clock_s" not in known:
         mark += f"clock_s = {clock_s:.1f}  # seconds since 1970 at time 0 of maintenance and outages\n"

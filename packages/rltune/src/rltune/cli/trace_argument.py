@@ -78,7 +78,7 @@ def _require_same_clock(trace: "Trace", cluster: "Cluster") -> None:
         return
     when = f"begins {seconds(abs(ours - theirs))} {'later' if ours > theirs else 'earlier'}"
     what = "maintenance and outages of the cluster's file are of another history than this one, which"
-    raise InputError(f"{what} {when}: leave out those lines, or calibrate on this history")
+    raise InputError(f"{what} {when}: leave out those lines; rltune calibrate finds those of this history")
 
 
 def _another_machine(trace: "Trace", cluster: "Cluster") -> list[str]:

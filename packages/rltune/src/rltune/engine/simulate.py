@@ -17,6 +17,7 @@ from rltune.engine.turns import MAX_PREEMPTIONS, MIN_RUN_S, TURN_S, Turns, get_t
 from rltune.estimate import Estimator, get_estimator
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
+from rltune.opt_in import for_replay
 from rltune.placement.placers import Placement
 from rltune.policy.base import Policy, Score
 from rltune.schedule import Schedule
@@ -80,4 +81,4 @@ def simulate(
     turns = get_turns(preempt, min_run_s, max_preemptions, turn_s)
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": turns, "remaining": remaining}
     pipeline = parse_pipeline(policy, backfill, placement, **around, **settings)
-    return run_pipeline(jobs.from_when_ready(), cluster, pipeline, get_estimator(estimator), progress, perf_counter)
+    return run_pipeline(for_replay(jobs, cluster), cluster, pipeline, get_estimator(estimator), progress, perf_counter)

@@ -21,7 +21,7 @@ from rltune.evaluation.comparison import Comparison, Run
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
 from rltune.metrics import Bound, lower_bound, summarise
-from rltune.opt_in import opted_in, told_of
+from rltune.opt_in import for_replay, told_of
 from rltune.parallel import spread_over
 from rltune.policy.portfolio import taken_notes
 from rltune.schedule import Schedule
@@ -106,7 +106,7 @@ def compare(
         made = rltune.compare(jobs, cluster, ["fcfs", "saf"], ["none", "easy"], estimator="history", baseline="fcfs")
     """
     require_inputs(jobs, cluster)
-    jobs = opted_in(jobs, cluster).from_when_ready()
+    jobs = for_replay(jobs, cluster)
     if metric is not None:
         metric_of(metric)
     windows = parse_windows(windows, seed) if isinstance(windows, str) else windows

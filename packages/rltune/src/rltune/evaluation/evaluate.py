@@ -17,7 +17,7 @@ from rltune.evaluation.evaluation import Evaluation
 from rltune.evaluation.recorded_waits import recorded_in_windows
 from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
-from rltune.opt_in import opted_in, told_of
+from rltune.opt_in import for_replay, told_of
 from rltune.parallel import Here, Spread
 from rltune.trials.contention import CONTENDED_S, fcfs_schedule, is_contended, mean_wait_s
 from rltune.trials.estimator_choice import choose_estimator
@@ -121,7 +121,7 @@ def evaluate(
     around: dict[str, Any] = {"guard": guard, "search": search, "preempt": preempt, "remaining": remaining}
     contenders = beside_fcfs(line_up(policies, backfills, placements, pipelines, **around, **settings))
     metric = metric or usual_metric(contenders)
-    ordered, estimator = in_order(opted_in(jobs, cluster).from_when_ready(), estimator)
+    ordered, estimator = in_order(for_replay(jobs, cluster), estimator)
     parts, work = split(len(ordered), holdout), spread or Here()
     cut = settle_cut(ordered, cluster, parts.test, work, _asked_cut(windows, size, every, contended_s))
     chosen = None

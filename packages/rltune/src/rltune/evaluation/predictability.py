@@ -12,6 +12,7 @@ from rltune.estimate.kind_memory import TOLD
 from rltune.estimate.predicted import LOOK_EVERY, REFIT, PredictionCourse
 from rltune.estimate.run_time_spread import KeptShares
 from rltune.evaluation.evaluate import evaluate
+from rltune.opt_in import for_replay
 from rltune.text import seconds
 from rltune.trials.intervals import Interval, over_time, ratio
 from rltune.trials.parts import split
@@ -144,7 +145,7 @@ def predictability(
 
     Waits are those of smallest area first with EASY on contended windows of the last tenth, paired window by window.
     """
-    jobs = jobs.sorted()
+    jobs = (jobs if cluster is None else for_replay(jobs, cluster)).sorted()
     told = told_at_submission(jobs, part=part, seed=seed)
     worth: tuple[EstimatorWorth, ...] = ()
     windows = 0

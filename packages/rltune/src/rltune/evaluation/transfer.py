@@ -15,6 +15,7 @@ from rltune.evaluation.evaluate import HeldOutTrial, beside_fcfs, require_measur
 from rltune.evaluation.results import Results
 from rltune.inputs import require_inputs
 from rltune.jobs import Jobs
+from rltune.opt_in import for_replay
 from rltune.parallel import Here, Spread
 from rltune.text import html_of, text_of
 from rltune.trials.groups import Groups
@@ -109,7 +110,9 @@ def gap(ratio: Interval, *, higher_is_better: bool = False) -> Interval:
     low, estimate, high = (
         relative_gap(1.0, 1 / r if higher_is_better else r) for r in (ratio.low, ratio.estimate, ratio.high)
     )
-    return Interval(estimate, *((low, high) if low <= high else (high, low)))
+    if low <= high:
+        return Interval(estimate, low, high, ratio.low_unknown, ratio.high_unknown)
+    return Interval(estimate, high, low, ratio.high_unknown, ratio.low_unknown)
 
 
 def transfer(
@@ -141,7 +144,7 @@ def transfer(
     cells: list[Cell] = []
     warnings: list[str] = []
     for ground in grounds:
-        jobs, guess = in_order(ground.jobs, estimator)
+        jobs, guess = in_order(for_replay(ground.jobs, ground.cluster), estimator)
         pipelines = beside_fcfs(line_up(rules, [backfill], [placement], **settings))
         trial = HeldOutTrial(
             Trial(jobs, ground.cluster, guess, seed=seed), pipelines, size, contended_s, (Groups.by_size(jobs),)

@@ -56,4 +56,4 @@ def _shares(value: Interval) -> str:
     plus = "+" if value.estimate > 0 else ""
     if not math.isfinite(value.low):
         return f"{plus}{percent(value.estimate)}"
-    return f"{plus}{percent(value.estimate)} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+    return f"{plus}{percent(value.estimate)} {value.ends(lambda end: f'{100 * end:.1f}')}"

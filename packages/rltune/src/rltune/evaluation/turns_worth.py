@@ -87,7 +87,7 @@ def turns_worth(
     """
     if not shares or not restarts_s:
         raise InputError("give at least one share and one length of a restart")
-    ordered, estimator = in_order(jobs, estimator)
+    ordered, estimator = in_order(jobs.from_when_ready(), estimator)
     parts = split(len(ordered), holdout)
     work = spread or Here()
     cut = settle_cut(ordered, cluster, parts.test, work, (size or 0, every or 0, contended_s), STARTS_A_WINDOW)

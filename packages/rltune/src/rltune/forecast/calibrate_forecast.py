@@ -25,7 +25,7 @@ from rltune.estimate.estimators import Estimator
 from rltune.forecast.rolls import FLOOR_S, LEAST_SPREAD, FutureRoller, forecast_starts, log_quantiles, start_quantiles
 from rltune.forecast.start_forecast import StartCalibration
 from rltune.jobs import Floats, Jobs
-from rltune.opt_in import opted_in
+from rltune.opt_in import for_replay
 from rltune.present.of_run import present_of_run
 from rltune.present.present import Present
 
@@ -97,6 +97,7 @@ def calibrate(
     progress: Progress | None = None,
 ) -> StartCalibration:
     """Try forecasts at so many moments of a history before a time."""
+    jobs = for_replay(jobs, cluster)
     begin = float(jobs.submit_s.min())
     times = begin + (until_s - begin) * np.linspace(BEGIN, 1.0, moments + 1)[:-1]
     known = jobs.take(np.flatnonzero(jobs.submit_s < until_s))
@@ -118,7 +119,7 @@ def tried_moments(
     progress: Progress | None = None,
 ) -> list[TriedMoment]:
     """Forecast at each time with what was known then, beside the starts that came up to a time, or to the last job."""
-    ordered = opted_in(jobs, cluster).sorted()
+    ordered = for_replay(jobs, cluster).sorted()
     known_s = float(ordered.submit_s[-1]) if until_s is None else until_s
     truth = run_pipeline(ordered, cluster, pipeline, estimator).start_s
     start_of = {str(name): float(start) for name, start in zip(ordered.id, truth, strict=True)}

@@ -32,6 +32,7 @@ from rltune.learn.objective import Objective, Times
 from rltune.learn.training_windows import TrainingWindow, times_of
 from rltune.model.feature_sets import Recipe, critic_codes, get_recipe
 from rltune.model.learned_model import Model, n_weights
+from rltune.opt_in import for_replay
 from rltune.policy import get_policy
 from rltune.policy.learned import Learned
 
@@ -164,7 +165,7 @@ def windows_of(
     """Cut a trace into windows one after the other, each from an idle cluster; what is left at the end is left out."""
     if size > len(jobs):
         raise InputError(f"a window of {size:,} jobs does not fit a trace of {len(jobs):,}")
-    ordered, guess = jobs.sorted(), get_estimator(estimator)
+    ordered, guess = for_replay(jobs, cluster).sorted(), get_estimator(estimator)
     pipeline = parse_pipeline(backfill=backfill, head=head)
     starts = range(0, len(jobs) - size + 1, size)
     return [TrainingWindow(first, ordered.window(first, size), cluster, guess, pipeline) for first in starts]

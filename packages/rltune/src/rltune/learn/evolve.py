@@ -22,6 +22,7 @@ from rltune.learn.what_taught import with_lessons
 from rltune.model.card import Card, HeldOut
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
+from rltune.opt_in import for_replay
 from rltune.parallel import Here
 from rltune.policy.learned import Learned
 from rltune.trials.parts import split, usual_size
@@ -116,7 +117,7 @@ def evolve_policy(
     `names` are those of the traces, for the model's card. Where it stands is written to `checkpoint` after every
     generation; with `resume` it goes on from there, to the model that it would have come to unbroken.
     """
-    ordered = [(jobs.sorted(), cluster) for jobs, cluster in sources]
+    ordered = [(for_replay(jobs, cluster).sorted(), cluster) for jobs, cluster in sources]
     cut = [_cut(jobs, cluster, plan) for jobs, cluster in ordered]
     training, held = ([window for parts in cut for window in parts[i]] for i in range(2))
     recipe = get_recipe(plan.features)

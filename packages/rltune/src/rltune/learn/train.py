@@ -30,6 +30,7 @@ from rltune.learn.window_worker import Held, Judge, Rolled, Roller
 from rltune.model.card import Card, HeldOut
 from rltune.model.feature_sets import get_recipe
 from rltune.model.learned_model import Model
+from rltune.opt_in import for_replay
 from rltune.parallel import Here, Spread
 from rltune.trials.parts import Split, split, usual_size
 from rltune.trials.warm_start import Knowledge
@@ -72,7 +73,7 @@ class Trainer:
     ) -> None:
         self.settings, self.spread, self.threads = settings, spread or Here(), threads
         self.trace, self._begun_with = trace, init.card if init else None
-        self.jobs, self.cluster = jobs.sorted(), cluster
+        self.jobs, self.cluster = for_replay(jobs, cluster).sorted(), cluster
         self.progress = Progress()
         self._known = Knowledge(self.jobs, settings.seed)
         self._windows, self.held = self._cut()

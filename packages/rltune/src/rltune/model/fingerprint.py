@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.jobs import Jobs
+from rltune.jobs import Floats, Jobs
 
 MOST = 4096  # jobs in a sample: some 35 kB of text
 _ALL = 2**32  # every 32-bit hash is below it
@@ -90,8 +90,17 @@ class Shared:
 
 
 def shared(fingerprint: Fingerprint, jobs: Jobs) -> Shared:
-    """Count the jobs of a history that a fingerprint tells of, whatever its clock begins with."""
-    submit, shape = _marks(jobs)
+    """Count the jobs of a history that a fingerprint tells of, whatever its clock begins with.
+
+    A fingerprint is of submits. Builds before 0.2 also made some of when jobs could first start, so where the two
+    differ it is looked up by both.
+    """
+    times = [jobs.came_s]
+    times += [one for one in (jobs.submit_s, jobs.ready_s) if not any(np.array_equal(one, known) for known in times)]
+    return max((_shared(fingerprint, *_marks_at(one, jobs)) for one in times), key=lambda found: found.jobs)
+
+
+def _shared(fingerprint: Fingerprint, submit: Ints, shape: Words) -> Shared:
     ours = _Sorted.of(submit, shape)
     theirs = fingerprint.marks
     if not len(theirs[0]) or not len(submit):
@@ -195,7 +204,11 @@ def _only_ones(submit: Ints, shape: Words) -> tuple[Ints, Words]:
 
 def _marks(jobs: Jobs) -> tuple[Ints, Words]:
     """Return of every job what survives: the second of its submit, and a 32-bit digest of run time and GPUs."""
-    submit = np.rint(jobs.submit_s).astype(np.int64)
+    return _marks_at(jobs.came_s, jobs)
+
+
+def _marks_at(time_s: Floats, jobs: Jobs) -> tuple[Ints, Words]:
+    submit = np.rint(time_s).astype(np.int64)
     run = np.rint(jobs.duration_s).astype(np.int64).astype(np.uint64)
     return submit, _mixed((run << np.uint64(24)) ^ jobs.gpus.astype(np.uint64)) >> np.uint64(32)
 

@@ -14,7 +14,7 @@ from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.state import arrays as core
-from rltune.opt_in import opted_in
+from rltune.opt_in import for_replay
 from rltune.policy.multifactor import Multifactor
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import order_of
@@ -27,7 +27,7 @@ def replay(
     """Replay a history under a pipeline from its beginning to a time, and take what is there."""
     if pipeline.commit:
         raise InputError("commit mode selects one job at a time, so it has no queue to ask about; leave it out")
-    jobs = opted_in(jobs, cluster)
+    jobs = for_replay(jobs, cluster)
     order = np.argsort(jobs.submit_s, kind="stable")
     first, last = float(jobs.submit_s[order[0]]), float((jobs.submit_s + jobs.duration_s).max())
     if not first <= at_s:

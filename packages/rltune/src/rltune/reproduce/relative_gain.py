@@ -27,13 +27,17 @@ class RelativeGain:
     percent: float
     low: float = math.nan
     high: float = math.nan
+    low_unknown: bool = False  # as of an Interval
+    high_unknown: bool = False
 
     @classmethod
     def of_ratio(cls, found: Interval, metric: str) -> RelativeGain:
         """Turn ours / theirs into a gain."""
         if METRICS[metric].higher_is_better:
-            return cls(*(100 * (value - 1) for value in (found.estimate, found.low, found.high)))
-        return cls(*(100 * (1 - value) for value in (found.estimate, found.high, found.low)))
+            ends = (100 * (value - 1) for value in (found.estimate, found.low, found.high))
+            return cls(*ends, found.low_unknown, found.high_unknown)
+        ends = (100 * (1 - value) for value in (found.estimate, found.high, found.low))
+        return cls(*ends, found.high_unknown, found.low_unknown)
 
     @property
     def shown(self) -> bool:
@@ -43,12 +47,14 @@ class RelativeGain:
     def __str__(self) -> str:
         if not math.isfinite(self.percent):
             return "-"
-        span = f" [{self.low:.1f}, {self.high:.1f}]" if math.isfinite(self.low) else ""
-        return f"{self.percent:.1f} %{span}"
+        told = f"{self.percent:.1f} %"
+        made = Interval(self.percent, self.low, self.high, self.low_unknown, self.high_unknown)
+        return f"{told} {made.ends('{:.1f}'.format)}" if math.isfinite(self.low) else told
 
     def to_dict(self) -> dict[str, float | None]:
         """Return plain values; what cannot be told is None."""
-        return {name: value if math.isfinite(value) else None for name, value in vars(self).items()}
+        told = {name: value for name, value in vars(self).items() if value is not False}
+        return {name: value if math.isfinite(value) else None for name, value in told.items()}
 
 
 def seeds_of(found: Result, group: str) -> list[str]:

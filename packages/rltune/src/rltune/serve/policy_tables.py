@@ -60,7 +60,7 @@ def told_ratio(made: Interval | None) -> str:
     if not math.isfinite(made.low):
         return f"{told} (too few jobs for an interval)"
     shown = "" if made.high < 1 or made.low > 1 else ", not shown"
-    return f"{told} ({told_change(1 - made.high)} to {told_change(1 - made.low)}{shown})"
+    return f"{told} ({made.span(lambda ratio: told_change(1 - ratio), high_first=True)}{shown})"
 
 
 def _by_size(report: ShadowReport) -> Table:

@@ -28,10 +28,10 @@ def sentence(made: ShadowReport) -> str:
     if not math.isfinite(low):
         return f"{was}; too few jobs to say what {made.policy} would have changed."
     if low <= 1 <= high:
-        span = f"{_changed(low)} to {_changed(high)}"
+        span = made.ratio.span(_changed)
         return f"{was}; in the order of {made.policy} no difference is shown (95 % interval {span})."
     would = f"in the order of {made.policy} they would have waited about {seconds(made.expected_s)}"
-    span = " to ".join(_changed(one) for one in ((high, low) if high < 1 else (low, high)))
+    span = made.ratio.span(_changed, high_first=high < 1)
     return f"{was}; {would}, {_changed(made.ratio.estimate)} (95 % interval {span})."
 
 

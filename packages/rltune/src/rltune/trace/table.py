@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rltune.trace.trace_file import Source
 
 COLUMNS = ("submit_s", "duration_s", "gpus")
-TIMES = ("submit_s", "duration_s", "limit_s", "recorded_start_s", "recorded_eligible_s")
+TIMES = ("submit_s", "duration_s", "limit_s", "recorded_start_s", "recorded_eligible_s", "held_s")
 COUNTS = {"gpus": 0.0, "nodes": 0.0, "gpus_per_node": 0.0, "array": -1.0, "array_limit": 0.0}  # with what empty means
 AMOUNTS = ("cpus", "mem_gib", "cpus_per_gpu", "mem_gib_per_gpu")
 ALL = ("id", *TIMES, *COUNTS, *AMOUNTS, *PREEMPTION_COLUMNS, *LABEL_COLUMNS, "after")

@@ -60,11 +60,18 @@ class Interval:
         """Write both ends in brackets; an end that says nothing is unknown."""
         if self.low_unknown and self.high_unknown:
             return "[unknown]"
-        low, high = ("unknown" if far else write(end) for far, end in self._ends())
-        return f"[{low}, {high}]"
+        return f"[{', '.join(self._written(write))}]"
 
-    def _ends(self) -> tuple[tuple[bool, float], tuple[bool, float]]:
-        return (self.low_unknown, self.low), (self.high_unknown, self.high)
+    def span(self, write: Callable[[float], str], *, high_first: bool = False) -> str:
+        """Write from which end to which, for a sentence; an end that says nothing is unknown."""
+        if self.low_unknown and self.high_unknown:
+            return "unknown"
+        low, high = self._written(write)
+        return f"{high} to {low}" if high_first else f"{low} to {high}"
+
+    def _written(self, write: Callable[[float], str]) -> tuple[str, str]:
+        low = "unknown" if self.low_unknown else write(self.low)
+        return low, "unknown" if self.high_unknown else write(self.high)
 
     @property
     def excludes_zero(self) -> bool:

@@ -13,7 +13,7 @@ from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.inputs import require_inputs
-from rltune.opt_in import opted_in
+from rltune.opt_in import for_replay
 from rltune.parallel import Here, Spread
 from rltune.policy.by_name import get_policy, shipped_models
 from rltune.trials.intervals import Interval, difference, over_blocks, ratio
@@ -158,7 +158,7 @@ def tune(
     if not 0 < minutes < np.inf:
         raise InputError(f"a budget of {minutes:g} minutes cannot be; give some, such as 10")
     require_ways(learn)
-    ordered = opted_in(jobs, cluster).from_when_ready().sorted()
+    ordered = for_replay(jobs, cluster).sorted()
     today = _today(ordered, cluster, now, now_estimator)
     parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
@@ -350,9 +350,10 @@ def decide(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval,
     if it shows a loss; one of its queues on which the choice does worse takes the certainty away.
     """
     _, testing, together = found
-    if chosen.label == today.label or testing.low > 1 or together.estimate >= 1:
+    lost = testing.low > 1 or testing.estimate == np.inf  # shown, or nobody waits now and somebody would
+    if chosen.label == today.label or lost or together.estimate >= 1:
         return Advice.STAY
-    if testing.estimate < 1 and min(testing.high, together.high) < 1:
+    if testing.estimate < 1 and any(one.high < 1 for one in (testing, together)):
         return Advice.CHANGE
     if not np.isfinite(testing.estimate):
         return Advice.TOO_LITTLE  # nobody waits on the last part: it cannot say anything

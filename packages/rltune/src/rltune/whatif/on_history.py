@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator
 from rltune.jobs import Floats
 from rltune.metrics.utilisation import share_in_use
+from rltune.opt_in import for_replay
 from rltune.schedule import Schedule
 from rltune.text import percent
 from rltune.trials.intervals import difference, over_jobs, ratio
@@ -34,9 +36,15 @@ def what_if(
     """Run a history as it is and with the changes, and pair the waits job by job."""
     if not edits:
         raise InputError("what if what? give a change")
+    site = from_when_ready(site)
     now = run_site(site, estimator, progress)
     then = run_site(changed_site(site, edits), estimator, progress)
     return compared(now, then, ", ".join(edit.text for edit in edits), warm_up)
+
+
+def from_when_ready(site: Site) -> Site:
+    """Return the site with its history as every replay takes it; changes come after, of the load among them."""
+    return replace(site, jobs=for_replay(site.jobs, site.cluster))
 
 
 def changed_site(site: Site, edits: Sequence[Edit]) -> Site:

@@ -32,7 +32,7 @@ class WhatIf:
     @property
     def sentence(self) -> str:
         """Say what the change comes to, and how sure that is."""
-        gain, span = self.difference.estimate, f"{_signed(self.difference.low)} to {_signed(self.difference.high)}"
+        gain, span = self.difference.estimate, self.difference.span(_signed)
         if not math.isfinite(gain):
             return f"{self.change}: no job could be compared"
         waits = f"the mean wait goes from {seconds(self.now_s['mean'])} to {seconds(self.then_s['mean'])}"

@@ -16,7 +16,7 @@ from rltune.schedule import Schedule
 from rltune.text import read_seconds, seconds
 from rltune.trials.intervals import student
 from rltune.whatif.edits import Site, new_nodes, with_nodes
-from rltune.whatif.on_history import CONFIDENCE, WARM_UP, counted_jobs, run_site
+from rltune.whatif.on_history import CONFIDENCE, WARM_UP, counted_jobs, from_when_ready, run_site
 from rltune.whatif.outcome_of_change import Solved
 
 FORMS = "p90 wait < 1h, mean wait < 30m, p90 wait < 1h for gpus>=8, p99 wait < 1d for user=ann (or partition=, gpus=)"
@@ -87,6 +87,7 @@ def solve(
 ) -> Solved:
     """Find the fewest nodes of a kind (`8:A100`, GPUs and type, `8:A100@partition`) that meet the target."""
     levels: dict[int, _Level] = {}
+    site = from_when_ready(site)
 
     def level(nodes: int) -> _Level:
         if nodes not in levels:

@@ -38,7 +38,7 @@ class Verdict:
     def __str__(self) -> str:
         word = "worse" if self.worse else "no worse than allowed" if self.fine else "not decided yet"
         of = self.ratio
-        span = f"[{of.low:.2f}, {of.high:.2f}]" if np.isfinite(of.low) else "(too few of both came at the same time)"
+        span = of.ends("{:.2f}".format) if np.isfinite(of.low) else "(too few of both came at the same time)"
         about = f"slowdown of the canary's {self.acted} jobs over that of {self.others} others"
         return f"{about}: {of.estimate:.2f} {span}: {word}"
 

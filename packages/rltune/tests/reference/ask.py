@@ -47,7 +47,8 @@ class Job:
     preemptions: int = 0
     day_from: float = -math.inf  # when its day of displacements began
     day_n: int = 0
-    allowed: float = math.nan  # what turns may cost it in all, from its first displacement on
+    first: float = math.nan  # start of its first spell
+    allowed: float = math.nan  # what turns might cost it in all when it was last displaced
     toll: float = 0.0  # what they have cost it
     away_from: float = math.nan  # when it was displaced, if it has not started since,
     due: float = math.inf  # and when it comes before all others

@@ -77,7 +77,7 @@ def _work_conserved(jobs, cluster, schedule, taken) -> Iterator[str]:
 
 
 def toll_problems(jobs, cluster, schedule, taken) -> list[str]:
-    """Name who was displaced though its turns had cost it too much, or too often a day; estimates are the truth."""
+    """Name who was displaced though its turns had cost it too much, or too often a day."""
     return [
         problem for i, spells in spells_of(schedule).items() for problem in _overdrawn(jobs, cluster, taken, i, spells)
     ]
@@ -85,15 +85,15 @@ def toll_problems(jobs, cluster, schedule, taken) -> list[str]:
 
 def _overdrawn(jobs, cluster, taken, i: int, spells) -> Iterator[str]:
     played = _played(jobs, cluster, i, spells)
-    forecast = played[0].start + float(jobs.duration_s[i]) / played[0].speed
-    more = (taken.late_s, (taken.late_times - 1) * (forecast - float(jobs.submit_s[i])))
-    allowed, toll, due = max(x for x in more if math.isfinite(x)), 0.0, False
+    waited, toll, due = played[0].start - float(jobs.submit_s[i]), 0.0, False
     for one, after in pairwise(played):
+        more = (taken.late_s, (taken.late_times - 1) * (waited + one.done / one.speed))
+        allowed = max(x for x in more if math.isfinite(x))
         toll += (one.done - one.kept + float(jobs.restart_s[i])) / one.speed
         patience, away = allowed - toll, after.start - one.end
         if patience < -1e-6:
             yield f"job {i} was displaced at {one.end}, and its turns had cost it {toll} s of {allowed}"
-        if due:
+        if due and (math.isinf(taken.late_times) or patience < 2 * taken.min_run_s - 1e-6):
             yield f"job {i} had been due, and was displaced again at {one.end}"
         toll, due = toll + away, due or away > max(0.0, patience - taken.min_run_s) + 1e-6
     ends = sorted(one.end for one in played[:-1])

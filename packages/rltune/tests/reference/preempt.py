@@ -7,7 +7,7 @@ from itertools import compress, product
 from reference.ask import Job
 from reference.machine import Machine, Run
 from reference.remaining import work_left
-from reference.tolls import is_bounded, patience, turns_today
+from reference.tolls import is_bounded, least_patience, patience, turns_today
 from reference.turns import turn_score
 
 EXACT = 8
@@ -78,8 +78,8 @@ def may_be_displaced(m: Machine) -> list[Run]:
         and m.now - r.start >= r.job.restart / r.speed + turns.min_run
     ]
     if is_bounded(m):
-        m.patience = {r.job.index: patience(m, r, again(m, r)) for r in able if not r.job.settled}
-        able = [r for r in able if m.patience.get(r.job.index, 0.0) > 0]
+        m.patience = {r.job.index: patience(m, r, again(m, r)) for r in able}
+        able = [r for r in able if m.patience[r.job.index] > least_patience(m, r.job)]
     m.weight = turns.cost_once + turns.cost_each * len(m.waiting)
     worth = [r for r in able if turns.by_work or _gpus_left(m, r) > m.weight * loss(m, r)]
     return sorted(worth, key=lambda r: (loss(m, r), r.job.submit, r.job.index))

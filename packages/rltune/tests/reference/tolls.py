@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 from reference.ask import Job
-from reference.remaining import believed_end
 
 DAY = 86400.0
 
@@ -26,15 +25,21 @@ def is_due(m, job: Job) -> bool:
 def allowance(m, run) -> float:
     """Return what turns may cost the job in all."""
     turns, job = m.settings.turns, run.job
-    if not math.isnan(job.allowed):
-        return job.allowed
-    more = ((turns.times - 1.0) * (believed_end(m, run) - job.submit), turns.late)
+    done = job.saved + max(0.0, (m.now - run.start) * run.speed - job.restart)
+    more = ((turns.times - 1.0) * (job.first - job.submit + done / run.speed), turns.late)
     return max(x for x in more if not math.isinf(x))
 
 
 def patience(m, run, again: float) -> float:
     """Return how long the job could be away, if it were displaced now and had so much to do again."""
     return allowance(m, run) - run.job.toll - again / run.speed
+
+
+def least_patience(m, job: Job) -> float:
+    """Return which patience a job must have more of to be displaced."""
+    if not job.settled:
+        return 0.0
+    return math.inf if math.isinf(m.settings.turns.times) else 2 * m.settings.turns.min_run
 
 
 def can_be_called_in(m, job: Job) -> bool:
@@ -77,6 +82,7 @@ def goes_away(m, job: Job, run) -> Job:
 
 def comes_back(m, job: Job) -> Job:
     """Return the job as it starts again, or for the first time."""
+    job = replace(job, first=m.now if math.isnan(job.first) else job.first)
     if not is_away(job):
         return job
     return replace(job, toll=job.toll + (m.now - job.away_from), settled=m.now >= job.due, due=math.inf)

@@ -10,19 +10,21 @@ from rltune.kernel.fit.allocate import find, lend_nodes, picked_speed
 from rltune.kernel.fit.running import drop_end, start_job, stop_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.overtaking import is_first_class
-from rltune.kernel.score.rules import running_score, static_score
+from rltune.kernel.score.rules import score_mover, static_score
 from rltune.kernel.score.taking_turns import las_cuts
 from rltune.kernel.state.arrays import (
+    ACTIVE_N,
     BY_GITTINS,
     BY_LAS,
     BY_SRSF,
     DISPLACED_N,
+    EDITION,
     HELD,
     MOVABLE_N,
+    MOVERS_N,
     PASSES,
     Q_HEAD,
     Q_TAIL,
-    RUN_END,
     RUNNING,
     VICTIMS_N,
     WILLING_N,
@@ -35,7 +37,17 @@ from rltune.kernel.state.limits import count_running, start_is_allowed
 from rltune.kernel.state.online_survival import mean_left
 from rltune.kernel.state.queue import enqueue
 from rltune.kernel.state.spells import count_turn, end_spell, stop_loss, turns_today, work_to_repeat
-from rltune.kernel.state.tolls import can_be_called_in, go_away, gpus_to_spare, has_patience, is_away, is_due, next_due
+from rltune.kernel.state.tolls import (
+    can_be_called_in,
+    go_away,
+    gpus_to_spare,
+    has_patience,
+    is_away,
+    is_due,
+    is_surely_patient,
+    next_due,
+    note_patience,
+)
 
 INF = float("inf")
 EXACT = 8  # candidates up to which every set of them is tried
@@ -55,14 +67,18 @@ def next_turn(s: State, o: Options) -> float:
 
 
 @kernel
-def _may_be_displaced(w: World, s: State, o: Options, job: int) -> bool:
-    turn = s.turn[job]
+def _may_be_displaced(w: World, s: State, o: Options, i: int) -> bool:
+    """Return whether one of the willing may be displaced; most are told by what lies in its row."""
+    mover = s.mover[i]
+    job = mover.job
+    if mover.until == -INF:  # it is asked for the first time in this spell
+        mover.barred = s.turn[job].preemptions >= o.max_preemptions
+        mover.patient = not w.has_tolls or is_surely_patient(w, s, o, job)
     return (
-        w.yields[job].willing != 0
-        and turn.preemptions < o.max_preemptions
+        not mover.barred
+        and s.now[0] - mover.start >= mover.hold + o.min_run_s
         and (o.max_a_day == 0 or turns_today(s, job) < o.max_a_day)
-        and s.now[0] - s.life[job].start >= turn.restart / s.life[job].speed + o.min_run_s
-        and (not w.has_tolls or has_patience(w, s, o, job))
+        and (mover.patient or has_patience(w, s, o, job))
     )
 
 
@@ -90,17 +106,70 @@ def rank_movable(w: World, s: State, o: Options) -> float:
     worst = -INF
     cuts = las_cuts(s) if o.turns == BY_LAS else (0.0, 0.0)
     n = 0
-    for i in range(s.n[RUN_END]):
-        job = s.run[i].job
-        if job >= 0 and _may_be_displaced(w, s, o, job):
-            s.turn[job].score = running_score(w, s, o, job, cuts)
-            worst = max(worst, s.turn[job].score)
-            s.movable[n] = job
+    for i in range(s.n[MOVERS_N]):
+        if _may_be_displaced(w, s, o, i):
+            if s.now[0] >= s.mover[i].until or s.mover[i].edition != s.n[EDITION]:
+                score_mover(w, s, o, i, cuts)
+            worst = max(worst, s.mover[i].score)
+            s.movable[n] = s.mover[i].job
             n += 1
     s.n[MOVABLE_N] = n
     if o.turns == BY_LAS and worst <= 0.0 and not o.guarded and not w.has_tolls:
         return -INF  # nobody who waits stands higher than the first level
     return worst
+
+
+@kernel
+def _score_of(s: State, job: int) -> float:
+    """Return the score of a running job that is willing, as of this pass, before any cost is taken off."""
+    return s.mover[s.turn[job].mover_at].score
+
+
+@kernel
+def somebody_could_claim(w: World, s: State, o: Options, last: int, worst: float) -> bool:
+    """Note which shapes cannot claim nodes in this pass, whoever is displaced; return whether any could.
+
+    All are lent who stand lower than the best of those that could claim: nobody else will be displaced.
+    """
+    _note_best_scores(s, last)
+    before = -INF
+    best = _best_claimant(s)
+    while best > before and stands_lower(o, worst, best):
+        _lend_lower(w, s, o, best, 1)
+        for i in range(s.n[ACTIVE_N]):
+            shape = s.active[i]
+            if s.demand[shape].unclaimed_in != s.n[PASSES] and not find(w, s, shape, 0.0, o.placement):
+                s.demand[shape].unclaimed_in = s.n[PASSES]
+        _lend_lower(w, s, o, best, -1)
+        before = best
+        best = _best_claimant(s)
+    return stands_lower(o, worst, best)
+
+
+@kernel
+def _note_best_scores(s: State, last: int) -> None:
+    for i in range(s.n[ACTIVE_N]):
+        s.demand[s.active[i]].best = INF
+    for row in range(s.n[Q_HEAD], last):
+        demand = s.demand[s.queue[row].asks]
+        demand.best = min(demand.best, s.queue[row].score)
+
+
+@kernel
+def _best_claimant(s: State) -> float:
+    """Return the best score of those of whom it is not known that they cannot claim."""
+    best = INF
+    for i in range(s.n[ACTIVE_N]):
+        if s.demand[s.active[i]].unclaimed_in != s.n[PASSES]:
+            best = min(best, s.demand[s.active[i]].best)
+    return best
+
+
+@kernel
+def _lend_lower(w: World, s: State, o: Options, best: float, sign: int) -> None:
+    for i in range(s.n[MOVABLE_N]):
+        if stands_lower(o, _score_of(s, s.movable[i]), best):
+            lend_nodes(w, s, s.movable[i], sign)
 
 
 @kernel
@@ -115,6 +184,7 @@ def weigh_movable(w: World, s: State, o: Options) -> None:
     n = 0
     for i in range(s.n[MOVABLE_N]):
         job = s.movable[i]
+        s.turn[job].score = _score_of(s, job)
         s.turn[job].loss = stop_loss(w, s, job)
         if _pays(w, s, o, job, weight * s.turn[job].loss):
             s.movable[n] = job
@@ -325,7 +395,10 @@ def claim(w: World, s: State, o: Options, row: int, behind: bool) -> bool:
     if s.demand[shape].unclaimed_in == s.n[PASSES]:
         return False
     n = _list_candidates(w, s, o, row)
-    if n == 0 or not _could_fit(w, s, o, shape, estimate, n):
+    if n == 0:
+        s.demand[shape].unclaimed_in = s.n[PASSES]
+        return False
+    if not _could_fit(w, s, o, shape, estimate, n):
         return False
     keeps = behind and keeps_place(w, s, o, pool)
     if keeps and s.pool[pool].reserved != s.pool[pool].reserved:  # NaN: not computed yet
@@ -351,6 +424,8 @@ def claim(w: World, s: State, o: Options, row: int, behind: bool) -> bool:
 def _displace_for(w: World, s: State, o: Options, job: int, shape: int, estimate: float) -> None:
     for i in range(s.n[VICTIMS_N]):
         victim = s.victim[i]
+        if w.has_tolls:
+            note_patience(w, s, o, victim)
         interrupt(w, s, o, victim)
         count_turn(s, victim)
         if w.has_tolls:

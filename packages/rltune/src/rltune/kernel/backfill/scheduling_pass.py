@@ -12,7 +12,14 @@ from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, 
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay, try_start
-from rltune.kernel.backfill.preempt import claim, let_displaced_wait, rank_movable, weigh_movable
+from rltune.kernel.backfill.preempt import (
+    claim,
+    let_displaced_wait,
+    rank_movable,
+    somebody_could_claim,
+    stands_lower,
+    weigh_movable,
+)
 from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
@@ -181,12 +188,21 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
 
 
 @kernel
-def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
+def _may_claim(s: State, o: Options, row: int, worst: float) -> bool:
+    return s.demand[s.queue[row].asks].unclaimed_in != s.n[PASSES] and stands_lower(o, worst, s.queue[row].score)
+
+
+@kernel
+def _fill_heap(s: State, o: Options, all_rows: bool, worst: float, end: int, after: int) -> int:
     """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool.
 
-    If this is not the first time in the pass, only those come in whose turn is after that of a place.
+    And of those that might claim nodes of a running job with the score `worst` the best of each shape. If this is not
+    the first time in the pass, only those come in whose turn is after that of a place.
     """
     n = 0
+    if worst > -INF:
+        for i in range(s.n[ACTIVE_N]):
+            s.demand[s.active[i]].best_row = -1
     for row in range(s.n[Q_HEAD], end):
         if after >= 0 and not row_before(s, after, row):
             continue
@@ -194,6 +210,10 @@ def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
         if all_rows or s.demand[shape].fails_from > -INF:
             s.heap[n] = row
             n += 1
+        elif worst > -INF and _may_claim(s, o, row, worst):
+            best = s.demand[shape].best_row
+            if best < 0 or row_before(s, row, best):
+                s.demand[shape].best_row = row
         else:
             pool = s.demand[shape].pool
             best = s.pool[pool].best_closed
@@ -203,6 +223,11 @@ def _fill_heap(s: State, all_rows: bool, end: int, after: int) -> int:
         for g in range(len(s.pool)):
             if s.pool[g].best_closed >= 0:
                 s.heap[n] = s.pool[g].best_closed
+                n += 1
+    if worst > -INF:
+        for i in range(s.n[ACTIVE_N]):
+            if s.demand[s.active[i]].best_row >= 0:
+                s.heap[n] = s.demand[s.active[i]].best_row
                 n += 1
     heapify(s, n)
     return n
@@ -251,15 +276,17 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
     asked = end - s.n[Q_HEAD] > 1 or o.explain or o.policy == LEARNED or worst > -INF
     if asked:  # nobody asks for the score of one who waits alone
         score_queue(w, s, o, end, not o.explain)
-    claims = worst > -INF and _best_score(s, end) < worst
+    all_rows = o.explain or w.has_limits or w.has_pauses
+    claims = worst > -INF and stands_lower(o, worst, _best_score(s, end))
+    if claims and not all_rows:
+        claims = somebody_could_claim(w, s, o, end, worst)
     if claims:
         weigh_movable(w, s, o)
     elif open_shapes == 0 and not o.explain:
         return False
-    all_rows = o.explain or w.has_limits or w.has_pauses or claims
-    n = _fill_heap(s, all_rows, end, -1)
+    n = _fill_heap(s, o, all_rows, worst if claims else -INF, end, -1)
     parked = parked_end = n
-    partings = _MOST_PARTINGS if all_rows else 0
+    partings = _MOST_PARTINGS if all_rows or claims else 0
     left = pools if o.backfill == NO_BACKFILL else open_shapes
     first = s.n[Q_TAIL]
     last = -1
@@ -271,11 +298,16 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
         behind = s.pool[pool].head >= 0
         was_open = s.demand[shape].fails_from > -INF
         reason = consider(w, s, o, row)
-        claims = claims and s.queue[row].score < worst
+        claims = claims and stands_lower(o, worst, s.queue[row].score)
         if claims and reason != NO_REASON and _claims(w, s, o, row, behind, reason):
             reason = NO_REASON
             left = _count_open(w, s, o) if o.backfill != NO_BACKFILL else left
             was_open = False
+            _count_pools(w, s)
+            parked = parked_end = n = _fill_heap(s, o, all_rows, worst, end, row)  # more may fit now
+        elif claims and reason == RESOURCES and not all_rows and _may_claim(s, o, row, worst):
+            _count_pools(w, s)
+            n = _fill_heap(s, o, all_rows, worst, end, row)  # the next of its shape may be allowed what this one is not
         s.life[s.queue[row].job].reason = reason
         if reason == NO_REASON:
             first = min(first, row)
@@ -287,7 +319,7 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
             _scored_heads(w, s, o, row, end)
             pools = _count_pools(w, s)
             left = pools if o.backfill == NO_BACKFILL else left
-            parked = parked_end = n = _fill_heap(s, all_rows, end, row)
+            parked = parked_end = n = _fill_heap(s, o, all_rows, worst if claims else -INF, end, row)
         elif reason == NO_REASON and parked < parked_end:
             n = _unpark(s, n, parked, parked_end, row)
             parked = parked_end

@@ -30,7 +30,9 @@ from rltune.kernel.state.arrays import (
     LIFE,
     LIMIT,
     MASK,
+    MOVER,
     N_COUNTERS,
+    N_MARKS,
     NODE,
     NODE_DOWN,
     NODE_UP,
@@ -523,6 +525,7 @@ def _make_state(
     owner["share"][ACCOUNTS, : len(factors.account_share)] = factors.account_share
     state = State(
         now=np.zeros(1),
+        mark=np.full(N_MARKS, np.inf),
         n=np.zeros(N_COUNTERS, dtype=np.int64),
         life=_lives(job).view(np.recarray),
         at=_table(AT, int(job["chunk_end"][-1]) + 1 if n else 0),
@@ -562,6 +565,7 @@ def _make_state(
         rack_fit=np.zeros((racks + 1, w.chunk.shape[1]), dtype=np.int64),
         turn=_turns(job) if w.takes_turns else _table(TURN, 1),
         displaced=np.zeros(of_turns, dtype=np.int64),
+        mover=_table(MOVER, of_turns),
         movable=np.zeros(of_turns, dtype=np.int64),
         victim=np.zeros(of_turns, dtype=np.int64),
         spell=_table(SPELL, 2 * of_turns),

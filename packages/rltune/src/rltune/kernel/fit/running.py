@@ -8,6 +8,7 @@ from rltune.kernel.state.arrays import (
     DISTURBED,
     EPOCH,
     EXPECTED_BEFORE,
+    FIRST_EXPECTED,
     HEAP_N,
     RUN_END,
     RUN_SORTED,
@@ -19,7 +20,8 @@ from rltune.kernel.state.arrays import (
 )
 from rltune.kernel.state.fair_share import usage_changes
 from rltune.kernel.state.limits import count_running
-from rltune.kernel.state.online_survival import believed_end
+from rltune.kernel.state.movers import enter_mover, leave_mover
+from rltune.kernel.state.online_survival import BY_ESTIMATE, believed_end
 from rltune.kernel.state.queue import leave_queue
 from rltune.kernel.state.spells import begin_spell
 from rltune.kernel.state.tolls import come_back
@@ -102,6 +104,7 @@ def _enter(s: State, job: int, expected: float) -> None:
     s.life[job].run_at = i
     s.n[RUN_END] += 1
     s.n[RUNNING_N] += 1
+    s.mark[FIRST_EXPECTED] = min(s.mark[FIRST_EXPECTED], expected)
 
 
 @kernel
@@ -189,10 +192,32 @@ def settle_running(s: State) -> None:
 
 
 @kernel
-def expect_anew(s: State) -> None:
-    """Note that running jobs are to be expected anew, as of now: no reservation made before holds."""
+def expect_anew(w: World, s: State) -> None:
+    """Note that running jobs are to be expected anew, as of now: no reservation made before holds.
+
+    By estimates nothing changes while nobody has outlived his own.
+    """
+    if w.left_by == BY_ESTIMATE and _all_as_estimated(s):
+        return
     s.n[EXPECTED_BEFORE] = 1
     s.n[DISTURBED] += 1
+
+
+@kernel
+def _all_as_estimated(s: State) -> bool:
+    """Return whether no running job is at the end of its estimate; a lower bound of the first such end is kept."""
+    now = s.now[0]
+    if s.mark[FIRST_EXPECTED] > now:
+        return True
+    first = float("inf")
+    for i in range(s.n[RUN_END]):
+        job = s.run[i].job
+        if job >= 0:
+            first = min(first, s.life[job].start + s.life[job].estimate / s.life[job].speed)
+            if first <= now:
+                return False
+    s.mark[FIRST_EXPECTED] = first
+    return True
 
 
 @kernel
@@ -269,6 +294,8 @@ def start_in_turn(w: World, s: State, job: int, turn: int) -> None:
         count_running(w, s, job, 1)
     if w.takes_turns:
         s.n[WILLING_N] += w.yields[job].willing
+        if w.yields[job].willing:
+            enter_mover(s, job)
     usage_changes(w, s, job, 1.0)
 
 
@@ -281,4 +308,6 @@ def stop_job(w: World, s: State, job: int) -> None:
         count_running(w, s, job, -1)
     if w.takes_turns:
         s.n[WILLING_N] -= w.yields[job].willing
+        if w.yields[job].willing:
+            leave_mover(s, job)
     usage_changes(w, s, job, -1.0)

@@ -190,7 +190,7 @@ def advance(w: World, s: State, o: Options) -> bool:
         release_held(w, s, o)
     settle_queue(s)
     if w.left_by != ENDS_NOW and s.n[Q_HEAD] < s.n[Q_TAIL]:
-        expect_anew(s)
+        expect_anew(w, s)
     return True
 
 

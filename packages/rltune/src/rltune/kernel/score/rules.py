@@ -7,18 +7,25 @@ import math
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.kernel.score.network import fill_inputs, logit
-from rltune.kernel.score.overtaking import guard_queue, guarded_score, put_due_first
-from rltune.kernel.score.taking_turns import attained_for, las_cuts, turn_score
+from rltune.kernel.score.overtaking import DUE, guard_queue, guarded_score, put_due_first
+from rltune.kernel.score.taking_turns import LAST_LEVEL, attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import (
+    BY_GITTINS,
+    BY_LAS,
     BY_POLICY,
+    BY_SRSF,
     DRIFTED,
+    EASY_BY,
+    EDITION,
     FELL_BACK,
     FIT_FIRST,
     LOOKED,
     NO_TURNS,
     Q_HEAD,
     Q_TAIL,
+    RESCORE_AT,
     SCORED,
+    SCORED_EDITION,
     SLA_BY_BASE,
     Options,
     State,
@@ -26,11 +33,14 @@ from rltune.kernel.state.arrays import (
 )
 from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.fair_share import MAX_AGE, TIME_SCALE, W_AGE, W_FAIR, W_TIME, fair_share, share_among_waiting
+from rltune.kernel.state.online_survival import BY_ESTIMATE, EDGES, edge, edge_before
 from rltune.kernel.state.score_heap import heapify, pop_best
 from rltune.kernel.state.spells import rank_left
+from rltune.kernel.state.tolls import is_due, next_due
 
 FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED, FIXED = range(12)
 TINY = 1e-15
+_ROUNDING_S = 0.001  # no sum of times here is wrong by as much
 INF = float("inf")
 
 
@@ -242,6 +252,9 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
     head = s.n[Q_HEAD]
     policy = o.policy
     now = s.now[0]
+    if scores_last(w, o):
+        _score_newcomers(w, s, o, last)
+        return
     if policy == WFP3:
         for i in range(head, last):
             job = s.queue[i].job
@@ -270,6 +283,55 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         guard_queue(w, s, o, last)
     if w.has_tolls:
         put_due_first(w, s, last)
+
+
+@kernel
+def scores_last(w: World, o: Options) -> bool:
+    """Return whether a waiting job's score stays as it is until an edition or a due date.
+
+    Where Python gives scores, or explains them, they do not.
+    """
+    by_edition = o.turns == BY_LAS or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
+    by_estimate = o.turns == BY_SRSF and w.left_by == BY_ESTIMATE
+    is_static = o.policy <= F1 or o.policy == FIXED
+    as_usual = not o.guarded and not o.explain and o.cycle_s == 0.0 and o.backfill != EASY_BY
+    return (by_edition or by_estimate) and is_static and as_usual
+
+
+@kernel
+def _score_newcomers(w: World, s: State, o: Options, last: int) -> None:
+    """Score those that have come since; all, if there is a new edition or somebody has become due."""
+    anew = s.n[SCORED_EDITION] != s.n[EDITION] or s.now[0] >= s.mark[RESCORE_AT]
+    cuts = las_cuts(s)
+    for i in range(s.n[Q_HEAD], s.n[Q_TAIL] if anew else last):
+        if anew or s.queue[i].score != s.queue[i].score:  # NaN: not scored yet
+            job = s.queue[i].job
+            s.queue[i].score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
+            s.queue[i].tie = s.life[job].key
+            if is_due(w, s, job):
+                s.queue[i].score = DUE
+                s.queue[i].tie = s.turn[job].due
+    s.n[SCORED_EDITION] = s.n[EDITION]
+    s.mark[RESCORE_AT] = next_due(s)
+
+
+@kernel
+def score_mover(w: World, s: State, o: Options, i: int, cuts: tuple[float, float]) -> None:
+    """Score a running job that is willing, and note until when that holds."""
+    mover = s.mover[i]
+    job = mover.job
+    mover.score = running_score(w, s, o, job, cuts)
+    mover.edition = s.n[EDITION]
+    more = INF  # work of this spell at which its score changes
+    if o.guarded or o.turns > BY_GITTINS:
+        more = -INF
+    elif o.turns == BY_GITTINS:
+        k = edge_before(work_done(w, s, job))
+        if k < EDGES - 1:
+            more = edge(k + 1) - s.turn[job].saved
+    elif mover.score < LAST_LEVEL:
+        more = (cuts[0] if mover.score == 0.0 else cuts[1]) / w.job[job].rank_n - s.turn[job].service
+    mover.until = mover.start + (s.turn[job].restart + more) / s.life[job].speed - _ROUNDING_S
 
 
 @kernel

@@ -10,6 +10,8 @@ from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, State, World
 from rltune.kernel.state.attained import attained_service, whole_estimate, work_done
 from rltune.kernel.state.online_survival import index_by_history, mean_left
 
+LAST_LEVEL = 2.0
+
 
 @kernel
 def las_cuts(s: State) -> tuple[float, float]:
@@ -23,7 +25,7 @@ def las_score(w: World, job: int, attained: float, cuts: tuple[float, float]) ->
     gpu_time = w.job[job].rank_n * attained
     if gpu_time < cuts[0]:
         return 0.0
-    return 1.0 if gpu_time < cuts[1] else 2.0
+    return 1.0 if gpu_time < cuts[1] else LAST_LEVEL
 
 
 @kernel

@@ -91,8 +91,13 @@ SCOPES = 5
     EDITION_KNOWN,
     WATCHED,
     THEN_N,
+    MOVERS_N,
+    SCORED_EDITION,
     N_COUNTERS,
-) = range(42)
+) = range(44)
+
+# Places in State.mark, the times that a run changes.
+NEXT_DUE, RESCORE_AT, FIRST_EXPECTED, N_MARKS = range(4)
 
 # By which order jobs take turns; NO_TURNS: who has started runs to its end.
 NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)
@@ -188,12 +193,23 @@ TURN = _record(  # what a job that may have several spells needs beside LIFE; wo
     loss="f8",  # GPU-seconds that displacing it now would cost
     day_from="f8",  # when its day of displacements began
     day_n="i8",  # and how many there were in it
-    allowed="f8",  # what its turns may cost it in all, in seconds, from its first displacement on; so are the next:
+    allowed="f8",  # what its turns might cost it in all when it was last displaced, in seconds; so are the next:
     toll="f8",  # what they have cost it, see tolls.py
-    patience="f8",  # how long it could be away, if it were displaced in this pass
+    patience="f8",  # how long it could be away then
     away_from="f8",  # when it was displaced
     due="f8",  # and when it comes before all others; infinite = it is not away
     settled="i8",  # it has been due, and is not displaced any more
+    mover_at="i8",  # place in State.mover
+)
+MOVER = _record(  # a running job that is willing: what a pass asks of it, side by side
+    job="i8",
+    start="f8",
+    hold="f8",  # of its restart
+    score="f8",
+    until="f8",  # the score holds before this time, and in this edition; -inf = not looked at yet
+    edition="i8",
+    barred="i8",  # it has had all its turns
+    patient="i8",  # whatever work it would have to repeat, it has patience
 )
 SPELL = _record(start="f8", end="f8", job="i8", chunks="i8")  # one that ended before its job did
 AT = _record(node="i8", gpus="i8")
@@ -225,6 +241,8 @@ DEMAND = _record(
     seen_shortest="f8",  # and the lowest of those that a pass has come past
     active_at="i8",
     unclaimed_in="i8",  # the last pass in which not even all that could be displaced made room for it
+    best="f8",  # the lowest score of those that wait, as of this pass
+    best_row="i8",  # the place of the best of them that might claim nodes, if none fits; -1 = there is none
 )
 LIMIT = _record(
     max_gpus="i8", max_running="i8", max_submitted="i8", used_gpus="i8", used_running="i8", used_submitted="i8"
@@ -329,6 +347,7 @@ class State(NamedTuple):
     """What a run changes."""
 
     now: F8  # [1]
+    mark: F8  # times, see above
     n: I8  # counters, see above
     life: Records  # by job
     at: Records  # chunks of jobs, see JOB.chunk_at
@@ -368,6 +387,7 @@ class State(NamedTuple):
     rack_fit: I8  # [rack, kind] nodes that could take a chunk; the last row counts chunks not placed yet
     turn: Records  # by job; this and the next have one row where nobody takes turns
     displaced: I8  # in this pass: they wait from its end on
+    mover: Records  # running jobs that are willing
     movable: I8  # running jobs that may be displaced in this pass, the cheapest first
     victim: I8  # scratch: those of them that a job would displace
     spell: Records  # those that ended before their jobs did, since Python last took them

@@ -12,6 +12,7 @@ import numpy as np
 from rltune.kernel.jit import allocating_kernel, kernel
 from rltune.kernel.state.arrays import ACTIVE_N, ENTERED, F8, I8, NEWCOMERS, Q_HEAD, Q_TAIL, WAITING, State, World
 
+NOT_SCORED = float("nan")
 _MANY = 16  # newcomers from which on sorting them is less work than finding a place for each
 
 
@@ -21,6 +22,8 @@ def _move(s: State, to: int, source: int) -> None:
     s.queue[to].asks = s.queue[source].asks
     s.queue[to].key = s.queue[source].key
     s.queue[to].estimate = s.queue[source].estimate
+    s.queue[to].score = s.queue[source].score
+    s.queue[to].tie = s.queue[source].tie
 
 
 @kernel
@@ -62,6 +65,7 @@ def _put_in_place(s: State, row: int) -> None:
     """Put the job of a row, of which all before are in order, in its place, moving the shorter side of the queue."""
     job, asks = s.queue[row].job, s.queue[row].asks
     key, estimate = s.queue[row].key, s.queue[row].estimate
+    score, tie = s.queue[row].score, s.queue[row].tie
     place = _place_before(s, key, job, row)
     if s.n[Q_HEAD] > 0 and row == s.n[Q_TAIL] - 1 and place - s.n[Q_HEAD] < row - place:
         for i in range(s.n[Q_HEAD], place):
@@ -74,6 +78,7 @@ def _put_in_place(s: State, row: int) -> None:
             _move(s, i, i - 1)
     s.queue[place].job, s.queue[place].asks = job, asks
     s.queue[place].key, s.queue[place].estimate = key, estimate
+    s.queue[place].score, s.queue[place].tie = score, tie
 
 
 @kernel
@@ -122,6 +127,7 @@ def merge_newcomers(s: State, newcomers: int) -> None:
         else:
             s.queue[to].key, s.queue[to].estimate = key[i], estimate[i]
             s.queue[to].job, s.queue[to].asks = job[i], asks[i]
+            s.queue[to].score, s.queue[to].tie = NOT_SCORED, 0.0
             new -= 1
         to -= 1
 
@@ -140,6 +146,8 @@ def enqueue(w: World, s: State, job: int, by_age: bool) -> None:
     s.life[job].form = w.job[job].asks
     s.queue[place].key = key
     s.queue[place].estimate = s.life[job].estimate
+    s.queue[place].score = NOT_SCORED
+    s.queue[place].tie = 0.0
     s.n[Q_TAIL] += 1
     s.n[ENTERED] += 1
     s.life[job].status = WAITING

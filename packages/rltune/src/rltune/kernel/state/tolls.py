@@ -7,8 +7,8 @@ that it has to do again, and restarts. What it has left cancels out, so nothing 
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import AWAY_N, RUN_END, Options, State, World
-from rltune.kernel.state.online_survival import believed_end
+from rltune.kernel.state.arrays import AWAY_N, NEXT_DUE, RUN_END, Options, State, World
+from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.spells import work_to_repeat
 
 INF = float("inf")
@@ -29,32 +29,51 @@ def is_due(w: World, s: State, job: int) -> bool:
 @kernel
 def next_due(s: State) -> float:
     """Return when the next displaced job will have been away for as long as it may."""
-    first = INF
-    for i in range(s.n[AWAY_N]):
-        due = s.turn[s.away[i]].due
-        if s.now[0] < due < first:
-            first = due
-    return first
+    if s.mark[NEXT_DUE] <= s.now[0]:
+        first = INF
+        for i in range(s.n[AWAY_N]):
+            due = s.turn[s.away[i]].due
+            if s.now[0] < due < first:
+                first = due
+        s.mark[NEXT_DUE] = first
+    return s.mark[NEXT_DUE]
 
 
 @kernel
 def has_patience(w: World, s: State, o: Options, job: int) -> bool:
-    """Note how long a running job could be away, if it were displaced now; False if it could not."""
-    turn = s.turn[job]
-    if turn.settled != 0:
-        return False
-    if turn.preemptions == 0:
-        turn.allowed = _allowance(w, s, o, job)
-    turn.patience = turn.allowed - turn.toll - work_to_repeat(w, s, job) / s.life[job].speed
-    return turn.patience > 0.0
+    """Return whether a running job could be away, if it were displaced now: for long, if it has been due before."""
+    if s.turn[job].settled == 0:
+        return _patience(w, s, _allowance(w, s, o, job), job) > 0.0
+    return o.late_times < INF and _patience(w, s, _allowance(w, s, o, job), job) > 2.0 * o.min_run_s
+
+
+@kernel
+def _patience(w: World, s: State, allowed: float, job: int) -> float:
+    return allowed - s.turn[job].toll - work_to_repeat(w, s, job) / s.life[job].speed
+
+
+@kernel
+def note_patience(w: World, s: State, o: Options, job: int) -> None:
+    """Note how long a running job may be away that is displaced now."""
+    s.turn[job].allowed = _allowance(w, s, o, job)
+    s.turn[job].patience = _patience(w, s, s.turn[job].allowed, job)
+
+
+@kernel
+def is_surely_patient(w: World, s: State, o: Options, job: int) -> bool:
+    """Return whether a running job has patience in all of its spell, whatever work it would have to repeat."""
+    repeated = (w.yields[job].checkpoint + w.yields[job].restart) / s.life[job].speed
+    known = s.turn[job].settled == 0 and o.late_s < INF
+    return known and o.late_s - s.turn[job].toll - repeated > 1.0
 
 
 @kernel
 def _allowance(w: World, s: State, o: Options, job: int) -> float:
-    """Return what turns may cost a job that is displaced for the first time now; it would end when that is believed."""
+    """Return what turns may cost a job in all, as of now: a share of the time that it would have taken at least."""
     allowed = -INF
     if o.late_times < INF:
-        allowed = (o.late_times - 1.0) * (believed_end(w, s, job) - w.job[job].submit)
+        ran = work_done(w, s, job) / s.life[job].speed
+        allowed = (o.late_times - 1.0) * (s.turn[job].first - w.job[job].submit + ran)
     return max(allowed, o.late_s) if o.late_s < INF else allowed
 
 
@@ -107,6 +126,7 @@ def go_away(s: State, o: Options, job: int) -> None:
     turn.toll = turn.allowed - turn.patience
     turn.away_from = s.now[0]
     turn.due = s.now[0] + max(0.0, turn.patience - o.min_run_s)
+    s.mark[NEXT_DUE] = min(s.mark[NEXT_DUE], turn.due)
     s.away[s.n[AWAY_N]] = job
     s.n[AWAY_N] += 1
 
@@ -119,6 +139,8 @@ def come_back(s: State, job: int) -> None:
         return
     turn.toll += s.now[0] - turn.away_from
     turn.settled = 1 if s.now[0] >= turn.due else 0
+    if turn.due == s.mark[NEXT_DUE]:
+        s.mark[NEXT_DUE] = -INF  # to be found anew
     turn.due = INF
     kept = 0
     for i in range(s.n[AWAY_N]):

@@ -212,7 +212,7 @@ class Cluster:
     @classmethod
     def from_toml(cls, path: str | Path) -> Cluster:
         """Read a cluster from a TOML file."""
-        return cls._from_text(toml_text(Path(path)), str(path))
+        return cls.from_text(toml_text(Path(path)), str(path))
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
@@ -220,7 +220,7 @@ class Cluster:
         if name not in cls.presets():
             raise unknown("cluster preset", name, cls.presets())
         text = (resources.files("rltune") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
-        return cls._from_text(text, name)
+        return cls.from_text(text, name)
 
     @staticmethod
     def presets() -> tuple[str, ...]:
@@ -245,7 +245,8 @@ class Cluster:
         return toml_text(Path(name_or_path))
 
     @classmethod
-    def _from_text(cls, text: str, source: str) -> Cluster:
+    def from_text(cls, text: str, source: str) -> Cluster:
+        """Read a cluster from TOML; mistakes are told with the name of its source."""
         try:
             file = _File.model_validate(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:

@@ -84,3 +84,14 @@ def test_a_cluster_of_another_size_than_the_logs_header_is_told(rltune, tmp_path
         said = rltune("simulate", tmp_path / "log.swf", "-c", tmp_path / "c.toml")
         assert said.code == 0, said.err
         assert ("header tells of 64 processors" in " ".join((said.out + said.err).split())) is warned
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["NodeName=a Gres=gpu:x:-1 CPUTot=1 RealMemory=1 State=IDLE\n", "; MaxProcs: 99999999999999\n"],
+)
+def test_what_is_no_cluster_is_not_written(rltune, tmp_path, printed):
+    (tmp_path / "nodes.txt").write_text(printed)
+    said = rltune("cluster", "import", tmp_path / "nodes.txt", "-o", tmp_path / "c.toml")
+    assert said.code == 2, said.out
+    assert not (tmp_path / "c.toml").exists()

@@ -279,6 +279,12 @@ def test_philly_json_cut_in_the_middle(tmp_path):
     assert re.match(r", line \d+: is not valid JSON .* is the file complete\?", refusal(path))
 
 
+def test_swf_in_which_every_line_has_a_field_too_many(tmp_path):
+    path = tmp_path / "log.swf"
+    path.write_text("; MaxProcs: 8\n1 0 5 60 1 -1 -1 1 100 -1 1 1 1 -1 1 1 -1 -1 7\n")
+    assert "has 19 fields; a line of SWF has 18" in sentence_of(path, None)
+
+
 def test_swf_with_a_line_of_the_wrong_length(tmp_path):
     path = tmp_path / "log.swf"
     path.write_text((DATA / "small.swf").read_text() + "7 160 0 1\n")

@@ -76,7 +76,6 @@ def import_slurm(
 
     What our TOML has no word for (features, other reservations, nodes that are down) stands in comments.
     """
-    from rltune.cluster import Cluster
     from rltune.live.see.backend import BackendError
     from rltune.live.slurm.client import Slurm
     from rltune.live.slurm.cluster_toml import to_toml
@@ -87,8 +86,7 @@ def import_slurm(
             seen = Slurm().observe()
     except BackendError as error:
         raise InputError(str(error)) from None
-    write_text(to_toml(seen, out.stem), out)
-    show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
+    _write(to_toml(seen, out.stem), "Slurm", out)
 
 
 @app.command(
@@ -117,11 +115,17 @@ def import_printed(
     What our TOML has no word for (features, nodes that are down) stands in comments. Maintenance is not in such a file;
     `rltune cluster import-slurm` asks a running Slurm for it.
     """
+    require_free([out], force=force)
+    _write(_imported(_printed(file), file, out.stem), file, out)
+
+
+def _write(text: str, origin: str, out: Path) -> None:
+    """Write what was imported, once it is known to be a cluster."""
     from rltune.cluster import Cluster
 
-    require_free([out], force=force)
-    write_text(_imported(_printed(file), file, out.stem), out)
-    show_line(f"{out}: is a cluster of {_totals(Cluster.from_toml(out))}")
+    found = Cluster.from_text(text, f"what {origin} tells")
+    write_text(text, out)
+    show_line(f"{out}: is a cluster of {_totals(found)}")
 
 
 def _imported(text: str, file: str, name: str) -> str:

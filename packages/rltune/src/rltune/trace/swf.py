@@ -48,7 +48,7 @@ STATES = {0: "failed", 1: "completed", 3: "completed", 4: "failed", 5: "killed"}
 _PARTIAL = (2, 3, 4)  # bursts of a job, which should have a line for the whole too
 _CONTINUED, _CANCELLED = 2, 5
 _KIB_PER_GIB = 1024**2
-_MACHINE = re.compile(r"^;\s*(MaxNodes|MaxProcs):\s*(\d{1,9})\b", re.MULTILINE)
+_MACHINE = re.compile(r"^;\s*(MaxNodes|MaxProcs):\s*(\d{1,15})\b", re.MULTILINE)
 _HEADER = re.compile(r"^;\s*(UnixStartTime|TimeZoneString|TimeZone):\s*(\S+)", re.MULTILINE)
 
 
@@ -57,7 +57,8 @@ def looks_like(head: list[str]) -> bool:
     body = [line.split() for line in head if not line.startswith(";")]
     if not body:
         return any(line.startswith(";") for line in head)
-    return len(body[0]) == len(COLUMNS) and "," not in head[-1]
+    with_header = head[0].startswith(";") and _is_number(body[0][0])
+    return (with_header or len(body[0]) == len(COLUMNS)) and "," not in head[-1]
 
 
 def read(source: Source) -> Trace:

@@ -314,7 +314,7 @@ def _report(
     both = [[score.outcomes[c.label, final], outcomes[c.label]] for c in (chosen, today)]
     together = over_blocks(blocks_of(*both), ratio, confidence=CONFIDENCE)
     minutes, seed, notes = about
-    answer = decide(today, chosen, (choosing, tested, together))
+    answer = decide(today, chosen, tested, together)
     return Tuning(
         answer=answer,
         now=today,
@@ -343,13 +343,12 @@ def _report(
     )
 
 
-def decide(today: Candidate, chosen: Candidate, found: tuple[Interval, Interval, Interval]) -> Advice:
+def decide(today: Candidate, chosen: Candidate, testing: Interval, together: Interval) -> Advice:
     """Decide by both parts together, or by the last if it shows the gain alone; the middle alone is not enough.
 
     The middle part chose the best of many, so what it shows of the choice is partly luck. The last part stops a change
     if it shows a loss; one of its queues on which the choice does worse takes the certainty away.
     """
-    _, testing, together = found
     lost = testing.low > 1 or testing.estimate == np.inf  # shown, or nobody waits now and somebody would
     if chosen.label == today.label or lost or together.estimate >= 1:
         return Advice.STAY

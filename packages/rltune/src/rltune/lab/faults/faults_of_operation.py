@@ -47,7 +47,7 @@ def _preempt_by_tier(scene: Scene) -> None:
     restart(scene)
     for holder in scene.holders:
         scene.may_run_again(holder, "Slurm's own preemption")
-    first = scene.submit("--nodes=1", "--partition=sla", doing="sleep 3", limit_min=2)
+    first = scene.submit_holder("--partition=sla")
     scene.wait_for("a running job to give way", lambda: not scene.job(first).pending)
     scene.pass_cycles(3)
 

@@ -114,10 +114,15 @@ class Scene:
 
     def fill(self, waiting: int = 8) -> None:
         """Take both nodes of K80 until `let_go`, and let jobs wait for them."""
-        held = f"while [ ! -e {self.folder}/go ]; do sleep 0.2; done"
-        self.holders = [self.submit("--nodes=1", doing=held, limit_min=60) for _ in range(2)]
+        self.holders = [self.submit_holder() for _ in range(2)]
         self.wait_for("the nodes to be taken", lambda: all(self.job(job).on_nodes for job in self.holders))
         self.waiting = [self.submit("--nodes=1", limit_min=self.random.randint(5, 55)) for _ in range(waiting)]
+
+    def submit_holder(self, *options: str) -> int:
+        """Submit a job that holds a node until `let_go`."""
+        return self.submit(
+            "--nodes=1", *options, doing=f"while [ ! -e {self.folder}/go ]; do sleep 0.2; done", limit_min=60
+        )
 
     def let_go(self) -> None:
         """Let the holders end, and so the queue run."""

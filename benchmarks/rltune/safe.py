@@ -6,7 +6,7 @@ The workloads stand in safe_workloads.toml, which was there before the policy. A
 backfilling and a metric, and has at least 10 disjoint windows in which jobs queue. The first 60 % of each workload are
 history, as is all that comes before a window. What has been run is kept in a folder, so that the command may be ended
 and started again; it writes docs/results/safe.md from what is there. One quiet core: about half an hour for all but the
-estimator `predicted`; `--part 1/2` and `--part 2/2` share the workloads between two.
+estimators `last2` and `predicted`; `--part 1/2` and `--part 2/2` share the workloads between two.
 """
 
 import argparse
@@ -40,7 +40,7 @@ OURS = {"wait": PORTFOLIO, "slowdown": "portfolio:slowdown"}
 NETWORKS = ("learned:anywhere", "learned:mixed")
 WHO = (PORTFOLIO, *NETWORKS)
 MOST_LISTED = 25  # cells of one table
-SLOW = "predicted"  # is run last
+SLOW = ("last2", "predicted")  # are run last
 BEGIN, END = "<!-- made by benchmarks/rltune/safe.py: begin -->", "<!-- end -->"
 
 
@@ -317,13 +317,13 @@ def main() -> None:
 def run_missing(given: argparse.Namespace, common: dict, workloads: Sequence[Workload]) -> None:
     """Run what is asked for and is not kept, and begin nothing new when the time is over.
 
-    In an order that is drawn once, the slow estimator last: what has been run by then is a fair sample.
+    In an order that is drawn once, slow estimators last: what has been run by then is a fair sample.
     """
     begin, readings = time.monotonic(), Readings(given.traces)
     turn, of = map(int, given.part.split("/"))
     pairs = [(w, e) for w in workloads for e in w.estimators]
     drawn = [pairs[i] for i in np.random.default_rng(0).permutation(len(pairs))][turn - 1 :: of]
-    for work, estimator in sorted(drawn, key=lambda pair: pair[1] == SLOW):
+    for work, estimator in sorted(drawn, key=lambda pair: pair[1] in SLOW):
         asked = given.only in ("", work.name) and given.estimator in ("", estimator)
         file = given.kept / f"{work.name}+{estimator}.json"
         if asked and not file.exists() and time.monotonic() - begin < 60 * given.minutes:

@@ -9,6 +9,7 @@ from rltune.cluster import Cluster
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.estimate.estimator_names import candidates, of_trace
+from rltune.estimate.last_two import LastTwo
 from rltune.jobs import Jobs
 
 ONE = Cluster.uniform(nodes=1, gpus=1)
@@ -92,6 +93,19 @@ def test_the_last_two_runs_of_the_user():
     jobs = Jobs.from_arrays(np.arange(n) * 100.0, [10, 20, 40, 80, 1], 1, user=["u"] * n, limit_s=[60] * n)
     made = rltune.simulate(jobs, Cluster.uniform(1, 4), estimator="last2").estimate_s
     assert made.tolist() == [60, 10, 15, 30, 60]
+
+
+def test_a_warm_start_knows_the_last_two_of_everybody_that_had_ended():
+    """Of three ended runs the newest two by their ends count; one that still runs does not."""
+    before = Jobs.from_arrays(
+        submit_s=[0, 1, 2, 3, 4, 5],
+        duration_s=[900, 10, 20, 40, 5_000, 70],
+        gpus=1,
+        user=[*"aaaaab"],
+    )
+    jobs = Jobs.from_arrays(submit_s=[1_000, 1_001, 1_002], duration_s=[7, 7, 7], gpus=1, user=["a", "b", "c"])
+    made = LastTwo().after(before).estimate(jobs, 0).values_s
+    assert made.tolist() == [(40 + 900) / 2, 70.0, 3_600.0]
 
 
 def test_a_blend_is_the_geometric_mean():

@@ -31,10 +31,20 @@ class LastTwo:
         user = together(earlier, jobs, "user")
         last = np.full((int(user.max(initial=-1)) + 2, 2), np.nan)  # the place of -1 is for those without a user
         if earlier is not None:
-            _learn(last, user[:known], earlier.duration_s)
+            rows = _newest_two(user[:known])
+            _learn(last, user[rows], earlier.duration_s[rows])
         limit_s = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
         looks = UserRuns(user[known:], limit_s, last)
         return Estimates(looks.values_s(last, np.arange(len(jobs))), looks=looks)
+
+
+def _newest_two(user: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return the last two rows of every user, in order: a long history tells no more than these."""
+    order = np.argsort(user, kind="stable")
+    by_user = user[order]
+    kept = np.ones(len(order), dtype=bool)
+    kept[:-2] = by_user[2:] != by_user[:-2]
+    return np.sort(order[kept])
 
 
 def _learn(last: Floats, user: NDArray[np.integer], run_s: Floats) -> None:

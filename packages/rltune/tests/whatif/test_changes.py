@@ -116,6 +116,16 @@ def test_the_queue_of_a_moment(text):
         assert told.difference.estimate >= 0
 
 
+def test_more_futures_do_not_make_the_one_that_comes_surer():
+    """The interval is of single futures: ten times as many leave it about as wide, and it says so."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, get_estimator("history"), float(base.jobs.submit_s[90]))
+    few, many = (what_if_now(present, [parse_edit("add=1x4:V100")], rolls=rolls) for rolls in (12, 120))
+    widths = [told.difference.high - told.difference.low for told in (few, many)]
+    assert widths[1] > widths[0] / 2 > 0
+    assert "in four futures of five" in many.sentence
+
+
 def test_another_load_is_for_a_history():
     """What waits now has been submitted."""
     base = site(60)

@@ -9,13 +9,14 @@ import numpy as np
 
 from rltune.cluster import same_name
 from rltune.errors import InputError
-from rltune.forecast.rolls import FutureRoller, Progress, drawn_starts
+from rltune.forecast.rolls import FutureRoller, Progress, drawn_quantiles, drawn_starts
+from rltune.forecast.start_forecast import QUANTILES
 from rltune.jobs import Floats
 from rltune.present.present import Present
-from rltune.trials.intervals import Interval, student
+from rltune.trials.intervals import Interval
 from rltune.trials.shares import shares_between
 from rltune.whatif.edits import Edit, Site
-from rltune.whatif.on_history import CONFIDENCE, changed_site, told_waits
+from rltune.whatif.on_history import changed_site, told_waits
 from rltune.whatif.outcome_of_change import WhatIf
 
 ROLLS = 30
@@ -114,17 +115,16 @@ def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label:
         rejected=tuple(int((~np.isfinite(drawn)).any(axis=0).sum()) for drawn in (now_s, then_s)),  # type: ignore[arg-type]
         notes=(
             "waits count from now, of those that wait now: who comes later is in no mean",
-            "the interval is over drawn futures of this one queue",
             *present.notes,
         ),
+        of_futures=True,
     )
 
 
 def _over_rolls(values: Floats) -> Interval:
-    """Return the mean over independent rolls, and its interval by Student's t."""
+    """Return the mean over rolls, and between what four futures in five lie: what comes is one of them."""
     known = values[np.isfinite(values)]
     if len(known) < 2:
         return Interval(float(known.mean()) if len(known) else np.nan, np.nan, np.nan)
-    half = student(0.5 + CONFIDENCE / 2, len(known) - 1) * float(known.std(ddof=1)) / np.sqrt(len(known))
-    mean = float(known.mean())
-    return Interval(mean, mean - half, mean + half)
+    low, _, high = drawn_quantiles(known[:, None], QUANTILES)[:, 0]
+    return Interval(float(known.mean()), float(low), float(high))

@@ -22,12 +22,13 @@ class WhatIf:
     jobs: int
     now_s: dict[str, float]  # mean, p50, p90, p99 of the wait
     then_s: dict[str, float]
-    difference: Interval  # of the mean wait, then less now
+    difference: Interval  # of the mean wait, then less now: 95 %, or, of futures, what four in five hold
     ratio: Interval
     utilisation: tuple[float, float]
     shares: tuple[Share, ...] = ()
     rejected: tuple[int, int] = (0, 0)  # jobs that can never run, now and then
     notes: tuple[str, ...] = ()
+    of_futures: bool = False  # one queue was rolled forward: intervals are of single futures, not of their mean
 
     @property
     def sentence(self) -> str:
@@ -38,9 +39,11 @@ class WhatIf:
         waits = f"the mean wait goes from {seconds(self.now_s['mean'])} to {seconds(self.then_s['mean'])}"
         if not math.isfinite(self.difference.low):
             return f"{self.change}: {waits}; too few jobs to say how sure that is"
-        sure = "" if self.difference.excludes_zero else "; that includes 0, so nothing is shown"
+        unsure = "so in some nothing is gained" if self.of_futures else "so nothing is shown"
+        sure = "" if self.difference.excludes_zero else f"; that includes 0, {unsure}"
         than = "" if not self.now_s["mean"] else f", {told_change(1 - self.then_s['mean'] / self.now_s['mean'])}"
-        return f"{self.change}: {waits}{than} ({_signed(gain)}, 95 % interval {span}){sure}"
+        held = f"on average, {span} in four futures of five" if self.of_futures else f"95 % interval {span}"
+        return f"{self.change}: {waits}{than} ({_signed(gain)}{' ' if self.of_futures else ', '}{held}){sure}"
 
     def lines(self) -> list[str]:
         """Return the answer line by line."""

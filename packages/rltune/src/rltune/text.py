@@ -21,10 +21,13 @@ def seconds(value: float, like: float | None = None) -> str:
     """Write a time in the greatest unit of which it, or `like`, has at least two: 95.0 s, 40.0 min, 3.2 h, 12.5 d."""
     if not math.isfinite(value):
         return "-"
-    for size, unit in UNITS:
-        if abs(value if like is None else like) >= 2 * size:
-            return f"{value / size:,.1f} {unit}"
-    return f"{value:,.1f} s"
+    size, unit = unit_of(value if like is None else like)
+    return f"{value / size:,.1f} {unit}"
+
+
+def unit_of(value: float) -> tuple[float, str]:
+    """Return the greatest unit of which a time has at least two, with its length in seconds."""
+    return next(((size, unit) for size, unit in UNITS if abs(value) >= 2 * size), (1.0, "s"))
 
 
 def read_seconds(told: str) -> float:

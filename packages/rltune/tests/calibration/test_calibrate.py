@@ -1,15 +1,18 @@
 """What was hidden in a made-up site is found in its history, and offered as lines that simulations use."""
 
+import re
 import tomllib
 
 import numpy as np
 import pytest
 from made_history import as_sacct, broken, cluster, happened, limited, workload
 
-from rltune.calibration import calibrate
+from rltune import Cluster, Jobs
+from rltune.calibration import calibrate, causes
 from rltune.calibration import calibration_text as text
 from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
 from rltune.calibration.cluster_file import lines_of
+from rltune.cli.array_limits import parse_array_limits
 from rltune.errors import InputError
 from rltune.policy.multifactor import Multifactor
 from rltune.report.calibration_page import render_calibration
@@ -128,3 +131,21 @@ def test_the_first_lines_answer_and_the_page_says_the_same():
     page = render_calibration(made, "history", "cluster")
     assert lines[0] in page
     assert "max_gpus = 8" in page
+
+
+def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
+    """Where it names only some of them, that stands outside the command, and JSON names all."""
+    tasks, arrays = 40, 3
+    array, task = np.divmod(np.arange(tasks * arrays), tasks)
+    start = 10.0 * array + 3600.0 * (task // 2)
+    ran = {"duration_s": np.full(len(array), 3590.0), "gpus": 1, "array": array, "recorded_start_s": start}
+    history = Jobs.from_arrays(submit_s=10.0 * array, **ran).sorted()
+    for most, so in ((20, "` holds them so"), (2, "` holds the first 2 of them so, and --json names all")):
+        monkeypatch.setattr(causes, "MOST_NAMED", most)
+        made = calibrate(history, Cluster.uniform(8, 8), "fcfs + easy", "oracle")
+        (fact,) = (one for one in made.findings if one.cause == "arrays throttled")
+        assert fact.evidence.endswith(so)
+        named = re.search(r"--array-limit (\S+)`", fact.evidence)[1]
+        assert parse_array_limits(named) == dict.fromkeys(range(min(most, arrays)), 2)
+        (told,) = (one for one in text.as_dict(made)["findings"] if one["cause"] == fact.cause)
+        assert list(told["named"]) == ["0=2", "1=2", "2=2"]

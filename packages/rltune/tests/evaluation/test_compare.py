@@ -417,3 +417,9 @@ def test_each_pipeline_may_know_run_times_in_its_own_way(jobs):
     assert "estimates: history and oracle, as named" in text_of(both.table()).replace("\n", " ")
     with pytest.raises(InputError, match="listed twice"):
         compare(jobs, CLUSTER, (), pipelines=["sjf", "sjf"], estimators=["oracle", "oracle"])
+    for wrong in (["oracle"], ["oracle"] * 3):
+        with pytest.raises(InputError, match=f"estimators holds {len(wrong)} for 2 pipelines; give one a pipeline"):
+            compare(jobs, CLUSTER, (), pipelines=["sjf", "saf"], estimators=wrong)
+    for wrong in ([np.ones(len(jobs)), None], "oracle"):
+        with pytest.raises(InputError, match="estimators holds names, or None, one a pipeline"):
+            compare(jobs, CLUSTER, (), pipelines=["sjf", "saf"], estimators=wrong)

@@ -25,6 +25,77 @@ def test_a_dead_lock_with_a_higher_number_is_taken_over_too():
     assert after.loss(cluster.observe()) == ""
 
 
+def many_claims(n):
+    """Return claims for one page if there are few, and for several if there are many."""
+    return [Claim(i, ChangeKind.SITE_FACTOR, (i,), 0) for i in range(1, n + 1)]
+
+
+def test_old_pages_that_slurm_does_not_cancel_stop_no_change_and_are_tried_again():
+    """All that is new was written: the old pages are copies."""
+    cluster = MemoryCluster(snapshot(()))
+    keeper, now_s = Keeper(cluster), cluster.now.taken_s
+    keeper.take()
+    keeper.note(many_claims(3), now_s, now_s)
+    close, refused = cluster.close_records, []
+
+    def refuse(jobs):
+        refused.append(list(jobs))
+        raise BackendError("records could not be cancelled: access denied")
+
+    cluster.close_records = refuse
+    keeper.note(many_claims(20_000), now_s, now_s)
+    (old,) = refused[0]
+    assert old in cluster.records
+    assert keeper.loss(cluster.observe()) == ""
+    keeper.note(many_claims(20_000), now_s, now_s)
+    assert refused == [[old]] * 2
+    cluster.close_records = close
+    keeper.note(many_claims(20_000), now_s, now_s)
+    assert old not in cluster.records
+    keeper.close()
+    assert not cluster.records
+
+
+def test_the_first_error_is_told_if_pages_can_neither_be_opened_nor_cancelled():
+    cluster = MemoryCluster(snapshot(()))
+    keeper, now_s = Keeper(cluster), cluster.now.taken_s
+    keeper.take()
+    opened, close = [], cluster.close_records
+
+    def full(text, partition):
+        if opened:
+            raise BackendError("the queue is full")
+        opened.append(MemoryCluster.open_record(cluster, text, partition))
+        return opened[0]
+
+    def refuse(_):
+        raise BackendError("access denied")
+
+    cluster.open_record, cluster.close_records = full, refuse
+    with pytest.raises(BackendError, match="the queue is full"):
+        keeper.note(many_claims(20_000), now_s, now_s)
+    assert opened[0] in cluster.records
+    cluster.close_records = close
+    keeper.close()
+    assert not cluster.records
+
+
+def test_numbers_of_another_controller_are_not_told_as_nobodys():
+    """An operator who cleared them would break it; those that no record explains are told."""
+    cluster = MemoryCluster(
+        snapshot((job(1, 1, site_factor=500), job(2, 1, site_factor=700), job(3, 1, site_factor=9)))
+    )
+    now_s = cluster.now.taken_s
+    for number, partition, factor in ((1, "a", 500), (2, "b", 700)):
+        keeper = Keeper(cluster, (partition,), me=dead())
+        keeper.take()
+        keeper.note([Claim(number, ChangeKind.SITE_FACTOR, (factor,), 0)], now_s, now_s)
+    given = GiveBack(cluster, partitions=("a",))()
+    assert given.all_back
+    assert given.unexplained == (3,)
+    assert cluster.now.job_by_id[2].site_factor == 700
+
+
 def test_what_slurm_does_not_answer_to_in_time_is_given_back_by_the_next_try():
     """On a loaded machine a batch may be lost: those before it are done, and the rest is tried again, and told."""
     many = 600

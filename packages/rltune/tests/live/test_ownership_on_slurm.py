@@ -258,7 +258,7 @@ def test_a_record_that_was_overwritten_after_a_crash_is_named(bed, tmp_path):
     assert f"record {page.id} (somebody has overwritten its text)" in str(given)
     if not isinstance(bed, ThroughRest):  # there a Nice may be the user's own
         assert set(given.unexplained) == {job for job in jobs if factors(bed)[job]}
-        assert "3 jobs have a SiteFactor that no record says is ours, which was left alone" in str(given)
+        assert "3 jobs have a SiteFactor that no record explains, which was left alone" in str(given)
 
 
 def test_who_was_taken_over_lets_go_of_nothing(bed, tmp_path):

@@ -126,6 +126,25 @@ def test_more_futures_do_not_make_the_one_that_comes_surer():
     assert "in four futures of five" in many.sentence
 
 
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["remove=1:V100"], "taken away, idle ones first: "),
+        (["remove =1:V100"], "taken away, idle ones first: "),
+        (["retire=A100"], "taken away: "),
+        (["drain=r1"], "taken away: "),
+        (["drain=r1", "remove=1:A100"], "taken away, by remove= idle ones first: "),
+        (["add=1x4:V100"], ""),
+    ],
+)
+def test_only_who_chooses_among_nodes_says_which_come_first(texts, told):
+    """A type that is retired, or a rack, is taken whole; nodes keep their numbers however a change is spaced."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[90]))
+    notes = [note for note in what_if_now(present, list(map(parse_edit, texts)), rolls=1).notes if "taken away" in note]
+    assert [note.startswith(told) for note in notes] == [True] * bool(told)
+
+
 def test_another_load_is_for_a_history():
     """What waits now has been submitted."""
     base = site(60)

@@ -140,6 +140,54 @@ def test_a_parameter_comes_back_when_nobody_else_holds_its_memory():
     cached.unwrap()
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["since before wrap", "assigned"])
+def test_parameters_in_one_buffer_come_back_when_nobody_else_holds_it(before):
+    """Each refers to the same memory, which keeps none of the others there."""
+    model = make_model()
+
+    def into_one_buffer():
+        flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+        ends = torch.tensor([parameter.numel() for parameter in model.parameters()]).cumsum(0).tolist()
+        for parameter, end in zip(model.parameters(), ends, strict=True):
+            parameter.data = flat[end - parameter.numel() : end].view(parameter.shape)
+        return flat
+
+    flat = into_one_buffer() if before else None
+    optimizer = torch.optim.AdamW(model.parameters())
+    cached = tencache.wrap(model, optimizer, budget="40%", link=LINK)
+    flat = into_one_buffer() if flat is None else flat
+    learn(model, optimizer)
+    assert len(cached.masters.elsewhere()) == 10
+    del flat
+    learn(model, optimizer)
+    assert cached.masters.elsewhere() == []
+    cached.unwrap()
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_zero_grad_of_the_models_own_is_there_after_unwrap(budget):
+    model, called = make_model(), []
+
+    def own(set_to_none=True):
+        called.append(set_to_none)
+        nn.Module.zero_grad(model, set_to_none)
+
+    model.zero_grad = own
+    optimizer = torch.optim.AdamW(model.parameters())
+    cached = tencache.wrap(model, optimizer, budget=budget, link=LINK)
+    learn(model, optimizer)
+    model.zero_grad()
+    cached.unwrap()
+    assert model.__dict__["zero_grad"] is own
+    assert called == [True]
+
+
+def test_no_zero_grad_of_ours_is_there_after_unwrap():
+    model = make_model()
+    tencache.wrap(model, torch.optim.AdamW(model.parameters()), budget="40%", link=LINK).unwrap()
+    assert "zero_grad" not in model.__dict__
+
+
 @shows_refused("`.data` that is another parameter's", "tie them as one before `wrap()`")
 def test_data_of_another_parameter_is_refused():
     model = make_model()

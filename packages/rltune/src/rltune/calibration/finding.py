@@ -12,3 +12,4 @@ class SiteFact:
     cause: str  # in a word or two
     evidence: str  # one sentence
     toml: tuple[str, ...] = ()  # lines to be put at the end of the cluster's file
+    named: tuple[str, ...] = ()  # all of what the evidence may name only the first of

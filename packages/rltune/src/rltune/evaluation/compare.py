@@ -47,7 +47,7 @@ def compare(
     metric: str | None = None,
     *,
     pipelines: Sequence[str | Pipeline] = (),
-    estimators: Sequence[Any] = (),
+    estimators: Sequence[str | None] = (),
     guard: str | Guard | None = None,
     search: str | int | Search | None = None,
     preempt: str | Turns | None = None,
@@ -80,8 +80,8 @@ def compare(
         metric: What to compare by: a name such as "wait" or "slowdown", or your own as `mine.py:name`; if not told the
             wait, or the delay if jobs take turns.
         pipelines: Further pipelines one by one, as objects or as tables name them: "saf + easy, milp:8".
-        estimators: What each of `pipelines` knows of run times, None for what all others know; if not told, all know
-            the same.
+        estimators: By what name each of `pipelines` knows run times, None for what all others know; if not told,
+            all know the same.
         guard: A bound on how long a job may be overtaken, around every policy of `policies`.
         search: How many orders are tried before each pass, around every policy of `policies`.
         preempt: The order by which running jobs that are `preemptible` give way, such as "las", around every policy of
@@ -138,9 +138,9 @@ def compare(
     )
 
 
-def _trials(trial: Trial, pipelines: int, own: Sequence[Any]) -> tuple[Trial, ...]:
+def _trials(trial: Trial, pipelines: int, own: Sequence[str | None]) -> tuple[Trial, ...]:
     """Return who knows what of run times, one a pipeline; the last ones may know them in a way of their own."""
-    of = {None: trial}
+    of: dict[str | None, Trial] = {None: trial}
     for known in own:
         if known not in of:
             of[known] = replace(trial, estimator=known, **fresh_caches())

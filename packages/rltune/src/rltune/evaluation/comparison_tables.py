@@ -14,7 +14,7 @@ from rltune.evaluation.recorded_waits import recorded_notes
 from rltune.evaluation.verdict import verdict
 from rltune.evaluation.who_pays_for_turns import payers_of
 from rltune.metrics.formats import DRIFT, drift_of, most_common, number, percent, seconds
-from rltune.text import UNITS, columns, counted, cut
+from rltune.text import columns, counted, cut, unit_of
 from rltune.trials.intervals import FEWEST
 from rltune.trials.measures import Metric, metric_of
 
@@ -173,7 +173,7 @@ def interval(value: Interval, write: Callable[[float], str], *, sign: bool = Fal
         return f"{plus}{write(value.estimate)}"
     if write is seconds:
         near = max(abs(value.estimate), min(abs(value.low), abs(value.high)) / FAR)  # far ends would hide the estimate
-        unit = seconds(0.0, near).split()[1]
+        unit = unit_of(near)[1]
         ends = value.ends(lambda end: _bare(end, near))
         return f"{plus}{_bare(value.estimate, near)} {ends} {unit}"
     return f"{plus}{write(value.estimate)} {value.ends(write)}"
@@ -200,8 +200,7 @@ def _bare(value: float, like: float) -> str:
     told = seconds(value, like).split()[0]
     if value == 0 or told.strip("-") != "0.0":
         return told
-    size = next((size for size, _ in UNITS if abs(like) >= 2 * size), 1.0)
-    return f"{value / size:.1g}"
+    return f"{value / unit_of(like)[0]:.1g}"
 
 
 def _windows_with_other_jobs(comparison: Comparison) -> int:

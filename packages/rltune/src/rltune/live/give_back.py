@@ -37,7 +37,7 @@ class GivenBack:
     left: tuple[str, ...] = ()  # what Slurm still holds of ours and would not give up, as sentences
     running: tuple[int, ...] = ()  # jobs whose list of nodes cannot be cleared before they wait again
     foreign: tuple[str, ...] = ()  # users of other accounts whose records were found
-    unexplained: tuple[int, ...] = ()  # jobs with a number that no record says is ours: the site's, or of a lost record
+    unexplained: tuple[int, ...] = ()  # jobs with a number that no record explains: the site's, or of a lost record
 
     @property
     def changes(self) -> int:
@@ -59,7 +59,7 @@ class GivenBack:
         told += [f"user {user} keeps a record here: run as {user}, or with --owner {user}" for user in self.foreign]
         told += ["Slurm holds nothing of ours"] if self.all_back else []
         if self.unexplained:
-            have = f"{len(self.unexplained)} jobs have a SiteFactor that no record says is ours, which was left alone"
+            have = f"{len(self.unexplained)} jobs have a SiteFactor that no record explains, which was left alone"
             told.append(f"{have}: {_listed(self.unexplained)}")
         return "; ".join(told)
 
@@ -86,9 +86,9 @@ class GiveBack:
         running = tuple(job.id for job in snapshot.jobs if _keeps_nodes(job, holdings))
         if not told.left and not running:
             told = replace(told, left=self._close([*(page.id for page in pages), *(lock.id for lock in locks)]))
-        return replace(
-            told, running=running, foreign=self._foreign(records), unexplained=_unexplained(snapshot, holdings)
-        )
+        theirs = [one.page for one in records.pages if one not in pages and one.page.lever is snapshot.lever]
+        unexplained = _unexplained(snapshot, holdings, owned(theirs, snapshot))
+        return replace(told, running=running, foreign=self._foreign(records), unexplained=unexplained)
 
     def _apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Make changes some at a time: what Slurm did not answer to in time leaves those before it done and known."""
@@ -151,11 +151,12 @@ class GiveBack:
         return GivenBack(tuple(i for i, _ in noted), tuple(o for _, o in noted), holdings, left), snapshot
 
 
-def _unexplained(snapshot: Snapshot, holdings: Holdings) -> tuple[int, ...]:
-    """Return the jobs with a SiteFactor that is not known to be ours; a Nice is its user's own matter."""
+def _unexplained(snapshot: Snapshot, ours: Holdings, theirs: Holdings) -> tuple[int, ...]:
+    """Return the jobs with a SiteFactor that no controller's record explains; a Nice is its user's own matter."""
     if snapshot.lever is not Lever.SITE_FACTOR:
         return ()
-    return tuple(job.id for job in snapshot.pending if job.site_factor and job.id not in holdings.by_job)
+    known = ours.by_job.keys() | theirs.by_job.keys()
+    return tuple(job.id for job in snapshot.pending if job.site_factor and job.id not in known)
 
 
 def _listed(jobs: Sequence[int]) -> str:

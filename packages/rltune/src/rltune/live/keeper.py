@@ -48,6 +48,7 @@ class Keeper:
     _renewed_s: float = 0.0
     _lever: Lever = Lever.SITE_FACTOR
     _pages: dict[int, str] = field(default_factory=dict)  # job: text, by number of the page
+    _copies: list[int] = field(default_factory=list)  # pages that are still to be cancelled
 
     def take(self, *, by_force: bool = False) -> Taken:
         """Take the lock, or raise LockedError; take over what dead controllers of this account left."""
@@ -98,6 +99,8 @@ class Keeper:
     def note(self, claims: Iterable[Claim], at_s: float, now_s: float) -> None:
         """Write down what is ours or about to be, as of a time; raise BackendError if Slurm does not take all of it."""
         listed = list(claims)
+        if self._copies:
+            self._cancel()
         if not listed and not self._pages:
             self.renew(now_s)
             return
@@ -118,12 +121,12 @@ class Keeper:
 
     def close(self) -> None:
         """Give up lock and pages, pages first."""
-        self.backend.close_records([*self._pages, self.lock] if self.lock else [])
+        self.backend.close_records([*self._copies, *self._pages, self.lock] if self.lock else [])
         self.forget()
 
     def forget(self) -> None:
         """Know that the record is gone, damaged or somebody else's."""
-        self.lock, self._pages = 0, {}
+        self.lock, self._pages, self._copies = 0, {}, []
 
     def _refuse_rivals(self, snapshot: Snapshot, before: int = 1 << 62, *, by_force: bool) -> None:
         for one in () if by_force else self._rivals(snapshot):
@@ -173,11 +176,18 @@ class Keeper:
             for text in texts:
                 new[self._open(text)] = text
         except BaseException:
-            self.backend.close_records(list(new))
+            self._cancel(new)
             raise
         old, self._pages = list(self._pages), new
-        self.backend.close_records(old)
+        self._cancel(old)
         self.renew(now_s)
+
+    def _cancel(self, pages: Iterable[int] = ()) -> None:
+        """Cancel pages that are copies; what Slurm does not let go does no harm, and is tried again later."""
+        self._copies += pages
+        with suppress(BackendError):
+            self.backend.close_records(self._copies)
+            self._copies = []
 
     def _write(self, now_s: float, pages: dict[int, str]) -> None:
         self.backend.write_records({self.lock: self._lock_text(now_s), **pages})

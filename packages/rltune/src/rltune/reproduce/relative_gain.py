@@ -34,10 +34,10 @@ class RelativeGain:
     def of_ratio(cls, found: Interval, metric: str) -> RelativeGain:
         """Turn ours / theirs into a gain."""
         if METRICS[metric].higher_is_better:
-            ends = (100 * (value - 1) for value in (found.estimate, found.low, found.high))
-            return cls(*ends, found.low_unknown, found.high_unknown)
-        ends = (100 * (1 - value) for value in (found.estimate, found.high, found.low))
-        return cls(*ends, found.high_unknown, found.low_unknown)
+            low, high = 100 * (found.low - 1), 100 * (found.high - 1)
+            return cls(100 * (found.estimate - 1), low, high, found.low_unknown, found.high_unknown)
+        low, high = 100 * (1 - found.high), 100 * (1 - found.low)
+        return cls(100 * (1 - found.estimate), low, high, found.high_unknown, found.low_unknown)
 
     @property
     def shown(self) -> bool:

@@ -75,7 +75,7 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
         app.state.answers,
         how.wait_buckets_s,
         forecasts=how.follow,
-        prepare=lambda sight: pages.overview_content(watch, sight, limited=False),
+        prepare=lambda sight: pages.overview_content(watch, sight),
     )
     app.state.history, app.state.training = OwnHistory(watch), how.training
     app.state.whatif_runs = WhatIfRuns(app.state.answers)

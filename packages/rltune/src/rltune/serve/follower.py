@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -46,6 +47,7 @@ class Follower:
         self._cycle, self._taken_s, self._forecast_s = 0, 0.0, -math.inf
         self._event, self._rest_until, self._timer = 0, -math.inf, time.monotonic
         self._stop, self._lock = threading.Event(), threading.Lock()
+        self._logged: dict[str, str] = {}  # the last mistake of each step
         self.record = ForecastRecord()
         self.registry = CollectorRegistry()
         r = self.registry
@@ -77,13 +79,24 @@ class Follower:
     def run(self) -> None:
         """Look until stopped."""
         while not self._stop.wait(_LOOK_EVERY_S):
-            self._watch.refresh(self._prepare)
-            self.look()
+            self._go_on_after("refresh", lambda: self._watch.refresh(self._prepare))
+            self._go_on_after("look", self.look)
 
     def run_forecasts(self) -> None:
         """Forecast from time to time until stopped."""
         while self._forecasts and not self._stop.wait(_LOOK_EVERY_S):
-            self.forecast_if_due()
+            self._go_on_after("forecast", self.forecast_if_due)
+
+    def _go_on_after(self, name: str, step: Callable[[], None]) -> None:
+        """Make a step; a mistake in it goes to the log, once while it is the same, and does not end the thread."""
+        told = ""
+        try:
+            step()
+        except Exception as error:  # else every page would show the last cycle for ever
+            told = repr(error)
+            if self._logged.get(name) != told:
+                logging.getLogger(__name__).exception("the service goes on after a mistake (%s)", name)
+        self._logged[name] = told
 
     def stop(self) -> None:
         """End `run`."""

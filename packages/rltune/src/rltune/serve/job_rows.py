@@ -36,7 +36,9 @@ class JobRow(BaseModel):
     end_s: float | None = Field(description="When it ended; null if it has not.")
     limit_s: float | None
     estimate_s: float | None = Field(description="What is known of its run time.")
-    wait_s: float = Field(description="Since it was submitted, until it started or was cancelled.")
+    wait_s: float | None = Field(
+        description="Since it was submitted, until it started or was cancelled; null if it is gone and nobody saw how."
+    )
     place: int | None = Field(description="Its place in the order that is in force, from 1; null if it has none.")
     rank: int | None = Field(description="Its place in the policy's order, from 1; null if it does not compete.")
     slurm_rank: int | None = Field(description="Its place in Slurm's own order, from 1.")
@@ -92,7 +94,8 @@ def job_row(sight: Sight, job: LiveJob) -> JobRow:
     part = sight.part(job.id)
     ranks = [at + 1 if at >= 0 else None for at in ((part.rank, part.slurm_rank) if part else (-1, -1))]
     told = sight.explained.reasons.get(job.id)
-    until_s = next((t for t in (job.start_s, job.end_s if job.ended else math.nan) if t > 0), sight.taken_s)
+    seen_s = sight.taken_s if job.id in sight.snapshot.job_by_id else math.nan  # who is gone waits no longer
+    until_s = next((t for t in (job.start_s, job.end_s if job.ended else math.nan) if t > 0), seen_s)
     return JobRow(
         id=job.id,
         name=job.name,
@@ -109,7 +112,7 @@ def job_row(sight: Sight, job: LiveJob) -> JobRow:
         end_s=known(job.end_s) if job.ended else None,
         limit_s=known(job.limit_s),
         estimate_s=known(sight.estimates.get(job.id, math.nan)),
-        wait_s=max(0.0, until_s - job.came_s),
+        wait_s=max(0.0, until_s - job.came_s) if math.isfinite(until_s) else None,
         place=ranks[0 if sight.cycle.acting else 1],
         rank=ranks[0],
         slurm_rank=ranks[1],

@@ -36,6 +36,7 @@ from rltune.whatif import WhatIf
 
 MOST_CHANGES = 10
 MOST_EVENTS = 5
+OVERVIEW = "overview"  # under which its content is kept
 _YEAR_S = 365 * 86_400
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -44,29 +45,27 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 @router.get("/")
 async def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
-    """Show queue, GPUs and nodes. All but the head of the page is rendered once a cycle, for all who look."""
-    limited = bool(caller.user)
-    text = watch.at_hand(overview_key(limited=limited), sight)
+    """Show queue, GPUs and nodes, rendered once a cycle for all who look, and the newest events.
+
+    Those come without a cycle, too: that Slurm is out of reach, or that the controller has ended.
+    """
+    text = watch.at_hand(OVERVIEW, sight)
     if text is None:
-        text = await run_in_threadpool(overview_content, watch, sight, limited=limited)
-    return page(request, caller, "overview.html.j2", sight=sight, content=Markup(text))  # noqa: S704  rendered by us
+        text = await run_in_threadpool(overview_content, watch, sight)
+    events = await run_in_threadpool(_events, watch, caller, MOST_EVENTS)
+    content = Markup(text)  # noqa: S704  rendered by us
+    return page(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
 
 
-def overview_key(*, limited: bool) -> str:
-    """Name what of the overview is the same for all who look: one for everybody's viewers, one for the others."""
-    return f"overview {'limited' if limited else 'whole'}"
-
-
-def overview_content(watch: Watch, sight: Sight, *, limited: bool) -> str:
-    """Render what of the overview is the same for all; events tell of anybody's jobs."""
+def overview_content(watch: Watch, sight: Sight) -> str:
+    """Render what of the overview is the same for all, and for as long as its cycle is the newest."""
 
     def made() -> str:
         with watch.journal() as journal:
             values: dict[str, Any] = {"queue": queue_chart(journal), "use": use_chart(journal, sight)}
-            values["events"] = [] if limited else events_of(journal, 0, MOST_EVENTS)
         return render("overview_content.html.j2", status=status_of(watch, sight), nodes=node_map(sight), **values)
 
-    return watch.once_a_cycle(overview_key(limited=limited), sight, made)
+    return watch.once_a_cycle(OVERVIEW, sight, made)
 
 
 def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
@@ -195,13 +194,14 @@ def _what_if_page(
 
 
 def _of_the_past(request: Request, asked: str) -> Iterator[str]:
-    """Say of each policy that was asked about what it would have done for the jobs that ended here."""
+    """Say of each policy that was asked about what it would have done for the jobs seen here, if that can be told."""
     history: OwnHistory = request.app.state.history
     for line in asked.splitlines():
         kind, _, value = line.partition("=")
         order = history.at_hand().order(value.partition("+")[0].strip()) if kind.strip() == "pipeline" else None
-        if order is not None:
-            yield f"Over the jobs that ended here, the mean wait with {order.name} is {told_ratio(order.ratio)}"
+        if order is not None and (told := told_ratio(order.ratio)):
+            what = f"the mean wait in the order of {order.name}, filled as Slurm does"
+            yield f"Over the jobs seen here, {what}, is {told}"
 
 
 @router.get("/timeline")

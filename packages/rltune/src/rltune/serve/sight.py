@@ -24,6 +24,7 @@ from rltune.present import Why
 from rltune.serve.job_rows import JobRow, RowChoices, SortKey, in_order, job_row, text_of_row
 
 T = TypeVar("T")
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True)
@@ -165,13 +166,14 @@ class ExplainedCycle:
         """Explain a cycle of the journal; where that cannot be done, every reason says so."""
         try:
             explainer = Explainer(present_of_cycle(journal, cycle))
+            every, planned = explainer.all_reasons(), explainer.planned_starts()
         except InputError as error:
             unknown = Reason(Why.LEFT, f"why is not known: {error}")
             return cls({job.id: unknown for job in snapshot.pending}, {}, "easy", None, str(error))
-        every, planned = explainer.all_reasons(), explainer.planned_starts()
+        unknown = Reason(Why.LEFT, "why is not known: it is not in the queue that was explained")
         named = [(job.id, job.command_name) for job in snapshot.pending]
         return cls(
-            {number: every[name] for number, name in named},
+            {number: every.get(name, unknown) for number, name in named},
             {number: planned[name] for number, name in named if name in planned},
             explainer.present.pipeline.backfill,
             explainer,
@@ -263,26 +265,38 @@ class Watch:
         with self.journal() as journal:
             last = journal.last_cycle()
         if last and (self._sight is None or self._sight.cycle.id != last):
-            with self.own_journal() as journal:
-                made = Sight.of(journal, last)
-            _ = made.row_by_id, made.gpus_by_type, made.pending_reasons, made.choices, made.text_by_id
-            prepare(made)
-            self._sight = made
+            try:
+                with self.own_journal() as journal:
+                    made = Sight.of(journal, last)
+                _ = made.row_by_id, made.gpus_by_type, made.pending_reasons, made.choices, made.text_by_id
+            except BaseException:
+                self._is_refreshed = False  # who asks takes it apart, and is told that it cannot be
+                raise
+            try:
+                prepare(made)
+            finally:
+                self._sight = made
 
     def at_hand(self, name: str, sight: Sight) -> Any | None:
         """Return what was made of a cycle under a name; None if nothing was."""
         return self._kept.get((sight.cycle.id, name))
 
     def once_a_cycle(self, name: str, sight: Sight, make: Callable[[], T]) -> T:
-        """Return what `make` makes of a cycle; it is made once, and kept until the cycle after the next."""
+        """Return what `make` makes of a cycle; it is made once, and kept until the cycle after the next.
+
+        `make` may borrow the journal, so nobody asks this who has it: the two locks are taken in this order alone.
+        """
         key = (sight.cycle.id, name)
-        if key not in self._kept:
+        made = self._kept.get(key, _MISSING)
+        if made is _MISSING:
             with self._making:
-                if key not in self._kept:
-                    self._kept = {old: made for old, made in self._kept.items() if old[0] >= sight.cycle.id - 1}
-                    self._kept[key] = make()
-        made: T = self._kept[key]
-        return made
+                made = self._kept.get(key, _MISSING)
+                if made is _MISSING:
+                    made = make()
+                    kept = {old: of for old, of in self._kept.items() if old[0] >= sight.cycle.id - 1}
+                    self._kept = {**kept, key: made}  # another thread may drop it before this one returns
+        found: T = made
+        return found
 
     def close(self) -> None:
         """Close the journal."""

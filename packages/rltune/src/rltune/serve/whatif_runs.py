@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 from collections import OrderedDict
@@ -72,6 +73,8 @@ class WhatIfRuns:
             failed = ""
         except InputError as error:
             failed = str(error)
+        except Exception:  # the pool would keep it to itself
+            logging.getLogger(__name__).exception("what-if failed: %s", ", ".join(run.changes))
         finally:
             run.error = failed
 

@@ -64,12 +64,21 @@ def line_up(
     given = crossed + [p if isinstance(p, Pipeline) else read_pipeline(p, **settings) for p in pipelines]
     if not given:
         raise InputError("nothing to compare: give at least one policy, one backfilling and one placement")
+    _require_names(estimators, len(pipelines))
     own = [*(None for _ in crossed), *(estimators or (None for _ in pipelines))]
     named = [(p.label, known) for p, known in zip(given, own, strict=True)]
     twice = sorted({label for label, known in named if named.count((label, known)) > 1})
     if twice:
         raise InputError(f"listed twice: {', '.join(twice)}")
     return tuple(given)
+
+
+def _require_names(estimators: Sequence[str | None], pipelines: int) -> None:
+    """Refuse estimators of single pipelines that are no names, or not one a pipeline."""
+    if isinstance(estimators, str) or not all(one is None or isinstance(one, str) for one in estimators):
+        raise InputError("estimators holds names, or None, one a pipeline; numbers a job are for all, as estimator")
+    if len(estimators) not in {0, pipelines}:
+        raise InputError(f"estimators holds {len(estimators)} for {pipelines} pipelines; give one a pipeline, or none")
 
 
 def _listed(given: Sequence[Any]) -> Sequence[Any]:

@@ -21,6 +21,7 @@ from rltune.whatif.outcome_of_change import WhatIf
 
 ROLLS = 30
 _MOST_NAMED = 10
+_REMOVALS = frozenset({"remove", "retire", "drain"})
 
 
 def what_if_now(
@@ -46,18 +47,20 @@ def what_if_now(
         for roller in (one, other)
     )
     made = _paired(present, now_s, then_s, ", ".join(edit.text for edit in edits), then.pipeline.label)
-    return replace(made, notes=(*_taken_away(present, gone), *made.notes))
+    return replace(made, notes=(*_taken_away(present, gone, edits), *made.notes))
 
 
-def _taken_away(present: Present, nodes: list[int]) -> list[str]:
-    """Say which nodes are taken away: idle ones first, and what runs on the others goes on to its end."""
+def _taken_away(present: Present, nodes: list[int], edits: Sequence[Edit]) -> list[str]:
+    """Say which nodes are taken away, and that what runs on them goes on to its end; `remove` takes idle ones first."""
     if not nodes:
         return []
+    kinds = {kind for kind, _ in map(_parted, edits)} & _REMOVALS
+    first = ", idle ones first" if kinds == {"remove"} else ", by remove= idle ones first" if "remove" in kinds else ""
     named = ", ".join(present.node_name(node) for node in nodes[:_MOST_NAMED])
     more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
     busy = len(set(nodes) & set(present.seats.nodes.tolist()))
     ends = f"; what runs on {busy} of them goes on to its end" if busy else ""
-    return [f"taken away, idle ones first: {named}{more}{ends}"]
+    return [f"taken away{first}: {named}{more}{ends}"]
 
 
 def changed_present(present: Present, edits: Sequence[Edit]) -> Present:
@@ -78,8 +81,8 @@ def _without_removals(present: Present, edits: Sequence[Edit]) -> tuple[Present,
     groups = [group for group in present.cluster.groups for _ in range(group.count)]
     busy = set(present.seats.nodes.tolist())
     for edit in edits:
-        kind, _, value = edit.text.partition("=")
-        if kind not in {"remove", "retire", "drain"}:
+        kind, value = _parted(edit)
+        if kind not in _REMOVALS:
             others.append(edit)
             continue
         edit(Site(present.jobs, present.cluster, present.pipeline))  # it says what is wrong
@@ -92,6 +95,12 @@ def _without_removals(present: Present, edits: Sequence[Edit]) -> tuple[Present,
         named.sort(key=lambda node: (node in busy, -node))
         down |= set(named[: int(count)] if count else named)
     return replace(present, down=tuple(sorted(down))), others
+
+
+def _parted(edit: Edit) -> tuple[str, str]:
+    """Take the text of a change apart: its kind, and what is changed."""
+    kind, _, value = edit.text.partition("=")
+    return kind.strip(), value.strip()
 
 
 def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label: str) -> WhatIf:

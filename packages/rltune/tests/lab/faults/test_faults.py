@@ -1,12 +1,16 @@
 """The cheap rows of the table of faults, on a real Slurm; `benchmarks/rltune/faults.py` has them all."""
 
+import signal
+import subprocess
 from collections import Counter
 
 import pytest
 
+from rltune.lab.faults import scene
 from rltune.lab.faults.fault_run import run_fault
 from rltune.lab.faults.fault_table import FAULTS
 from rltune.lab.faults.invariant import ran_once
+from rltune.lab.faults.scene import Scene
 from rltune.lab.faults.spell_log import SpellLog, keys_of
 
 CHEAP = [fault for fault in FAULTS if fault.cheap]
@@ -23,6 +27,22 @@ def test_what_must_be_so_holds_after_a_fault(testbed, fault):
 def test_every_fault_has_a_name_of_its_own():
     """Results are counted by it."""
     assert max(Counter(fault.name for fault in FAULTS).values()) == 1
+
+
+def test_a_release_that_takes_too_long_is_ended(monkeypatch):
+    """It would write to the Slurm of the next scene."""
+    stage = object.__new__(Scene)
+    started = []
+
+    def start():
+        started.append(subprocess.Popen(["sleep", "600"]))
+        return started[0]
+
+    monkeypatch.setattr(stage, "start_release", start, raising=False)
+    monkeypatch.setattr(scene, "_PATIENCE_S", 0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+        stage.release()
+    assert started[0].poll() == -signal.SIGKILL
 
 
 class Told:

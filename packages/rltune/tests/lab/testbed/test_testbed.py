@@ -180,8 +180,12 @@ def test_a_taken_port_is_named_and_nothing_stays(bed_folder):
 
 def test_no_two_testbeds_get_the_same_ports():
     """Not even where one has found its ports and no daemon listens on them yet; and daemons can listen."""
-    with held_ports(7) as ours, held_ports(9) as theirs, held_ports(7, ours[-1] + 1000), socket.socket() as daemon:
+    with held_ports(7) as ours, held_ports(9) as theirs, socket.socket() as daemon:
         assert not set(ours) & set(theirs)
+        with held_ports(7) as free:  # by name they must be free, and others take ports meanwhile
+            pass
+        with held_ports(7, free[0]) as named:
+            assert named == free
         daemon.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Slurm's daemons do
         daemon.bind(("127.0.0.1", ours[1]))
         daemon.listen()

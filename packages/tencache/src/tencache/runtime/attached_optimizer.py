@@ -41,6 +41,7 @@ class AttachedOptimizer:
         self._handles: list[Any] = []
         self._own = {name: optimizer.__dict__.get(name) for name in ("step", "zero_grad")}
         self._on_device = False
+        self._zero_of_model: Callable[..., None] | None = None
 
     def attach(self, after_step: Callable[[Optimizer], None]) -> None:
         """Put everything on; `after_step` is called at the end of each step."""
@@ -60,18 +61,19 @@ class AttachedOptimizer:
         self._watch_states()
         # Through the parameters' own `.grad` it would wait for updates that it does not touch.
         if "zero_grad" not in self._model.__dict__:
-            self._model.__dict__["zero_grad"] = self._zeroing(self._model.zero_grad)
+            self._zero_of_model = self._zeroing(self._model.zero_grad)
+            self._model.__dict__["zero_grad"] = self._zero_of_model
 
     def stay_on_device(self) -> None:
         """Let the optimizer step by itself from now on: everything that it needs is on the device."""
         self._on_device = True
         # Nothing is on its way any more, and copies of the model would have this one's.
-        self._model.__dict__.pop("zero_grad", None)
+        self._give_back_zero_grad()
 
     def detach(self) -> None:
         """Give the optimizer, and the model's zero_grad, back as they were."""
         self._stepper.close()
-        self._model.__dict__.pop("zero_grad", None)
+        self._give_back_zero_grad()
         for name, own in self._own.items():
             if own is None:
                 self._optimizer.__dict__.pop(name, None)
@@ -80,6 +82,11 @@ class AttachedOptimizer:
         for parameter, state in self._optimizer.state.items():
             if isinstance(state, FiledState):
                 self._optimizer.state[parameter] = dict(state.items())
+
+    def _give_back_zero_grad(self) -> None:
+        """Take ours off the model; one of its own stays."""
+        if self._zero_of_model is not None and self._model.__dict__.get("zero_grad") is self._zero_of_model:
+            del self._model.__dict__["zero_grad"]
 
     def remove_hooks(self) -> None:
         """Remove the hooks on loading and saving its state."""

@@ -247,8 +247,14 @@ class Scene:
         return codes
 
     def release(self) -> int:
-        """Run `rltune control --release` and return its exit code."""
-        return self.start_release().wait(_PATIENCE_S)
+        """Run `rltune control --release` and return its exit code; who takes too long is ended, and writes no more."""
+        process = self.start_release()
+        try:
+            return process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
     def free_held(self) -> None:
         """Lift the holds that the fault has left."""

@@ -38,8 +38,11 @@ if (main && fresh && !main.querySelector("[data-still]")) {
 // Parts that take seconds come after their page.
 async function later(part) {
   part.querySelector("p").textContent = "Changes of its request are being tried in the core\u2026";
-  const answer = await fetch(part.dataset.later, { headers: { accept: "text/html" } });
-  const next = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+  let next = null;
+  try {
+    const answer = await fetch(part.dataset.later, { headers: { accept: "text/html" } });
+    if (answer.ok) next = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+  } catch { /* the service does not answer */ }
   if (next) part.replaceChildren(...next.childNodes);
   else part.querySelector("p").textContent = "They could not be tried: reload the page.";
 }

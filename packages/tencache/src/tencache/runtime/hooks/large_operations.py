@@ -47,6 +47,7 @@ class _Call:
         self.batch_first = not self.packed and args[8]
 
     def run_layer(self, recurrent: Callable[..., Any], layer: int, data: Tensor, state: Any) -> Any:
+        """Return the outputs and the last state of one layer, run as a network of its own."""
         each = len(self.weights) // self.layers
         weights = self.weights[layer * each : (layer + 1) * each]
         settings = (self.bias, 1, 0.0, self.training, self.both_ways)

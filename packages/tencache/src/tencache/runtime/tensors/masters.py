@@ -352,11 +352,12 @@ class Masters:
 
     def bring_home(self) -> None:
         """Let parameters whose other memory nobody else refers to any more be in their unit's memory again."""
-        for unit in self._others.units():
+        returning = self._others.returning()
+        for unit in self._others.units() if returning else ():
             buffer = self._buffer(unit)
             if buffer is None or unit in self._laid_open or self._is_shared(unit):
                 continue
-            for entry in [entry for entry in self._entries[unit] if self._others.may_return(entry)]:
+            for entry in [entry for entry in self._entries[unit] if entry.index in returning]:
                 home = entry.view(buffer)
                 entry.parameter.data = home.copy_(entry.parameter.detach())
                 self._others.forget(entry)

@@ -14,9 +14,6 @@ from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 
-# A tensor that nobody else shares memory with: itself, and the storage object that counting makes.
-ALONE = 2
-
 
 class OtherMemory:
     """Which parameters are elsewhere, and the way from there to the device."""
@@ -24,6 +21,7 @@ class OtherMemory:
     def __init__(self, pool: HostPool) -> None:
         self._pool = pool
         self._at: dict[int, int] = {}
+        self._entries: dict[int, ParameterEntry] = {}
         self._units: Counter[int] = Counter()
         # Uploads that will read the parameters' own data when their turn comes.
         self._awaited: Counter[int] = Counter()
@@ -32,11 +30,13 @@ class OtherMemory:
         """Take in that a parameter's data is elsewhere."""
         self._units[entry.unit] += entry.index not in self._at
         self._at[entry.index] = entry.parameter.data_ptr()
+        self._entries[entry.index] = entry
 
     def forget(self, entry: ParameterEntry) -> None:
         """Take in that a parameter's data is in its unit's memory."""
         if self._at.pop(entry.index, None) is not None:
             self._units[entry.unit] -= 1
+            del self._entries[entry.index]
 
     def has(self, entry: ParameterEntry) -> bool:
         """Return whether a parameter is elsewhere."""
@@ -54,9 +54,14 @@ class OtherMemory:
         """Return whether a parameter has got yet other memory in a way that nobody saw."""
         return entry.parameter.data_ptr() != self._at[entry.index]
 
-    def may_return(self, entry: ParameterEntry) -> bool:
-        """Return whether nobody but a parameter refers to where it is."""
-        return self.has(entry) and not self._awaited[entry.unit] and users(entry.parameter) <= ALONE
+    def returning(self) -> set[int]:
+        """Return the indices of the parameters to whose memory nobody but parameters that are there refers."""
+        held = held_outside([entry.parameter for entry in self._entries.values()])
+        return {
+            index
+            for index, entry in self._entries.items()
+            if entry.parameter not in held and not self._awaited[entry.unit]
+        }
 
     def gathered(
         self, unit: int, entries: Sequence[ParameterEntry], size_bytes: int

@@ -113,6 +113,11 @@ class ExperimentPlan:
         write_whole(file, json.dumps(asdict(self), indent=1) + "\n")
 
 
+def read_plan(folder: Path) -> ExperimentPlan:
+    """Read the plan of an experiment's folder."""
+    return _read(folder / _FILE)
+
+
 def path_of(folder: Path, arm: Arm, seed: int) -> Path:
     """Return where the record of a run lies."""
     return folder / f"{arm.name}-{seed}.json"

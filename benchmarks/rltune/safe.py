@@ -11,6 +11,7 @@ estimators `last2` and `predicted`; `--part 1/2` and `--part 2/2` share the work
 
 import argparse
 import json
+import textwrap
 import time
 import tomllib
 from collections import Counter
@@ -39,6 +40,7 @@ PORTFOLIO = "portfolio"
 OURS = {"wait": PORTFOLIO, "slowdown": "portfolio:slowdown"}
 NETWORKS = ("learned:anywhere", "learned:mixed")
 WHO = (PORTFOLIO, *NETWORKS)
+NEW = ("gaia", "openb", "ctc-sp2", "hpc2n", "lublin-256")  # families of which `learned:anywhere` has seen nothing
 MOST_LISTED = 25  # cells of one table
 SLOW = ("last2", "predicted")  # are run last
 BEGIN, END = "<!-- made by benchmarks/rltune/safe.py: begin -->", "<!-- end -->"
@@ -217,15 +219,18 @@ def page(cells: Sequence[Cell], common: dict, missing: int) -> list[str]:
     workloads = list(dict.fromkeys(c.workload for c in cells))
     left = f" {missing} pairs of workload and estimator were not run." if missing else ""
     lines = [f"{len(cells)} cells of {len(workloads)} workloads, {FEWEST} windows each.{left}", ""]
-    heads = ["over all cells", "ratio to the best rule in hindsight", "worst cell", f"wholly above {ABOVE}", "below 1"]
-    rows = [[f"`{who}`", *standing(cells, who), below(c.ratios[who].estimate for c in cells)] for who in WHO]
+    wholly = [f"wholly above {ABOVE}", "above 1", "below 1"]
+    heads = ["over all cells", "ratio to the best rule in hindsight", "worst cell", *wholly, "estimate below 1"]
+    rows = [
+        [f"`{who}`", *standing(cells, who), *shown(cells, who), below(c.ratios[who].estimate for c in cells)]
+        for who in WHO
+    ]
     rows += [
         [
             f"`{rule}` always",
             f"{rules[rule]:.3f}",
             f"{max(of_rule(c, rule) for c in cells):.2f}",
-            "",
-            below(of_rule(c, rule) for c in cells),
+            *[""] * (len(wholly) + 1),
         ]
         for rule in sorted(rules, key=rules.__getitem__)
     ]
@@ -233,11 +238,21 @@ def page(cells: Sequence[Cell], common: dict, missing: int) -> list[str]:
     parts = [("workload", workloads, lambda c: c.workload)]
     parts += [(what, common[f"{what}s"], lambda c, what=what: getattr(c, what)) for what in ("backfill", "metric")]
     parts += [("estimator", list(dict.fromkeys(c.estimator for c in cells)), lambda c: c.estimator)]
+    families = ["seen", "new"]
+    parts += [("family, to the network", families, lambda c: families[c.workload.startswith(NEW)])]
     for what, names, part in parts:
-        lines += [*by_part(what, names, [[c for c in cells if part(c) == name] for name in names], single), ""]
+        groups = {name: [c for c in cells if part(c) == name] for name in names}
+        there = {name: group for name, group in groups.items() if group}
+        lines += [*by_part(what, list(there), list(there.values()), single), ""]
     for who in WHO:
         lines += [*worst_cells(cells, who), ""]
     return lines[:-1]
+
+
+def shown(cells: Sequence[Cell], who: str) -> list[str]:
+    """Return in how many cells an interval lies wholly above 1, and wholly below."""
+    found = [cell.ratios[who] for cell in cells]
+    return [str(sum(one.low > 1 for one in found)), str(sum(one.high < 1 for one in found))]
 
 
 def below(ratios: Iterable[float]) -> str:
@@ -287,7 +302,8 @@ def row_of(cell: Cell, who: str) -> list[str]:
 def write_page(path: Path, lines: Sequence[str]) -> None:
     """Put the tables between the marks of the page."""
     before, _, rest = path.read_text().partition(BEGIN)
-    path.write_text(before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + rest.partition(END)[2])
+    short = [line if line.startswith("|") else "\n".join(textwrap.wrap(line, 118)) for line in lines]
+    path.write_text(before + BEGIN + "\n\n" + "\n".join(short) + "\n\n" + END + rest.partition(END)[2])
 
 
 def main() -> None:
@@ -310,7 +326,11 @@ def main() -> None:
     if cells:
         refused = [f"{name} with {e}: {found['refused']}" for name, e, found in there if "refused" in found]
         write_page(
-            given.page, [*page(cells, common, len(pairs) - len(there)), *(f"\nNot possible: {r}" for r in refused)]
+            given.page,
+            [
+                *page(cells, common, len(pairs) - len(there)),
+                *(part for r in refused for part in ("", f"Not possible: {r}")),
+            ],
         )
 
 

@@ -1,3 +1,4 @@
+import threading
 from collections import Counter
 
 import hypothesis
@@ -13,6 +14,7 @@ from rltune.explain import Explainer
 from rltune.live.controller import Controller
 from rltune.live.journal.store import Journal
 from rltune.live.present_of_slurm import present_of_cycle
+from rltune.serve import answers
 from rltune.serve.guard_rails import RequestLimits
 from rltune.serve.tokens import Role, Tokens, new_token
 
@@ -225,6 +227,39 @@ def test_an_explanation_names_one_reason_and_says_nothing_of_others_to_who_may_n
         assert hers.get("/api/v1/jobs/1/explanation").status_code == 404
         assert hers.get("/api/v1/jobs/3/explanation").json()["ahead"] == []
         assert {one["job"] for one in hers.get("/api/v1/forecast").json()["jobs"]} <= {"2", "3"}
+
+
+def test_what_a_job_depends_on_is_told_by_number_to_everybody_but_who_may_not_see_it(tmp_path):
+    jobs = [running(7, "n0", 4, user="bob"), job(8, 1, dependency="afterok:7(unfulfilled)", reason="Dependency")]
+    tokens, of = _tokens(tmp_path, ann=(Role.VIEWER, "ann"), all=(Role.VIEWER, ""))
+    with TestClient(service(journal_of(tmp_path, jobs), tokens=tokens)) as client:
+        told = {who: client.get("/api/v1/jobs/8/explanation", headers=of[who]).json()["sentence"] for who in of}
+    assert "(job 7 runs, at most until" in told["all"]
+    assert "(a job of another user runs, at most until" in told["ann"]
+
+
+def test_a_page_waits_for_no_forecast_that_takes_long(path, monkeypatch):
+    """Why is answered while when is worked out, and the page says so; the next look has both."""
+    slow, done = threading.Event(), threading.Event()
+    made = answers.forecast
+
+    def forecast(*args, **more):
+        slow.wait(60)
+        try:
+            return made(*args, **more)
+        finally:
+            done.set()
+
+    monkeypatch.setattr(answers, "forecast", forecast)
+    monkeypatch.setattr(answers, "PATIENCE_S", 0.01)
+    with TestClient(service(path, limits=MANY)) as client:
+        page = client.get("/jobs/3").text
+        assert "A forecast is being made" in page
+        assert client.get("/api/v1/jobs/3/explanation").status_code == 200
+        slow.set()
+        assert done.wait(60)
+        client.get("/api/v1/forecast")
+        assert "A forecast is being made" not in client.get("/jobs/3").text
 
 
 def test_a_forecast_is_in_order_and_not_in_the_past(client):

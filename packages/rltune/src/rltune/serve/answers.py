@@ -17,8 +17,10 @@ from rltune.errors import InputError
 from rltune.explain import Explainer, Explanation
 from rltune.forecast import Forecast, forecast
 from rltune.live.see.snapshot import LiveJob
+from rltune.present import Why
 from rltune.serve.sight import Watch
 from rltune.serve.tokens import Caller
+from rltune.serve.visible import without_jobs
 from rltune.whatif import WhatIf, parse_edit, what_if_now
 
 ROLLS = 40
@@ -137,7 +139,7 @@ def _without_others(told: Explanation) -> Explanation:
     """Leave out who is before and who overtook, and write "a job of another user" where one is meant."""
 
     def said(text: str) -> str:
-        return _NAMED.sub("a job ", text)
+        return without_jobs(text) if told.reason.why is Why.DEPENDENCY else _NAMED.sub("a job ", text)
 
     def plain(evidence: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in evidence.items() if isinstance(value, int | float)}

@@ -13,6 +13,7 @@ MODULES = (
     "runtime/hooks/test_refusals.py",
     "runtime/test_right_or_refused.py",
     "runtime/test_memory_of_the_user.py",
+    "runtime/test_past_the_router.py",
     "runtime/hooks/test_large_operations.py",
     "runtime/test_working_copies.py",
     "runtime/test_ddp.py",
@@ -42,6 +43,12 @@ TAIL = """
 **Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
+
+**Not asked:** functions of `torch.jit`, constructors of sparse tensors, nested tensors and `Tensor._make_subclass` read
+a parameter's bytes on the host by themselves. Where gradients are recorded this is found and refused, and in evaluation
+the bytes are up to date. Under `no_grad()` inside a training forward they may be those from before the last update; of
+a parameter in the file they are not numbers. Give such functions `weight.view_as(weight)`. `nn.Parameter(weight)` of a
+wrapped parameter, and so a parametrization registered after `wrap()`, raises torch's own error: register it before.
 
 **Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. Of
 weights that move as halves this is the copy in the budget. Of others it is not, but for `torch.autocast(...,

@@ -1,6 +1,7 @@
 """Models, training loops and comparisons that several tests share."""
 
 import contextlib
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -102,6 +103,12 @@ def same_state(one, two) -> bool:
 def wrap(model, optimizer, device="sim", **options):
     link = None if device == "cuda" else options.pop("link", LINK)
     return tencache.wrap(model, optimizer, device=device, link=link, **{"budget": "35%", **options})
+
+
+def half_in_file(model) -> dict[str, object]:
+    """Return options by which half of the parameters, and the optimizer's state, live in the file."""
+    sizes = [parameter.nbytes + 64 for parameter in model.parameters()]
+    return {"host": 3 * sum(sizes) // 2 + 4 * max(sizes), "nvme": tempfile.gettempdir()}
 
 
 def with_config(**changes) -> Case:

@@ -31,6 +31,8 @@ CORE = {
     "optimizer_with_a_norm_over_all": Program(FOUR, PLAIN, optimizer="norm"),
     "optimizer_that_draws": Program(FOUR, PLAIN, optimizer="noise"),
     "optimizer_that_counts": Program(FOUR, PLAIN, optimizer="count"),
+    "optimizer_that_assigns": Program(FOUR, PLAIN, optimizer="assigning"),
+    "optimizer_that_assigns_what_is_filed": Program(FOUR, PLAIN, optimizer="setting", file=True),
     "optimizer_with_a_closure": Program(FOUR, PLAIN, optimizer="LBFGS"),
     "casts_shared_over_forwards": Program(FOUR, (Turn(), Turn(forwards=2), Turn(forwards=2)), precision="autocast"),
     "casts_shared_in_a_loop": Program((Layer(times=3), Layer("linear")), PLAIN, precision="autocast", growing=True),

@@ -72,6 +72,7 @@ THROUGH: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "scaled": lambda weight, _: weight * 2,
     "normalised": lambda weight, _: functional.normalize(weight, dim=1),
     "masked": lambda weight, _: weight.masked_fill(torch.eye(WIDTH, dtype=torch.bool), 0),
+    "mapped": lambda weight, _: torch.vmap(lambda row: row * 2)(weight),
     "stacked": lambda weight, _: torch.stack([weight, weight.T]).mean(0),
 }
 # What else a layer makes of its weight beside multiplying by it: under autocast some of these cast it, some do not.
@@ -95,7 +96,10 @@ HOOKS = (
     *("parameter", "parameter_in_place", "landed", "landed_write", "multi", "backward_reads"),
 )
 CASTING = ("autocast", "autocast_all", "autocast_step", "autocast_uncached", "autocast_scaled")
-OPTIMIZERS = ("AdamW", "SGD", "Adafactor", "RMSprop", "NAdam", "foreach", "fused", "norm", "noise", "count", "LBFGS")
+OPTIMIZERS = (
+    *("AdamW", "SGD", "Adafactor", "RMSprop", "NAdam", "foreach", "fused", "norm", "noise", "count", "LBFGS"),
+    *("assigning", "setting"),
+)
 
 
 def _add_to_data(weight: torch.Tensor) -> None:
@@ -473,11 +477,51 @@ class Count(torch.optim.SGD):
         return super().step(closure)
 
 
+class Assigning(torch.optim.Optimizer):
+    """Gives each parameter new data, and holds that of the first."""
+
+    def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum})
+
+    def update(self, parameter: Any, value: torch.Tensor) -> None:
+        """Let a value be the parameter's."""
+        parameter.data = value
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Step, and ask for the loss before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in [parameter for parameter in group["params"] if parameter.grad is not None]:
+                mean = self.state[parameter].get("mean", torch.zeros_like(parameter.grad)) * group["momentum"]
+                self.state[parameter]["mean"] = mean = mean + parameter.grad
+                self.update(parameter, parameter.data - mean * group["lr"])
+        return loss
+
+
+class Setting(Assigning):
+    """Sets each parameter to memory that the state holds, too."""
+
+    def update(self, parameter: Any, value: torch.Tensor) -> None:
+        """Let a value be the parameter's."""
+        self.state[parameter]["own"] = value
+        parameter.set_(value)
+
+
 def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     """Return the optimizer as drawn."""
-    mine = {"norm": Norm, "noise": Noise, "count": Count}
+    mine: dict[str, Any] = {
+        "norm": Norm,
+        "noise": Noise,
+        "count": Count,
+        "assigning": Assigning,
+        "setting": Setting,
+    }
     if name in mine:
-        return mine[name](parameters, lr=0.05, momentum=0.9)
+        return mine[name](parameters, lr=0.05, momentum=0.9)  # type: ignore[no-any-return]
     if name in {"foreach", "fused"}:
         return torch.optim.AdamW(parameters, lr=0.02, **{name: True})
     if name == "LBFGS":
@@ -557,6 +601,13 @@ def _assign_held(run: "Run", number: int) -> None:
     run.weight(number).data = run.kept[-1]
 
 
+def _set_held(run: "Run", number: int) -> None:
+    """Set a weight to memory that the loop goes on holding."""
+    run.kept.append(run.weight(number).detach() * 0.5)
+    with torch.no_grad():
+        run.weight(number).set_(run.kept[-1])
+
+
 def _swap_views(run: "Run") -> None:
     """Evaluate with other weights, and put back views of the own ones."""
     own = [parameter.data for parameter in run.model.parameters()]
@@ -621,6 +672,7 @@ BETWEEN: dict[str, Callable[["Run", int], Any]] = {
     "swap_average": lambda run, _: _swap_average(run),
     "swap_views": lambda run, _: _swap_views(run),
     "assign_held": _assign_held,
+    "set_held": _set_held,
     "describe": lambda run, number: run.seen.append(torch.tensor(_description(run.weight(number)))),
     "version": lambda run, _: run.seen.append(
         torch.tensor([parameter._version > 0 for parameter in run.model.parameters()])
@@ -1004,12 +1056,6 @@ def _rounded(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.bfloat16).to(tensor.dtype) if tensor.is_floating_point() else tensor
 
 
-def _half_of_host(model: nn.Module) -> int:
-    """Return host memory for gradients, staging and half of the parameters."""
-    sizes = [parameter.nbytes + 64 for parameter in model.parameters()]
-    return 3 * sum(sizes) // 2 + 4 * max(sizes)
-
-
 def _slowly(step: Callable[..., None]) -> Callable[..., None]:
     """Return a step that takes its time where nobody waits for it."""
 
@@ -1056,6 +1102,8 @@ def _always_early() -> Iterator[None]:
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
+    from tencache_cases import half_in_file
+
     program = run.program
     # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients, in pieces.
     small = patch.multiple(attach, SLICE_BYTES=1024), patch.multiple(gradients, SMALL_BYTES=512)
@@ -1067,7 +1115,7 @@ def wrapped(run: Run) -> Iterator[tencache.Cached]:
     at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
     large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
     with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, large[0], large[1]:
-        options: dict[str, Any] = {"host": _half_of_host(run.model), "nvme": folder} if program.file else {}
+        options: dict[str, Any] = {**half_in_file(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
         try:

@@ -1,10 +1,8 @@
 """Parameters, gradients and forwards in the user's hands: memory that is assigned, held or dropped, and Ctrl-C."""
 
-import tempfile
-
 import pytest
 import torch
-from tencache_cases import LINK, same_state, same_tensors, shows_kept, shows_refused
+from tencache_cases import LINK, half_in_file, same_state, same_tensors, shows_kept, shows_refused
 from torch import nn
 
 import tencache
@@ -12,7 +10,7 @@ from tencache import RefusedError
 
 WIDTH = 24
 BUDGETS = ["40%", "100%", "1000%"]
-FILE = {"host": "40KiB", "nvme": tempfile.gettempdir()}
+FILE = {"budget": "70%", "file": True}
 
 
 def make_model() -> nn.Module:
@@ -30,7 +28,7 @@ def learn(model, optimizer, steps=2):
     return losses
 
 
-def assert_same(loop, prepare=lambda _: None, budget="40%", **options):
+def assert_same(loop, prepare=lambda _: None, budget="40%", *, file=False, **options):
     """Run a program unwrapped and wrapped, and compare every bit of what it saw and of what is left."""
     runs = []
     for wrapped in (False, True):
@@ -38,6 +36,7 @@ def assert_same(loop, prepare=lambda _: None, budget="40%", **options):
         model = make_model()
         held = prepare(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        options |= half_in_file(model) if file else {}
         cached = tencache.wrap(model, optimizer, budget=budget, link=LINK, **options) if wrapped else None
         seen = loop(model, optimizer) if held is None else loop(model, optimizer, held)
         if cached is not None:

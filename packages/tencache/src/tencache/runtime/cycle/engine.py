@@ -363,7 +363,7 @@ class Engine:
         """Drop the device copies of parameters that user code has written to, or may have."""
         if changed := self.changed_units():
             self._note_change()
-            self._masters.refuse_moved(changed)
+            self._masters.take_in_moved(changed)
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
             self.device_copies.drop(self.working.forms(changed))
         self.exposed.update(self._masters.elsewhere())

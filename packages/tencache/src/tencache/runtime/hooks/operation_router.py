@@ -25,10 +25,11 @@ from tencache.runtime.hooks.refusals import (
 from tencache.runtime.hooks.running_forward import RunningForward
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
-from tencache.runtime.hooks.wrapped_parameter import swap, swap_back, writes
+from tencache.runtime.hooks.wrapped_parameter import WrappedParameter, swap, swap_back, writes
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.tensors.other_memory import describe_shared
 from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
 from tencache.runtime.unrouted import Bookkeeping, Routed, Unrouted
 
@@ -160,6 +161,9 @@ class OperationRouter:
             if _writes(func):
                 self._engine.kept.before_change(entries)
         result = func(*args, **kwargs)
+        if _writes(func):
+            self._refuse_reshaped(entries)
+            self._masters.take_in_moved({entry.unit for entry in entries})
         if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
             self._masters.lay_open(entries[0])
         # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again
@@ -173,6 +177,14 @@ class OperationRouter:
             self._engine.exposed.update(units)
             self._engine.exposures.update(units)
         return result
+
+    def _refuse_reshaped(self, entries: list[ParameterEntry]) -> None:
+        """Refuse what changes a parameter's shape or strides in place, and give it its own again."""
+        for entry in entries:
+            if not entry.is_laid_out_as(entry.parameter):
+                with torch.no_grad():
+                    entry.parameter.data = entry.parameter.detach().as_strided(entry.shape, entry.stride)
+                raise RefusedError(f"{entry.name} is given another shape or strides in place: unwrap() the model first")
 
     def get(self, entry: ParameterEntry, name: str, func: Callable[..., Any]) -> Any:
         """Read an attribute; a gradient is complete when it is read, and no update to come uses it."""
@@ -202,9 +214,14 @@ class OperationRouter:
             return
         if self.computing():
             raise RefusedError(describe_write(entry.name))
+        # `module.to(device)` gives a parameter itself where nothing is to be moved.
+        if value is entry.parameter:
+            return
+        if type(value) is WrappedParameter:
+            raise RefusedError(describe_shared(entry.name, "another parameter"))
         if value.shape != entry.shape or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} is given data of another shape or type: unwrap the model to change it")
-        if value.device != entry.parameter.device or not _laid_out_alike(value, entry):
+        if value.device != entry.parameter.device or not entry.is_laid_out_as(value):
             raise RefusedError(
                 f"{entry.name} is given data on {value.device} with strides {value.stride()}: {USE_COPY}"
             )
@@ -266,6 +283,10 @@ class OperationRouter:
         evaluating = not torch.is_grad_enabled()
         with Unrouted(), Bookkeeping():
             self._take_in_changes()
+            if evaluating:
+                # Functions that torch compiled by itself (torch.jit) read a parameter's own bytes, unasked. Where
+                # gradients are recorded that is found and refused; here it cannot be, so the bytes are new.
+                self._masters.pending.wait_all()
             self._engine.forward_begins(evaluating=evaluating)
         self._context = self._saved.entered()
         self._context.__enter__()
@@ -311,6 +332,12 @@ class OperationRouter:
             self.after_forward()
 
     def _take_in_changes(self) -> None:
+        for entry in self._engine.entries:
+            if entry.parameter.__dict__.get("_tencache_entry") is not entry:
+                raise RefusedError(
+                    f"{entry.name} was exchanged for another tensor, as torch.utils.swap_tensors() does: use .copy_(), "
+                    "or unwrap() the model first"
+                )
         self._masters.bring_home()
         changed = self._engine.changed_units() | self._engine.exposed
         # Closed before the forward, which uploads from the file's newest bytes.
@@ -377,13 +404,6 @@ def _units(entries: list[ParameterEntry]) -> tuple[int, ...]:
     if len(entries) == 1:
         return (entries[0].unit,)
     return tuple(dict.fromkeys([entry.unit for entry in entries]))
-
-
-def _laid_out_alike(value: torch.Tensor, entry: ParameterEntry) -> bool:
-    """Return whether data has a parameter's strides; those of a single element do not matter."""
-    return all(
-        size <= 1 or one == other for size, one, other in zip(entry.shape, value.stride(), entry.stride, strict=True)
-    )
 
 
 def _writes(func: Callable[..., Any]) -> bool:

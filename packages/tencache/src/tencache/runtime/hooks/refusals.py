@@ -31,6 +31,11 @@ def check_model(model: nn.Module) -> None:
                 f"{name} is a DistributedDataParallel inside the model, which reduces only a part of the gradients: "
                 "put it around the whole model"
             )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise RefusedError(
+                f"{name or 'the model'} is a module of torch.jit, which reads parameters by itself: wrap the module "
+                "that it was made of"
+            )
         if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
             raise RefusedError(f"{name or 'the model'} is compiled. {COMPILED}")
     named = list(model.named_parameters())
@@ -122,8 +127,8 @@ def describe_hook(name: str) -> str:
 def describe_direct(name: str) -> str:
     """Return a sentence for a function that is given a parameter where tencache cannot see it."""
     return (
-        f"{name} reached autograd without its device copy, through a custom autograd.Function: give the function "
-        "weight.view_as(weight) instead of weight"
+        f"{name} reached autograd without its device copy, through what torch does not let tencache see (a custom "
+        "autograd.Function, torch.jit, sparse or nested tensors): give it weight.view_as(weight) instead of weight"
     )
 
 

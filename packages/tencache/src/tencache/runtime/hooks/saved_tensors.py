@@ -39,6 +39,8 @@ class UnitView:
     exposures: int
     # The units of the operation that saved it: its node may ask for several of them at once.
     beside: tuple[int, ...]
+    # Whether the view is a conjugate or a negative that torch has not computed: it only marks the tensor.
+    marks: tuple[bool, bool]
     # That copy, made when the parameter is about to change.
     kept: Tensor | None = None
     unclear: bool = False
@@ -57,7 +59,8 @@ class UnitView:
             whole = data.to(self.entry.half_dtype) if self.unit == self.entry.half else data.clone()
             flat = whole.as_strided((whole.numel(),), (1,)).view(self.dtype)
             offset_bytes = self.offset_bytes - (0 if self.unit == self.entry.half else self.entry.offset)
-            self.kept = flat.as_strided(self.shape, self.stride, offset_bytes // self.dtype.itemsize)
+            view = flat.as_strided(self.shape, self.stride, offset_bytes // self.dtype.itemsize)
+            self.kept = _marked(view, self.marks)
 
 
 @dataclass(eq=False)
@@ -211,6 +214,7 @@ class SavedTensors:
             not stored,
             exposures,
             self._engine.running,
+            (tensor.is_conj(), tensor.is_neg()),
         )
         entry.handles.add(handle)
         return handle
@@ -264,7 +268,8 @@ class SavedTensors:
             self._engine.cycle.whole.add(handle.unit)
         self._engine.begin_backward(handle.unit, handle.beside)
         data = self._engine.device_copies.slots[handle.unit].data.view(handle.dtype)
-        return data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)
+        view = data.as_strided(handle.shape, handle.stride, handle.offset_bytes // handle.dtype.itemsize)
+        return _marked(view, handle.marks)
 
     def _from_cast(self, handle: CastView) -> Tensor:
         self._engine.begin_backward(handle.entry.unit)
@@ -311,6 +316,13 @@ class _Pack:
             elif tensor.dtype not in _HALVES:
                 return tensor, tensor._version  # noqa: SLF001
         return self.owner.pack(tensor, self._outer)
+
+
+def _marked(view: Tensor, marks: tuple[bool, bool]) -> Tensor:
+    """Return a view as a conjugate, a negative, or both: torch computes these when it computes with them."""
+    conjugate, negative = marks
+    view = view.conj() if conjugate else view
+    return torch._neg_view(view) if negative else view  # noqa: SLF001  no public name gives it
 
 
 def _describe_changed(tensor: Tensor, version: int) -> str:

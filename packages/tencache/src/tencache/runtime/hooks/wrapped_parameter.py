@@ -67,6 +67,9 @@ _WRITING = frozenset(
     + [f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")]
 )
 
+# Of several parameters these are asked of the first.
+_ASKED_OF_ONE = frozenset(["__get__", "__set__", "__delete__", "register_hook", "register_post_accumulate_grad_hook"])
+
 # These name parameters only to say whose gradients are wanted.
 _DIFFERENTIATING = frozenset([torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward])
 
@@ -114,7 +117,52 @@ class WrappedParameter(nn.Parameter):
             if not entries:
                 return func(*args, **(kwargs or {}))
             owner: Owner = entries[0].parameter.__dict__["_tencache_owner"]
-            return _route(owner, func, entries, args, kwargs or {})
+            if len(entries) == 1:
+                return _route(owner, func, entries, args, kwargs or {})
+            return _route_all(func, entries, args, kwargs or {})
+
+    # torch does not ask `__torch_function__` for these two.
+    def as_subclass(self, cls: Any) -> Any:
+        """Return a view of another class."""
+        return self.view_as(self).as_subclass(cls)
+
+    def set_(self, *args: Any, **kwargs: Any) -> Any:
+        """Let other memory be the parameter's, as an assignment of `.data` does."""
+        with Unrouted():
+            entry: ParameterEntry = self.__dict__["_tencache_entry"]
+            owner: Owner = self.__dict__["_tencache_owner"]
+            return _route(owner, torch.Tensor.set_, [entry], (self, *args), kwargs)
+
+
+def _route_all(func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+    """Route an operation on several parameters, which may be those of several wrapped models."""
+    groups: dict[Owner, list[ParameterEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.parameter.__dict__["_tencache_owner"], []).append(entry)
+    first = entries[0].parameter.__dict__["_tencache_owner"]
+    name = getattr(func, "__name__", "")
+    if len(groups) == 1 or name in _ASKED_OF_ONE or name in _DESCRIBING:
+        return _route(first, func, groups[first], args, kwargs)
+    on_device = any(owner.computing() for owner in groups) or _is_in_a_loss(name, entries, args, kwargs)
+    # Each owner replaces its own parameters, and leaves the others' to the next.
+    for owner, own in groups.items():
+        if func in _DIFFERENTIATING or getattr(func, "differentiates", False):
+            func = _nested(owner.differentiate, func, own)
+            vars(func)["differentiates"] = True
+        else:
+            func = _nested(owner.run if on_device else owner.on_host, func, own)
+    return func(*args, **kwargs)
+
+
+def _nested(route: Callable[..., Any], func: Callable[..., Any], entries: list[ParameterEntry]) -> Callable[..., Any]:
+    """Return the operation, routed for these parameters, by its own name."""
+
+    def nested(*args: Any, **kwargs: Any) -> Any:
+        with Unrouted():
+            return route(func, entries, args, kwargs)
+
+    nested.__name__ = getattr(func, "__name__", "")
+    return nested
 
 
 def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
@@ -138,13 +186,14 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
         return func(*args, **kwargs)
     elif func in _DIFFERENTIATING:
         return owner.differentiate(func, entries, args, kwargs)
-    if owner.computing() or (_differentiable(entries) and not _stays_on_host(name, args, kwargs)):
+    if owner.computing() or _is_in_a_loss(name, entries, args, kwargs):
         return owner.run(func, entries, args, kwargs)
     return owner.on_host(func, entries, args, kwargs)
 
 
-def _differentiable(entries: list[ParameterEntry]) -> bool:
-    return torch.is_grad_enabled() and any(entry.parameter.requires_grad for entry in entries)
+def _is_in_a_loss(name: str, entries: list[ParameterEntry], args: Any, kwargs: Any) -> bool:
+    recorded = torch.is_grad_enabled() and any(entry.parameter.requires_grad for entry in entries)
+    return recorded and not _stays_on_host(name, args, kwargs)
 
 
 def _stays_on_host(name: str, args: Any, kwargs: Any) -> bool:

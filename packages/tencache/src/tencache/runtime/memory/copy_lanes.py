@@ -1,6 +1,7 @@
 """Copies, and the threads that carry them out one after another."""
 
 import atexit
+import os
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from tencache.runtime.unrouted import Unrouted
 
 _NOTHING = torch.empty(0)
 EXIT_PATIENCE_S = 2.0
+FORK_PATIENCE_S = 60.0
 
 
 def _nothing() -> Tensor:
@@ -161,6 +163,7 @@ class Lane:
         self._queue: queue.SimpleQueue[Copy | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self.bytes_moved = 0
+        self._process = os.getpid()
         # A daemon: a program that ends without unwrap() must not hang on a thread that waits for work.
         self._thread = threading.Thread(target=self._run, name=f"tencache-{name}", daemon=True)
         self._thread.start()
@@ -174,6 +177,10 @@ class Lane:
             and self._put_count == self._served_count
             and self._error is None
         ):
+            self._serve_here(copy)
+            return
+        # A forked process has no threads but its own. Nothing was queued when it was forked.
+        if self._process != os.getpid():
             self._serve_here(copy)
             return
         self._put_count += 1
@@ -243,15 +250,17 @@ class Lane:
 _everyone: "weakref.WeakSet[Lane]" = weakref.WeakSet()
 
 
-def _settle_at_exit() -> None:
-    # The interpreter ends daemon threads wherever they are, and one that is inside torch then aborts the process. One
-    # that waits for what will never come may go on waiting.
-    deadline_s = time.perf_counter() + EXIT_PATIENCE_S
+def _settle(patience_s: float) -> None:
+    # The interpreter ends daemon threads wherever they are, and one that is inside torch then aborts the process. A
+    # forked process has the memory but not the threads: a copy on its way would be so for good. A lane that waits for
+    # what will never come may go on waiting.
+    deadline_s = time.perf_counter() + patience_s
     while time.perf_counter() < deadline_s and not all(lane.idle for lane in list(_everyone)):
         time.sleep(0.01)
 
 
-atexit.register(_settle_at_exit)
+atexit.register(_settle, EXIT_PATIENCE_S)
+os.register_at_fork(before=lambda: _settle(FORK_PATIENCE_S))
 
 
 class IssuingLane(Lane):

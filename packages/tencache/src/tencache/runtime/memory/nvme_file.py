@@ -48,6 +48,7 @@ class FileTier:
         self.direct = True
         self._sums: dict[Extent, int] | None = {} if verify else None
         self._fd = self._open()
+        self._process = os.getpid()
         self.reads = Lane("file-read", _work)
         self.writes = Lane("file-write", _work)
 
@@ -93,6 +94,11 @@ class FileTier:
 
     def write(self, extent: Extent, buffer: Tensor, landed: Callable[[], None] | None = None) -> Copy:
         """Write a page-aligned buffer, and call back once its bytes may be overwritten."""
+        if os.getpid() != self._process:
+            raise RefusedError(
+                "a forked process cannot change parameters or optimizer state in the file, which its parent uses: "
+                "start the process before wrap(), or leave out nvme="
+            )
 
         def work() -> Tensor:
             # Summed on this thread just before the write, so that a change by anyone until then counts as intended.

@@ -132,6 +132,7 @@ class Stepper:
 
         def routed() -> Any:
             # What the optimizer has written so far is seen by the forward, as any write by user code is.
+            self._take_in_assigned()
             with Routed():
                 loss = None if closure is None else closure()
             self._make_ready()
@@ -141,6 +142,7 @@ class Stepper:
             began = time.perf_counter()
             loss = self._raw(self.optimizer) if closure is None else self._raw(self.optimizer, routed)
             part = Slice([], tuple(self._written_units()), [])
+            self._take_in_assigned()
             part.seconds = time.perf_counter() - began
             self._engine.step_begins([self._update(part)])
             self._engine.updated(part.units)
@@ -159,6 +161,12 @@ class Stepper:
             for entry in self._engine.entries:
                 self._engine.gradients.wait(entry)
                 self._masters.open(entry.unit)
+
+    def _take_in_assigned(self) -> None:
+        """Take in which parameters an optimizer has given other data: `p.data = p.data - rate * p.grad`."""
+        with Unrouted():
+            for unit in self._masters.take_in_moved({entry.unit for entry in self._engine.entries}):
+                self._engine.assigned(unit)
 
     def _written_units(self) -> set[int]:
         known = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}

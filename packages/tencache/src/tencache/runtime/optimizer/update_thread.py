@@ -38,6 +38,9 @@ class UpdateThread:
         self._put(Promise((), over, update, aside=True))
 
     def _put(self, promise: Promise) -> None:
+        # In a forked process there is none, and nothing was queued when it was forked.
+        if self._thread is not None and not self._thread.is_alive():
+            self._queue, self._thread = queue.SimpleQueue(), None
         self._queue.put(promise)
         if self._thread is None:
             # A daemon: a program that ends without unwrap() must not hang on a thread that waits for work.

@@ -267,7 +267,8 @@ class DeviceCopies:
     def _thawed(self, entry: ParameterEntry) -> Tensor:
         # User code may freeze or thaw a parameter at any time; the leaf only learns of it here.
         if entry.leaf.requires_grad != entry.parameter.requires_grad:
-            entry.leaf.requires_grad_(entry.parameter.requires_grad)
+            # Not requires_grad_(), which torch.vmap forbids.
+            entry.leaf.requires_grad = entry.parameter.requires_grad
         return entry.leaf
 
     def at(self, offset: int) -> Slot:

@@ -318,16 +318,19 @@ class Masters:
             if filed.opened:
                 self.close(unit, changed=changed(unit))
 
-    def refuse_moved(self, units: Iterable[int]) -> None:
-        """Refuse parameters that user code has given other memory, such as by `set_()`: uploads would not see it."""
+    def take_in_moved(self, units: Iterable[int]) -> set[int]:
+        """Take in which parameters were given other memory by `set_()` or by an optimizer; return their units."""
+        moved = set()
         for unit in units:
             filed = self._filed.get(unit)
-            buffer = self._buffers.get(unit) if filed is None else filed.buffer
+            buffer = self._buffer(unit)
             if buffer is None or (filed is not None and not filed.opened):
                 continue
             for entry in self._entries[unit]:
                 if entry.size_bytes and self._was_moved(entry, buffer):
-                    raise RefusedError(f"{entry.name} was given other memory, as set_() does: use .copy_() instead")
+                    self._take_in_assigned(entry)
+                    moved.add(unit)
+        return moved
 
     def _was_moved(self, entry: ParameterEntry, buffer: Tensor) -> bool:
         if self._others.has(entry):
@@ -336,12 +339,25 @@ class Masters:
 
     def assign(self, entry: ParameterEntry, value: Tensor) -> None:
         """Let a parameter's data be a tensor of the user's: both are one memory from now on."""
-        refuse_shared(entry, value, (other for entries in self._entries.values() for other in entries))
+        self._refuse_shared(entry, value)
         self.open(entry.unit)
         entry.parameter.data = value
+        self._note_memory(entry)
+
+    def _take_in_assigned(self, entry: ParameterEntry) -> None:
+        value = entry.parameter.detach()
+        if not entry.is_laid_out_as(value) or value.dtype != entry.dtype:
+            raise RefusedError(f"{entry.name} was given data of another shape or type: unwrap the model to change it")
+        self._refuse_shared(entry, value)
+        self._note_memory(entry)
+
+    def _refuse_shared(self, entry: ParameterEntry, value: Tensor) -> None:
+        refuse_shared(entry, value, (other for entries in self._entries.values() for other in entries))
+
+    def _note_memory(self, entry: ParameterEntry) -> None:
         buffer = self._buffer(entry.unit)
         # A view of its own memory that was kept meanwhile may have been given back.
-        if buffer is not None and value.data_ptr() == buffer.data_ptr() + entry.offset:
+        if buffer is not None and entry.parameter.data_ptr() == buffer.data_ptr() + entry.offset:
             self._others.forget(entry)
         else:
             self._others.note(entry)
@@ -402,9 +418,13 @@ class Masters:
         self.close(unit, changed=True)
 
     def _make_blank(self, unit: int) -> None:
-        """Point the parameters at a single zero, stretched: the right shape, no memory."""
+        """Point the parameters at a single element, stretched: the right shape, no memory.
+
+        Whoever reads it past this package gets what is not a number, and cannot take it for a parameter.
+        """
         for entry in self._entries[unit]:
-            entry.parameter.data = torch.zeros((), dtype=entry.dtype).expand(entry.shape)
+            blank = torch.nan if entry.dtype.is_floating_point or entry.dtype.is_complex else 0
+            entry.parameter.data = torch.full((), blank, dtype=entry.dtype).expand(entry.shape)
 
     def _acquire(self, unit: int) -> _Filed:
         assert self._file is not None

@@ -97,10 +97,14 @@ def refuse_shared(entry: ParameterEntry, value: Tensor, others: Iterable[Paramet
     for other in others:
         start = other.parameter.data_ptr()
         if other is not entry and begin < start + other.size_bytes and start < end:
-            raise RefusedError(
-                f"{entry.name}.data is set to memory of {other.name}: tie them as one before wrap() "
-                "(b.weight = a.weight), or use .copy_()"
-            )
+            raise RefusedError(describe_shared(entry.name, other.name))
+
+
+def describe_shared(name: str, other: str) -> str:
+    """Return a sentence that says why a parameter cannot have the memory of another."""
+    return (
+        f"{name}.data is set to memory of {other}: tie them as one before wrap() (b.weight = a.weight), or use .copy_()"
+    )
 
 
 def _storage(tensor: Tensor) -> int:

@@ -91,6 +91,12 @@ class ParameterEntry:
         span = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))
         return span == self.shape.numel()
 
+    def is_laid_out_as(self, value: Tensor) -> bool:
+        """Return whether a tensor has this parameter's shape and strides; those of a single element do not matter."""
+        return value.shape == self.shape and all(
+            size <= 1 or one == other for size, one, other in zip(self.shape, value.stride(), self.stride, strict=True)
+        )
+
     def view(self, data: Tensor) -> Tensor:
         """Return this parameter's part of its unit's bytes, in its own type and shape."""
         part = data[self.offset : self.offset + self.size_bytes].view(self.dtype)

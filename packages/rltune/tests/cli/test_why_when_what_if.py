@@ -49,6 +49,32 @@ def test_whatif_answers_on_history_and_at_a_moment():
     assert "paired futures" in text
 
 
+def test_a_date_is_on_the_clock_of_the_history(tmp_path):
+    """The same moment as so many seconds after the first submission; dates before and after the history are refused."""
+    history, cluster = tmp_path / "history.txt", tmp_path / "c.toml"
+    head = "JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES"
+    rows = [
+        f"{i}|ann|gpu|COMPLETED|2026-03-01T10:00:{i:02}|2026-03-01T10:00:{i:02}|2026-03-01T12:00:{i:02}|7200|240|"
+        "cpu=1,node=1,gres/gpu=4"
+        for i in range(1, 4)
+    ]
+    history.write_text("\n".join([head, *rows]) + "\n")
+    cluster.write_text("[[group]]\ncount = 1\ngpus = 4\n")
+    asked = ("explain", "all", "--trace", str(history), "-c", str(cluster), "--pipeline", "fcfs + easy", "--json")
+    by_date, by_seconds = (json.loads(run(*asked, "--at", at)[1]) for at in ("2026-03-01T11:00:01", "3600"))
+    assert by_date == by_seconds
+    assert len(by_date) == 2
+    for at, told in (
+        ("2025-01-01", "the history begins"),
+        ("2027-01-01", "is over by"),
+        ("soon", "a date, or a share"),
+    ):
+        code, text = run(*asked, "--at", at)
+        assert (code, told in " ".join(text.split())) == (2, True), text
+    code, text = run("explain", "all", *TRACE, "--at", "2026-03-01")
+    assert (code, "tells no dates" in " ".join(text.split())) == (2, True), text
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -13,7 +13,7 @@ from rltune.errors import InputError
 from rltune.estimate.estimators import LEVELS, History, RunSeen, join_jobs, likeness
 from rltune.estimate.kind_memory import ASK, END, START, SUBMIT, TOLD, Happenings, KindMemory
 from rltune.estimate.kinds import bursts, kinds_of, split_name
-from rltune.estimate.predicted import FEWEST, Fit, Predicted, PredictionCourse, Prophet
+from rltune.estimate.predicted import FEWEST, EndedJobs, Fit, Predicted, PredictionCourse, Prophet
 from rltune.estimate.run_time_spread import OVERRUN, KeptShares, RunTimeSpread, seen_weights
 from rltune.jobs import Jobs
 from rltune.policy.qssf_boost import QssfBoost
@@ -244,6 +244,19 @@ def test_long_jobs_that_ended_stand_for_those_that_still_run():
     weight = seen_weights(run_s[seen], age_s)
     assert run_s[seen].mean() < 400
     assert np.average(run_s[seen], weights=weight) == pytest.approx(505.0, rel=0.01)
+
+
+@pytest.mark.parametrize("days", [4, 8, 20])
+def test_jobs_that_still_run_are_made_up_for_once(days):
+    """Who started lately is left out, or who ended stands for more: both for the same jobs would take all for long."""
+    rng = np.random.default_rng(0)
+    span_s, many = days * 86_400.0, 50_000
+    age_s, run_s = rng.uniform(0, span_s, many), np.minimum(rng.exponential(86_400.0, many), 3 * 86_400.0)
+    over = run_s <= age_s
+    ended = EndedJobs(np.flatnonzero(over), np.zeros((over.sum(), 1)), run_s[over], age_s[over])
+    kept, early_s = ended.settled(age_s)
+    assert len(kept.rows) < len(ended.rows)
+    assert np.average(kept.run_s, weights=seen_weights(kept.run_s, early_s)) == pytest.approx(run_s.mean(), rel=0.03)
 
 
 def test_it_leans_to_what_was_less_far_off():

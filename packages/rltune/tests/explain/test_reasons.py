@@ -327,3 +327,12 @@ def test_fewer_cpus_are_proposed_where_cpus_are_lacking():
     present = of_slurm([*holders, job(9, 2, nodes=1, cpus=16.0)])
     change = next(one for one in explain(present, "9").changes if "cpus" in one.columns)
     assert (change.starts_now, change.columns) == (True, {"cpus": 4.0})
+
+
+def test_who_has_ended_is_not_there_any_more():
+    """Also after the last job has started, when nothing is left to decide."""
+    columns = {"submit_s": [0.0, 10.0, 20.0], "duration_s": [100.0, 200.0, 300.0], "gpus": [1, 1, 1]}
+    there = [of_history(columns, at_s=at_s).names for at_s in (50.0, 150.0, 250.0)]
+    assert there == [("0", "1", "2"), ("1", "2"), ("2",)]
+    with pytest.raises(InputError, match="is over by 320 s"):
+        of_history(columns, at_s=321.0)

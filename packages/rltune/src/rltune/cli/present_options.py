@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import wraps
 from inspect import Parameter, signature
 from math import isfinite
@@ -13,9 +14,8 @@ import typer
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.control_command import slurm_of
-from rltune.cli.dates import moment
 from rltune.cli.terminal_progress import spinner
-from rltune.cli.trace_argument import load_workload
+from rltune.cli.trace_argument import Workload, load_workload
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Asked:
             on,
             pipeline,
             get_estimator(self.estimator or sites_estimator(work.jobs)),
-            self._time(work.jobs),
+            self._time(work),
         )
 
     def checked_site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
@@ -148,13 +148,14 @@ class Asked:
         with spinner("replaying the history"):
             return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {self.at}")
 
-    def _time(self, jobs: "Jobs") -> float:
+    def _time(self, work: "Workload") -> float:
+        """Return the time asked for, in seconds of the trace; a date is on the history's own clock."""
         text = str(self.at)
-        first, last = float(jobs.submit_s.min()), float(jobs.submit_s.max())
+        first, last = float(work.jobs.submit_s.min()), float(work.jobs.submit_s.max())
         try:
             at_s = float(text.removesuffix("%"))
         except ValueError:
-            return float(moment(text))
+            return date_of_trace(text, work.origin_s)
         if not isfinite(at_s) or (text.endswith("%") and not 0 <= at_s <= 100):
             raise InputError(f"--at {text}: should be seconds of the trace, a date, or a share from 0% to 100%")
         return first + at_s / 100 * (last - first) if text.endswith("%") else at_s
@@ -223,6 +224,17 @@ def about_a_moment(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {**{one.name: one.annotation for one in parameters}, "return": None}
     return run
+
+
+def date_of_trace(text: str, origin_s: float | None) -> float:
+    """Read a date on a history's own clock, which began at a time, as seconds of the trace."""
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--at {text}: should be seconds of the trace, a date, or a share from 0% to 100%") from None
+    if origin_s is None:
+        raise InputError(f"--at {text}: this history tells no dates: give seconds of the trace, or a share such as 60%")
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - origin_s
 
 
 def _history_here() -> "Jobs | None":

@@ -168,6 +168,17 @@ class Machine:
             self.take_spells()
         self.take_spells()
 
+    def run_to(self, now_s: float) -> None:
+        """Simulate all that happens by a time: also how jobs end after the last has started."""
+        self.run_while(until_s=now_s)
+        while self._any_is_there() and next_moment(self.w, self.s, self.options) <= now_s:
+            advance(self.w, self.s, self.options)
+            self.make_pass()
+        self.take_spells()
+
+    def _any_is_there(self) -> bool:
+        return bool((self.state.life.status <= core.RUNNING).any())
+
     def _any_waits(self, rows: range) -> bool:
         return bool((self.state.life.status[rows.start : rows.stop] <= core.WAITING).any())
 

@@ -205,18 +205,20 @@ class EndedJobs:
     run_s: Floats
     age_s: Floats  # how long ago they started
 
-    def settled(self, age_s: Floats) -> EndedJobs:
+    def settled(self, age_s: Floats) -> tuple[EndedJobs, Floats]:
         """Leave out those that started so lately that many of their like still run: they seem short.
 
-        `age_s` is how long ago jobs started, those that still run too.
+        `age_s` is how long ago jobs started, those that still run too. Returned with it are the ages of those that
+        started as early as who is kept: by these, and not by all, it can be told how many each stands for.
         """
         order = np.argsort(self.run_s)
         share = np.cumsum(seen_weights(self.run_s, age_s)[order])
         long_s = self.run_s[order][np.searchsorted(share, SETTLED * share[-1])]
         kept = np.flatnonzero(self.age_s >= long_s)
         if len(kept) < FEWEST:
-            return self
-        return EndedJobs(self.rows[kept], self.table[kept], self.run_s[kept], self.age_s[kept])
+            return self, age_s
+        early = age_s[age_s >= long_s]
+        return EndedJobs(self.rows[kept], self.table[kept], self.run_s[kept], self.age_s[kept]), early
 
 
 def fit_rows(course: PredictionCourse, ended: EndedJobs, age_s: Floats) -> Fit:
@@ -226,8 +228,8 @@ def fit_rows(course: PredictionCourse, ended: EndedJobs, age_s: Floats) -> Fit:
     """
     if len(ended.rows) < FEWEST:
         return Fit(None, wide_spread())
-    ended = ended.settled(age_s)
-    rows, table, weight = ended.rows, ended.table, seen_weights(ended.run_s, age_s)
+    ended, early_s = ended.settled(age_s)
+    rows, table, weight = ended.rows, ended.table, seen_weights(ended.run_s, early_s)
     log_run = np.log(np.maximum(ended.run_s, 1.0))
     idle, cut = _as_if_idle(course.kinds, table), int(len(rows) * (1 - HELD_BACK))
 

@@ -61,7 +61,7 @@ def _look(schedule: Schedule, pipeline: Pipeline, moments: Floats, seen: list[Co
     row_of = {str(name): int(row) for row, name in enumerate(jobs.id)}
     machine = Machine.of(jobs.take(order), schedule.cluster, pipeline, get_estimator(schedule.settings.estimator))
     for now_s in moments.tolist():
-        machine.run_while(until_s=now_s)
+        machine.run_to(now_s)
         present = present_of_run(machine, now_s)
         _require_same(schedule, present.waiting_names, row_of, now_s)
         explainer = Explainer(present)

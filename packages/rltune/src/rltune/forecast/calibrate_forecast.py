@@ -126,7 +126,7 @@ def tried_moments(
     machine = Machine.of(ordered, cluster, pipeline, estimator)
     trials = []
     for i, now_s in enumerate(sorted(times.tolist())):
-        machine.run_while(until_s=now_s)
+        machine.run_to(now_s)
         trial = tried(present_of_run(machine, now_s), start_of, known_s, rolls, seed + i, workers)
         trials += [trial] if trial is not None else []
         if progress is not None:

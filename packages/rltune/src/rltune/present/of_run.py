@@ -35,8 +35,8 @@ def replay(
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
     machine = Machine.of(jobs.take(order), cluster, pipeline, estimator)
-    machine.run_while(until_s=at_s)
-    if at_s > last and not (machine.state.life.status == core.RUNNING).any():
+    machine.run_to(at_s)
+    if at_s > last and not (machine.state.life.status <= core.RUNNING).any():
         raise InputError(f"the history's last job is over by {last:g} s, before the time asked for, {at_s:g} s")
     return present_of_run(machine, at_s, source)
 

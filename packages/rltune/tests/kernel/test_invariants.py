@@ -176,3 +176,19 @@ def test_who_depends_on_the_rejected_is_rejected(simulate, case):
         if any(schedule.rejected[j] for j in case.jobs.depends_on(i)):
             assert schedule.rejected[i]
             assert math.isnan(schedule.start_s[i])
+
+
+def test_who_ends_before_a_reservation_takes_nothing_from_it():
+    """A short job behind the head starts on a node that is to be the head's; a long one on the same node may not."""
+    jobs = Jobs.from_arrays(submit_s=[0.0, 1.0, 1.0, 1.0], duration_s=[10.0, 10.0, 5.0, 100.0], gpus=[2, 4, 1, 1])
+    made = rltune.simulate(jobs, Cluster.uniform(2, 2), policy="fcfs", backfill="easy", estimator="oracle")
+    assert made.start_s.tolist() == [0.0, 10.0, 1.0, 20.0]
+
+
+def test_a_shape_is_looked_at_again_when_a_shorter_job_of_it_comes():
+    """Jobs of one GPU are known to delay the head; one that would not comes later, and starts at once."""
+    jobs = Jobs.from_arrays(
+        submit_s=[0.0, 1.0, 1.0, 2.0, 3.0], duration_s=[10.0, 10.0, 100.0, 90.0, 4.0], gpus=[2, 4, 1, 1, 1]
+    )
+    made = rltune.simulate(jobs, Cluster.uniform(2, 2), policy="fcfs", backfill="easy", estimator="oracle")
+    assert made.start_s.tolist() == [0.0, 10.0, 20.0, 20.0, 3.0]

@@ -1,5 +1,6 @@
 """Ways to a parameter's bytes that torch opens without asking it: each is the unwrapped run bit by bit, or refused."""
 
+import contextlib
 import os
 import pickle
 from unittest.mock import patch
@@ -8,6 +9,8 @@ import pytest
 import torch
 from tencache_cases import LINK, half_in_file, same_state, same_tensors, shows_kept, shows_refused
 from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
 
 import tencache
 from tencache import RefusedError
@@ -426,3 +429,42 @@ def _in_child(work):
         found = pickle.loads(answer.read())
     os.waitpid(child, 0)
     return found
+
+
+# What is entered between a forward that Ctrl-C ended and the next one
+
+
+class Interrupted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.ends = layers(), False
+
+    def forward(self, x):
+        x = self.layers(x)
+        if self.ends:
+            raise KeyboardInterrupt
+        return x
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1]], ids=str)
+@pytest.mark.parametrize("entered", ["hooks", "mode"])
+def test_what_is_entered_after_an_interrupted_forward_stays(entered, options):
+    """What the forward had entered is left late, from below what was entered since."""
+
+    def program(model, optimizer):
+        model.ends = True
+        with contextlib.suppress(KeyboardInterrupt):
+            model(batch())
+        model.ends = False
+        counting = FlopCounterMode(display=False)
+        with saved_tensors_hooks(_rounded, lambda tensor: tensor) if entered == "hooks" else counting:
+            loss = model(batch()).square().mean()
+        loss.backward()
+        optimizer.step()
+        return [loss.detach(), *learn(model, optimizer), counting.get_total_flops()]
+
+    assert_same(program, Interrupted, **options)
+
+
+def _rounded(tensor):
+    return tensor.to(torch.bfloat16).to(tensor.dtype) if tensor.is_floating_point() else tensor

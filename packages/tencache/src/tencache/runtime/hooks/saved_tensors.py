@@ -119,6 +119,17 @@ class SavedTensors:
         # checkpointing by others go on working.
         return saved_tensors_hooks(_Pack(self, top_hooks(), self._base, self._end), self._unpack)
 
+    def leave(self, context: saved_tensors_hooks) -> None:
+        """Leave that context, also if others were entered since: after Ctrl-C in a forward it is left late."""
+        above: list[Hooks] = []
+        while (top := top_hooks()) is not None and top[0] is not context.pack_hook:
+            above.append(top)
+            torch._C._autograd._pop_saved_tensors_default_hooks()  # noqa: SLF001  no public name gives it
+        if top is not None:
+            context.__exit__()
+        for hooks in reversed(above):
+            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)  # noqa: SLF001  no public name gives it
+
     def on_top(self) -> bool:
         """Return whether these hooks are the innermost."""
         top = top_hooks()

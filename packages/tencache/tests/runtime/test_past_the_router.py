@@ -468,3 +468,42 @@ def test_what_is_entered_after_an_interrupted_forward_stays(entered, options):
 
 def _rounded(tensor):
     return tensor.to(torch.bfloat16).to(tensor.dtype) if tensor.is_floating_point() else tensor
+
+
+# Graphs from before the device was let go
+
+
+def _unwrapped_before_backward(model, optimizer, unwrap):
+    seen = learn(model, optimizer)
+    loss = model(batch()).square().mean()
+    unwrap()
+    loss.backward()
+    seen += [parameter.grad.clone() for parameter in model.parameters()]
+    optimizer.step()
+    return seen
+
+
+def _backward_again_after_the_first_step(model, optimizer, unwrap):
+    loss = model[0][0](batch()).sum()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.backward()
+    seen = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    optimizer.step()
+    unwrap()
+    return seen
+
+
+@shows_kept("`backward()` of a graph from before `unwrap()`, or from before everything stayed on the device")
+@pytest.mark.parametrize("options", [*OPTIONS, {"budget": "1000%"}], ids=str)
+@pytest.mark.parametrize("program", [_unwrapped_before_backward, _backward_again_after_the_first_step])
+def test_backward_of_a_graph_from_before_the_device_was_let_go(program, options):
+    runs = []
+    for wrapped in (False, True):
+        torch.manual_seed(0)
+        model = layers()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        unwrap = wrap(model, optimizer, **options).unwrap if wrapped else lambda: None
+        runs.append([program(model, optimizer, unwrap), model.state_dict(), optimizer.state_dict()["state"]])
+    assert same_tensors(runs[1], runs[0])

@@ -102,6 +102,7 @@ class SavedTensors:
 
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
+        self._arena = arena
         # Whether save_on_cpu() makes a copy: of what is on the CPU it keeps the tensor itself.
         self._copies = arena.device.type != "cpu"
         self._base, self._end = arena.base, arena.base + arena.size_bytes
@@ -246,6 +247,9 @@ class SavedTensors:
         # All of it unrouted: even to ask a parameter for its version would be an operation on it.
         with Unrouted(), Bookkeeping():
             self._check_version(packed)
+            if packed.kept is None and self._arena.closed:
+                # A graph from before unwrap(), or from before everything was on the device for good.
+                packed.keep(packed.entry.parameter.detach().to(self._arena.device))
             if packed.kept is not None:
                 return packed.kept
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)

@@ -1,5 +1,6 @@
 """Ways to a parameter's bytes that torch opens without asking it: each is the unwrapped run bit by bit, or refused."""
 
+import contextlib
 import os
 import pickle
 from unittest.mock import patch
@@ -8,6 +9,8 @@ import pytest
 import torch
 from tencache_cases import LINK, half_in_file, same_state, same_tensors, shows_kept, shows_refused
 from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
 
 import tencache
 from tencache import RefusedError
@@ -426,3 +429,81 @@ def _in_child(work):
         found = pickle.loads(answer.read())
     os.waitpid(child, 0)
     return found
+
+
+# What is entered between a forward that Ctrl-C ended and the next one
+
+
+class Interrupted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.ends = layers(), False
+
+    def forward(self, x):
+        x = self.layers(x)
+        if self.ends:
+            raise KeyboardInterrupt
+        return x
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1]], ids=str)
+@pytest.mark.parametrize("entered", ["hooks", "mode"])
+def test_what_is_entered_after_an_interrupted_forward_stays(entered, options):
+    """What the forward had entered is left late, from below what was entered since."""
+
+    def program(model, optimizer):
+        model.ends = True
+        with contextlib.suppress(KeyboardInterrupt):
+            model(batch())
+        model.ends = False
+        counting = FlopCounterMode(display=False)
+        with saved_tensors_hooks(_rounded, lambda tensor: tensor) if entered == "hooks" else counting:
+            loss = model(batch()).square().mean()
+        loss.backward()
+        optimizer.step()
+        return [loss.detach(), *learn(model, optimizer), counting.get_total_flops()]
+
+    assert_same(program, Interrupted, **options)
+
+
+def _rounded(tensor):
+    return tensor.to(torch.bfloat16).to(tensor.dtype) if tensor.is_floating_point() else tensor
+
+
+# Graphs from before the device was let go
+
+
+def _unwrapped_before_backward(model, optimizer, unwrap):
+    seen = learn(model, optimizer)
+    loss = model(batch()).square().mean()
+    unwrap()
+    loss.backward()
+    seen += [parameter.grad.clone() for parameter in model.parameters()]
+    optimizer.step()
+    return seen
+
+
+def _backward_again_after_the_first_step(model, optimizer, unwrap):
+    loss = model[0][0](batch()).sum()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.backward()
+    seen = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    optimizer.step()
+    unwrap()
+    return seen
+
+
+@shows_kept("`backward()` of a graph from before `unwrap()`, or from before everything stayed on the device")
+@pytest.mark.parametrize("options", [*OPTIONS, {"budget": "1000%"}], ids=str)
+@pytest.mark.parametrize("program", [_unwrapped_before_backward, _backward_again_after_the_first_step])
+def test_backward_of_a_graph_from_before_the_device_was_let_go(program, options):
+    runs = []
+    for wrapped in (False, True):
+        torch.manual_seed(0)
+        model = layers()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        unwrap = wrap(model, optimizer, **options).unwrap if wrapped else lambda: None
+        runs.append([program(model, optimizer, unwrap), model.state_dict(), optimizer.state_dict()["state"]])
+    assert same_tensors(runs[1], runs[0])

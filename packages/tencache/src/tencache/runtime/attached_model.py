@@ -111,6 +111,9 @@ def _sender(
             # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
             gradient, leaf.grad = leaf.grad, None
             assert gradient is not None
+            if engine.device_copies.arena.closed:
+                _add_gradient(entry, gradient)
+                return
             # Who holds what it is added to may read it without asking for `.grad`.
             held = gradient_is_held(entry)
             engine.gradient(entry, gradient)
@@ -130,6 +133,18 @@ def _sender(
                 stepper.read_ahead()
 
     return send
+
+
+def _add_gradient(entry: ParameterEntry, gradient: Tensor) -> None:
+    """Give a gradient of a graph from before the device was let go to its parameter, as torch does."""
+    parameter: Any = entry.parameter
+    gradient = gradient.to(parameter.device)
+    if parameter.grad is None:
+        parameter.grad = gradient
+    else:
+        parameter.grad += gradient
+    for hook in list((getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values()):
+        hook(parameter)
 
 
 def _watch(entry: ParameterEntry) -> Any:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
 from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
@@ -312,10 +312,10 @@ class OperationRouter:
             return
         self.parts.put_on()
         if self._guard is not None and self._guarded:
-            self._guard.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            _leave_mode(self._guard)
             self._guarded = False
         if self._context is not None:
-            self._context.__exit__()
+            self._saved.leave(self._context)
             self._context = None
         with Unrouted(), Bookkeeping():
             self._engine.forward_ends()
@@ -404,6 +404,16 @@ def _units(entries: list[ParameterEntry]) -> tuple[int, ...]:
     if len(entries) == 1:
         return (entries[0].unit,)
     return tuple(dict.fromkeys([entry.unit for entry in entries]))
+
+
+def _leave_mode(mode: TorchDispatchMode) -> None:
+    """Leave a dispatch mode, also if others were entered since: after Ctrl-C in a forward it is left late."""
+    above: list[TorchDispatchMode] = []
+    while _get_current_dispatch_mode() not in {None, mode}:
+        above.append(_pop_mode())
+    mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+    for other in reversed(above):
+        _push_mode(other)
 
 
 def _writes(func: Callable[..., Any]) -> bool:

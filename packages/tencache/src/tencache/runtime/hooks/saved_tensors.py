@@ -102,6 +102,7 @@ class SavedTensors:
 
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
+        self._arena = arena
         # Whether save_on_cpu() makes a copy: of what is on the CPU it keeps the tensor itself.
         self._copies = arena.device.type != "cpu"
         self._base, self._end = arena.base, arena.base + arena.size_bytes
@@ -118,6 +119,17 @@ class SavedTensors:
         # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
         # checkpointing by others go on working.
         return saved_tensors_hooks(_Pack(self, top_hooks(), self._base, self._end), self._unpack)
+
+    def leave(self, context: saved_tensors_hooks) -> None:
+        """Leave that context, also if others were entered since: after Ctrl-C in a forward it is left late."""
+        above: list[Hooks] = []
+        while (top := top_hooks()) is not None and top[0] is not context.pack_hook:
+            above.append(top)
+            torch._C._autograd._pop_saved_tensors_default_hooks()  # noqa: SLF001  no public name gives it
+        if top is not None:
+            context.__exit__()
+        for hooks in reversed(above):
+            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)  # noqa: SLF001  no public name gives it
 
     def on_top(self) -> bool:
         """Return whether these hooks are the innermost."""
@@ -235,6 +247,9 @@ class SavedTensors:
         # All of it unrouted: even to ask a parameter for its version would be an operation on it.
         with Unrouted(), Bookkeeping():
             self._check_version(packed)
+            if packed.kept is None and self._arena.closed:
+                # A graph from before unwrap(), or from before everything was on the device for good.
+                packed.keep(packed.entry.parameter.detach().to(self._arena.device))
             if packed.kept is not None:
                 return packed.kept
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)

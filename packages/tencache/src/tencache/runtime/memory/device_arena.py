@@ -39,6 +39,11 @@ class Arena:
             return torch.frombuffer(self._memory, dtype=torch.uint8, offset=offset, count=size_bytes)
         return self._accelerator.bytes_at(self.base + offset, size_bytes, self._memory)
 
+    @property
+    def closed(self) -> bool:
+        """Return whether the memory was let go."""
+        return self._memory is None
+
     def poison(self) -> None:
         """Fill all of it with what no parameter holds."""
         self.carve(0, self.size_bytes).fill_(POISON)

@@ -47,14 +47,18 @@ WITH = tuple(
     for backfill in ("fit-first", "easy")
 )
 QUICK_WITHOUT = {
-    "Philly": (LEARNED, "easy", "best-fit"),
+    "Philly": (f"{LEARNED}:mixed", "easy", "best-fit"),
     "Helios (Venus)": ("saf", "fit-first", "best-fit"),
     "PAI": ("qssf", "easy", "best-fit"),
 }
 QUICK_WITH = tuple(named for named in WITH if "most" not in named[0])
 QUICK_CHOICE = ("fcfs+preempt:gittins", "fit-first", "best-fit")
 SHARES = (1.0, 0.3)
-BOUNDS = ((":late=off", "no bound"), (":cover=1", "covered"))  # beside the usual one of a day
+BOUNDS = (
+    (":late=48h", "two days"),
+    (":late=off", "no bound"),
+    (":cover=1", "covered"),
+)  # beside the usual one of a day
 BOUND_S = 86400.0
 OTHER_CHECKPOINTS_S = (0.0, 1800.0, 3600.0)
 SHOWN = 3  # of the best without turns, and with the solver
@@ -161,7 +165,7 @@ def late(values: np.ndarray) -> str:
     return f"{many:.0f} of {displaced:.0f}" + (f", by {hours / many:.0f} h" if many else "")
 
 
-def rows(bench: Bench, *, everything: bool) -> Iterator[str]:
+def rows(bench: Bench, *, everything: bool, bounds_alone: bool) -> Iterator[str]:
     """Yield the best without turns, then by share what was chosen, with other bounds too, and the best in hindsight."""
     start = f"| {bench.name} | {len(bench.starts('test'))} |"
     without = bench.best_without()
@@ -179,6 +183,8 @@ def rows(bench: Bench, *, everything: bool) -> Iterator[str]:
         chosen = QUICK_CHOICE if bench.quick else bench.ranked(WITH, "validation", share)[0]
         yield row(chosen, share, "chosen before")
         yield from (row((f"{chosen[0]}{word}", *chosen[1:]), share, note) for word, note in BOUNDS)
+        if bounds_alone:
+            continue
         ranked = bench.ranked(QUICK_WITH if bench.quick else WITH, "test", share)
         shown = ranked if everything or bench.quick else ranked[:1]
         yield from (row(named, share, "in hindsight") for named in shown)
@@ -192,6 +198,7 @@ def main() -> None:
     parser.add_argument("--only", choices=tuple(TRACES), help="one trace alone")
     parser.add_argument("--all", action="store_true", help="show all pipelines with turns, not only the best")
     parser.add_argument("--quick", action="store_true", help="without the search for the best without turns")
+    parser.add_argument("--bounds", action="store_true", help="only the pipeline that was chosen, with each bound")
     args = parser.parse_args()
     print(f"| {' | '.join(HEAD)} |")
     print("| --- " * len(HEAD) + "|")
@@ -203,7 +210,7 @@ def main() -> None:
             parser.error(f"{file} is not in {args.traces}")
         jobs, _ = in_order(rltune.read_trace(found[0]), None)
         bench = Bench(name, jobs, rltune.Cluster.load(preset), args.windows, args.quick)
-        for row in rows(bench, everything=args.all):
+        for row in rows(bench, everything=args.all, bounds_alone=args.bounds):
             print(row, flush=True)
 
 

@@ -154,3 +154,14 @@ def test_numbers_of_a_preemption_rule_are_numbers(line, tmp_path):
     (tmp_path / "ours.toml").write_text(f"[[group]]\ncount = 2\ngpus = 4\n[[preemption]]\n{line}\n")
     with pytest.raises(InputError, match=line.split()[0]):
         Cluster.load(str(tmp_path / "ours.toml"))
+
+
+def test_a_file_that_is_not_there_is_told_so_with_the_nearest_one(tmp_path):
+    """A path is no misspelt preset; where no file is near, a preset may be."""
+    (tmp_path / "ours.toml").write_text("")
+    with pytest.raises(InputError) as caught:
+        Cluster.load(str(tmp_path / "our.toml"))
+    said = f"{tmp_path / 'our.toml'}: there is no such file; did you mean {tmp_path / 'ours.toml'}? presets are: "
+    assert str(caught.value).startswith(said)
+    with pytest.raises(InputError, match=r"there is no such file; did you mean philly\? presets are"):
+        Cluster.load(str(tmp_path / "nowhere" / "philly.toml"))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rltune.errors import InputError, unknown
+from rltune.errors import InputError, nearest, unknown
 from rltune.preemption_rules import PreemptionRule
 from rltune.text import counted, cut, html_facts
 from rltune.toml_file import toml_text
@@ -235,6 +235,8 @@ class Cluster:
             return cls.preset(name_or_path)
         if Path(name_or_path).exists():
             return cls.from_toml(name_or_path)
+        if name_or_path.endswith(".toml") or Path(name_or_path).name != name_or_path:
+            raise _no_file(Path(name_or_path), cls.presets())
         raise unknown("cluster", name_or_path, cls.presets(), more=", or your own as the path of a TOML file")
 
     @classmethod
@@ -327,3 +329,11 @@ def _group_text(group: NodeGroup) -> str:
     parts += [f"{group.mem_gib:g} GiB"] if group.mem_gib else []
     parts += [f"for {', '.join(group.vc)}"] if group.vc else []
     return ", ".join(parts)
+
+
+def _no_file(path: Path, presets: tuple[str, ...]) -> InputError:
+    """Make the error for a cluster's file that is not there: the file or else the preset nearest to it, and presets."""
+    files = [path.with_name(one.name) for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    near = nearest(path.name, [one.name for one in files]) or nearest(path.stem, presets)
+    meant = f"did you mean {path.with_name(near) if near not in presets else near}? " if near else ""
+    return InputError(f"{path}: there is no such file; {meant}presets are: {', '.join(presets)}")

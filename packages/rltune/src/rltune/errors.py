@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 _MOST_WORDS = 60  # in one sentence: a site has thousands of users
+TOLERATED = 0.01  # of the jobs that a cluster can never run; with more left out, a result is of another workload
 
 
 class InputError(ValueError):

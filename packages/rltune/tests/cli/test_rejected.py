@@ -56,3 +56,17 @@ def test_other_spellings_of_types_and_partitions_reject_nobody(rltune, tmp_path)
     (tmp_path / "c.toml").write_text('[[group]]\ncount = 1\ngpus = 2\ngpu_type = "A100"\nvc = "Gpu"\n')
     said = rltune("simulate", tmp_path / "t.csv", "-c", tmp_path / "c.toml", "-p", "fcfs", "--json")
     assert (said.code, json.loads(said.out)["rejected"]) == (0, 0)
+
+
+def test_a_check_of_the_history_ends_with_the_same_code(rltune, typed):
+    said = rltune("trace", "check", *typed)
+    assert (said.code, said.out) == (REFUSED, "")
+    assert "wants GPUs of type v100" in said.err
+
+
+def test_a_missing_column_is_in_the_notes_of_a_result(rltune, tmp_path):
+    history = tmp_path / "h.txt"
+    head = "JobID|State|Submit|Start|End|ReqTRES|AllocTRES|NodeList"
+    history.write_text(f"{head}\n1|COMPLETED|100|110|120|cpu=1,gres/gpu=1|cpu=1,gres/gpu=1|n1\n")
+    said = rltune("trace", "info", history)
+    assert "Column TimelimitRaw is missing" in " ".join((said.out + said.err).split())

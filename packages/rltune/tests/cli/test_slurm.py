@@ -80,7 +80,7 @@ def test_without_a_testbed(rltune, tmp_path):
     [
         (("--clock", "fast"), "--clock should be x1 to x600, not 'fast'"),
         (("--clock", "x601"), "1 to 600 times as fast, not 601"),
-        (("--nodes", "nosuch.toml"), "no cluster 'nosuch.toml'"),
+        (("--nodes", "nosuch.toml"), "nosuch.toml: there is no such file"),
     ],
 )
 def test_mistakes(rltune, tmp_path, words, message):

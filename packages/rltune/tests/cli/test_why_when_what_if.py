@@ -64,6 +64,8 @@ def test_a_date_is_on_the_clock_of_the_history(tmp_path):
     by_date, by_seconds = (json.loads(run(*asked, "--at", at)[1]) for at in ("2026-03-01T11:00:01", "3600"))
     assert by_date == by_seconds
     assert len(by_date) == 2
+    moment = ("forecast", *asked[2:-1], "--rolls", "2", "--at")
+    assert "history.txt at 0% (2026-03-01T10:00): 1 job" in " ".join(run(*moment, "0%")[1].split())
     for at, told in (
         ("2025-01-01", "the history begins"),
         ("2027-01-01", "is over by"),

@@ -87,6 +87,8 @@ def test_who_pays_adds_up(jobs):
         (Interval(1.3, 1.1, 1.5), 20, "shown to make things worse"),
         (Interval(0.5, 0.1, 3.0), 4, "Too little history to tell"),
         (Interval(0.98, 0.1, 3.0), 4, "not shown to be worth anything"),
+        (Interval(1.3, 1.1, 1.5), 4, "shown to make things worse"),
+        (Interval(0.5, 0.4, 0.6), 4, "mean delay is 0.50 [0.40, 0.60] of the best"),
     ],
 )
 def test_the_verdict_follows_the_interval(made, ratio, disjoint, said):
@@ -94,6 +96,7 @@ def test_the_verdict_follows_the_interval(made, ratio, disjoint, said):
     cells = tuple(replace(cell, ratio=ratio) for cell in made.cells)
     judged = replace(made, cells=cells, disjoint=disjoint)
     assert said in judged.verdict
+    assert ("4 windows" in judged.verdict) == (disjoint == 4)
     assert said.split("[")[0] in " ".join(text_of(worth_table(judged)).split())
     assert judged.verdict in render_turns(judged, "here")
 

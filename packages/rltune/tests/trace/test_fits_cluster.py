@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rltune.cluster import Cluster, NodeGroup
-from rltune.errors import InputError
+from rltune.errors import InputError, TooManyRefusedError
 from rltune.trace import load
 from rltune.trace.describe import describe
 from rltune.trace.fits_cluster import require_fit, require_no_cycle
@@ -59,6 +59,13 @@ def test_the_first_is_named_and_the_others_counted(tmp_path):
     rows = ["5,1,99,,", "0,1,1,,", "1,1,50,,", "2,1,99,,"]
     with pytest.raises(InputError, match=r"line 4, column gpus: job 2 asks 50 .* \(and 2 more of 4 jobs do not fit\)"):
         require_fit(trace(tmp_path, *rows), CLUSTER)
+
+
+@pytest.mark.parametrize(("fitting", "too_many"), [(98, True), (99, False)])
+def test_more_than_one_in_a_hundred_is_what_simulations_refuse_as_well(tmp_path, fitting, too_many):
+    with pytest.raises(InputError, match="asks 99 GPUs") as caught:
+        require_fit(trace(tmp_path, "0,1,99,,", *["1,1,1,,"] * fitting), CLUSTER)
+    assert isinstance(caught.value, TooManyRefusedError) == too_many
 
 
 def test_a_description(tmp_path):

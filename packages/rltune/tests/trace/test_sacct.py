@@ -300,7 +300,8 @@ def test_two_exports_joined_are_read_as_one(tmp_path):
         load(path)
     trace = load(path, dedupe=True)
     assert trace.jobs.id.tolist() == ["1", "2", "3"]
-    assert {f.rule: f.count for f in trace.quality.findings} == {"header-again": 1, "same-record-twice": 1}
+    found = {f.rule: f.count for f in trace.quality.findings}
+    assert found == {"header-again": 1, "same-record-twice": 1, "no-nodes-column": 3}
     assert trace.quality.rows == trace.quality.kept + trace.quality.count("dropped")
 
 
@@ -329,6 +330,7 @@ def test_local_times_over_a_change_of_clocks(tmp_path):
         "clock-change": 1,
         "submit-after-start": 1,
         "run-over-limit": 2,
+        "no-nodes-column": 2,
     }
 
 
@@ -367,3 +369,30 @@ def test_all_bad_records_are_listed_at_once(tmp_path):
         "line 4, column Submit: 'today' is not a time like 2017-10-07 01:11:39",
         "line 3, column TimelimitRaw: 'long' cannot be read (and 1 more line)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "rule"),
+    [("TimelimitRaw", "no-limit-column"), ("AllocTRES", "no-given-column"), ("NodeList", "no-nodes-column")],
+)
+def test_a_missing_column_is_told_as_one_and_not_as_what_users_did(tmp_path, missing, rule):
+    """Where the column is there, a job without a limit is one of a user who asked none."""
+    names, values = f"{HEAD}|NodeList".split("|"), f"{line(limit='')}|n1".split("|")
+    at = names.index(missing)
+    head, row = ("|".join(parts[:at] + parts[at + 1 :]) for parts in (names, values))
+    found = load(write(tmp_path, row, head=head)).quality
+    assert found[rule] == 1
+    assert f"column {missing} is missing" in next(f for f in found.findings if f.rule == rule).meaning
+    assert (found["no-time-asked"] == 0) == (missing == "TimelimitRaw")
+    whole = load(write(tmp_path, "|".join(values), head="|".join(names))).quality
+    assert (whole[rule], whole["no-time-asked"]) == (0, 1)
+
+
+def test_a_header_without_state_or_none_at_all_is_told(tmp_path):
+    """The file is known for sacct's by what is left, or else by its separators."""
+    names, values = HEAD.split("|"), line().split("|")
+    head, row = ("|".join(parts[:3] + parts[4:]) for parts in (names, values))
+    with pytest.raises(InputError, match="column State is missing"):
+        load(write(tmp_path, row, head=head))
+    with pytest.raises(InputError, match="the header line is missing"):
+        load(write(tmp_path, line(job="2"), head=line()))

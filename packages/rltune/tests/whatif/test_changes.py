@@ -12,9 +12,11 @@ from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.present.of_run import replay
-from rltune.whatif import Target, parse_edit, solve, what_if, what_if_now
+from rltune.trials.intervals import Interval
+from rltune.trials.shares import Share
+from rltune.whatif import Target, WhatIf, parse_edit, solve, what_if, what_if_now
 from rltune.whatif.edits import Site, new_nodes, with_nodes
-from rltune.whatif.on_history import run_site
+from rltune.whatif.on_history import at_most_all_of_it, run_site
 
 ORACLE = get_estimator("oracle")
 
@@ -206,3 +208,40 @@ def test_a_limit_that_one_for_each_undoes_is_refused():
     with pytest.raises(InputError, match="each user may have 4"):
         parse_edit("limit=user:u1:gpus=12")(each)
     assert parse_edit("limit=user:*:gpus=12")(each).cluster.limits == (Limit(scope="user", max_gpus=12),)
+
+
+def test_no_end_of_an_interval_has_a_wait_fall_below_nothing():
+    """Such an end says nothing; one that can be is left as it is."""
+    waits = np.array([10.0, 30.0])
+    for low, told in ((-50.0, "unknown to 5"), (-19.0, "-19 to 5"), (np.nan, "nan to 5")):
+        assert at_most_all_of_it(Interval(-3.0, low, 5.0), waits).span("{:.0f}".format) == told
+
+
+@pytest.mark.parametrize(("recorded", "told"), [(1.0, False), (9.0, True)])
+def test_a_replay_far_from_the_record_says_so(recorded, told):
+    """As compare does: of the same waits as recorded there is no word, of nine times as long ones there is."""
+    before = site()
+    waited = run_site(before, ORACLE).wait_s
+    jobs = replace(before.jobs, recorded_start_s=before.jobs.submit_s + recorded * waited)
+    made = what_if(replace(before, jobs=jobs), [parse_edit("add=1x4:V100")], ORACLE)
+    assert any("do not read sizes of gains" in note for note in made.notes) == told
+    assert any(note.startswith("recorded wait of these jobs: mean") for note in made.notes)
+    solved = solve(replace(before, jobs=jobs), Target.parse("mean wait < 10d"), "4:V100", ORACLE)
+    assert any("do not read sizes of gains" in note for note in solved.notes) == told
+
+
+@pytest.mark.parametrize(("kind", "told"), [("v100", False), ("H100", True), ("", False)])
+def test_nodes_of_a_type_that_is_not_there_are_told(kind, told):
+    """All jobs of this site name types, none of them H100; nodes of no type are any."""
+    text = f"add=1x4:{kind}" if kind else "add=1x4"
+    notes = what_if(site(60), [parse_edit(text)], ORACLE).notes
+    said = "no node has GPU type H100 now (there are V100, A100): 0 of 60 jobs with GPUs may use it"
+    assert any(note.startswith(said) for note in notes) == told
+
+
+def test_who_gains_is_told_by_how_much():
+    """Also where both waits look the same."""
+    share = Share("size", "1 GPU", 90, 9_100.0, 9_000.0, (0.0, 0.0), (0.0, 0.0))
+    waits = dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)
+    made = WhatIf("c", "here", 90, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), (share,))
+    assert "  size 1 GPU (90 jobs): 2.5 h -> 2.5 h (-100.0 s)" in made.lines()

@@ -116,6 +116,10 @@ class Asked:
 
     def site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
         """Read the history, its cluster, the pipeline in force and the time."""
+        return self._site_and_clock()[0]
+
+    def _site_and_clock(self) -> "tuple[tuple[Jobs, Cluster, Pipeline, Estimator, float], float | None]":
+        """Read the same, and the history's own clock at its time 0, in seconds since 1970."""
         from rltune import Cluster
         from rltune.engine.parse_pipeline import read_pipeline
         from rltune.estimate import get_estimator, sites_estimator
@@ -127,13 +131,8 @@ class Asked:
         usual = f"{on.scheduler.policy} + {on.scheduler.backfill}" if on.scheduler else USUAL
         pipeline = read_pipeline(self.pipeline or usual)
         compile_core([pipeline])
-        return (
-            work.jobs,
-            on,
-            pipeline,
-            get_estimator(self.estimator or sites_estimator(work.jobs)),
-            self._time(work),
-        )
+        guess = get_estimator(self.estimator or sites_estimator(work.jobs))
+        return (work.jobs, on, pipeline, guess, self._time(work)), work.origin_s
 
     def checked_site(self) -> "tuple[Jobs, Cluster, Pipeline, Estimator, float]":
         """Read all of a history that is asked about as a whole."""
@@ -144,9 +143,10 @@ class Asked:
         """Replay the history to the time."""
         from rltune.present.of_run import replay
 
-        jobs, cluster, pipeline, estimator, at_s = self.site()
+        (jobs, cluster, pipeline, estimator, at_s), origin_s = self._site_and_clock()
+        when = f"{self.at}{told_date(str(self.at), at_s, origin_s)}"
         with spinner("replaying the history"):
-            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {self.at}")
+            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {when}")
 
     def _time(self, work: "Workload") -> float:
         """Return the time asked for, in seconds of the trace; a date is on the history's own clock."""
@@ -235,6 +235,24 @@ def date_of_trace(text: str, origin_s: float | None) -> float:
     if origin_s is None:
         raise InputError(f"--at {text}: this history tells no dates: give seconds of the trace, or a share such as 60%")
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - origin_s
+
+
+def told_date(asked: str, at_s: float, origin_s: float | None) -> str:
+    """Return the date on a history's own clock of a time that was asked for otherwise; "" where there is none."""
+    if origin_s is None or not _is_number(asked.removesuffix("%")):
+        return ""
+    try:
+        return f" ({datetime.fromtimestamp(origin_s + at_s, UTC):%Y-%m-%dT%H:%M})"
+    except (OverflowError, OSError, ValueError):  # seconds beyond the calendar
+        return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _history_here() -> "Jobs | None":

@@ -124,11 +124,14 @@ def read(path: str, format_name: str | None, *, dedupe: bool = False) -> "Trace"
 
 
 def notes_on(trace: "Trace") -> tuple[str, ...]:
-    """Return what was done to the trace that changes every result."""
+    """Return what was done to the trace, or is not in it, that changes every result."""
+    from rltune.trace.quality import MISSING_COLUMNS
+
     told = []
     if rounded := trace.quality["gpu-share-rounded-up"]:
         given = f"{rounded:,} of {len(trace.jobs):,} jobs asked a share of a GPU and were given whole GPUs"
         told.append(f"{given}, so the load is higher than it was.")
+    told += [f"{f.meaning[:1].upper()}{f.meaning[1:]}." for f in trace.quality.findings if f.rule in MISSING_COLUMNS]
     told += _lost(trace)
     return tuple(told)
 

@@ -99,4 +99,5 @@ def _solve(target: str, kinds: list[str], asked: Asked, outputs: Outputs) -> Non
     with spinner("trying numbers of nodes"):
         found = [solve(Site(jobs, on, planned), wanted, kind, guess) for kind in kinds]
     outputs.write_json({"found": [one.to_dict() for one in found]})
-    outputs.show_lines([str(one) for one in found])
+    notes = dict.fromkeys(note for one in found for note in one.lines()[1:])  # most are the same for all kinds
+    outputs.show_lines([*(str(one) for one in found), *notes])

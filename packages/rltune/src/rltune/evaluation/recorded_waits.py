@@ -9,7 +9,6 @@ import numpy as np
 from rltune.evaluation.comparison import pooled
 from rltune.metrics.recorded import (
     NOTHING_RECORDED,
-    UNEXPLAINED,
     RecordedWait,
     far_apart,
     recorded_held_s,
@@ -64,13 +63,7 @@ def recorded_notes(comparison: Comparison) -> list[str]:
     label, best = found
     share = "" if best.complete else f" ({best.recorded_s.n:,} of {best.of:,} jobs have a start)"
     recorded = f"Recorded wait of these jobs: {spread(best.recorded_s)}{share}."
-    said = [f"{recorded} Nearest here is {label}: {spread(best.simulated_s)}."]
-    if best.far:
-        apart = times_apart(getattr(best.simulated_s, best.far), getattr(best.recorded_s, best.far))
-        level = f"The level of waiting is not the site's: even under {label} the {best.far} wait is {apart} recorded."
-        then = f"{UNEXPLAINED}: do" if best.calibrated else "Before `rltune calibrate` has shown why, do"
-        said.append(f"{level} {then} not read sizes of gains from this.")
-    return said
+    return [f"{recorded} Nearest here is {label}: {spread(best.simulated_s)}.", *best.level_lines(label)]
 
 
 def recorded_in_windows(jobs: Jobs, results: Results) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rltune.evaluation.who_pays_for_turns import DISPLACED, JOBS, Payers
-from rltune.text import percent, seconds
+from rltune.text import counted, percent, seconds
 
 if TYPE_CHECKING:
     from rltune.evaluation.consent import Consent
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _ENOUGH = 10  # windows that share no job, for an interval to say something
 _PROMISING = 0.9
+_TOO_LITTLE = "Too little history to tell"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,19 @@ class TurnsWorth:
 
     @property
     def verdict(self) -> str:
-        """Return in a sentence or two what an operator should conclude."""
+        """Return in a few sentences what an operator should conclude, and that it rests on few windows if so."""
+        return f"{self._conclusion}{self._few_windows}"
+
+    @property
+    def _few_windows(self) -> str:
+        """Return a warning where windows are too few for the interval to say much; the verdict may have it already."""
+        if self.disjoint >= _ENOUGH or self._conclusion.startswith(_TOO_LITTLE):
+            return ""
+        only = f"Only {counted(self.disjoint, 'window')} that share no job stand behind this"
+        return f" {only}: with fewer than {_ENOUGH} the interval says little."
+
+    @property
+    def _conclusion(self) -> str:
         usual = [cell for cell in self.cells if cell.consent.restart_s == self._usual_restart_s]
         paying = [cell for cell in usual if cell.shown]
         best = min(usual, key=lambda cell: cell.ratio.estimate)
@@ -80,7 +93,7 @@ class TurnsWorth:
             return "Taking turns is shown to make things worse here. Stay without."
         if self.disjoint < _ENOUGH and best.ratio.estimate < _PROMISING:
             return (
-                f"Too little history to tell: over {self.disjoint} windows the mean delay is {_of(best.ratio)} of the "
+                f"{_TOO_LITTLE}: over {self.disjoint} windows the mean delay is {_of(best.ratio)} of the "
                 f"best without turns. {_ENOUGH} windows that share no job are needed, so about "
                 f"{_ENOUGH / max(self.disjoint, 1):.0f} times this history, or smaller windows."
             )

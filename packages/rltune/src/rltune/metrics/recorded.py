@@ -105,6 +105,15 @@ class RecordedWait:
         mean = seconds(self.recorded_s.mean + self.held_s)
         return [f"{who} ({why}): waits count from when they could. Counted from submit, the recorded mean is {mean}."]
 
+    def level_lines(self, label: str) -> list[str]:
+        """Return that sizes of gains cannot be read from these runs, the nearest of which is named, where it is so."""
+        if not self.far:
+            return []
+        apart = times_apart(getattr(self.simulated_s, self.far), getattr(self.recorded_s, self.far))
+        level = f"The level of waiting is not the site's: even under {label} the {self.far} wait is {apart} recorded."
+        then = f"{UNEXPLAINED}: do" if self.calibrated else "Before `rltune calibrate` has shown why, do"
+        return [f"{level} {then} not read sizes of gains from this."]
+
     def _of_whom(self) -> str:
         return "" if self.complete else f" ({self.recorded_s.n:,} of {self.of:,} jobs have a start)"
 

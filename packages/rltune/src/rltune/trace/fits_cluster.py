@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rltune.errors import TOLERATED, TooManyRefusedError
 from rltune.jobs import TYPE_SEPARATOR
 from rltune.trace.trace_file import Source
 
@@ -22,6 +23,7 @@ _SHOWN = 5  # jobs of a cycle that a message names
 def require_fit(trace: Trace, cluster: Cluster) -> None:
     """Raise InputError, naming file, line and column, if some job asks more than the empty cluster has for it.
 
+    It is a TooManyRefusedError if so many do that simulations of the rest are refused as well.
     Jobs are judged by what they may use in all. The engine alone decides how chunks land on nodes; it rejects, with
     a reason, what passes here and still does not fit.
     """
@@ -38,7 +40,8 @@ def require_fit(trace: Trace, cluster: Cluster) -> None:
         column, problem = found
         more = f" (and {bad.sum() - 1:,} more of {len(jobs):,} jobs do not fit)" if bad.sum() > 1 else ""
         source = Source(trace.quality.path, b"")
-        raise source.error(f"job {jobs.id[row]} {problem}{more}", int(trace.lines[row]), column)
+        wrong = source.error(f"job {jobs.id[row]} {problem}{more}", int(trace.lines[row]), column)
+        raise TooManyRefusedError(str(wrong)) if bad.sum() > TOLERATED * len(jobs) else wrong
 
 
 def require_no_cycle(trace: Trace) -> None:

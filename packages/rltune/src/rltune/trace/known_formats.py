@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rltune.trace.trace_file import Source
 
 _ENOUGH = 0.6  # of the columns that must be there: a file that lacks one is told so, not called unknown
+_FIELDS = 3  # separators in the first line by which a file may be one of sacct's
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def read(source: Source, name: str | None) -> Trace:
         if found is None:
             first = (source.head(1) or [""])[0][:60]
             known = ", ".join(FORMATS)
-            raise InputError(f"{source.path}: not a trace format known here (it begins {first!r}); there are: {known}")
+            wrong = f"{source.path}: not a trace format known here (it begins {first!r})"
+            raise InputError(f"{wrong}; {_no_header(source)}there are: {known}")
         return found.read(source)
     wanted = by_name(name)
     if (name == "parquet") != source.is_parquet:
@@ -118,6 +120,16 @@ def read(source: Source, name: str | None) -> Trace:
         return wanted.read(source)
     except InputError as error:
         raise InputError(f"{error}{_hint(source, name)}") from None
+
+
+def _no_header(source: Source) -> str:
+    """Say that lines as sacct writes them lack their header, if it looks so."""
+    from rltune.trace.sacct_fields import separator_of
+
+    first = (source.head(1) or [""])[0]
+    if first.count(separator_of(first)) < _FIELDS:
+        return ""
+    return "if sacct wrote it, the header line is missing or lacks JobID, State, Submit, Start or End; "
 
 
 def _hint(source: Source, name: str) -> str:

@@ -70,6 +70,9 @@ RULES: dict[str, Repair] = {
     "more-used-than-asked": Repair("repaired", "more processors were used than asked: the job is given those used"),
     "unknown-dependency": Repair("repaired", "the job depends on one that is not kept or comes later: taken as ended"),
     "no-time-asked": Repair("noted", "the user asked no time: the limit is left open"),
+    "no-limit-column": Repair("noted", "column TimelimitRaw is missing: which times were asked is not known"),
+    "no-given-column": Repair("noted", "column AllocTRES is missing: what was asked is taken for what was given"),
+    "no-nodes-column": Repair("noted", "column NodeList is missing: where jobs ran is not known"),
     "run-over-limit": Repair("noted", "the job ran longer than the time asked"),
     "zero-run-time": Repair("noted", "the run time is 0 s"),
     "eligible-later": Repair("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
@@ -80,6 +83,8 @@ RULES: dict[str, Repair] = {
     "node-list-unreadable": Repair("repaired", "the list of nodes cannot be read: where the job ran is left out"),
     "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
+# what the whole file lacks, and no job is to blame for
+MISSING_COLUMNS = {"no-limit-column": "TimelimitRaw", "no-given-column": "AllocTRES", "no-nodes-column": "NodeList"}
 # rules that leave out records of jobs that may have run: a machine without them is less busy than it was
 MAY_HAVE_RUN = frozenset(
     {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rltune.hostlist import NO_NODES, is_hostlist
 from rltune.trace.columns import Columns
-from rltune.trace.quality import Ledger
+from rltune.trace.quality import MISSING_COLUMNS, Ledger
 from rltune.trace.read_result import Trace, build, note_run_times, whole_nodes
 from rltune.trace.sacct_fields import separator_of, split_fields
 from rltune.trace.sacct_spells import Records, join_spells
@@ -64,7 +64,8 @@ _ARRAY = re.compile(r"(?P<array>\d+)_(?:(?P<task>\d+)|\[[^%\]]*(?:%(?P<limit>\d+
 def looks_like(head: list[str]) -> bool:
     """Return whether the first line is a header of sacct's."""
     names = head[0].split(separator_of(head[0]))
-    return "State" in names and ("JobID" in names or "JobIDRaw" in names)
+    told = sum(name in names for name in REQUIRED)
+    return told >= len(REQUIRED) - 1 and ("JobID" in names or "JobIDRaw" in names)
 
 
 def read(source: Source) -> Trace:
@@ -130,7 +131,8 @@ def _trace(
     if eligible is not None:
         ledger.mark("eligible-later", eligible > submit)
     ledger.mark("submit-after-start", start < submit)
-    note_run_times(ledger, elapsed, limit)
+    _note_missing(columns, ledger)
+    note_run_times(ledger, elapsed, limit if _tells_limits(columns) else None)
     asked_by = columns.text("SubmitLine").to_list() if "SubmitLine" in columns else [None] * len(ids)
     array, throttle = _arrays(ids, asked_by)
     return build(
@@ -158,6 +160,17 @@ def _trace(
         array=array,
         array_limit=throttle,
     )
+
+
+def _note_missing(columns: Columns, ledger: Ledger) -> None:
+    """Count for every job what the file cannot tell of any."""
+    for rule, name in MISSING_COLUMNS.items():
+        there = _tells_limits(columns) if name == "TimelimitRaw" else name in columns
+        ledger.mark(rule, np.full(len(columns), not there))
+
+
+def _tells_limits(columns: Columns) -> bool:
+    return "TimelimitRaw" in columns or "Timelimit" in columns
 
 
 def _nodes(columns: Columns, ledger: Ledger, first: NDArray[np.intp]) -> list[str | None]:

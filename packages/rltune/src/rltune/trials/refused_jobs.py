@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.run import Machine
-from rltune.errors import nearest
+from rltune.errors import TOLERATED, nearest
 from rltune.estimate import get_estimator
 from rltune.jobs import TYPE_SEPARATOR, Jobs
 from rltune.text import counted
 
-TOLERATED = 0.01  # of the jobs; with more left out, a comparison is of another workload
 _TOLD = 3  # causes in a sentence
 _LISTED = 8  # names in one
 _LIKENESS = 0.8  # of names that differ by a letter or two

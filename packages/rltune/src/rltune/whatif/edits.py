@@ -13,7 +13,7 @@ from rltune.engine.parse_pipeline import read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.turns import get_turns
 from rltune.errors import InputError, unknown
-from rltune.jobs import Jobs
+from rltune.jobs import TYPE_SEPARATOR, Jobs
 
 _ONE_OF_EACH = ("pipeline", "turns", "load")
 _MOST = ("max_gpus", "max_running", "max_submitted")  # what a limit may bound
@@ -38,6 +38,7 @@ class Edit:
 
     text: str
     make: Callable[[Site], Site]
+    added: NodeGroup | None = None  # the nodes that it adds
 
     def __call__(self, site: Site) -> Site:
         """Return the site with the change made."""
@@ -50,7 +51,8 @@ def parse_edit(text: str) -> Edit:
     kind = kind.strip()
     if kind not in _KINDS or not value.strip():
         raise InputError(f"change {text!r} is not understood; write {FORMS}")
-    return Edit(text, _KINDS[kind](value.strip(), text))
+    added = new_nodes(value.strip(), text) if kind == "add" else None
+    return Edit(text, _KINDS[kind](value.strip(), text), added)
 
 
 def require_once(edits: Sequence[Edit]) -> None:
@@ -97,6 +99,30 @@ def _add(value: str, text: str) -> Callable[[Site], Site]:
         return replace(site, cluster=with_nodes(site.cluster, group))
 
     return make
+
+
+def notes_on_types(site: Site, edits: Sequence[Edit]) -> list[str]:
+    """Say of nodes to add which have GPUs of a type that the cluster has not."""
+    return [note for edit in edits if edit.added is not None for note in note_on_type(site, edit.added)]
+
+
+def note_on_type(site: Site, added: NodeGroup) -> list[str]:
+    """Say that the cluster has no GPUs of a type to add, and how many jobs may use them all the same."""
+    types = site.cluster.gpu_types
+    if not added.gpu_type or not types or any(same_name(added.gpu_type, one) for one in types):
+        return []
+    jobs = site.jobs
+    kinds, kind = np.unique(np.stack([jobs.vc.codes, jobs.gpu_types.codes], axis=1), axis=0, return_inverse=True)
+    first = [int(np.argmax(kind.ravel() == k)) for k in range(len(kinds))]
+    fits = np.array([_may_use(jobs, row, added) for row in first])[kind.ravel()] & (jobs.gpus > 0)
+    who = f"{int(fits.sum()):,} of {int((jobs.gpus > 0).sum()):,} jobs with GPUs may use it"
+    speed = "it is taken to be as fast as a type without a [speed]"
+    return [f"no node has GPU type {added.gpu_type} now (there are {', '.join(types)}): {who}, and {speed}"]
+
+
+def _may_use(jobs: Jobs, row: int, group: NodeGroup) -> bool:
+    types = [name for name in jobs.gpu_types.name_of(row).split(TYPE_SEPARATOR) if name]
+    return group.accepted(jobs.vc.name_of(row), types, with_gpus=True)
 
 
 def _require_partition(site: Site, name: str) -> None:

@@ -12,13 +12,14 @@ from rltune.engine.run import Progress, run_pipeline
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator
 from rltune.jobs import Floats
+from rltune.metrics.recorded import NOTHING_RECORDED, recorded_wait, spread
 from rltune.metrics.utilisation import share_in_use
 from rltune.opt_in import for_replay
 from rltune.schedule import Schedule
 from rltune.text import percent
-from rltune.trials.intervals import difference, over_jobs, ratio
+from rltune.trials.intervals import Interval, difference, over_jobs, ratio
 from rltune.trials.shares import shares_between
-from rltune.whatif.edits import Edit, Site
+from rltune.whatif.edits import Edit, Site, notes_on_types
 from rltune.whatif.outcome_of_change import WhatIf
 
 WARM_UP = 0.2  # of the time, in which the cluster fills; its jobs are not counted
@@ -39,7 +40,8 @@ def what_if(
     site = from_when_ready(site)
     now = run_site(site, estimator, progress)
     then = run_site(changed_site(site, edits), estimator, progress)
-    return compared(now, then, ", ".join(edit.text for edit in edits), warm_up)
+    made = compared(now, then, ", ".join(edit.text for edit in edits), warm_up)
+    return replace(made, notes=(*made.notes, *notes_on_types(site, edits)))
 
 
 def from_when_ready(site: Site) -> Site:
@@ -71,7 +73,7 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
     """Pair two runs of the same jobs."""
     kept = np.flatnonzero(now.ran & then.ran & counted_jobs(now, warm_up))
     ours, theirs, submit = then.wait_s[kept], now.wait_s[kept], now.jobs.submit_s[kept]
-    notes = [f"the first {warm_up:.0%} of the time is not counted"]
+    notes = [_part_counted(warm_up), *level_notes(now, warm_up)]
     if not np.array_equal(now.jobs.submit_s, then.jobs.submit_s):
         notes.append("times between submissions were changed, and with them nothing else")
     notes += [note for when, one in (("now", now), ("then", then)) if (note := _overload(when, one))]
@@ -81,13 +83,34 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
         jobs=len(kept),
         now_s=told_waits(theirs),
         then_s=told_waits(ours),
-        difference=over_jobs(ours, theirs, submit, difference, confidence=CONFIDENCE),
+        difference=at_most_all_of_it(over_jobs(ours, theirs, submit, difference, confidence=CONFIDENCE), theirs),
         ratio=over_jobs(ours, theirs, submit, ratio, confidence=CONFIDENCE),
         utilisation=(share_in_use(now), share_in_use(then)),
         shares=shares_between(now.jobs, now.wait_s, then.wait_s, kept),
         rejected=(int(now.rejected.sum()), int(then.rejected.sum())),
         notes=tuple(notes),
     )
+
+
+def at_most_all_of_it(found: Interval, now_s: Floats) -> Interval:
+    """Return the interval with an end that a mean wait cannot fall to, below 0, as unknown."""
+    most = float(now_s.mean()) if len(now_s) else 0.0
+    return replace(found, low=-most, low_unknown=True) if found.low < -most else found
+
+
+def _part_counted(warm_up: float) -> str:
+    """Say which jobs count, and why other commands tell another wait of the same pipeline."""
+    ours = f"both runs begin with an idle cluster, and the first {warm_up:.0%} of the time is not counted"
+    compare = "compare begins with the jobs that ran and waited then"
+    return f"{ours} ({compare}, calibrate counts all jobs, so their waits differ)"
+
+
+def level_notes(now: Schedule, warm_up: float = WARM_UP) -> list[str]:
+    """Return what the history records of the jobs that count, and a warning where the replay is far from it."""
+    counts = now.ran & counted_jobs(now, warm_up)
+    beside = recorded_wait(now.jobs, now.wait_s, counts, calibrated=now.cluster.calibrated)
+    told = f"recorded wait of these jobs: {spread(beside.recorded_s)}" if beside.recorded_s.n else NOTHING_RECORDED
+    return [line.removesuffix(".") for line in (told, *beside.level_lines(now.settings.label))]
 
 
 def _overload(when: str, schedule: Schedule) -> str:

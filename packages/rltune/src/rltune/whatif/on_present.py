@@ -15,7 +15,7 @@ from rltune.jobs import Floats
 from rltune.present.present import Present
 from rltune.trials.intervals import Interval
 from rltune.trials.shares import shares_between
-from rltune.whatif.edits import Edit, Site
+from rltune.whatif.edits import Edit, Site, notes_on_types
 from rltune.whatif.on_history import changed_site, told_waits
 from rltune.whatif.outcome_of_change import WhatIf
 
@@ -47,7 +47,8 @@ def what_if_now(
         for roller in (one, other)
     )
     made = _paired(present, now_s, then_s, ", ".join(edit.text for edit in edits), then.pipeline.label)
-    return replace(made, notes=(*_taken_away(present, gone, edits), *made.notes))
+    types = notes_on_types(Site(present.jobs, present.cluster, present.pipeline), edits)
+    return replace(made, notes=(*_taken_away(present, gone, edits), *types, *made.notes))
 
 
 def _taken_away(present: Present, nodes: list[int], edits: Sequence[Edit]) -> list[str]:

@@ -95,6 +95,10 @@ class Solved:
         more = counted(self.nodes, "node more", "nodes more")
         return f"{self.target}: {more} of {self.kind} ({span}), which come to {seconds(self.reached_s)}; {now}"
 
+    def lines(self) -> list[str]:
+        """Return the answer line by line."""
+        return [str(self), *(f"Note: {note}." for note in self.notes)]
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON keeps."""
         return {"sentence": str(self), **finite_or_null(asdict(self))}
@@ -117,7 +121,9 @@ def _gains_and_losses(shares: tuple[Share, ...]) -> list[str]:
     for title, some in (("Gain most", gain), ("Lose most", lose)):
         told += [f"{title}:"] if some else []
         told += [
-            f"  {s.kind} {s.name} ({counted(s.jobs, 'job')}): {seconds(s.now_s)} -> {seconds(s.then_s)}" for s in some
+            f"  {s.kind} {s.name} ({counted(s.jobs, 'job')}): {seconds(s.now_s)} -> {seconds(s.then_s)} "
+            f"({_signed(s.then_s - s.now_s)})"
+            for s in some
         ]
     return told
 

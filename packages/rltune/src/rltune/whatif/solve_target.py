@@ -15,8 +15,8 @@ from rltune.jobs import Floats, Jobs
 from rltune.schedule import Schedule
 from rltune.text import read_seconds, seconds
 from rltune.trials.intervals import student
-from rltune.whatif.edits import Site, new_nodes, with_nodes
-from rltune.whatif.on_history import CONFIDENCE, WARM_UP, counted_jobs, from_when_ready, run_site
+from rltune.whatif.edits import Site, new_nodes, note_on_type, with_nodes
+from rltune.whatif.on_history import CONFIDENCE, WARM_UP, counted_jobs, from_when_ready, level_notes, run_site
 from rltune.whatif.outcome_of_change import Solved
 
 FORMS = "p90 wait < 1h, mean wait < 30m, p90 wait < 1h for gpus>=8, p99 wait < 1d for user=ann (or partition=, gpus=)"
@@ -87,16 +87,19 @@ def solve(
 ) -> Solved:
     """Find the fewest nodes of a kind (`8:A100`, GPUs and type, `8:A100@partition`) that meet the target."""
     levels: dict[int, _Level] = {}
+    notes = ["more nodes are taken never to make the measure worse, as bisection needs"]
     site = from_when_ready(site)
 
     def level(nodes: int) -> _Level:
         if nodes not in levels:
-            levels[nodes] = _level(run_site(_grown(site, nodes, kind), estimator), target)
+            made = run_site(_grown(site, nodes, kind), estimator)
+            levels[nodes] = _level(made, target)
+            notes.extend(level_notes(made) if not nodes else ())
             if told is not None:
                 told(nodes, f"{nodes} nodes: {seconds(levels[nodes].value_s)}")
         return levels[nodes]
 
-    new_nodes(f"1x{kind}", f"--with {kind}")
+    notes += note_on_type(site, new_nodes(f"1x{kind}", f"--with {kind}"))
     found = [_fewest(lambda n, read=read: read(level(n)) <= target.most_s, most) for read in _READINGS]  # type: ignore[misc]
     nodes, low, high = found
     return Solved(
@@ -108,7 +111,7 @@ def solve(
         reached_s=levels[nodes].value_s if nodes is not None else float("nan"),
         now_s=levels[0].value_s,
         tried={n: levels[n].value_s for n in sorted(levels)},
-        notes=("more nodes are taken never to make the measure worse, as bisection needs",),
+        notes=tuple(notes),
     )
 
 

@@ -146,7 +146,9 @@ def _not_first(made: Tuning) -> list[str]:
 def _reason(made: Tuning, other: Candidate) -> str:
     """Say why the choice is preferred to a candidate that stands before it; "" if by nothing but the score."""
     ours, theirs = (preference(one, made.now) for one in (made.chosen, other))
-    return next((why for why, mine, its in zip(REASONS, ours, theirs, strict=True) if mine < its), "")
+    if ours >= theirs:
+        return ""
+    return next(why for why, mine, its in zip(REASONS, ours, theirs, strict=True) if mine != its)
 
 
 def _decided(made: Tuning) -> list[str]:

@@ -251,7 +251,7 @@ def test_how_sure_a_change_is_stands_in_the_first_sentence(made):
 
 def test_the_share_that_was_borne_out_is_that_of_the_results():
     """Counted in the tables of the present rule: whether the last part's interval ends below 1, and later jobs too."""
-    page = next(up for up in Path(__file__).parents if (up / "docs/results/tune.md").exists()) / "docs/results/tune.md"
+    page = Path(__file__).parents[4] / "docs/results/tune.md"
     section = page.read_text().split("## How often it is right: the present rule")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")] for line in section.splitlines() if "| change |" in line]
     alone = [float(row[7]) < 1 for row in rows if _ends_below_1(row[5])]

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,8 +71,9 @@ def test_nodes_that_were_down_are_found():
     jobs = workload()
     end = float(jobs.submit_s.max())
     down = [(2, 0.2 * end, 0.5 * end), (5, 0.6 * end, 0.7 * end)]
-    made = calibrate(happened(jobs, broken(*down)), cluster())
+    made = calibrate(happened(jobs, broken(*down)), cluster(), origin_s=0.0)
     seen = found(made)["outage"]
+    assert lines_of(made.findings).count("  # 1970-01-") == 2 * len(seen)  # when it went down, and came up
     for node, low, high in down:
         covered = [min(o["up_s"], high) - max(o["down_s"], low) for o in seen if o["node"] == node]
         assert max(covered) > 0.95 * (high - low)
@@ -125,11 +127,14 @@ def test_ranks_of_equals_are_shared():
 def test_the_first_lines_answer_and_the_page_says_the_same():
     made = calibrate(happened(workload(load=0.6, users=4), limited(8)), cluster())
     lines = text.answer(made)
-    assert lines[0] == "Usable neither for ranking policies nor for sizes of gains."
-    assert lines[-1].endswith("usable for ranking policies and for sizes of gains.")
-    assert all(len(line) <= 80 for line in lines[:4])
+    assert "the file you go on with counts" in lines[0]
+    assert lines[1] == "Without the lines below: usable neither for ranking policies nor for sizes of gains."
+    assert lines[2] == "With them taken over: usable for ranking policies and for sizes of gains."
+    same = replace(made, after=None)
+    assert text.answer(same)[0] == "Usable neither for ranking policies nor for sizes of gains."
     page = render_calibration(made, "history", "cluster")
-    assert lines[0] in page
+    assert " ".join(lines[:3]) in page
+    assert lines[3] in page
     assert "max_gpus = 8" in page
 
 

@@ -1,9 +1,11 @@
 """Maintenance and outages in a cluster's file are told by one clock: that of the history they were found in."""
 
+import tomllib
+
 import pytest
 from made_history import as_sacct, cluster, happened, workload
 
-from rltune.calibration.cluster_file import file_with
+from rltune.calibration.cluster_file import dated, file_with, lines_of
 from rltune.calibration.finding import SiteFact
 from rltune.cli.trace_argument import load_workload
 from rltune.cluster import Cluster
@@ -26,6 +28,17 @@ def test_a_clock_of_before_does_not_stay_for_windows_of_another_history(tmp_path
     """Also where the new history does not tell its own."""
     made = taken_over(tmp_path, f'calibrated = true\n{line}\nname = "x"\n{NODES}', clock_s)
     assert (made.clock_s, made.name, len(made.maintenance)) == (clock_s, "x", 1)
+
+
+def test_moments_are_dated_on_the_clock_of_the_history():
+    """As it tells them: 10 minutes after 2026-10-12 02:38:00, whatever zone that is of."""
+    clock_s = 1_791_772_680.0
+    down = SiteFact("down", "x", ("[[outage]]  # n1", "node = 600", "down_s = 600.0", "up_s = 86400.0"))
+    text = lines_of([dated(one, clock_s) for one in (*FOUND, down)])
+    assert "start_s = 30  # 2026-10-12 02:38:30\n" in text
+    assert "node = 600\ndown_s = 600.0  # 2026-10-12 02:48:00\nup_s = 86400.0  # 2026-10-13 02:38:00\n" in text
+    assert tomllib.loads(text) == tomllib.loads(lines_of([*FOUND, down]))
+    assert dated(down, None) == down
 
 
 def test_a_clock_stays_with_windows_that_were_told_by_it(tmp_path):

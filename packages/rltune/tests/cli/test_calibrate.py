@@ -14,7 +14,8 @@ def write(tmp_path):
 def test_what_was_found_is_written_only_if_asked_and_then_used(rltune, tmp_path):
     history, site = write(tmp_path)
     made = rltune("calibrate", history, "-c", site, "--write", tmp_path / "new.toml", "--json", tmp_path / "c.json")
-    assert made.out.startswith("Usable neither")
+    assert made.out.startswith("Two verdicts: that of the file you go on with counts")
+    assert "\nWithout the lines below: usable neither" in made.out
     assert "max_gpus = 8" in made.out
     assert site.read_text().count("limit") == 0
     assert (tmp_path / "new.toml").read_text().split("\n", 2)[2].startswith("# ours\n[[group]]")  # behind two marks

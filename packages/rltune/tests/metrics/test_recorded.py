@@ -1,10 +1,13 @@
 """Recorded waits stand beside simulated ones, of the same jobs, and a reader is told when they are far apart."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import rltune
 from rltune.calibration.calibrate import calibrate
+from rltune.calibration.closeness import SIZES, Nearness
 from rltune.metrics.recorded import FAR, NOTHING_RECORDED, far_apart, recorded_wait, recorded_wait_s
 from rltune.text import text_of
 
@@ -33,7 +36,7 @@ def test_nothing_recorded_is_said():
 
 @pytest.mark.parametrize(
     ("one", "other", "far"),
-    [(0, 59, False), (0, 61, True), (1000, 1000 * FAR, False), (1000, 1000 * FAR + 1, True), (1600, 1000, True)],
+    [(0, 59, False), (0, 61, True), (1000, 1500, False), (1000, 1501, True), (1600, 1000, True)],
 )
 def test_far_is_by_a_factor_and_by_a_minute(one, other, far):
     assert far_apart(one, other) is far
@@ -53,6 +56,18 @@ def test_equal_means_with_another_tail_are_far_apart():
     told = recorded_wait(jobs(recorded), simulated)
     assert told.ratio == pytest.approx(1)
     assert told.far == "p90"
+
+
+@pytest.mark.parametrize("part", list(FAR))
+@pytest.mark.parametrize("more", [-0.01, 0.01])
+def test_calibrate_and_all_others_have_one_rule_for_sizes(part, more):
+    """Just below a bar both call the waits near, just above it both call them far."""
+    told = recorded_wait(jobs([3600.0] * 3), np.full(3, 3600.0))
+    shifted = replace(told.simulated_s, **{part: 3600.0 * (FAR[part] + more)})
+    told = replace(told, simulated_s=shifted)
+    close = Nearness(told, rank_of_waits=1, rank_of_starts=1, queue=1, use=1, rejected=0, waited=1)
+    assert told.far == (part if more > 0 else "")
+    assert (close.verdict == SIZES) is (more < 0)
 
 
 def test_time_in_which_a_job_could_not_start_is_told_apart():

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rltune.calibration.causes import find_causes
 from rltune.calibration.closeness import Nearness, distance
-from rltune.calibration.cluster_file import not_told_twice, taken_over
+from rltune.calibration.cluster_file import dated, not_told_twice, taken_over
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened
@@ -79,7 +79,7 @@ def calibrate(
         seed: For what is drawn.
         progress: Called with what is being done.
         origin_s: The clock at the history's time 0, in seconds since 1970, so that waits can be told by the hour of
-            the day; they are not if it is not known.
+            the day and maintenance by its date; they are not if it is not known.
 
     Returns the calibration: what the replay is good for, by which evidence, and what was found.
     """
@@ -109,7 +109,7 @@ def calibrate(
     ]
     tell("fitting weights")
     found += _weights(history, (held, beside_room), seed, known=cluster.scheduler is not None)
-    found = [not_told_twice(one, cluster) for one in found]
+    found = [dated(not_told_twice(one, cluster), origin_s) for one in found]
     after_pipeline, after = how.label, None
     if any(one.toml for one in found):
         better = taken_over(cluster, found)

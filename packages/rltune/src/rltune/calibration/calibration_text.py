@@ -30,16 +30,23 @@ _HEADS = {
 
 
 def answer(made: Calibration) -> list[str]:
-    """Return the five lines that answer the question."""
-    close, waits = made.close, made.close.waits
-    lines = [_good_for(close)]
-    lines.append(f"Recorded wait:     {spread(waits.recorded_s)}")
-    lines.append(f"Replayed:          {spread(waits.simulated_s)}")
-    if made.after is not None:
-        then = _good_for(made.after)
-        lines.append(f"With the lines:    {spread(made.after.waits.simulated_s)}")
-        lines.append(f"With the lines below taken over: {then[0].lower()}{then[1:]}")
-    return lines
+    """Return the lines that answer the question: what a replay is good for, then how long jobs waited in it."""
+    return [*verdicts(made), *_waits(made)]
+
+
+def verdicts(made: Calibration) -> list[str]:
+    """Return what a replay is good for; where there are two answers, first which of them counts."""
+    if made.after is None:
+        return [_good_for(made.close)]
+    both = (("Without the lines below", made.close), ("With them taken over", made.after))
+    said = [f"{which}: {good[0].lower()}{good[1:]}" for which, good in ((w, _good_for(close)) for w, close in both)]
+    return ["Two verdicts: that of the file you go on with counts (with --write the second).", *said]
+
+
+def _waits(made: Calibration) -> list[str]:
+    waits = made.close.waits
+    lines = [f"Recorded wait:     {spread(waits.recorded_s)}", f"Replayed:          {spread(waits.simulated_s)}"]
+    return lines if made.after is None else [*lines, f"With the lines:    {spread(made.after.waits.simulated_s)}"]
 
 
 def how_replayed(made: Calibration) -> str:

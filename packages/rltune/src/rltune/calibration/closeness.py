@@ -9,15 +9,14 @@ import numpy as np
 from rltune.calibration.causes import queue_of
 from rltune.calibration.history import Happened, Steps
 from rltune.jobs import Floats
-from rltune.metrics.recorded import RecordedWait, times_apart
+from rltune.metrics.recorded import FAR, SMALL_S, RecordedWait, far_apart, times_apart
 from rltune.text import percent
 
 HOUR_S = 3600.0
 SIZES, RANKING, NEITHER = "sizes of gains", "ranking", "neither"
-# What it takes. Times apart of the mean wait and of its p90; rank correlation of waits; correlation of the queue.
-FOR_SIZES = {"mean": 1.5, "p90": 2.0, "ranks": 0.5, "queue": 0.6, "rejected": 0.01}
-FOR_RANKING = {"mean": 3.0, "p90": 4.0, "ranks": 0.3, "queue": 0.3, "rejected": 0.05}
-SMALL_S = 60.0  # waits that differ by less are equal
+# What it takes. Times apart of the mean wait, its p90 and p99; rank correlation of waits; correlation of the queue.
+FOR_SIZES = {**FAR, "ranks": 0.5, "queue": 0.6, "rejected": 0.01}
+FOR_RANKING = {**{part: 2 * times for part, times in FAR.items()}, "ranks": 0.3, "queue": 0.3, "rejected": 0.05}
 _MOST_EDGES = 20_000
 
 
@@ -65,12 +64,10 @@ class Nearness:
         """Return each test with its outcome in a few words."""
         recorded, simulated = self.waits.recorded_s, self.waits.simulated_s
         made = []
-        for part in ("mean", "p90"):
+        for part in FAR:
             one, other = getattr(simulated, part), getattr(recorded, part)
-            low, high = sorted((one, other))
-            near = high - low <= SMALL_S or high <= bar[part] * low
-            said = "as recorded" if high - low <= SMALL_S else f"{times_apart(one, other)} recorded"
-            made.append((bool(near), f"{part} wait {said} (within {bar[part]:g} times)"))
+            said = "as recorded" if abs(one - other) <= SMALL_S else f"{times_apart(one, other)} recorded"
+            made.append((not far_apart(one, other, bar[part]), f"{part} wait {said} (within {bar[part]:g} times)"))
         made.append(
             (
                 self.rank_of_waits >= bar["ranks"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import tomllib
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from rltune.calibration.finding import SiteFact
 from rltune.cluster import Cluster, Limit, Maintenance, Outage, Scheduler
 
 _CLOCK = re.compile(r"""^[ \t]*["']?clock_s["']?[ \t]*=.*\n?""", re.MULTILINE)
+_MOMENT = re.compile(r"(?:start_s|end_s|down_s|up_s) = ([\d.]+)")
 
 
 def taken_over(cluster: Cluster, findings: Sequence[SiteFact]) -> Cluster:
@@ -35,6 +37,21 @@ def not_told_twice(fact: SiteFact, cluster: Cluster) -> SiteFact:
     if not (limits or windows) or not known:
         return fact
     return replace(fact, evidence=f"{fact.evidence} (the cluster's file has it)", toml=())
+
+
+def dated(fact: SiteFact, clock_s: float | None) -> SiteFact:
+    """Return a finding with the date and time of each moment beside it, on the history's own clock if that is told."""
+    if clock_s is None:
+        return fact
+    return replace(fact, toml=tuple(_dated_line(line, clock_s) for line in fact.toml))
+
+
+def _dated_line(line: str, clock_s: float) -> str:
+    moment = _MOMENT.fullmatch(line)
+    if moment is None:
+        return line
+    when = dt.datetime.fromtimestamp(round(clock_s + float(moment[1])), dt.UTC)
+    return f"{line}  # {when:%Y-%m-%d %H:%M:%S}"
 
 
 def lines_of(findings: Sequence[SiteFact]) -> str:

@@ -89,7 +89,7 @@ def _show(made: "Calibration", about: str) -> None:
         show_line(line)
     show_line(f"\n{about}")
     show(text.how_replayed(made))
-    show_line("\nEvidence")
+    show_line("\nEvidence" if made.after is None else "\nEvidence, without the lines below")
     for line in text.evidence(made):
         show_line(f"  {line}")
     show_line("\nWhat was found")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from rltune.jobs import Floats, Jobs
 
-FAR = 1.5  # times: waits that differ by more are called far apart
+# Times: waits that differ by more are far apart, and sizes of gains are not to be read. The one rule of all commands.
+FAR = {"mean": 1.5, "p90": 2.0, "p99": 2.0}
 SMALL_S = 60.0  # differences below this are not
 NEARLY_ALL = 0.99  # of the jobs: the rest is not worth a row of its own
 UNEXPLAINED = "What `rltune calibrate` found is in the cluster's file and does not explain it"
@@ -77,8 +78,8 @@ class RecordedWait:
     @property
     def far(self) -> str:
         """Name the first of mean, p90 and p99 in which the two are far apart; "" if they are near."""
-        parts = ("mean", "p90", "p99") if self.simulated_s.n else ()
-        apart = (p for p in parts if far_apart(getattr(self.simulated_s, p), getattr(self.recorded_s, p)))
+        parts = FAR if self.simulated_s.n else {}
+        apart = (p for p in parts if far_apart(getattr(self.simulated_s, p), getattr(self.recorded_s, p), FAR[p]))
         return next(apart, "")
 
     def lines(self) -> list[str]:
@@ -139,10 +140,10 @@ def recorded_wait(
     return RecordedWait.of_waits(*waits, simulated, calibrated=calibrated)
 
 
-def far_apart(one_s: float, other_s: float) -> bool:
-    """Return whether two waits differ so much that one does not stand for the other."""
+def far_apart(one_s: float, other_s: float, times: float = FAR["mean"]) -> bool:
+    """Return whether two waits, means if nothing is told, differ so much that one does not stand for the other."""
     low, high = sorted((one_s, other_s))
-    return bool(high - low > SMALL_S and high > FAR * low)
+    return bool(high - low > SMALL_S and high > times * low)
 
 
 def times_apart(simulated_s: float, recorded_s: float) -> str:

@@ -30,15 +30,15 @@ def write_calibration(made: Calibration, path: str | Path, trace: str = "", clus
 
 def render_calibration(made: Calibration, trace: str = "", cluster: str = "") -> str:
     """Return the page as text."""
-    lead, *more = text.answer(made)
+    said = text.verdicts(made)
     return page_of(
         "calibration.html.j2",
         SCRIPTS,
         _data(made),
         title="Calibration",
         trace=" on ".join(filter(None, (trace, cluster))),
-        lead=lead,
-        answers=[*more, text.how_replayed(made)],
+        lead=" ".join(said),
+        answers=[*text.answer(made)[len(said) :], text.how_replayed(made)],
         evidence=text.evidence(made),
         causes=[(one.cause, one.evidence, bool(one.toml)) for one in made.findings],
         toml=lines_of(made.findings),

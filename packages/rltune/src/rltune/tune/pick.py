@@ -24,14 +24,20 @@ def pick(order: Sequence[Candidate], score: Scoreboard, final: HistoryStretch) -
 
     The best of many on one stretch is partly lucky. Of those that are as good as the best but for chance the one that
     changes least of what there is now is taken, then the plainest; a learned policy, being the least plain, only where
-    it won by more than chance.
+    it won by more than chance. Who stands before one that is as good is as good too, however steady its lag is.
     """
     values = {c.label: score.score(c, [final]) for c in order}
     first = min(order, key=lambda c: (values[c.label], c.plainness, c.label))
     if values[first.label] > (1 - WORTH) * values[score.now.label]:
         return score.now
-    alike = [c for c in order if _as_good(c, first, values, score, final)]
-    return min(alike, key=lambda c: (c.pipeline.learned, len(c.changes_from(score.now)), c.plainness, values[c.label]))
+    reach = max(values[c.label] for c in order if _as_good(c, first, values, score, final))
+    alike = [c for c in order if values[c.label] <= reach]
+    return min(alike, key=lambda c: (*preference(c, score.now), values[c.label]))
+
+
+def preference(one: Candidate, now: Candidate) -> tuple[bool, int, tuple[int, float]]:
+    """Order candidates that chance may part: a rule before a model, then fewest parts changed, then the plainest."""
+    return one.pipeline.learned, len(one.changes_from(now)), one.plainness
 
 
 def _as_good(

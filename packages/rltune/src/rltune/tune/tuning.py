@@ -70,7 +70,7 @@ class Tuning:
     metric: str
     jobs: int
     parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]  # learn, choose, test
-    finalists: tuple[tuple[Candidate, float], ...]  # with the metric on the middle part, best first
+    finalists: tuple[tuple[Candidate, float], ...]  # with the metric on the middle part, best score first
     tried: int
     choosing: Interval  # chosen / now on the middle part
     testing: Interval  # the same on the last part
@@ -87,6 +87,7 @@ class Tuning:
     notes: tuple[str, ...]
     learnt: dict[str, Model] = field(default_factory=dict)  # that the first part taught, by the names of their policies
     recorded: RecordedWait | None = None  # of the last part, beside a replay of what there is now
+    scores: tuple[float, ...] = ()  # of the finalists: half the metric, half the same by blocks; 1 is what there is now
     without_past: WithoutPast | None = None  # None: nothing was down in these parts, or all stays
 
     @property
@@ -323,6 +324,7 @@ def _report(
         jobs=len(runner.jobs),
         parts=parts,
         finalists=tuple((c, _mean(score, c, final)) for c in order),
+        scores=tuple(score.score(c, [final]) for c in order),
         tried=len({label for label, _ in score.outcomes}),
         choosing=choosing,
         testing=tested,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rltune.evaluation.comparison_tables import write_ratio
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table
 from rltune.trials.measures import metric_of
@@ -47,11 +48,11 @@ def render_tuning(made: Tuning, trace: str = "", about: Sequence[str] = ()) -> s
 def _finalists(made: Tuning) -> Table:
     metric = metric_of(made.metric)
     rows = [
-        Row(c.label, NO_LINE, 0, (metric.write(value), mark(made, c)))
-        for i, (c, value) in enumerate(made.finalists)
+        Row(c.label, NO_LINE, 0, (write_ratio(score), metric.write(value), mark(made, c)))
+        for i, ((c, value), score) in enumerate(zip(made.finalists, made.scores, strict=True))
         if i < MOST or mark(made, c)
     ]
-    return Table((metric.title, ""), tuple(rows))
+    return Table(("score", metric.title, ""), tuple(rows))
 
 
 def _shares(made: Tuning) -> list[tuple[str, Table]]:

@@ -17,7 +17,7 @@ from rltune.metrics.recorded import NOTHING_RECORDED, UNEXPLAINED, spread, times
 from rltune.text import counted
 from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
-from rltune.tune.pick import WORTH
+from rltune.tune.pick import WORTH, preference
 from rltune.tune.tuning import FEWEST_JOBS, Advice
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
 WIDTH = 100  # of a line of comment in settings
+RIGHT_ALONE = (5, 5)  # "change" right on later jobs, of how many, where the last part alone showed it (docs/results)
+RIGHT_TOGETHER = (2, 2)  # the same where only both parts together did
+REASONS = ("is a rule and no model", "changes less of what you have", "is plainer")  # as `preference` has them
 
 
 def sentences(made: Tuning) -> list[str]:
@@ -45,8 +48,7 @@ def advice(made: Tuning) -> str:
     metric = metric_of(made.metric)
     if made.answer is Advice.CHANGE:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        last = "borne out on the last" if made.testing.high < 1 else "better on the last too, which alone shows nothing"
-        return f"Change to {made.chosen.label}: chosen on the middle part, {last}; on both {both}."
+        return f"Change to {made.chosen.label} ({_shown(made)}): on both parts {both}. {_borne_out(made)}"
     if made.answer is Advice.WATCH:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         doubt = f"chance may explain it; stay as you are until about {_rounded(made.needed_jobs):,} jobs have told"
@@ -66,6 +68,19 @@ def advice(made: Tuning) -> str:
     more = f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
     best = f"{made.chosen.label} looked better ({interval(made.together, write_ratio)} of the {metric.title})"
     return f"Too little history to tell: {more}. {best}; until then stay with what you have, {made.now.label}."
+
+
+def _shown(made: Tuning) -> str:
+    """Say by what a change is shown."""
+    if made.testing.high < 1:
+        return "shown by the last part alone, which chose nothing"
+    return "less sure: both parts together show it, the last alone does not but agrees in direction"
+
+
+def _borne_out(made: Tuning) -> str:
+    """Say how often an answer like this one was right on later jobs."""
+    right, of = RIGHT_ALONE if made.testing.high < 1 else RIGHT_TOGETHER
+    return f"On public logs {right} of {of} answers shown so were right on later jobs: few, so watch it once it runs."
 
 
 def _rounded(jobs: int) -> int:
@@ -121,7 +136,19 @@ def _not_first(made: Tuning) -> list[str]:
     if not above or made.recommended.label == made.now.label:
         return []
     others = "One stands" if above == 1 else f"{above} stand"
-    return [f"{others} before it on the middle part by what chance may explain; it changes less of what you have."]
+    each = "it" if above == 1 else "against each of them it"
+    reasons = {_reason(made, candidate) for candidate, _ in made.finalists[:above]}
+    why = ", or ".join(one for one in REASONS if one in reasons)
+    told = f"{others} before it by score on the middle part, as chance may explain"
+    return [f"{told}; {each} {why}." if why else f"{told}."]
+
+
+def _reason(made: Tuning, other: Candidate) -> str:
+    """Say why the choice is preferred to a candidate that stands before it; "" if by nothing but the score."""
+    ours, theirs = (preference(one, made.now) for one in (made.chosen, other))
+    if ours >= theirs:
+        return ""
+    return next(why for why, mine, its in zip(REASONS, ours, theirs, strict=True) if mine != its)
 
 
 def _decided(made: Tuning) -> list[str]:
@@ -183,11 +210,14 @@ def finalists_table(made: Tuning) -> Table:
     metric = metric_of(made.metric)
     table = Table(title=Text(f"middle part, {len(made.parts[1]):,} jobs: {made.tried} tried"), title_justify="left")
     table.add_column("pipeline (estimates)", no_wrap=True)
+    table.add_column("score", justify="right")
     table.add_column(metric.title, justify="right")
     table.add_column("", justify="left")
-    for rank, (candidate, value) in enumerate(made.finalists):
+    for rank, ((candidate, value), score) in enumerate(zip(made.finalists, made.scores, strict=True)):
         if rank < SHOWN or mark(made, candidate):
-            table.add_row(Text(candidate.label), metric.write(value), mark(made, candidate))
+            table.add_row(Text(candidate.label), write_ratio(score), metric.write(value), mark(made, candidate))
+    table.caption = Text(f"Score, of now: half the {metric.title}, half the same by blocks of time.")
+    table.caption_justify = "left"
     return table
 
 
@@ -256,7 +286,11 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "now_value": made.values[0],
             "chosen_value": made.values[1],
             "decided": dict(made.decided),
-            "finalists": [{"label": c.label, "value": v} for c, v in made.finalists if math.isfinite(v)],
+            "finalists": [
+                {"label": c.label, "score": score, "value": v}
+                for (c, v), score in zip(made.finalists, made.scores, strict=True)
+                if math.isfinite(v)
+            ],
             "groups": [asdict(share) for share in made.shares],
             "without_past": None if made.without_past is None else asdict(made.without_past),
             "recorded": None if made.recorded is None else asdict(made.recorded),

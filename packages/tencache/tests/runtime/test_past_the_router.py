@@ -3,6 +3,8 @@
 import contextlib
 import os
 import pickle
+import subprocess
+import sys
 from unittest.mock import patch
 
 import pytest
@@ -263,15 +265,30 @@ def test_differentiating_by_a_parameter_is_refused_whatever_is_pending():
     cached.unwrap()
 
 
-def test_torch_has_its_own_functions_again_when_nothing_is_wrapped():
-    from torch._functorch import eager_transforms, vmap
+ALONE = """
+import torch
+from torch._functorch import eager_transforms, vmap
 
-    before = vmap._add_batch_dim, eager_transforms._wrap_for_grad
-    cached = [wrap(layers(2), budget="60%") for _ in range(2)]
-    assert (vmap._add_batch_dim, eager_transforms._wrap_for_grad) != before
-    for each in cached:
-        each.unwrap()
-    assert (vmap._add_batch_dim, eager_transforms._wrap_for_grad) == before
+import tencache
+
+
+def functions():
+    return vmap._add_batch_dim, eager_transforms._wrap_for_grad
+
+
+own = functions()
+cached = [tencache.wrap(torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4))), budget="60%") for _ in "ab"]
+assert functions() != own
+cached[0].unwrap()
+assert functions() != own
+cached[1].unwrap()
+assert functions() == own
+"""
+
+
+def test_torch_has_its_own_functions_again_when_nothing_is_wrapped():
+    """In a process of its own: here models of other tests may still be wrapped."""
+    subprocess.run([sys.executable, "-c", ALONE], check=True)
 
 
 # What torch reads by itself
@@ -407,10 +424,18 @@ def test_a_forked_process_does_not_write_to_its_parents_file():
     optimizer = torch.optim.AdamW(model.parameters())
     cached = wrap(model, optimizer, **FILE)
     learn(model, optimizer)
-    error = _in_child(lambda: learn(model, optimizer))
+    # no backward in it: torch itself refuses that where its threads ran before the fork
+    error = _in_child(lambda: _update(model, optimizer))
     assert "a forked process cannot change" in error
     learn(model, optimizer)
     cached.unwrap()
+
+
+def _update(model, optimizer):
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    return [parameter.detach().sum() for parameter in model.parameters()]
 
 
 def _in_child(work):

@@ -1,5 +1,7 @@
 """Parameters, gradients and forwards in the user's hands: memory that is assigned, held or dropped, and Ctrl-C."""
 
+import gc
+
 import pytest
 import torch
 from tencache_cases import LINK, half_in_file, same_state, same_tensors, shows_kept, shows_refused
@@ -158,7 +160,10 @@ def test_parameters_in_one_buffer_come_back_when_nobody_else_holds_it(before):
     learn(model, optimizer)
     assert len(cached.masters.elsewhere()) == 10
     del flat
-    for _ in range(20):  # a thread that still copies holds the memory for a while
+    for _ in range(
+        20
+    ):  # a thread that still copies holds the memory for a while, and so does what is not collected yet
+        gc.collect()
         learn(model, optimizer)
         if not cached.masters.elsewhere():
             break

@@ -162,7 +162,7 @@ def test_parameters_in_one_buffer_come_back_when_nobody_else_holds_it(before):
     del flat
     for _ in range(
         20
-    ):  # a thread that still copies holds the memory for a while, and so does what is not collected yet
+    ):  # threads that copy, and what is not collected yet, hold the memory for a while
         gc.collect()
         learn(model, optimizer)
         if not cached.masters.elsewhere():

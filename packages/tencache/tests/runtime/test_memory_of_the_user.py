@@ -160,9 +160,7 @@ def test_parameters_in_one_buffer_come_back_when_nobody_else_holds_it(before):
     learn(model, optimizer)
     assert len(cached.masters.elsewhere()) == 10
     del flat
-    for _ in range(
-        20
-    ):  # threads that copy, and what is not collected yet, hold the memory for a while
+    for _ in range(20):  # threads that copy, and what is not collected yet, hold the memory for a while
         gc.collect()
         learn(model, optimizer)
         if not cached.masters.elsewhere():

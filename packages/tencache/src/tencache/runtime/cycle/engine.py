@@ -367,6 +367,8 @@ class Engine:
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
             self.device_copies.drop(self.working.forms(changed))
         self.exposed.update(self._masters.elsewhere())
+        # Between forward and backward nothing is closed: the file's bytes are older than those in memory by then.
+        self._masters.note_changed(changed | self.exposed)
         if self.exposed:
             self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}

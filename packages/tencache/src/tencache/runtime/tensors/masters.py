@@ -318,6 +318,13 @@ class Masters:
             if filed.opened:
                 self.close(unit, changed=changed(unit))
 
+    def note_changed(self, units: Iterable[int]) -> None:
+        """Take in that opened units may be newer than the file: closed later, they are written."""
+        for unit in units:
+            filed = self._filed.get(unit)
+            if filed is not None and filed.opened:
+                filed.changed = True
+
     def take_in_moved(self, units: Iterable[int]) -> set[int]:
         """Take in which parameters were given other memory by `set_()` or by an optimizer; return their units."""
         moved = set()

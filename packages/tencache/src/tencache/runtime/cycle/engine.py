@@ -120,7 +120,7 @@ class Engine:
 
     def begin_op(self, units: Sequence[int]) -> None:
         """Bring a forward operation's units to the device."""
-        self._enter_backward()
+        self.enter_backward()
         self._begin(units, "forward", exactly=True)
         # A forward inside backward (a block that is recomputed) ends the turn of the node that asked for it.
         self._node = None
@@ -176,7 +176,7 @@ class Engine:
 
         A node may unpack several, of those that its operation had `beside` it in the forward.
         """
-        self._enter_backward()
+        self.enter_backward()
         # On CUDA this runs on autograd's own thread. The thread that called backward() waits meanwhile, so there is
         # still only one thread in the engine at a time, and it needs no lock.
         node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
@@ -378,7 +378,7 @@ class Engine:
         self._note_change()
         self.exposed.add(unit)
 
-    def _enter_backward(self) -> None:
+    def enter_backward(self) -> None:
         """Take in what was written between forward and backward: a block that is recomputed must see it."""
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
         if backward_id not in {-1, self._backward_id}:

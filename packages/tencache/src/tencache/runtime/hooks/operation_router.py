@@ -160,6 +160,8 @@ class OperationRouter:
                 return self._reads.run(func, entries, args, kwargs)
             if _writes(func):
                 self._engine.kept.before_change(entries)
+            if getattr(func, "__name__", "") == "set_":
+                self._engine.kept.before_assignment(entries[0])
         result = func(*args, **kwargs)
         if _writes(func):
             self._refuse_reshaped(entries)

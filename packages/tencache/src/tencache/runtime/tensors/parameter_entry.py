@@ -82,6 +82,15 @@ class ParameterEntry:
         hooks: Any = getattr(self.parameter, "_post_accumulate_grad_hooks", None)
         return [hook for key, hook in hooks.items() if key != self.watch_id] if hooks and len(hooks) > 1 else []
 
+    def renew_node(self) -> None:
+        """Let another node accumulate the leaf's gradient from now on, as torch has it after `set_()` of a tensor."""
+        leaf: Any = self.leaf
+        version = leaf._version  # noqa: SLF001
+        with torch.no_grad():
+            leaf.set_(leaf.detach())
+        # It is no write.
+        bump_version(leaf, version - leaf._version)  # noqa: SLF001
+
     def node_is_held(self) -> bool:
         """Return whether user code holds the graph's node that accumulates the leaf's gradient, as hooks on it do."""
         return bool(self.leaf.requires_grad) and _node_references(self.leaf) > _IDLE_NODE
@@ -144,7 +153,7 @@ def describe_write(name: str) -> str:
     return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
 
 
-def bump_version(parameter: nn.Parameter, by: int) -> None:
+def bump_version(parameter: Tensor, by: int) -> None:
     """Count a change of a parameter that comes later, so that autograd refuses what it would refuse then."""
     version = parameter._version + by  # noqa: SLF001
     torch._C._autograd._unsafe_set_version_counter((parameter,), (version,))  # noqa: SLF001  no public name gives it

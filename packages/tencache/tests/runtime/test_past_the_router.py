@@ -149,6 +149,24 @@ def test_an_optimizer_that_assigns_trains(kind, options):
     assert_same(learn, make_optimizer=kind, **options)
 
 
+@shows_refused(
+    "`backward()` again, of a graph from before a step in which the optimizer assigned `p.data`",
+    "do it before `step()`",
+)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_backward_again_after_an_optimizer_assigned_is_refused(options):
+    """Linear saves its weight transposed, with which torch goes on as it was before the step."""
+    model = layers()
+    optimizer = Assigning(model.parameters(), lr=1e-2)
+    cached = wrap(model, optimizer, **options)
+    loss = model(batch()).square().mean()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    with pytest.raises(RefusedError, match="was assigned to between forward and backward"):
+        loss.backward()
+    cached.unwrap()
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", [CallingAgain, Sharp])
 def test_a_forward_within_the_step_sees_what_was_assigned(kind, options):

@@ -54,6 +54,10 @@ class UnitView:
         else:
             self.keep(data)
 
+    def lose(self) -> None:
+        """Note that the parameter got other data unseen: what torch may go on with is gone, unless it is kept."""
+        self.unclear = self.unclear or self.kept is None
+
     def keep(self, data: Tensor) -> None:
         """Keep the view's bytes, from the parameter's data."""
         if self.kept is None:
@@ -83,6 +87,10 @@ class CastView:
     def keep_at_assignment(self, data: Tensor) -> None:
         """Keep the cast's bytes."""
         self.keep(data)
+
+    def lose(self) -> None:
+        """Note that the parameter got other data unseen: what torch may go on with is gone, unless it is kept."""
+        self.unclear = self.unclear or self.kept is None
 
     def keep(self, data: Tensor) -> None:
         """Keep the view's bytes, from the parameter's data."""
@@ -265,7 +273,7 @@ class SavedTensors:
         if handle.copied:
             # Kept when the change was seen coming. One that was not, as by `out=`, cannot be made undone.
             changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures
-            if changed and handle.kept is None:
+            if (changed or handle.unclear) and handle.kept is None:
                 raise RefusedError(
                     f"{handle.entry.name} may have changed between forward and backward, and what was kept of it for "
                     "backward (a cast for autocast, a copy by save_on_cpu) is made again there: change it before or "

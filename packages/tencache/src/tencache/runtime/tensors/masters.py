@@ -357,6 +357,9 @@ class Masters:
             raise RefusedError(f"{entry.name} was given data of another shape or type: unwrap the model to change it")
         self._refuse_shared(entry, value)
         self._note_memory(entry)
+        # Graphs that are alive may need what was there before, or what is there now: nobody saw which.
+        for handle in list(entry.handles):
+            handle.lose()
 
     def _refuse_shared(self, entry: ParameterEntry, value: Tensor) -> None:
         refuse_shared(entry, value, (other for entries in self._entries.values() for other in entries))

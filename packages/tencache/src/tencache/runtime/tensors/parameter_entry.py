@@ -26,6 +26,9 @@ class SavedHandle(Protocol):
     def keep_at_assignment(self, data: Tensor) -> None:
         """Make a copy of the data that is about to be replaced, or note that torch may go on with the new."""
 
+    def lose(self) -> None:
+        """Note that the data was replaced unseen."""
+
 
 @dataclass(eq=False)
 class ParameterEntry:

@@ -43,7 +43,6 @@ TAIL = """
 **Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
-After `set_()` torch gives a parameter another such node, and hooks on the old one are called no more; wrapped they are.
 
 **Not asked:** functions of `torch.jit`, constructors of sparse tensors, nested tensors and `Tensor._make_subclass` read
 a parameter's bytes on the host by themselves. Where gradients are recorded this is found and refused, and in evaluation

@@ -1040,12 +1040,8 @@ def _without_what_is_not_seen(program: Program) -> Program:
     # Autocast goes on with the casts of the leaves that it has: of parameters that are unwrapped meanwhile it has none.
     # A hook on several gradients holds nodes of the graph, which are others once the model is unwrapped.
     if program.precision == "autocast_all" or program.hook == "multi":
-        program = replace(program, leave_after=-1)
-    # After set_() torch has another node for a parameter, too, and such a hook is called no more.
-    sets = program.optimizer == "setting" or "set_held" in {turn.between for turn in program.turns} | {
-        turn.hold for turn in program.turns
-    }
-    return replace(program, hook="no") if sets and program.hook == "multi" else program
+        return replace(program, leave_after=-1)
+    return program
 
 
 def _mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:

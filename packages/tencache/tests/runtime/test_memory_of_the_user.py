@@ -2,6 +2,7 @@
 
 import gc
 
+import numpy as np
 import pytest
 import torch
 from tencache_cases import LINK, half_in_file, same_state, same_tensors, shows_kept, shows_refused
@@ -309,3 +310,28 @@ def test_training_goes_on_after_an_interrupt(evaluating, options):
         return [*losses, *state, *learn(model, optimizer)]
 
     assert_same(loop, **options)
+
+
+WRITES_BEFORE_BACKWARD = {
+    "numpy": lambda layer: np.negative(layer.weight.detach().numpy(), out=layer.weight.detach().numpy()),
+    "data": lambda layer: layer.weight.data.mul_(0.5),
+    # No node keeps a bias, so that torch does not mind.
+    "in_place": lambda layer: layer.bias.add_(0.25),
+}
+
+
+@pytest.mark.parametrize("budget", ["70%", "1000%"])
+@pytest.mark.parametrize("write", WRITES_BEFORE_BACKWARD)
+def test_a_write_before_backward_to_what_is_in_the_file_is_there_in_the_next_forward(write, budget):
+    def loop(model, optimizer):
+        losses = []
+        for step in range(6):
+            losses += [loss := model(torch.full((4, WIDTH), 0.5 + step)).square().mean()]
+            with torch.no_grad():
+                for layer, _ in model:
+                    WRITES_BEFORE_BACKWARD[write](layer)
+            loss.backward()
+        optimizer.step()
+        return [loss.detach() for loss in losses]
+
+    assert_same(loop, budget=budget, file=True)

@@ -149,6 +149,24 @@ def test_an_optimizer_that_assigns_trains(kind, options):
     assert_same(learn, make_optimizer=kind, **options)
 
 
+@shows_refused(
+    "`backward()` again, of a graph from before a step in which the optimizer assigned `p.data`",
+    "do it before `step()`",
+)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_backward_again_after_an_optimizer_assigned_is_refused(options):
+    """Linear saves its weight transposed, with which torch goes on as it was before the step."""
+    model = layers()
+    optimizer = Assigning(model.parameters(), lr=1e-2)
+    cached = wrap(model, optimizer, **options)
+    loss = model(batch()).square().mean()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    with pytest.raises(RefusedError, match="was assigned to between forward and backward"):
+        loss.backward()
+    cached.unwrap()
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", [CallingAgain, Sharp])
 def test_a_forward_within_the_step_sees_what_was_assigned(kind, options):
@@ -177,6 +195,35 @@ def test_memory_that_is_set_is_the_parameters(options):
         return [*seen, *learn(model, optimizer), other.clone()]
 
     assert_same(program, **options)
+
+
+def _asked_of_a_graph_from_before(model, _):
+    loss = model(batch()).square().mean()
+    with torch.no_grad():
+        model[1][0].bias.set_(torch.full((WIDTH,), 0.125))
+    return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+
+
+def _asked_of_casts_from_before(model, optimizer):
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = learn(model, optimizer)
+        loss = model(batch()).square().mean()
+        return [*seen, *torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)]
+
+
+def _hooked_before(model, optimizer):
+    seen = []
+    torch.autograd.graph.register_multi_grad_hook(
+        list(model.parameters()), lambda gradients: seen.extend(gradient.clone() for gradient in gradients)
+    )
+    return [*learn(model, optimizer), len(seen), *seen]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("program", [_asked_of_a_graph_from_before, _asked_of_casts_from_before, _hooked_before])
+def test_set_gives_a_parameter_another_node_as_torch_does(program, options):
+    """A graph from before it, also that of a cast which autocast keeps, ends in a node that is not asked any more."""
+    assert_same(program, make_optimizer=Setting, **options)
 
 
 # Several wrapped models

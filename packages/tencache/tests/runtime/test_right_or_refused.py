@@ -683,6 +683,52 @@ def test_data_assigned_after_a_parameter_was_saved_itself_is_refused():
     cached.unwrap()
 
 
+def set_other(weight):
+    with torch.no_grad():
+        weight.set_(torch.ones(WIDTH, WIDTH))
+
+
+NEW_DATA = {"assigned": lambda weight: setattr(weight, "data", torch.ones(WIDTH, WIDTH)), "set": set_other}
+
+
+@pytest.mark.parametrize("change", NEW_DATA)
+def test_other_data_for_a_parameter_that_hooks_keep_on_the_cpu_is_refused(change):
+    """On the CPU save_on_cpu keeps the parameter itself, which follows it to the new data."""
+    model = Layered()
+    cached = tencache.wrap(model, budget="40%")
+    with save_on_cpu():
+        loss = model(batch(0))
+    NEW_DATA[change](model.weights[3])
+    with pytest.raises(RefusedError, match=r"weights\.3\.data was assigned to between forward and backward"):
+        loss.backward()
+    cached.unwrap()
+
+
+def test_views_that_hooks_keep_on_the_cpu_have_the_memory_from_before_set():
+    assert_same(Looped, backward_after(lambda model: set_other(model.layers[3].weight), save_on_cpu))
+
+
+@shows_refused(
+    "a change between forward and backward of a parameter that hooks on saved tensors hold", "`.clone()` it in the hook"
+)
+@pytest.mark.parametrize("change", [*NEW_DATA, "written", "numpy"])
+def test_a_change_that_hooks_around_the_model_would_not_see_is_refused(change):
+    """They hold device copies, and no node asks for another one: unwrapped they would hold the parameter."""
+    changes = {
+        **NEW_DATA,
+        "written": lambda weight: weight.data.mul_(2),
+        "numpy": lambda weight: np.negative(weight.detach().numpy(), out=weight.detach().numpy()),
+    }
+    model = Layered()
+    cached = tencache.wrap(model, budget="1000%")
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        loss = model(batch(0))
+    changes[change](model.weights[3])
+    with pytest.raises(RefusedError, match=r"views of weights\.3 are still alive where the parameter has changed"):
+        loss.backward()
+    cached.unwrap()
+
+
 def test_backward_after_a_step_uses_the_casts_from_before_it():
     def loop(model, optimizer):
         losses = []

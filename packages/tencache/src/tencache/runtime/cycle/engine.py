@@ -120,7 +120,7 @@ class Engine:
 
     def begin_op(self, units: Sequence[int]) -> None:
         """Bring a forward operation's units to the device."""
-        self._enter_backward()
+        self.enter_backward()
         self._begin(units, "forward", exactly=True)
         # A forward inside backward (a block that is recomputed) ends the turn of the node that asked for it.
         self._node = None
@@ -176,7 +176,7 @@ class Engine:
 
         A node may unpack several, of those that its operation had `beside` it in the forward.
         """
-        self._enter_backward()
+        self.enter_backward()
         # On CUDA this runs on autograd's own thread. The thread that called backward() waits meanwhile, so there is
         # still only one thread in the engine at a time, and it needs no lock.
         node = torch._C._current_autograd_node()  # noqa: SLF001  no public name gives it
@@ -367,6 +367,8 @@ class Engine:
             self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
             self.device_copies.drop(self.working.forms(changed))
         self.exposed.update(self._masters.elsewhere())
+        # Between forward and backward nothing is closed: the file's bytes are older than those in memory by then.
+        self._masters.note_changed(changed | self.exposed)
         if self.exposed:
             self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
@@ -376,7 +378,7 @@ class Engine:
         self._note_change()
         self.exposed.add(unit)
 
-    def _enter_backward(self) -> None:
+    def enter_backward(self) -> None:
         """Take in what was written between forward and backward: a block that is recomputed must see it."""
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
         if backward_id not in {-1, self._backward_id}:

@@ -152,6 +152,7 @@ class OperationRouter:
             raise RefusedError(describe_transform(entries[0].name))
         if self._reads is not None and _writes(func):
             self._reads.refuse_write(entries[0].name)
+        sets = getattr(func, "__name__", "") == "set_"
         with Bookkeeping():
             for entry in entries:
                 self._masters.looks.at(entry.unit)
@@ -160,10 +161,14 @@ class OperationRouter:
                 return self._reads.run(func, entries, args, kwargs)
             if _writes(func):
                 self._engine.kept.before_change(entries)
+            if sets:
+                self._engine.kept.before_assignment(entries[0])
         result = func(*args, **kwargs)
         if _writes(func):
             self._refuse_reshaped(entries)
             self._masters.take_in_moved({entry.unit for entry in entries})
+        if sets:
+            entries[0].renew_node()
         if isinstance(result, (torch.UntypedStorage, torch.TypedStorage)):
             self._masters.lay_open(entries[0])
         # An alias (`.data`, `.detach()`, `.numpy()`) can be written to without a trace: the device copy is sent again

@@ -48,10 +48,15 @@ class UnitView:
     def keep_at_assignment(self, data: Tensor) -> None:
         """Keep the view's bytes, unless this may be all of the parameter: of that torch may go on with the new data."""
         # What is saved of the parameter itself follows it to the new data, and a view of all of it looks the same.
-        if self.checked and (self.shape, self.stride) == (self.entry.shape, self.entry.stride):
+        # Hooks that keep what they are given, as save_on_cpu does on the CPU, keep the parameter itself, too.
+        if not self.copied and (self.shape, self.stride) == (self.entry.shape, self.entry.stride):
             self.unclear = True
         else:
             self.keep(data)
+
+    def lose(self) -> None:
+        """Note that the parameter got other data unseen: what torch may go on with is gone, unless it is kept."""
+        self.unclear = self.unclear or self.kept is None
 
     def keep(self, data: Tensor) -> None:
         """Keep the view's bytes, from the parameter's data."""
@@ -82,6 +87,10 @@ class CastView:
     def keep_at_assignment(self, data: Tensor) -> None:
         """Keep the cast's bytes."""
         self.keep(data)
+
+    def lose(self) -> None:
+        """Note that the parameter got other data unseen: what torch may go on with is gone, unless it is kept."""
+        self.unclear = self.unclear or self.kept is None
 
     def keep(self, data: Tensor) -> None:
         """Keep the view's bytes, from the parameter's data."""
@@ -240,6 +249,10 @@ class SavedTensors:
             return tensor
         assert not isinstance(packed, tuple)
         if isinstance(packed, Foreign):
+            # They may hold a device copy, which is refused if the parameter has changed: they would not see that.
+            if not self._arena.closed:
+                with Unrouted(), Bookkeeping():
+                    self._engine.enter_backward()
             return packed.unpack(packed.packed)
         # With create_graph the views made here would be saved again, raw, in a graph that outlives this backward.
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
@@ -257,14 +270,10 @@ class SavedTensors:
     def _check_version(self, handle: UnitView | CastView) -> None:
         """Raise as autograd does when a parameter was changed in place between forward and backward."""
         version = handle.entry.parameter._version  # noqa: SLF001
-        if handle.unclear:
-            raise RefusedError(
-                f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
-            )
         if handle.copied:
             # Kept when the change was seen coming. One that was not, as by `out=`, cannot be made undone.
             changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures
-            if changed and handle.kept is None:
+            if (changed or handle.unclear) and handle.kept is None:
                 raise RefusedError(
                     f"{handle.entry.name} may have changed between forward and backward, and what was kept of it for "
                     "backward (a cast for autocast, a copy by save_on_cpu) is made again there: change it before or "
@@ -275,6 +284,10 @@ class SavedTensors:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"{handle.entry.name} is at version {version}; expected version {handle.version} instead"
+            )
+        if handle.unclear:
+            raise RefusedError(
+                f"{handle.entry.name}.data was assigned to between forward and backward: do it before or after both"
             )
 
     def _from_slot(self, handle: UnitView) -> Tensor:

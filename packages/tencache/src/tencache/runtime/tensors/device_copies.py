@@ -175,7 +175,11 @@ class DeviceCopies:
             # Removed first, even if that is refused: its bytes are out of date, and must not be computed with again.
             self._remove(slot)
             if slot.in_use():
-                raise RefusedError(self._describe_escape([unit]))
+                raise RefusedError(
+                    f"views of {self.units[unit].name} are still alive where the parameter has changed, or may have: "
+                    "keep no view of a parameter beyond the forward that made it, nor in hooks on saved tensors (use "
+                    ".clone())"
+                )
 
     def clear(self) -> None:
         """Forget everything."""

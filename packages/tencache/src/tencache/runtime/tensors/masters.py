@@ -318,6 +318,13 @@ class Masters:
             if filed.opened:
                 self.close(unit, changed=changed(unit))
 
+    def note_changed(self, units: Iterable[int]) -> None:
+        """Take in that opened units may be newer than the file: closed later, they are written."""
+        for unit in units:
+            filed = self._filed.get(unit)
+            if filed is not None and filed.opened:
+                filed.changed = True
+
     def take_in_moved(self, units: Iterable[int]) -> set[int]:
         """Take in which parameters were given other memory by `set_()` or by an optimizer; return their units."""
         moved = set()
@@ -350,6 +357,9 @@ class Masters:
             raise RefusedError(f"{entry.name} was given data of another shape or type: unwrap the model to change it")
         self._refuse_shared(entry, value)
         self._note_memory(entry)
+        # Graphs that are alive may need what was there before, or what is there now: nobody saw which.
+        for handle in list(entry.handles):
+            handle.lose()
 
     def _refuse_shared(self, entry: ParameterEntry, value: Tensor) -> None:
         refuse_shared(entry, value, (other for entries in self._entries.values() for other in entries))

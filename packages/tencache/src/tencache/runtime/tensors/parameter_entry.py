@@ -26,6 +26,9 @@ class SavedHandle(Protocol):
     def keep_at_assignment(self, data: Tensor) -> None:
         """Make a copy of the data that is about to be replaced, or note that torch may go on with the new."""
 
+    def lose(self) -> None:
+        """Note that the data was replaced unseen."""
+
 
 @dataclass(eq=False)
 class ParameterEntry:
@@ -81,6 +84,15 @@ class ParameterEntry:
         """Return what user code wants called when a gradient has been accumulated, in order."""
         hooks: Any = getattr(self.parameter, "_post_accumulate_grad_hooks", None)
         return [hook for key, hook in hooks.items() if key != self.watch_id] if hooks and len(hooks) > 1 else []
+
+    def renew_node(self) -> None:
+        """Let another node accumulate the leaf's gradient from now on, as torch has it after `set_()` of a tensor."""
+        leaf: Any = self.leaf
+        version = leaf._version  # noqa: SLF001
+        with torch.no_grad():
+            leaf.set_(leaf.detach())
+        # It is no write.
+        bump_version(leaf, version - leaf._version)  # noqa: SLF001
 
     def node_is_held(self) -> bool:
         """Return whether user code holds the graph's node that accumulates the leaf's gradient, as hooks on it do."""
@@ -144,7 +156,7 @@ def describe_write(name: str) -> str:
     return f"{name} is written to while the model runs: the device's copy is dropped after use. Change it between steps"
 
 
-def bump_version(parameter: nn.Parameter, by: int) -> None:
+def bump_version(parameter: Tensor, by: int) -> None:
     """Count a change of a parameter that comes later, so that autograd refuses what it would refuse then."""
     version = parameter._version + by  # noqa: SLF001
     torch._C._autograd._unsafe_set_version_counter((parameter,), (version,))  # noqa: SLF001  no public name gives it

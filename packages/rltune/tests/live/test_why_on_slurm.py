@@ -162,7 +162,7 @@ def test_limits_and_what_never_fits_are_told_as_slurm_tells_them(testbed_with_da
               kept: "Reservation", both: "ReqNodeNotAvail"}  # fmt: skip
     try:
         bed.wait_for("squeue's reasons", lambda: all(told().get(j, "").startswith(r) for j, r in wanted.items()))
-        assert told()[beside] in {"Resources", "Priority"}
+        bed.wait_for("a reason for CPUs", lambda: told()[beside] in {"Resources", "Priority"})
         explainer = Explainer(look(bed))
     finally:
         bed.run("scontrol", "update", "PartitionName=gpu", "MaxTime=UNLIMITED")

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -145,14 +146,18 @@ def refusals(rank):
     return found
 
 
-def one_ends(rank):
+def one_ends(rank, folder):
     """Return what a process sees when the other ends in the middle of training."""
     model, optimizer = made(rank)
     cached = tencache.wrap(model, optimizer, shard=True, budget="45%")
     train(rank, model, optimizer, model, steps=2)
+    trained = Path(folder, "trained")
     if rank == 1:
+        while not trained.exists():  # the other may still wait for what was sent in the last step
+            time.sleep(0.05)
         sys.stdout.flush()
         os._exit(0)
+    trained.touch()
     found = {}
     for name, attempt in {"training": lambda: train(rank, model, optimizer, model), "unwrap": cached.unwrap}.items():
         try:
@@ -179,7 +184,7 @@ def main(rank, processes, folder):
     found = {name: same_as_ddp(rank, **way) for name, way in WAYS.items()}
     found["refusals"] = refusals(rank)
     path.write_text(json.dumps(found))
-    if (ends := one_ends(rank)) is not None:
+    if (ends := one_ends(rank, folder)) is not None:
         path.write_text(json.dumps({**found, "ends": ends}))
 
 

@@ -216,8 +216,7 @@ def _about_intervals(comparison: Comparison) -> list[str]:
     level, many = f"{comparison.confidence:.0%}", len(comparison.windows) > 1
     if has_intervals(comparison):
         how = "paired by window" if many else "paired by job, over blocks of time"
-        beyond = "They allow for longer queues than were seen, so an end may lie beyond the wait itself."
-        return [f"[low, high]: {level} intervals, Student's t, {how}. {beyond}"]
+        return [f"[low, high]: {level} intervals, Student's t, {how}."]
     shared = max((s.windows for s in rivals(comparison)), default=0)
     if not shared:
         return []

@@ -31,6 +31,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tencache
 from tencache import RefusedError
+from tencache.plan.kept_state import KeepOffer, choices, kept_bytes
 from tencache.plan.planner import plan_ahead, with_early
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace
@@ -198,6 +199,8 @@ class Program:
     late: bool = True
     # Whether every update that could be computed within backward is, whatever the clock says of that.
     early: bool = True
+    # Whether as much as fits stays on the device with its optimizer state, from the first step on.
+    keep: bool = True
     threads: bool = True
 
 
@@ -1023,7 +1026,7 @@ def programs() -> st.SearchStrategy[Program]:
         average=_mostly(False, True),
         growing=_mostly(False, True),
         tied=_mostly(False, True),
-        budget=st.sampled_from([40, 60, 80, 100, 130, 1000]),
+        budget=st.sampled_from([40, 60, 80, 100, 130, 200, 300, 1000]),
         verify=_mostly(False, True),
         file=_mostly(False, True),
         rate=_mostly("number", "tensor"),
@@ -1031,6 +1034,7 @@ def programs() -> st.SearchStrategy[Program]:
         leave_after=_mostly(-1, 0, 1, 2),
         late=_mostly(True, False),
         early=_mostly(True, False),
+        keep=_mostly(True, False),
         threads=st.booleans(),
     ).map(_without_what_is_not_seen)
 
@@ -1067,7 +1071,7 @@ def _slowly(step: Callable[..., None]) -> Callable[..., None]:
     return slow
 
 
-def _all_early(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
+def _all_early(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, _: Any) -> StepPlan:
     """Return a plan with every update within backward that may be there."""
     if speeds.updates != "within":
         return best_plan(trace, budget_bytes, speeds)
@@ -1099,6 +1103,20 @@ def _always_early() -> Iterator[None]:
         yield
 
 
+def _choose_most(self: plan_book.PlanBook, offer: KeepOffer) -> frozenset[int]:
+    """Return the units of as much state as there is room for."""
+    trace = self.traces.get("train")
+    found = [] if trace is None else choices(trace, offer)
+    most = max(found, key=kept_bytes, default=())
+    return frozenset(unit for one in most for unit in one.units)
+
+
+@contextlib.contextmanager
+def _keep_most() -> Iterator[None]:
+    with patch.object(plan_book.PlanBook, "choose_kept", _choose_most), patch.object(attach, "STEPS_BEFORE", 1):
+        yield
+
+
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
@@ -1111,10 +1129,11 @@ def wrapped(run: Run) -> Iterator[tencache.Cached]:
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
     early = _always_early() if program.early else contextlib.nullcontext()
+    keep = _keep_most() if program.keep else contextlib.nullcontext()
     # Large parameters are updated, and large copies carried out, on threads of their own.
     at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
     large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, large[0], large[1]:
+    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, keep, large[0], large[1]:
         options: dict[str, Any] = {**half_in_file(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)

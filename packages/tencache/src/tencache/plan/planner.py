@@ -40,8 +40,10 @@ def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthe
 def plans_early(plan: StepPlan, second_bytes: int) -> list[StepPlan]:
     """Return the plan with some of its updates within backward, in all the ways that are worth a try."""
     ways = [(share, True) for share in EARLY_SHARES] + [(1.0, False)]
-    plans = {(found := with_early(plan, share, second_bytes, reopen=reopen)).early: found for share, reopen in ways}
-    return [found for early, found in plans.items() if early]
+    plans = [with_early(plan, share, second_bytes, reopen=reopen) for share, reopen in ways]
+    # Where all updates open the next cycle, two ways differ in their closing rows alone.
+    different = {(found.early, found.closing): found for found in plans if found.early}
+    return list(different.values())
 
 
 def with_early(plan: StepPlan, share: float, second_bytes: int, *, reopen: bool = True) -> StepPlan:

@@ -42,6 +42,7 @@ from tencache.runtime.optimizer.known_optimizers import (
     worth_a_thread,
 )
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
+from tencache.runtime.partly_on_device import STEPS_BEFORE, PartlyOnDevice
 from tencache.runtime.sharding import Sharding, check_sharding, divide
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.device_copies import DeviceCopies
@@ -144,6 +145,7 @@ class Cached:
         # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
         known = optimizer is not None and may_be_sliced(optimizer)
         self._may_stay = known and nvme is None and not verify and policy == "ahead" and shard is None
+        self._may_keep = known and policy == "ahead" and shard is None
         self._shard = shard
         self._sharding: Sharding | None = None
         self._split = split_tiers(groups, host, has_file=nvme is not None)
@@ -190,6 +192,7 @@ class Cached:
         self.masters = Masters(
             self.units, self.entries, self.pool, shards or self._file, split.staging_bytes, stage_casts=stage_casts
         )
+        self._accelerator = accelerator
         self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
@@ -232,6 +235,7 @@ class Cached:
             self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
         self._stepper = self._make_stepper(split, overlap=overlap)
         self._on_model = AttachedModel(self.model, self.entries, self._router, device)
+        self._partly = PartlyOnDevice(self.entries, self.engine, self.masters, self.pool, saved, self._on_model)
         self._on_optimizer = self._around_optimizer()
 
     def stats(self) -> Stats:
@@ -279,6 +283,8 @@ class Cached:
             # Gradients that are still on their way land in pinned buffers: they must be there before those are copied.
             self._wait_for_copies()
             self._restore_parameters()
+            if self.optimizer is not None:
+                self._partly.bring_back(self.optimizer)
         lost = self._bring_shards()
         self._on_model.return_buffers()
         self.link.close()
@@ -344,6 +350,30 @@ class Cached:
         if self._on_optimizer is not None:
             self._on_optimizer.stay_on_device()
 
+    def _after_step(self, optimizer: Optimizer) -> None:
+        """Let on the device what is to stay there: all, if it fits, or what pays."""
+        self._stay_if_all_fits(optimizer)
+        if self._may_keep and not self.resident and self.counters.steps >= STEPS_BEFORE:
+            self._keep_what_pays(optimizer)
+
+    def _keep_what_pays(self, optimizer: Optimizer) -> None:
+        # As above: autocast goes on with casts that it has.
+        if torch.is_autocast_enabled(self.device.type) or self._stepper is None:
+            return
+        self._may_keep = False
+        if self._reduction.inside_ddp:
+            return
+        self.masters.pending.wait_all()
+        with Unrouted():
+            self._wait_for_copies()
+            kept = self._partly.choose(optimizer, self.budget_bytes)
+            if kept:
+                mover = Mover(self.link, self.device)
+                self.arena = self._partly.keep(kept, optimizer, self._stepper, mover, self._make_arena)
+
+    def _make_arena(self, size_bytes: int) -> Arena:
+        return Arena(size_bytes, self._accelerator)
+
     def _let_go(self) -> None:
         # Every reference that this package holds, one by one: the hooks make cycles of references, and memory of this
         # size cannot wait for the garbage collector.
@@ -405,7 +435,7 @@ class Cached:
         self._on_model.move_buffers()
         if self._on_optimizer is not None:
             undo.callback(self._on_optimizer.detach)
-            self._on_optimizer.attach(self._stay_if_all_fits)
+            self._on_optimizer.attach(self._after_step)
         if self._sharding is not None:
             self._sharding.begin()
 

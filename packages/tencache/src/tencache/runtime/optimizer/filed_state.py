@@ -175,6 +175,18 @@ class StateStore:
                 self._give(record.buffer)
                 record.buffer = record.read = None
 
+    def let_go(self, state: FiledState) -> dict[str, Any]:
+        """Return a state in memory that the file holds no more."""
+        values = dict(state.items())
+        record = state.record
+        self.shares.filed_bytes -= sum(piece.bytes for piece in record.pieces)
+        with self._turn:
+            self._brought.discard(record)
+            if record.buffer is not None and record.read is not None:
+                self._give(record.buffer)
+                record.buffer = record.read = None
+        return values
+
     def read_ahead(self, state: Any) -> bool:
         """Start reading a parameter's state if it is filed; return whether there was staging memory for it."""
         if not isinstance(state, FiledState) or state.record.buffer is not None:

@@ -114,6 +114,16 @@ class Stepper:
         """Wait until every promised update is done, and raise if one failed."""
         self._masters.pending.wait_all()
 
+    def let_go(self, entries: Sequence[ParameterEntry]) -> None:
+        """Bring the state of parameters that this moves no more into memory, and cut the step anew."""
+        for entry in entries:
+            state = self._state.peek(entry.parameter)
+            if self.store is not None and isinstance(state, FiledState):
+                self._state.put(entry.parameter, self.store.let_go(state))
+        self._order = []
+        self._slices = []
+        self._early.begin(None, (), self._raises)
+
     def look(self) -> None:
         """Let user code see, and change, everything: what was computed early does not count."""
         self._masters.looks.at_all()

@@ -39,7 +39,7 @@ from tencache.plan.virtual_clock import Bandwidths, best_plan
 from tencache.runtime import attach
 from tencache.runtime.cycle import plan_book
 from tencache.runtime.memory import link
-from tencache.runtime.optimizer import known_optimizers
+from tencache.runtime.optimizer import filed_state, known_optimizers
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.stand_in import StandIn
 from tencache.runtime.tensors import gradients, parameter_entry
@@ -192,7 +192,8 @@ class Program:
     tied: bool = False
     budget: int = 40
     verify: bool = False
-    file: bool = False
+    # Whether half of the parameters, and all state, are in the file, or the state alone.
+    file: bool | str = False
     rate: str = "number"
     scaler: bool = False
     leave_after: int = -1
@@ -1028,7 +1029,7 @@ def programs() -> st.SearchStrategy[Program]:
         tied=_mostly(False, True),
         budget=st.sampled_from([40, 60, 80, 100, 130, 200, 300, 1000]),
         verify=_mostly(False, True),
-        file=_mostly(False, True),
+        file=_mostly(False, True, "state"),
         rate=_mostly("number", "tensor"),
         scaler=_mostly(False, True),
         leave_after=_mostly(-1, 0, 1, 2),
@@ -1075,7 +1076,7 @@ def _all_early(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, _: Any) 
     """Return a plan with every update within backward that may be there."""
     if speeds.updates != "within":
         return best_plan(trace, budget_bytes, speeds)
-    return with_early(plan_ahead(trace, budget_bytes), 1.0, speeds.second_bytes)
+    return with_early(plan_ahead(trace, budget_bytes), 1.0, 2**62)
 
 
 def _done_at_once(arrived: Callable[..., None]) -> Callable[..., None]:
@@ -1120,12 +1121,13 @@ def _keep_most() -> Iterator[None]:
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
-    from tencache_cases import half_in_file
+    from tencache_cases import half_in_file, state_in_file
 
     program = run.program
     # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients, in pieces.
     small = patch.multiple(attach, SLICE_BYTES=1024), patch.multiple(gradients, SMALL_BYTES=512)
     pieces = patch.multiple(parameter_entry, PIECE_BYTES=256)
+    filed = patch.multiple(filed_state, SMALLEST_BYTES=64)
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
     early = _always_early() if program.early else contextlib.nullcontext()
@@ -1133,8 +1135,20 @@ def wrapped(run: Run) -> Iterator[tencache.Cached]:
     # Large parameters are updated, and large copies carried out, on threads of their own.
     at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
     large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, keep, large[0], large[1]:
-        options: dict[str, Any] = {**half_in_file(run.model), "nvme": folder} if program.file else {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        small[0],
+        small[1],
+        pieces,
+        filed,
+        slow,
+        early,
+        keep,
+        large[0],
+        large[1],
+    ):
+        halves = state_in_file if program.file == "state" else half_in_file
+        options: dict[str, Any] = {**halves(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
         try:

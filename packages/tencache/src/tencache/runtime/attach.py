@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ class Cached:
         self._may_keep = known and policy == "ahead" and shard is None
         self._shard = shard
         self._sharding: Sharding | None = None
-        self._split = split_tiers(groups, host, has_file=nvme is not None)
+        late = overlap and optimizer is not None and may_be_late(optimizer)
+        self._split = split_tiers(groups, host, has_file=nvme is not None, early=late)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
         with ExitStack() as undo:
             self._build(undo, groups, bytes_per_s, nvme, verify=verify, policy=policy, overlap=overlap)
@@ -207,8 +209,7 @@ class Cached:
             staging_bytes=split.staging_bytes,
             second_bytes=self._room_for_second_copies(split),
             piece_bytes=PIECE_BYTES,
-            # State in the file has no second copy there.
-            updates="after" if not late else "late" if self._file is not None else "within",
+            updates="within" if late else "after",
         )
         with Unrouted():
             self.engine = Engine(
@@ -392,6 +393,8 @@ class Cached:
 
     def _room_for_second_copies(self, split: HostSplit) -> int:
         """Return the host's memory that parameters, gradients and optimizer state leave."""
+        if self._file is not None:
+            return split.second_bytes
         if split.state_bytes is None or self.optimizer is None or not may_be_late(self.optimizer):
             return split.staging_bytes
         trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
@@ -422,7 +425,12 @@ class Cached:
             return None
         store = StateStore(file, limit_bytes, self._split.staging_bytes)
         trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        store.reserve([parameter.nbytes for parameter in trained], state_tensors(optimizer))
+        sizes, early = [parameter.nbytes for parameter in trained], self._split.second_bytes > 0
+        if early and not store.reserve(sizes, state_tensors(optimizer), twice=True):
+            # Without a second place in the file, no update whose state is there is made before it is asked for.
+            self.engine.plans.speeds = replace(self.engine.plans.speeds, second_bytes=0)
+        elif not early:
+            store.reserve(sizes, state_tensors(optimizer), twice=False)
         return store
 
     def _attach(self, undo: ExitStack) -> None:

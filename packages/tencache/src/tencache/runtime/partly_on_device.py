@@ -142,5 +142,6 @@ class PartlyOnDevice:
     @staticmethod
     def _state_bytes(entry: ParameterEntry, optimizer: Optimizer) -> int:
         state: Any = dict.get(optimizer.state, entry.parameter, {})
-        filed = sum(piece.bytes for piece in state.record.pieces) if isinstance(state, FiledState) else 0
-        return filed + sum(value.nbytes for value in dict.values(state) if isinstance(value, Tensor))
+        filed = isinstance(state, FiledState) and not state.opened
+        in_file = sum(piece.bytes for piece in state.record.pieces) if filed else 0
+        return in_file + sum(value.nbytes for value in dict.values(state) if isinstance(value, Tensor))

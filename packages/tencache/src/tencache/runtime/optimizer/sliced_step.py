@@ -13,7 +13,7 @@ from tencache.plan.step_trace import Update
 from tencache.plan.update_order import order_updates
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
-from tencache.runtime.optimizer.filed_state import FiledState, StateStore
+from tencache.runtime.optimizer.filed_state import FiledState, StateStore, is_opened
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, raw_step
 from tencache.runtime.optimizer.slices import Slice, cut_slices
@@ -60,7 +60,9 @@ class Stepper:
         # By how much an update raises each parameter's version; known once it has been updated at once.
         self._raises: dict[int, int] = {}
         self._promised: deque[Slice] = deque()
-        self._early = EarlyUpdates(optimizer, self._raw, engine, masters, self._thread)
+        # Parameters of the slice that is updated at once whose state user code holds.
+        self._watched: set[int] = set()
+        self._early = EarlyUpdates(optimizer, self._raw, engine, masters, self._thread, store)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter; those that the next forward needs first come first."""
@@ -193,7 +195,10 @@ class Stepper:
         """Start reading the state that is needed next, as far as the staging memory goes."""
         if self.store is None:
             return
-        for part in self._slices if pending is None else pending:
+        early = self._early.upcoming()
+        # Within backward those come first that are updated there; after it, when those that were promised are read.
+        late = [part for part in self._slices if part not in early] if pending is None else pending
+        for part in (*early, *late) if pending is None else (*late, *early):
             for entry in part.entries:
                 if not self.store.read_ahead(self._state.peek(entry.parameter)):
                     return
@@ -263,6 +268,7 @@ class Stepper:
         began = time.perf_counter()
         for unit in part.units:
             self._masters.open_to_update(unit)
+        self._watched = {entry.index for entry in part.entries if state_is_held(self._state, entry.parameter)}
         self._bring(part)
         self._engine.counters.file_stall_s += time.perf_counter() - began
         before = [entry.parameter._version for entry in part.entries]  # noqa: SLF001
@@ -290,6 +296,7 @@ class Stepper:
                 (entry.parameter.grad is not None and entry.index not in self._raises)
                 or gradient_is_held(entry)
                 or state_is_held(self._state, entry.parameter)
+                or is_opened(self._state.peek(entry.parameter))
                 for entry in part.entries
             )
         )
@@ -347,7 +354,7 @@ class Stepper:
         if self.store is not None:
             for entry in part.entries:
                 filed = state.peek(entry.parameter)
-                if isinstance(filed, FiledState):
+                if isinstance(filed, FiledState) and not filed.opened:
                     state.put(entry.parameter, _Brought(self.store.bring(filed), filed))
 
     def _put_back(self, part: Slice, states: WatchedState) -> None:
@@ -357,6 +364,11 @@ class Stepper:
             state = states.peek(entry.parameter)
             if isinstance(state, _Brought):
                 states.put(entry.parameter, self.store.put_back(state.filed, state))
+            elif isinstance(state, FiledState):
+                # Opened by someone who looked, and updated as it is. Who still holds it is to see every update.
+                self.store.release(state.record)
+                if entry.index not in self._watched:
+                    states.put(entry.parameter, self.store.close(entry, state))
             elif state and id(entry) not in self._settled:
                 self._settled.add(id(entry))
                 states.put(entry.parameter, self.store.settle(entry, state, self._parameter_bytes))

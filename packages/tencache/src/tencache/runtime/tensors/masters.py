@@ -175,6 +175,10 @@ class Masters:
 
         return source, lambda: self._release(filed)
 
+    def is_filed(self, unit: int) -> bool:
+        """Return whether a unit lives in the file."""
+        return unit in self._filed
+
     def is_ready(self, unit: int) -> bool:
         """Return whether a unit's bytes are in memory, and no update of them is to come."""
         unit = self._halved[unit].unit if unit in self._halved else unit

@@ -25,8 +25,8 @@ CONTENDERS = {
 # In the same memory: 2 bytes of parameters, 2 of gradients and half of 12 of state make 10 for each parameter. If the
 # 2 are cast from the 4-byte masters on the way up and not kept, 6 of 10 hold more state: 4 of 12 are left to file.
 FILING_LESS = {"within, filing less": ("ahead", "within", 1 / 3)}
-# Of the host's memory, for second copies of what is updated within backward.
-SECOND_SHARE = 1 / 10
+# Of the host's memory, for second copies of what is updated within backward: as much as the runtime takes for them.
+SECOND_SHARE = 1 / 16
 PIECE_BYTES = 2 * 2**20
 
 

@@ -128,13 +128,11 @@ def test_what_user_code_does_to_a_state_in_the_file_is_done_to_it(tmp_path):
         model, optimizer = make(Case())
         cached = wrap(model, optimizer, **options) if options else None
         held = []
-        losses = train(
-            Case(),
-            model,
-            optimizer,
-            8,
-            after=lambda step, m=model, o=optimizer, h=held: h.append(looked_at(m, o, step)),
-        )
+
+        def look(step, optimizer=optimizer, held=held):
+            held.append(looked_at(optimizer, step))
+
+        losses = train(Case(), model, optimizer, 8, after=look)
         if cached is not None:
             assert cached.stats().state_in_file_bytes
         results.append((losses, held, {key: value.clone() for key, value in model.state_dict().items()}))

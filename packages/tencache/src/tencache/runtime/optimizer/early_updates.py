@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from tencache.plan.step_plan import StepPlan
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.memory.copy_lanes import Copy
+from tencache.runtime.optimizer.cache_pieces import is_piecewise, step_in_pieces
 from tencache.runtime.optimizer.filed_state import FiledState, SecondState, StateStore, is_opened
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.slices import Slice
@@ -26,7 +27,7 @@ from tencache.runtime.optimizer.update_thread import UpdateThread
 from tencache.runtime.optimizer.watched_state import WatchedState
 from tencache.runtime.tensors.looks import LookMark
 from tencache.runtime.tensors.masters import Masters, apart
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, cut_pieces, flat
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version
 
 # So many cycles with looks in a row, and no more is computed early; so many without, and it is tried again.
 PATIENCE = 2
@@ -188,28 +189,26 @@ class EarlyUpdates:
         # A gradient that has not landed is held by nobody: who reads it waits, and has looked.
         state = None if self._is_held(part, update.state) else self._second_state(update, entry)
         gradient = entry.gradient_buffer
-        if state is None or gradient is None or not all(_is_piecewise(value, entry) for value in state.values()):
+        if state is None or gradient is None or not all(is_piecewise(value, entry) for value in state.values()):
             return
         buffer = update.buffers[entry.unit] = self._masters.second_copy(entry.unit)
         data, slope = entry.flat(buffer, entry.dtype), apart(gradient, entry)
-        cuts = cut_pieces(data.numel(), data.element_size())
-        seconds, new = 0.0, state
-        for (begin, end), copy, computed in zip(cuts, update.copies, update.pieces, strict=True):
-            copy.wait()
-            piece = data[begin:end]
-            piece.grad = slope[begin:end]
-            # What is one number for all of the parameter, as the count of steps, each piece makes anew.
-            new = {key: _cut(value, entry, begin, end) for key, value in state.items()}
-            states = defaultdict(dict, {piece: new})
-            began = time.perf_counter()
-            stand_in.step([[piece for _ in some] for some in part.members], states)
-            seconds += time.perf_counter() - began
-            new = states[piece]
-            if not begin:
+        seconds = 0.0
+
+        def landed(number: int) -> None:
+            nonlocal seconds
+            update.copies[number].wait()
+            seconds -= time.perf_counter()
+
+        def computed(number: int) -> None:
+            nonlocal seconds
+            seconds += time.perf_counter()
+            if not number:
                 self._engine.computed_early.append((entry.unit, buffer, update.pieces))
-            computed.set()
+            update.pieces[number].set()
+
+        whole = step_in_pieces(stand_in, part.members, entry, data, slope, state, landed, computed)
         part.seconds = seconds
-        whole = {key: state[key] if _is_whole(state.get(key), entry) else value for key, value in new.items()}
         update.states[entry.index] = self._finished(update, entry, whole)
         self._note(update)
 
@@ -330,22 +329,6 @@ class EarlyUpdates:
 def _versions(entry: ParameterEntry, gradient: Tensor | None) -> tuple[int, int | None]:
     """Return the versions of a parameter and of its gradient."""
     return entry.parameter._version, None if gradient is None else gradient._version  # noqa: SLF001
-
-
-def _is_whole(value: Any, entry: ParameterEntry) -> bool:
-    """Return whether a part of the state has an element for each of the parameter's, at the same place."""
-    return isinstance(value, Tensor) and (value.shape, value.stride()) == (entry.shape, entry.stride)
-
-
-def _is_piecewise(value: Any, entry: ParameterEntry) -> bool:
-    """Return whether a part of the state can be cut into pieces, or is one number."""
-    return _is_whole(value, entry) or not isinstance(value, Tensor) or value.numel() == 1
-
-
-def _cut(value: Any, entry: ParameterEntry, begin: int, end: int) -> Any:
-    if _is_whole(value, entry):
-        return flat(value)[begin:end]
-    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _second_state(state: dict[str, Any], spare: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from tencache.plan.step_trace import Update
 from tencache.plan.update_order import order_updates
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.optimizer.cache_pieces import may_be_cut, step_in_pieces
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.filed_state import FiledState, StateStore, is_opened
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
@@ -21,7 +22,7 @@ from tencache.runtime.optimizer.stand_in import StandIn, same_elsewhere, setting
 from tencache.runtime.optimizer.update_thread import UpdateThread
 from tencache.runtime.optimizer.watched_state import WatchedState
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, flat
 from tencache.runtime.unrouted import Routed, Unrouted
 
 SLICE_BYTES = 8 * 2**20
@@ -343,11 +344,31 @@ class Stepper:
                 if (known := state.peek(parameters[id(one)])) is not None:
                     states[one] = known
         began = time.perf_counter()
-        stand_in.step(members, states)
+        # Cut only where it is not the parameters themselves that are written to: each piece would count as a write.
+        members = self._step_large(part, stand_in, twins, states, members) if twins else members
+        if any(members):
+            stand_in.step(members, states)
         part.seconds = time.perf_counter() - began
         for one, value in states.items():
             state.put(parameters[id(one)], value)
         self._put_back(part, state)
+
+    @staticmethod
+    def _step_large(
+        part: Slice, stand_in: StandIn, twins: dict[int, Tensor], states: dict[Tensor, Any], members: list[list[Tensor]]
+    ) -> list[list[Tensor]]:
+        """Update the large parameters of a slice in pieces, and return the others, group by group."""
+        for entry in part.entries:
+            twin = twins[id(entry.parameter)]
+            own = [[one for one in some if one is twin] for some in members]
+            groups = [group for group, some in zip(stand_in.groups, own, strict=True) if some]
+            if all(may_be_cut(entry, twin.grad, states.get(twin), group) for group in groups):
+                assert twin.grad is not None
+                new = step_in_pieces(stand_in, own, entry, flat(twin), flat(twin.grad), states[twin])
+                # The container stays: one from the file goes back there.
+                states[twin].update(new)
+                members = [[one for one in some if one is not twin] for some in members]
+        return members
 
     def _bring(self, part: Slice, state: WatchedState | None = None) -> None:
         state = self._state if state is None else state

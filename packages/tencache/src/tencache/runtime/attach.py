@@ -1,6 +1,5 @@
 """Wraps a module and an optimizer, and undoes it."""
 
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from tencache.errors import Notice, PeerError, RefusedError, UpdateError
+from tencache.errors import PeerError, RefusedError, UpdateError
 from tencache.plan.address_map import aligned
 from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_plan import StepPlan
@@ -34,14 +33,9 @@ from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
-from tencache.runtime.optimizer.filed_state import StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
-from tencache.runtime.optimizer.known_optimizers import (
-    may_be_late,
-    may_be_sliced,
-    state_tensors,
-    worth_a_thread,
-)
+from tencache.runtime.optimizer.host_memory import make_store, room_for_second_copies
+from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, worth_a_thread
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.partly_on_device import STEPS_BEFORE, PartlyOnDevice
 from tencache.runtime.sharding import Sharding, check_sharding, divide
@@ -194,7 +188,6 @@ class Cached:
         self.masters = Masters(
             self.units, self.entries, self.pool, shards or self._file, split.staging_bytes, stage_casts=stage_casts
         )
-        self._accelerator = accelerator
         self.arena = Arena(self.budget_bytes, accelerator)
         # The largest gradient must not stop the small ones behind it.
         window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
@@ -207,7 +200,7 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
-            second_bytes=self._room_for_second_copies(split),
+            second_bytes=room_for_second_copies(self.optimizer, split, has_file=self._file is not None),
             piece_bytes=PIECE_BYTES,
             updates="within" if late else "after",
         )
@@ -236,7 +229,9 @@ class Cached:
             self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
         self._stepper = self._make_stepper(split, overlap=overlap)
         self._on_model = AttachedModel(self.model, self.entries, self._router, device)
-        self._partly = PartlyOnDevice(self.entries, self.engine, self.masters, self.pool, saved, self._on_model)
+        self._partly = PartlyOnDevice(
+            self.entries, self.engine, self.masters, self.pool, saved, self._on_model, accelerator
+        )
         self._on_optimizer = self._around_optimizer()
 
     def stats(self) -> Stats:
@@ -367,13 +362,7 @@ class Cached:
         self.masters.pending.wait_all()
         with Unrouted():
             self._wait_for_copies()
-            kept = self._partly.choose(optimizer, self.budget_bytes)
-            if kept:
-                mover = Mover(self.link, self.device)
-                self.arena = self._partly.keep(kept, optimizer, self._stepper, mover, self._make_arena)
-
-    def _make_arena(self, size_bytes: int) -> Arena:
-        return Arena(size_bytes, self._accelerator)
+            self.arena = self._partly.keep_what_pays(optimizer, self._stepper, Mover(self.link, self.device))
 
     def _let_go(self) -> None:
         # Every reference that this package holds, one by one: the hooks make cycles of references, and memory of this
@@ -391,22 +380,12 @@ class Cached:
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 
-    def _room_for_second_copies(self, split: HostSplit) -> int:
-        """Return the host's memory that parameters, gradients and optimizer state leave."""
-        if self._file is not None:
-            return split.second_bytes
-        if split.state_bytes is None or self.optimizer is None or not may_be_late(self.optimizer):
-            return split.staging_bytes
-        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        state_bytes: int = state_tensors(self.optimizer) * sum(parameter.nbytes for parameter in trained)
-        return max(split.state_bytes - state_bytes, 0)
-
     def _make_stepper(self, split: HostSplit, *, overlap: bool) -> Stepper | None:
         if self.optimizer is None:
             return None
-        store = None
-        if self._file is not None and split.state_bytes is not None:
-            store = self._make_store(self._file, split.state_bytes, self.optimizer)
+        store, twice = make_store(self._file, split, self.optimizer)
+        if not twice:
+            self.engine.plans.speeds = replace(self.engine.plans.speeds, second_bytes=0)
         # A slice's state must fit the staging memory beside what is read ahead and written behind.
         slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
         return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes, overlap=overlap)
@@ -417,21 +396,6 @@ class Cached:
         return AttachedOptimizer(
             self.optimizer, self.model, self._stepper, self.engine, self.masters, self._reduction, self._sharding
         )
-
-    def _make_store(self, file: FileTier, limit_bytes: int, optimizer: Optimizer) -> StateStore | None:
-        if not may_be_sliced(optimizer):
-            text = f"{type(optimizer).__name__} is not known to update parameters one by one: its state stays in memory"
-            warnings.warn(text, Notice, stacklevel=5)
-            return None
-        store = StateStore(file, limit_bytes, self._split.staging_bytes)
-        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        sizes, early = [parameter.nbytes for parameter in trained], self._split.second_bytes > 0
-        if early and not store.reserve(sizes, state_tensors(optimizer), twice=True):
-            # Without a second place in the file, no update whose state is there is made before it is asked for.
-            self.engine.plans.speeds = replace(self.engine.plans.speeds, second_bytes=0)
-        elif not early:
-            store.reserve(sizes, state_tensors(optimizer), twice=False)
-        return store
 
     def _attach(self, undo: ExitStack) -> None:
         undo.callback(self._restore_parameters)

@@ -4,7 +4,6 @@ Such a parameter becomes a plain one on the device, with its gradient and its st
 watched any more, so whatever user code does with it is what torch does.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from tencache.runtime.all_on_device import Mover, bring_back, move_all
 from tencache.runtime.attached_model import AttachedModel
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.saved_tensors import SavedTensors
+from tencache.runtime.memory.accelerator import Accelerator
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.optimizer.filed_state import FiledState
@@ -41,6 +41,7 @@ class PartlyOnDevice:
         pool: HostPool,
         saved: SavedTensors,
         on_model: AttachedModel,
+        accelerator: Accelerator | None,
     ) -> None:
         # The list that every part of the engine reads: what stays is taken out of it.
         self._entries = entries
@@ -49,9 +50,16 @@ class PartlyOnDevice:
         self._pool = pool
         self._saved = saved
         self._on_model = on_model
+        self._accelerator = accelerator
         self._kept: list[ParameterEntry] = []
 
-    def choose(self, optimizer: Optimizer, budget_bytes: int) -> list[ParameterEntry]:
+    def keep_what_pays(self, optimizer: Optimizer, stepper: Stepper, mover: Mover) -> Arena:
+        """Move what pays to the device for good, with nothing on its way; return the arena of all others."""
+        arena = self._engine.device_copies.arena
+        kept = self._choose(optimizer, arena.size_bytes)
+        return self._keep(kept, optimizer, stepper, mover) if kept else arena
+
+    def _choose(self, optimizer: Optimizer, budget_bytes: int) -> list[ParameterEntry]:
         """Return the parameters that are to stay, by a replay of the last step; nothing is changed yet."""
         # Views of what lies in the arena would go on with it, unseen.
         if self._engine.device_copies.any_in_use():
@@ -80,14 +88,7 @@ class PartlyOnDevice:
         # One is left: what moves nothing at all is not for this.
         return kept if len(kept) < len(self._entries) else [one for one in kept if one.unit != kept[-1].unit]
 
-    def keep(
-        self,
-        kept: list[ParameterEntry],
-        optimizer: Optimizer,
-        stepper: Stepper,
-        mover: Mover,
-        make_arena: Callable[[int], Arena],
-    ) -> Arena:
+    def _keep(self, kept: list[ParameterEntry], optimizer: Optimizer, stepper: Stepper, mover: Mover) -> Arena:
         """Move parameters, their gradients and state to the device for good, and return the arena of all others."""
         units = {entry.unit for entry in kept}
         taken_bytes = sum(self._taken_bytes(one, optimizer) for one in kept)
@@ -103,7 +104,7 @@ class PartlyOnDevice:
         self._engine.device_copies.arena.close()
         for entry in self._entries:
             entry.unbind()
-        arena = make_arena(size_bytes)
+        arena = Arena(size_bytes, self._accelerator)
         self._saved.begin_anew(arena)
         move_all([entry.parameter for entry in kept], optimizer, mover)
         self._masters.let_go(units)

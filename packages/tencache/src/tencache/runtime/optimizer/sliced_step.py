@@ -269,7 +269,8 @@ class Stepper:
         began = time.perf_counter()
         for unit in part.units:
             self._masters.open_to_update(unit)
-        self._watched = {entry.index for entry in part.entries if state_is_held(self._state, entry.parameter)}
+        if self.store is not None:
+            self._watched = {entry.index for entry in part.entries if state_is_held(self._state, entry.parameter)}
         self._bring(part)
         self._engine.counters.file_stall_s += time.perf_counter() - began
         before = [entry.parameter._version for entry in part.entries]  # noqa: SLF001

@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--links", nargs="+", choices=LINKS, default=LINKS, help="of those two tables, only these links"
     )
+    parser.add_argument("--speeds", type=int, default=2, choices=(1, 2), help="speeds of compute: 2 has double tokens")
     parser.add_argument("--out", type=Path, help="write the tables here too")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -49,7 +50,7 @@ def main() -> None:
     bench = BenchSetting(tokens=options.tokens, rounds=rounds, small=options.quick)
     measures = (
         machine,
-        lambda: policies(bench, options.links),
+        lambda: policies(bench, options.links, options.speeds),
         lambda: autocast(bench, options.links),
         lambda: fits(bench),
         lambda: optimizer_state(bench, options.nvme),
@@ -59,8 +60,8 @@ def main() -> None:
         machine,
     )
     if options.only is not None:
-        only = {"policies": policies, "autocast": autocast}[options.only]
-        measures = (machine, lambda: only(bench, options.links), machine)
+        only = measures[1 + ("policies", "autocast").index(options.only)]
+        measures = (machine, only, machine)
     parts = []
     for measure in measures:
         parts.append(measure())
@@ -79,9 +80,10 @@ def verdict(value: float, limit: float, *, at_least: bool) -> str:
     return f"{'met' if met else 'MISSED'} ({'>=' if at_least else '<='} {limit:g})"
 
 
-def policies(bench: BenchSetting, links: Sequence[str]) -> str:
-    """Every policy over every link, at two speeds of compute."""
-    parts = [policy_tables(replace(bench, tokens=tokens), links) for tokens in (bench.tokens, 2 * bench.tokens)]
+def policies(bench: BenchSetting, links: Sequence[str], speeds: int) -> str:
+    """Every policy over every link, at one or two speeds of compute."""
+    sizes = (bench.tokens, 2 * bench.tokens)[:speeds]
+    parts = [policy_tables(replace(bench, tokens=tokens), links) for tokens in sizes]
     return "\n\n".join(["## Policies in the same engine", *parts])
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from late_step import late_table
+from late_step import kept_table, late_table
 from scale import scale_table
 
 from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, bench_table, compare_policies, interleave
@@ -56,6 +56,7 @@ def main() -> None:
         lambda: optimizer_state(bench, options.nvme),
         lambda: tokens_sweep(bench),
         late_table,
+        kept_table,
         scale_table,
         machine,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -21,6 +22,7 @@ from rltune.serve.callers import Operator, Viewer, find_caller
 from rltune.serve.job_rows import JobQuery, JobRow, RowChoices, job_row
 from rltune.serve.job_timeline import timeline
 from rltune.serve.last_day import queue_chart, use_chart
+from rltune.serve.kept_pages import KeptPages
 from rltune.serve.look import asset, render
 from rltune.serve.node_map import node_map
 from rltune.serve.own_history import FEWEST, OwnHistory
@@ -47,14 +49,16 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 async def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show queue, GPUs and nodes, rendered once a cycle for all who look, and the newest events.
 
-    Those come without a cycle, too: that Slurm is out of reach, or that the controller has ended.
+    Those come without a cycle, too: that Slurm is out of reach, or that the controller has ended. So the page is kept
+    for a second and no longer.
     """
-    text = watch.at_hand(OVERVIEW, sight)
-    if text is None:
-        text = await run_in_threadpool(overview_content, watch, sight)
-    events = await run_in_threadpool(_events, watch, caller, MOST_EVENTS)
-    content = Markup(text)  # noqa: S704  rendered by us
-    return page(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
+
+    def made() -> str:
+        content = Markup(overview_content(watch, sight))  # noqa: S704  rendered by us
+        events = _events(watch, caller, MOST_EVENTS)
+        return page_text(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
+
+    return await kept_page(request, (OVERVIEW, sight.cycle.id, caller, int(time.monotonic())), made)
 
 
 def overview_content(watch: Watch, sight: Sight) -> str:
@@ -77,12 +81,16 @@ def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
 
 
 @router.get("/jobs")
-def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
+async def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
     """Show the jobs that wait or run."""
-    found = find_jobs(sight, caller, query)
-    values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
-    values["choices"] = RowChoices.of(visible_rows(sight, caller)) if caller.user else sight.choices
-    return page(request, caller, "jobs.html.j2", sight=sight, **values)
+
+    def made() -> str:
+        found = find_jobs(sight, caller, query)
+        values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
+        values["choices"] = RowChoices.of(visible_rows(sight, caller)) if caller.user else sight.choices
+        return page_text(request, caller, "jobs.html.j2", sight=sight, **values)
+
+    return await kept_page(request, ("jobs", sight.cycle.id, caller, query), made)
 
 
 @router.get("/jobs/{job}")
@@ -205,12 +213,16 @@ def _of_the_past(request: Request, asked: str) -> Iterator[str]:
 
 
 @router.get("/timeline")
-def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
+async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
     """Show when jobs waited, ran and are expected to."""
-    forecast = answers.forecast_at_hand()
-    with watch.journal() as journal:
-        drawn = timeline(journal, sight, caller, forecast)
-    return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+    forecast = await run_in_threadpool(answers.forecast_at_hand)
+
+    def made() -> str:
+        with watch.journal() as journal:
+            drawn = timeline(journal, sight, caller, forecast)
+        return page_text(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+
+    return await kept_page(request, ("timeline", sight.cycle.id, caller, forecast and forecast.now_s), made)
 
 
 @router.get("/policies")
@@ -288,9 +300,19 @@ def assets(name: str) -> Response:
 def page(
     request: Request, caller: Caller | None, template: str, *, status_code: int = 200, **values: Any
 ) -> HTMLResponse:
+    """Return a page."""
+    return HTMLResponse(page_text(request, caller, template, **values), status_code)
+
+
+def page_text(request: Request, caller: Caller | None, template: str, **values: Any) -> str:
     """Render a page with what every page has."""
-    text = render(template, caller=caller, path=request.url.path, demo=request.app.state.demo, **values)
-    return HTMLResponse(text, status_code)
+    return render(template, caller=caller, path=request.url.path, demo=request.app.state.demo, **values)
+
+
+async def kept_page(request: Request, key: Hashable, make: Callable[[], str]) -> Response:
+    """Return a page that is rendered once for all who ask for the same."""
+    kept: KeptPages = request.app.state.pages
+    return HTMLResponse(await kept.at_hand_or_made(key, make))
 
 
 def refused(request: Request, status: int, why: str) -> Response:

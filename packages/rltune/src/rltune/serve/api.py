@@ -44,7 +44,8 @@ async def sight_of(request: Request) -> Sight:
     """Return the newest cycle."""
     watch: Watch = request.app.state.watch
     try:
-        return watch.sight_at_hand or await run_in_threadpool(watch.sight)
+        at_hand = watch.sight_at_hand
+        return at_hand if at_hand is not None else await run_in_threadpool(watch.sight)
     except InputError as error:
         raise HTTPException(503, str(error), {"retry-after": "10"}) from None
 

@@ -16,20 +16,21 @@ from starlette.concurrency import run_in_threadpool
 from rltune.errors import InputError
 from rltune.explain import Explanation
 from rltune.forecast import JobForecast
+from rltune.live.journal.store import Journal
 from rltune.serve.answers import MOST_FORECAST, Answers
 from rltune.serve.api import Answering, Asked, JobId, Newest, Watched
 from rltune.serve.callers import Operator, Viewer, find_caller
 from rltune.serve.job_rows import JobQuery, JobRow, RowChoices, job_row
 from rltune.serve.job_timeline import timeline
-from rltune.serve.last_day import queue_chart, use_chart
 from rltune.serve.kept_pages import KeptPages
+from rltune.serve.last_day import queue_chart, use_chart
 from rltune.serve.look import asset, render
 from rltune.serve.node_map import node_map
 from rltune.serve.own_history import FEWEST, OwnHistory
 from rltune.serve.policy_tables import policy_tables, told_ratio
 from rltune.serve.request_token import COOKIE
 from rltune.serve.sight import Sight, Watch
-from rltune.serve.status import EventRow, events_of, status_of
+from rltune.serve.status import EventRow, events_of, news_of, status_of
 from rltune.serve.tokens import Caller
 from rltune.serve.training_runs import shipped_cards, training_runs
 from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
@@ -55,7 +56,7 @@ async def overview(request: Request, sight: Newest, watch: Watched, caller: View
 
     def made() -> str:
         content = Markup(overview_content(watch, sight))  # noqa: S704  rendered by us
-        events = _events(watch, caller, MOST_EVENTS)
+        events = _asked(watch, caller, lambda journal: news_of(journal, MOST_EVENTS))
         return page_text(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
 
     return await kept_page(request, (OVERVIEW, sight.cycle.id, caller, int(time.monotonic())), made)
@@ -72,12 +73,12 @@ def overview_content(watch: Watch, sight: Sight) -> str:
     return watch.once_a_cycle(OVERVIEW, sight, made)
 
 
-def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
-    """Return the newest events; they may tell of anybody's jobs, so not to who sees one user's."""
+def _asked(watch: Watch, caller: Caller, ask: Callable[[Journal], list[EventRow]]) -> list[EventRow]:
+    """Return events; they may tell of anybody's jobs, so not to who sees one user's."""
     if caller.user:
         return []
     with watch.journal() as journal:
-        return events_of(journal, 0, most)
+        return ask(journal)
 
 
 @router.get("/jobs")
@@ -122,9 +123,11 @@ def _job_values(
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
     row = find_row(sight, job, caller) or job_row(sight, life)
     why, when = _why_and_when(answers, sight, row, caller, changes=changes)
+    made = answers.newest_forecast
     gone = life.id not in sight.row_by_id
     told: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    return {**told, "gone": gone, "tried": changes, "forecasting": when is None and answers.is_forecasting}
+    told |= {"forecast_s": made.now_s if made else None, "forecasting": when is None and answers.is_forecasting}
+    return {**told, "gone": gone, "tried": changes}
 
 
 def _why_and_when(
@@ -246,7 +249,7 @@ def training(request: Request, sight: Newest, caller: Viewer) -> Response:
 @router.get("/controller")
 def controller(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show how the controller is set, and what happened to it."""
-    events = _events(watch, caller, 100)
+    events = _asked(watch, caller, lambda journal: events_of(journal, 0, 100))
     settings = list(_flat(sight.settings.model_dump(mode="json"))) if caller.is_operator else None
     values: dict[str, Any] = {"status": status_of(watch, sight), "events": events, "settings": settings}
     values["record"] = request.app.state.follower.record

@@ -176,6 +176,25 @@ def test_the_earliest_start_names_whose_end_makes_room():
     assert "when job 2 is expected to end" in told.reason.text
 
 
+@pytest.mark.parametrize("now_s", [1e6, 1.7e9 + 1e6])
+def test_where_all_that_runs_has_outlived_its_time_no_time_is_promised(now_s):
+    """By estimates room is there now, and it is not: so it is said who overruns, and nothing of now."""
+    jobs = Jobs.from_arrays(
+        submit_s=np.array([0.0, 1.0, 2.0, 3.0]) + now_s - 1e6,
+        duration_s=[2e6, 2e6, 2e6, 100.0],
+        gpus=[3, 4, 1, 4],
+        limit_s=[86_400.0, 200.0, 2e6, 100.0],
+    )
+    here = replay(jobs, Cluster.uniform(1, 4), read_pipeline("fcfs + easy"), get_estimator("user"), now_s)
+    first = explain(here, "1", changes=False).reason
+    assert first.text.endswith("1 running job there has outlived what was believed and may end any moment")
+    assert first.evidence["outlived"] == 1
+    here = replay(jobs, Cluster.uniform(2, 4), read_pipeline("fcfs + easy"), get_estimator("user"), now_s)
+    waits = explain(here, "3", changes=False).reason
+    assert "at the earliest now" not in waits.text
+    assert "UTC for job" not in waits.text
+
+
 def test_who_overtook_it_and_who_is_before_it():
     """Younger jobs that run where it could run, and waiting jobs before it with why."""
     jobs = [running(12, "n0", 4), running(2, "n1", 4), job(8, 4, priority=30_000), job(9, 4)]

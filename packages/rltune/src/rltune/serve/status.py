@@ -125,12 +125,12 @@ def node_states(sight: Sight, caller: Caller) -> list[NodeState]:
 
 
 def news_of(journal: Journal, most: int) -> list[EventRow]:
-    """Return the newest events that are news: of gains the newest alone, and no counts of Slurm's commands."""
+    """Return the newest events that are news: no counts of Slurm's commands, and no gains.
+
+    Those are replays without an interval; whether the policy is better is answered by the page of policies.
+    """
     rows = journal.rows(
-        "SELECT id, at_s, kind, text FROM event WHERE kind != ? AND "
-        "(kind != 'gain' OR id = (SELECT max(id) FROM event WHERE kind = 'gain')) ORDER BY id DESC LIMIT ?",
-        CALLS,
-        most,
+        "SELECT id, at_s, kind, text FROM event WHERE kind NOT IN (?, 'gain') ORDER BY id DESC LIMIT ?", CALLS, most
     )
     return [EventRow(id=i, at_s=at_s, kind=kind, text=text) for i, at_s, kind, text in rows]
 

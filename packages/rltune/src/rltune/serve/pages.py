@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -50,8 +49,7 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 async def overview(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show queue, GPUs and nodes, rendered once a cycle for all who look, and the newest events.
 
-    Those come without a cycle, too: that Slurm is out of reach, or that the controller has ended. So the page is kept
-    for a second and no longer.
+    Those come without a cycle, too: that Slurm is out of reach, or that the controller has ended.
     """
 
     def made() -> str:
@@ -59,7 +57,7 @@ async def overview(request: Request, sight: Newest, watch: Watched, caller: View
         events = _asked(watch, caller, lambda journal: news_of(journal, MOST_EVENTS))
         return page_text(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
 
-    return await kept_page(request, (OVERVIEW, sight.cycle.id, caller, int(time.monotonic())), made)
+    return await kept_page(request, (OVERVIEW, sight.cycle.id, caller, watch.newest_event()), made)
 
 
 def overview_content(watch: Watch, sight: Sight) -> str:

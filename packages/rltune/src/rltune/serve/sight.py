@@ -218,7 +218,7 @@ class Watch:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._journal = Journal.read(path)
+        self._journal, self._events = Journal.read(path), Journal.read(path)
         self._lock = threading.RLock()  # who has the journal may also ask for the newest cycle
         self._sight: Sight | None = None
         self._is_refreshed = False
@@ -246,6 +246,10 @@ class Watch:
             return sight.cycle.id
         with self.journal() as journal:
             return journal.last_cycle()
+
+    def newest_event(self) -> int:
+        """Return the number of the newest event; asked of a connection of its own, so that nobody waits for others."""
+        return int(self._events.rows("SELECT coalesce(max(id), 0) FROM event")[0][0])
 
     @property
     def sight_at_hand(self) -> Sight | None:
@@ -303,3 +307,4 @@ class Watch:
         """Close the journal."""
         with self.journal() as journal:
             journal.close()
+        self._events.close()

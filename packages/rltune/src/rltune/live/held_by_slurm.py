@@ -62,7 +62,7 @@ def aside_of(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
 
 
 def _dependent(job: LiveJob, snapshot: Snapshot) -> Aside:
-    """Say which jobs it waits for, and how far they are."""
+    """Return which jobs it waits for, and how far they are."""
     if "Never" in job.reason:
         told = f"waits for other jobs that did not end as it asks, so it will never start: {job.dependency}"
         return Aside(
@@ -82,7 +82,7 @@ def _how_far(job: LiveJob, snapshot: Snapshot) -> str:
 
 
 def _for_reservation(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
-    """Say when the reservation begins that a job is for."""
+    """Return when the reservation begins that a job is for."""
     found = next((one for one in snapshot.reservations if one.name == job.reservation), None)
     if found is None or found.end_s <= snapshot.taken_s:
         told = f"is for reservation {job.reservation}, which is over or was deleted, so it will never start"
@@ -96,7 +96,7 @@ def _for_reservation(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
 
 
 def _refused_by_partition(job: LiveJob, snapshot: Snapshot) -> Aside:
-    """Say what its partition does not allow."""
+    """Return what its partition does not allow."""
     own = [one for one in snapshot.partitions if one.name in job.partitions]
     names = f"partition {', '.join(job.partitions)}"
     says = f"(Slurm says {job.reason})"
@@ -113,7 +113,7 @@ def _refused_by_partition(job: LiveJob, snapshot: Snapshot) -> Aside:
 
 
 def _limited(job: LiveJob, snapshot: Snapshot) -> Aside:
-    """Say whose limit is reached, on what, and what its user, account and QOS use now."""
+    """Return whose limit is reached, on what, and what its user, account and QOS use now."""
     word = job.reason
     whose = f"QOS {job.qos}" if word.startswith("QOS") and job.qos else f"account {job.account}" if job.account else ""
     what = next((text for key, text in _WHATS if key in word), "")

@@ -1,7 +1,6 @@
 """Futures are drawn from what is known, alike for the same seed, and their quantiles are in order."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from rltune.forecast.rolls import drawn_quantiles
 from rltune.forecast.run_time_draws import RunTimes
 from rltune.forecast.start_forecast import StartCalibration
 from rltune.jobs import Jobs
-from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import roll
 from rltune.present.of_run import replay
 
@@ -105,33 +103,6 @@ def test_arrivals_are_history_shifted_by_whole_blocks(present):
     assert (np.diff(later.jobs.submit_s) >= 0).all()
     assert set(later.jobs.duration_s) <= {7.0, *present.history.duration_s}
     assert len(later.jobs) == len(later.estimate_s)
-
-
-def test_jobs_to_come_overtake_as_those_that_wait_have(present):
-    """In an order that is read off a queue, each gets the place that a waiting job got; where nobody overtook, none."""
-    rows = present.waiting
-    by_age = np.argsort(present.jobs.submit_s[rows], kind="stable")
-    count, fixed = len(rows), np.zeros(len(present.jobs))
-
-    def coming(priority):
-        fixed[rows[by_age]] = priority
-        order = FixedOrder(fixed.copy())
-        here = replace(present, pipeline=replace(present.pipeline, policy=order))
-        later = Arrivals.of(here).draw(np.random.default_rng(1), 86_400.0, np.full(len(present.jobs), 7.0))
-        placed = order.followed_by(later.ahead_of, rows).priority[len(present.jobs) :]
-        assert len(placed) == len(later.jobs)
-        return placed
-
-    placed = coming(np.arange(count, 0, -1.0))  # the oldest first
-    assert (placed < fixed[rows].min()).all()
-    placed = coming(np.arange(1.0, count + 1))  # the newest first
-    assert (placed > fixed[rows].max()).all()
-    mixed = np.arange(count, 0, -1.0)
-    mixed[-1] = mixed[0] + 1.0  # one of them passed all
-    placed = coming(mixed)
-    share = float((placed > mixed.max()).mean())
-    assert 0 < share < 0.6
-    assert set(np.round(placed, 6)) == {round(float(mixed.min()) - 1.0, 6), round(float(mixed.max()) + 1.0, 6)}
 
 
 def test_a_request_is_answered_before_it_is_submitted(present):

@@ -9,13 +9,11 @@ import numpy as np
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.state.arrays import I8
 from rltune.labels import Labels
-from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import Later
 from rltune.present.present import Present
 
 DAY_S = 86_400.0
 FEWEST_BLOCKS = 4  # in a history shorter than so many days, blocks are shorter than a day
-FEWEST_WAITING = 4  # for an order to tell how far those who come overtake
 SPARSE = 0.02  # of the jobs: what a journal holds of its first days are the few that ran longest
 
 
@@ -29,7 +27,6 @@ class Arrivals:
     now_s: float
     block_s: float
     blocks: int  # how many begin in the history
-    ahead_of: Floats  # shares of an earlier queue that waiting jobs have been put before; empty: the policy tells
 
     @classmethod
     def of(cls, present: Present) -> Arrivals | None:
@@ -49,7 +46,7 @@ class Arrivals:
         block = min(DAY_S, span / FEWEST_BLOCKS)
         if block <= 0:
             return None
-        return cls(jobs, estimate[order], row[order], present.now_s, block, int(span / block), _overtaking(present))
+        return cls(jobs, estimate[order], row[order], present.now_s, block, int(span / block))
 
     def draw(self, rng: np.random.Generator, horizon_s: float, duration_s: Floats) -> Later:
         """Draw what comes from now to the horizon; `duration_s`: how long each row of the present runs in all."""
@@ -65,8 +62,7 @@ class Arrivals:
         submit = np.maximum(jobs.submit_s + np.concatenate(shifts), np.nextafter(self.now_s, np.inf))
         lasts = np.where(row >= 0, duration_s[row], jobs.duration_s)
         jobs = replace(jobs, submit_s=submit, duration_s=lasts, id=np.arange(len(jobs)))
-        ahead_of = rng.choice(self.ahead_of, len(jobs)) if len(self.ahead_of) else None
-        return Later(jobs, self.estimate_s[index], ahead_of)
+        return Later(jobs, self.estimate_s[index])
 
 
 def _ongoing(present: Present, begin_s: float) -> I8:
@@ -76,14 +72,6 @@ def _ongoing(present: Present, begin_s: float) -> I8:
     rows = np.sort(np.concatenate([np.array(list(running.values()), dtype=np.int64), present.waiting]))
     recent: I8 = rows[present.recorded.submit_s[rows] >= begin_s]
     return recent
-
-
-def _overtaking(present: Present) -> Floats:
-    """Return which share of those before them the waiting jobs have overtaken, in an order that is read off a queue."""
-    policy = present.pipeline.policy
-    if not isinstance(policy, FixedOrder) or len(present.waiting) < FEWEST_WAITING:
-        return np.zeros(0)
-    return policy.ahead_on_arrival(present.waiting, present.jobs.submit_s)
 
 
 def _estimates(present: Present, history: Jobs) -> Floats:

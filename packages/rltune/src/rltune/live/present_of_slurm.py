@@ -178,7 +178,7 @@ def _windows(snapshot: Snapshot, layout: NodeLayout) -> tuple[SetAside, ...]:
 def _notes(snapshot: Snapshot, pipeline: Pipeline, *, acts: bool) -> tuple[str, ...]:
     notes = []
     if not acts:
-        notes.append("Slurm's order of this moment is taken to stay; jobs to come overtake as those that wait have")
+        notes.append("Slurm's order of this moment is taken to stay; jobs to come are behind all that wait")
         if pipeline.backfill == "easy":
             notes.append(f"more than {MOST_PLANNED} jobs wait: only the first of each pool has a reservation")
     tiers = {partition.priority_tier for partition in snapshot.partitions}

@@ -16,7 +16,6 @@ from rltune.kernel.score.rules import queue_end_in_view, score_queue
 from rltune.kernel.state import arrays as core
 from rltune.kernel.state.online_survival import LEAST_LEFT_S, OVERRUN
 from rltune.policy.base import Scored
-from rltune.present.fixed_order import FixedOrder
 from rltune.present.present import Present
 
 
@@ -26,7 +25,6 @@ class Later:
 
     jobs: Jobs
     estimate_s: Floats
-    ahead_of: Floats | None = None  # share of those that wait, each; None: it is the policy that tells, or of nobody
 
 
 def machine_at(present: Present, duration_s: Floats | None = None, later: Later | None = None) -> Machine:
@@ -39,7 +37,7 @@ def machine_at(present: Present, duration_s: Floats | None = None, later: Later 
         estimate_s = np.concatenate([estimate_s, later.estimate_s])
     history = present.history
     known = long_ago(history) if history is not None and len(history) and _asks_history(present.pipeline) else None
-    pipeline = taught(_with_places(present, later), history)
+    pipeline = taught(present.pipeline, history)
     machine = Machine.of(jobs, present.cluster, pipeline, GivenAfter(estimate_s, before=known))
     waiting = np.sort(np.asarray(present.waiting, dtype=np.int64))
     if machine.reject_reason:
@@ -49,14 +47,6 @@ def machine_at(present: Present, duration_s: Floats | None = None, later: Later 
     fill(machine, machine.options, moment)
     machine.state.n[core.ARRIVED] = len(present.jobs)
     return machine
-
-
-def _with_places(present: Present, later: Later | None) -> Pipeline:
-    """Return the pipeline, in which jobs to come have their places where the order is a given one."""
-    pipeline = present.pipeline
-    if later is None or later.ahead_of is None or not isinstance(pipeline.policy, FixedOrder):
-        return pipeline
-    return replace(pipeline, policy=pipeline.policy.followed_by(later.ahead_of, present.waiting))
 
 
 def _asks_history(pipeline: Pipeline) -> bool:

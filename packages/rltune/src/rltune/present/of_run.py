@@ -144,5 +144,5 @@ def _notes(machine: Machine) -> tuple[str, ...]:
     if (machine.state.node["up"] == 0).any():
         notes.append("nodes that are down are taken to stay down")
     if isinstance(machine.pipeline.policy, Multifactor):
-        notes.append("the order by fair share is taken to stay as it is; jobs to come overtake as those that wait have")
+        notes.append("the order by fair share is taken to stay as it is; jobs to come are behind all that wait")
     return tuple(notes)

@@ -12,6 +12,7 @@ PAGE = TESTS.parents[2] / "docs" / "tencache" / "refusals.md"
 MODULES = (
     "runtime/hooks/test_refusals.py",
     "runtime/hooks/test_unasked_functions.py",
+    "runtime/tensors/test_activations.py",
     "runtime/test_right_or_refused.py",
     "runtime/test_memory_of_the_user.py",
     "runtime/test_past_the_router.py",

@@ -53,7 +53,7 @@ from tencache.runtime.memory import link
 from tencache.runtime.optimizer import known_optimizers
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.stand_in import StandIn
-from tencache.runtime.tensors import gradients, parameter_entry
+from tencache.runtime.tensors import activations, gradients, parameter_entry
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -217,6 +217,8 @@ class Program:
     # Whether every update that could be computed within backward is, whatever the clock says of that.
     early: bool = True
     threads: bool = True
+    # The device's memory for saved tensors, in bytes; none means that all stay there.
+    activations: int | None = None
 
 
 class AnyLayer(nn.Module):
@@ -1071,6 +1073,7 @@ def programs() -> st.SearchStrategy[Program]:
         late=_mostly(True, False),
         early=_mostly(True, False),
         threads=st.booleans(),
+        activations=_mostly(None, 1, 1024, 4096, 10**6),
     ).map(_without_what_is_not_seen)
 
 
@@ -1156,9 +1159,11 @@ def wrapped(run: Run) -> Iterator[tencache.Cached]:
     # Large parameters are updated, and large copies carried out, on threads of their own.
     at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
     large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
-    with tempfile.TemporaryDirectory() as folder, small[0], small[1], pieces, slow, early, large[0], large[1]:
+    saved = patch.object(activations, "WORTH_BYTES", 64)
+    with tempfile.TemporaryDirectory() as folder, saved, small[0], small[1], pieces, slow, early, large[0], large[1]:
         options: dict[str, Any] = {**half_in_file(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
+        options["activations"] = program.activations
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)
         try:
             yield cached

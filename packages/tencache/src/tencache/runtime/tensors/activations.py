@@ -31,7 +31,7 @@ AHEAD = 4
 _IDLE_USERS = 2
 
 
-class Record(Protocol):
+class SaveLog(Protocol):
     """Where it is noted what was saved, and used."""
 
     @property
@@ -48,7 +48,7 @@ class Record(Protocol):
 class _Memory:
     """One storage that the graph keeps: on the device, on the host, or on its way."""
 
-    def __init__(self, owner: "Activations", data: Tensor, record: Record) -> None:
+    def __init__(self, owner: "Activations", data: Tensor, record: SaveLog) -> None:
         self.owner = owner
         self.data: Tensor | None = data
         self.size_bytes = data.numel()
@@ -122,7 +122,7 @@ class Activations:
         self._numbers = {}
         self._by_storage = {key: found for key, found in self._by_storage.items() if found() is not None}
 
-    def save(self, tensor: Tensor, record: Record) -> SavedActivation | None:
+    def save(self, tensor: Tensor, record: SaveLog) -> SavedActivation | None:
         """Return what the graph is to keep in place of a tensor; None if the tensor itself."""
         if self._closed or type(tensor) is not Tensor or tensor.layout is not torch.strided:
             return None
@@ -191,7 +191,7 @@ class Activations:
         if host is not None and not self._closed:
             self._pool.give(host)
 
-    def _take(self, storage: torch.UntypedStorage, record: Record) -> _Memory:
+    def _take(self, storage: torch.UntypedStorage, record: SaveLog) -> _Memory:
         size_bytes = storage.nbytes()
         data = torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage, 0, (size_bytes,), (1,))
         memory = _Memory(self, data, record)

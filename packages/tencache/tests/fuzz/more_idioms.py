@@ -315,7 +315,6 @@ MORE_OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
     "Rprop": ("Rprop", {"lr": 0.02}),
     "centered": ("RMSprop", {"lr": 0.02, "momentum": 0.5, "centered": True}),
     "differentiable": ("SGD", {"lr": 0.02, "differentiable": True}),
-    "capturable": ("AdamW", {"lr": 0.02, "capturable": True}),
     "wolfe": ("LBFGS", {"lr": 0.5, "max_iter": 3, "line_search_fn": "strong_wolfe"}),
 }
 

@@ -30,6 +30,11 @@ CORE = {
     "returns_its_argument_resident": Program(AHEAD, PLAIN, budget=1000),
     "optimizer_with_a_norm_over_all": Program(FOUR, PLAIN, optimizer="norm"),
     "optimizer_that_draws": Program(FOUR, PLAIN, optimizer="noise"),
+    "fused_momentum_that_some_begin_later": Program(
+        FOUR,
+        (Turn(evaluate="backward_fails"), Turn(between="freeze"), Turn(between="freeze"), Turn()),
+        optimizer="fused_sgd",
+    ),
     "optimizer_that_counts": Program(FOUR, PLAIN, optimizer="count"),
     "optimizer_that_assigns": Program(FOUR, PLAIN, optimizer="assigning"),
     "optimizer_that_assigns_what_is_filed": Program(FOUR, PLAIN, optimizer="setting", file=True),

@@ -32,9 +32,9 @@ class Complex(nn.Module):
         self.turn = _weight(WIDTH // 2, WIDTH // 2, dtype=torch.complex64)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply pairs, as one complex number each, by the conjugate."""
+        """Multiply pairs, as one complex number each, by the conjugate that is computed, not only marked."""
         pairs = torch.view_as_complex(x.float().view(ROWS, WIDTH // 2, 2).contiguous())
-        return torch.view_as_real(pairs @ self.turn.conj()).reshape(ROWS, WIDTH).to(x.dtype)
+        return torch.view_as_real(pairs @ torch.conj_physical(self.turn)).reshape(ROWS, WIDTH).to(x.dtype)
 
 
 class Pictures(nn.Module):

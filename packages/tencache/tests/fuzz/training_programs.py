@@ -1083,6 +1083,9 @@ def _without_what_is_not_seen(program: Program) -> Program:
     # A hook on several gradients holds nodes of the graph, which are others once the model is unwrapped.
     if program.precision == "autocast_all" or program.hook == "multi":
         program = replace(program, leave_after=-1)
+    # What a forward writes to a parameter is found by verify=True before it is refused.
+    if any(layer.kind == "renormed" for layer in program.layers):
+        program = replace(program, verify=False)
     # torch's averages copy the model, which cannot be done while a part keeps a weight that it has computed.
     if any(layer.kind in {"old_weight_norm", "pruned"} for layer in program.layers) and program.average == "swa":
         program = replace(program, average="lerp")
@@ -1198,7 +1201,7 @@ def try_wrapped(program: Program) -> dict[str, Any] | str:
 
 
 def judge(program: Program) -> str:
-    """Return "same", "raised" as unwrapped, "refused: why", or "wrong: how"."""
+    """Return "same", "raised" as unwrapped, "refused: why", "undefined: why" or "wrong: how"."""
     from tencache_cases import same_tensors
 
     with warnings.catch_warnings():
@@ -1212,7 +1215,17 @@ def judge(program: Program) -> str:
         return f"wrong: does not raise {expected}"
     expected["wrapped"] = expected["model"]
     parts = [key for key in expected if not same_tensors(expected[key], found[key])]
+    if parts and _is_undefined(program, expected):
+        return "undefined: the unwrapped run differs from itself"
     return f"wrong: other {', '.join(parts)}" if parts else "same"
+
+
+def _is_undefined(program: Program, expected: dict[str, Any]) -> bool:
+    """Return whether a second plain run is another one: fused SGD in bf16 leaves parts of its momentum unwritten."""
+    from tencache_cases import same_tensors
+
+    again = try_unwrapped(program)
+    return isinstance(again, str) or any(not same_tensors(expected[key], again[key]) for key in again)
 
 
 # So many are drawn from one seed. hypothesis varies what it has drawn: a long draw from one is of few kinds.

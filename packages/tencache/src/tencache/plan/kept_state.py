@@ -89,6 +89,7 @@ def with_kept(trace: StepTrace, kept: Sequence[KeepCandidate], candidates: Seque
         tuple(_without(op, gone) for op in trace.ops),
         tuple(grad for grad in trace.grads if grad.unit not in gone),
         (*(update for update in staying if update.units), Update((), on_device_s)),
+        trace.saves,
     )
 
 

@@ -40,6 +40,7 @@ from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.partly_on_device import STEPS_BEFORE, PartlyOnDevice
 from tencache.runtime.sharding import Sharding, check_sharding, divide
 from tencache.runtime.stats import Stats, gather
+from tencache.runtime.tensors.activations import Activations
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
@@ -66,6 +67,7 @@ def wrap(
     policy: str = "ahead",
     overlap: bool = True,
     shard: Any = None,
+    activations: int | str | None = None,
 ) -> "Cached":
     """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
 
@@ -75,6 +77,7 @@ def wrap(
     too, everything stays on the device after that step, and nothing moves any more. With `overlap`, `step()` returns
     before the parameters are updated, and whoever looks at one first waits for it. With `shard`, a process group or
     True for the default one, each process holds a share of the parameters, gradients and optimizer state.
+    `activations` is the device's memory for what autograd saves for backward: what is beyond it waits on the host.
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: choose one of {', '.join(POLICIES)}")
@@ -104,6 +107,7 @@ def wrap(
         policy=policy,
         overlap=overlap and shard is None and optimizer is not None and worth_a_thread(optimizer),
         shard=shard,
+        activations=None if activations is None else parse_bytes(activations),
     )
 
 
@@ -124,6 +128,7 @@ class Cached:
         policy: str,
         overlap: bool,
         shard: Any = None,
+        activations: int | None = None,
     ) -> None:
         named = list(model.named_parameters())
         total_bytes = sum(parameter.nbytes for _, parameter in named)
@@ -140,9 +145,13 @@ class Cached:
         # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
         known = optimizer is not None and may_be_sliced(optimizer)
         self._may_stay = known and nvme is None and not verify and policy == "ahead" and shard is None
-        self._may_keep = known and policy == "ahead" and shard is None
+        # Saved tensors are seen by the hooks that go once everything stays on the device.
+        self._may_stay = self._may_stay and activations is None
+        self._activation_bytes = activations
         self._shard = shard
         self._sharding: Sharding | None = None
+        self._activations: Activations | None = None
+        self._may_keep = known and policy == "ahead" and shard is None and activations is None
         late = overlap and optimizer is not None and may_be_late(optimizer)
         self._split = split_tiers(groups, host, has_file=nvme is not None, early=late)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
@@ -203,7 +212,10 @@ class Cached:
             second_bytes=room_for_second_copies(self.optimizer, split, has_file=self._file is not None),
             piece_bytes=PIECE_BYTES,
             updates="within" if late else "after",
+            activation_bytes=self._activation_bytes,
         )
+        if self._activation_bytes is not None:
+            self._activations = Activations(self.link, self.pool, device, self._activation_bytes, self.counters)
         with Unrouted():
             self.engine = Engine(
                 working,
@@ -216,6 +228,7 @@ class Cached:
                 speeds,
                 policy,
                 stepped=self.optimizer is not None,
+                activations=self._activations,
             )
         undo.callback(self._let_go)
         self._reduction = GradientReduction(self.entries, gradients)
@@ -283,6 +296,8 @@ class Cached:
                 self._partly.bring_back(self.optimizer)
         lost = self._bring_shards()
         self._on_model.return_buffers()
+        if self._activations is not None:
+            self._activations.close()
         self.link.close()
         if self._file is not None:
             self._file.close()

@@ -19,12 +19,13 @@ from rltune.text import text_of
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import Exam, leaks
 from rltune.tune import tune
-from rltune.tune.halving import SEARCH_SHARE, Rounds, Scoreboard, halve
+from rltune.tune.halving import Scoreboard, halve
 from rltune.tune.past_events import without_past
 from rltune.tune.pick import pick
+from rltune.tune.plan import SEARCH_SHARE, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner
 from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
-from rltune.tune.tuning import Advice, decide
+from rltune.tune.tuning import PROBED, Advice, decide
 from rltune.tune.tuning_page import render_tuning
 from rltune.tune.tuning_text import RIGHT_ALONE, RIGHT_TOGETHER, finalists_table, sentences, settings_file
 from rltune.tune.work import Site
@@ -155,34 +156,48 @@ def test_what_cannot_be_tuned_is_refused(jobs):
 
 @pytest.mark.parametrize("minutes", [0.5, 5.0, 60.0])
 @pytest.mark.parametrize("queue", [1.0, 300.0, 10_000.0])
-def test_halving_counts_its_work_beforehand(jobs, minutes, queue):
-    """Whatever the length of the history, rounds cost no more than the budget; what there is now is never lost."""
+def test_rounds_cost_no_more_than_the_budget_whatever_the_queue_turns_out_to_be(jobs, minutes, queue):
+    """Nor does the length of the history matter. What there is now is never lost."""
     now = usual_now(jobs, CLUSTER)
     first = opening(now, ["learned"], CANDIDATES)
-    site = Site(queue, 100)
+    really = Site(queue, 100)
     for n in (1_500, 10_000, 1_000_000, 10_000_000):
-        rounds = Rounds.of(HistoryStretch(0, n), first, minutes, site)
+        thought = really if n <= PROBED else Site(queue=30.0, nodes=100)  # a short part is probed as a whole
+        plan = Plan.of(HistoryStretch(0, n), first, minutes, thought)
         spent = [0.0]
 
         def run(tasks, spent=spent):
-            spent[0] += sum(site.seconds([c]) * len(s) for c, s in tasks)
-            return [BlockSums((float(len(c.label)),), (1.0,), 0) for c, _ in tasks]
+            spent[0] += sum(really.seconds([c]) * len(s) for c, s in tasks)
+            return [BlockSums((float(len(c.label)),), (1.0,), 0, queue) for c, _ in tasks]
 
-        left = halve(rounds, now, Scoreboard(now), run)
-        assert spent[0] <= SEARCH_SHARE * 60.0 * minutes + site.seconds(first)  # which is one job
+        left = halve(plan, Scoreboard(now), run)
+        assert spent[0] <= SEARCH_SHARE * 60.0 * minutes * 1.3 + 10 * really.seconds(first)  # a probe, and single jobs
         assert now.label in {c.label for c in left}
-        assert left[0].label == min((c.label for c in rounds.first), key=len)
-        assert {c.label for c in (*rounds.first, *rounds.joining, *rounds.left_out)} == {c.label for c in first}
+        assert left[0].label == min((c.label for c in plan.first), key=len)
+        assert {c.label for c in (*plan.first, *plan.joining, *plan.left_out)} == {c.label for c in first}
 
 
 def test_what_is_dear_joins_later_if_the_budget_is_short_and_is_left_out_if_it_is_shorter(jobs):
     """Estimates that are predicted are much work: the rules that did well without them are tried with them."""
     first = opening(usual_now(jobs, CLUSTER), [], CANDIDATES)
-    plans = [Rounds.of(HistoryStretch(0, 100_000), first, minutes, Site()) for minutes in (1_000.0, 20.0, 0.5)]
+    plans = [Plan.of(HistoryStretch(0, 100_000), first, minutes, Site()) for minutes in (1_000.0, 20.0, 0.5)]
     assert [bool(plan.joining) for plan in plans] == [False, True, False]
     assert [bool(plan.left_out) for plan in plans] == [False, False, True]
     best = [c for c in plans[1].first if c.pipeline.label == "saf + easy"]
     assert {c.label for c in plans[1].joined(best)} == {f"saf + easy ({e})" for e in CANDIDATES if "predicted" in e}
+
+
+def test_changes_of_the_best_stop_where_the_budget_ends(jobs):
+    """The least work first; what is learnt once is paid once."""
+    first = opening(usual_now(jobs, CLUSTER), [], CANDIDATES)
+    plan = Plan.of(HistoryStretch(0, 3_000), first, 10.0, Site())
+    changed = variations(first[:3], CANDIDATES, solver=False)
+    assert len(plan.affordable(changed)) == len(changed)
+    short = Plan.of(HistoryStretch(0, 3_000), first, 10.0, Site())
+    short.spent_s = 60.0 * SEARCH_SHARE * 10.0 - 1.0
+    kept = short.affordable(changed)
+    assert 0 < len(kept) < len(changed)
+    assert not any("predicted" in c.estimator for c in kept)
 
 
 def test_a_run_depends_on_no_job_that_is_older_than_is_learnt_from(monkeypatch):

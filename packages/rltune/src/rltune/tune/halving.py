@@ -1,40 +1,29 @@
-"""Successive halving: many candidates on little, few on all. What is run is counted out beforehand, not timed.
-
-The budget in minutes is turned into jobs to run at fixed speeds (`rltune.tune.work`), so that the same history, settings
-and seed give the same answer on every machine and on any number of cores.
-"""
+"""Successive halving: many candidates on little, few on all. How much each round runs is `rltune.tune.plan`'s."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rltune.trials.even_ratio import even_ratio
 from rltune.trials.intervals import Interval, over_blocks, ratio
+from rltune.tune.plan import FINALISTS, KEPT
 from rltune.tune.stretches import BlockSums, HistoryStretch, blocks_of
-from rltune.tune.tried_pipelines import variations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rltune.tune.plan import Plan
     from rltune.tune.tried_pipelines import Candidate
-    from rltune.tune.work import Site
 
     Run = Callable[[Sequence[tuple[Candidate, HistoryStretch]]], list[BlockSums]]
 
-SEARCH_SHARE = 0.7  # of the budget; the rest is for the report on the last part
-FINALISTS = 6
-VARIED = 3  # of the best, whose parts are changed
-SHARES = (0.25, 0.5)  # of the part, in the rounds before the last
-PIECES = 2  # of the part in these rounds
-KEPT = 3  # one of so many goes on
 CALM = 0.02  # of the mean: blocks in which both wait less than this are alike
 SECOND = 1.0
-SMALL = 4_000  # jobs: a part this short is run as a whole in every round
-JOINING = 4  # of the best of the first round are tried with what is dear as well
-ENOUGH = 10_000  # jobs: who is dear is not tried at the price of a last round that is shorter
+SHORTER = 0.9  # a round that must be shorter than this share of what was planned is cut again
+CUTS = 4  # at most
 
 
 @dataclass
@@ -71,77 +60,40 @@ class Scoreboard:
         return over_blocks(blocks_of(*pair), ratio, confidence=confidence)
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """Which stretches each round runs, the last being one stretch, and who runs when."""
-
-    early: tuple[tuple[HistoryStretch, ...], ...]
-    final: HistoryStretch
-    first: tuple[Candidate, ...]  # who runs from the first round on
-    joining: tuple[Candidate, ...] = ()  # who may join in the second, if their like were among the best
-    left_out: tuple[Candidate, ...] = ()  # who is too dear for this budget
-
-    @classmethod
-    def of(cls, part: HistoryStretch, candidates: Sequence[Candidate], minutes: float, site: Site) -> Rounds:
-        """Plan rounds that the budget has room for.
-
-        If it is short, candidates that are much work join in the second round, where their like did well in the first;
-        if it is shorter still they are left out. Then stretches are made shorter by one factor.
-        """
-        if len(part) <= SMALL and site.seconds(candidates) * len(part) <= _search_s(minutes) / 2:
-            return cls((), part, tuple(candidates))
-        dear = tuple(c for c in candidates[1:] if site.dear(c))
-        cheap = [c for c in candidates if c not in dear]  # what there is now, the first, is in every round
-        scale = _scale(part, candidates, (), minutes, site)
-        if not dear or scale >= 1:
-            return cls._cut(part, scale, tuple(candidates))
-        scale = _scale(part, cheap, dear, minutes, site)
-        if scale * len(part) >= min(ENOUGH, len(part) / 2):
-            return cls._cut(part, scale, tuple(cheap), joining=dear)
-        return cls._cut(part, _scale(part, cheap, (), minutes, site), tuple(cheap), left_out=dear)
-
-    @classmethod
-    def _cut(cls, part: HistoryStretch, scale: float, first: tuple[Candidate, ...], **others: Any) -> Rounds:
-        shorter = tuple(part.cut(PIECES, share * min(scale, 1.0)) for share in SHARES)
-        return cls(shorter, part.last(max(1, int(len(part) * min(scale, 1.0)))), first, **others)
-
-    def joined(self, order: Sequence[Candidate]) -> list[Candidate]:
-        """Return who joins after the first round: those that are like the best but for what they know of run times."""
-        like = {c.pipeline.label for c in order[:JOINING]}
-        return [c for c in self.joining if c.pipeline.label in like]
-
-
-def _search_s(minutes: float) -> float:
-    return SEARCH_SHARE * 60.0 * minutes
-
-
-def _scale(
-    part: HistoryStretch, first: Sequence[Candidate], joining: Sequence[Candidate], minutes: float, site: Site
-) -> float:
-    """Return by which factor stretches must be shorter for the rounds to fit the budget; above 1 there is room."""
-    tried = [*first, *joining]
-    early = site.seconds(first), site.seconds(first) / KEPT
-    join = min(1.0, JOINING / max(len({c.pipeline.label for c in joining}), 1)) * site.seconds(joining)
-    last = (max(FINALISTS, len(first) / KEPT**2) + 1) * site.seconds(tried) / len(tried)
-    changed = variations(tried[:1], sorted({c.estimator for c in tried}), solver=False)
-    all_tried = any(map(site.dear, tried[1:]))
-    varied = VARIED * site.seconds(c for c in changed if all_tried or not site.dear(c))
-    work = (SHARES[0] * early[0] + SHARES[1] * (early[1] + join) + last + varied) * len(part)
-    stretches = PIECES + 1 if joining else PIECES * len(SHARES) + 1
-    return max(_search_s(minutes) - stretches * site.learn_s(tried), 0.0) / work
-
-
-def halve(rounds: Rounds, always: Candidate, score: Scoreboard, run: Run) -> list[Candidate]:
-    """Return the candidates that reach the last round, best first; `always` is among them."""
-    left = list(rounds.first)
-    for number, stretches in enumerate(rounds.early):
+def halve(plan: Plan, score: Scoreboard, run: Run) -> list[Candidate]:
+    """Return the candidates that reach the last round, best first; what there is now is among them."""
+    left = list(plan.first)
+    for number in range(plan.rounds):
+        stretches = _settled(plan, number, left, score, run)
         measure(left, stretches, score, run)
+        plan.spend(left, stretches)
         order = best(left, stretches, score, len(left))
         left = order[: max(FINALISTS, -(-len(left) // KEPT))]
-        left += rounds.joined(order) if number == 0 else []
-        left += [always] if always.label not in {c.label for c in left} else []
-    measure(left, [rounds.final], score, run)
-    return best(left, [rounds.final], score, len(left))
+        left += plan.joined(order) if number == 0 else []
+        left += [score.now] if score.now.label not in {c.label for c in left} else []
+    plan.final = _settled(plan, plan.rounds, left, score, run)[0]
+    measure(left, [plan.final], score, run)
+    plan.spend(left, [plan.final])
+    return best(left, [plan.final], score, len(left))
+
+
+def _settled(
+    plan: Plan, number: int, left: Sequence[Candidate], score: Scoreboard, run: Run
+) -> tuple[HistoryStretch, ...]:
+    """Return the stretches of a round, after what there is now was run on them: its queue tells how much work it is."""
+    if not plan.rounds:
+        return (plan.part,)
+    scale = plan.scale(number, left)
+    for _ in range(CUTS):
+        stretches = plan.cut(number, scale)
+        measure([score.now], stretches, score, run)
+        plan.spend([score.now], stretches)
+        plan.site = replace(plan.site, queue=max(score.outcomes[score.now.label, s].queue for s in stretches))
+        fits = plan.scale(number, left)
+        if fits >= SHORTER * min(scale, 1.0):
+            break
+        scale = fits
+    return stretches
 
 
 def measure(candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch], score: Scoreboard, run: Run) -> None:

@@ -57,6 +57,7 @@ class BlockSums:
     sums: tuple[float, ...]
     counts: tuple[float, ...]
     rejected: int
+    queue: float = 0.0  # how many of its jobs waited on average
 
     @property
     def mean(self) -> float:
@@ -95,13 +96,6 @@ class StretchRunner:
     def schedule(self, candidate: Candidate, stretch: HistoryStretch) -> Schedule:
         """Run the stretch."""
         return self._trial(candidate.estimator, stretch).run_window(candidate.pipeline, self.ground(stretch).window)
-
-    def queue(self, candidate: Candidate, stretch: HistoryStretch) -> float:
-        """Return how many jobs of a stretch wait on average."""
-        schedule = self.schedule(candidate, stretch)
-        begin, end = self._span(stretch)
-        waits = _waits(schedule)[self._inside(schedule, stretch) & schedule.ran]
-        return float(waits.sum()) / max(end - begin, 1.0)
 
     def require_estimates(self, estimator: str, stretch: HistoryStretch) -> None:
         """Refuse an estimator that knows too little when a stretch begins."""
@@ -147,7 +141,13 @@ class StretchRunner:
         counts = np.bincount(block, minlength=blocks)
         sums = np.bincount(block, weights=values, minlength=blocks)
         inside = self._inside(schedule, stretch)
-        return BlockSums(tuple(sums.tolist()), tuple(counts.tolist()), int((inside & schedule.rejected).sum()))
+        rejected = int((inside & schedule.rejected).sum())
+        return BlockSums(tuple(sums.tolist()), tuple(counts.tolist()), rejected, self._queue(schedule, stretch))
+
+    def _queue(self, schedule: Schedule, stretch: HistoryStretch) -> float:
+        begin, end = self._span(stretch)
+        waits = _waits(schedule)[self._inside(schedule, stretch) & schedule.ran]
+        return float(waits.sum()) / max(end - begin, 1.0)
 
     def values(self, schedule: Schedule, stretch: HistoryStretch) -> tuple[Floats, Any]:
         """Return the metric of the jobs that count and ran, and each one's block."""

@@ -19,15 +19,16 @@ from rltune.policy.by_name import get_policy, shipped_models
 from rltune.trials.intervals import Interval, difference, over_blocks, ratio
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.shares import Share
-from rltune.tune.halving import SEARCH_SHARE, VARIED, Rounds, Scoreboard, best, halve, measure
+from rltune.tune.halving import Scoreboard, best, halve, measure
 from rltune.tune.kept_runs import KeptRuns
 from rltune.tune.learnt_here import SHARE as LEARN_SHARE
 from rltune.tune.learnt_here import HomeLesson, learn_all, require_ways
 from rltune.tune.past_events import WithoutPast, without_past
 from rltune.tune.pick import pick
+from rltune.tune.plan import VARIED, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
-from rltune.tune.work import Site
+from rltune.tune.work import LEARN_S, Site, learnt_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,53 +175,47 @@ def tune(
     policies, notes = _models(models, ordered, parts)
     search.tell("looking what can be known of run times")
     estimators, unusable = _estimators(runner, parts[1])
-    site = _site(runner, today, parts[1].last(PROBED))
     budget = minutes * (1 - LEARN_SHARE) if learn else minutes
-    rounds = Rounds.of(parts[1], opening(today, policies, estimators), budget, site)
+    plan = Plan.of(parts[1], opening(today, policies, estimators), budget, _site(runner, today, parts[1].last(PROBED)))
     score = Scoreboard(today)
-    order = halve(rounds, today, score, search.run)
+    order = halve(plan, score, search.run)
     taught, learnt, lessons = _taught(search, order, parts[0].end, learn, (minutes, seed, threads))
-    measure(taught, [rounds.final], score, search.run)
-    order = best([*order, *taught], [rounds.final], score, len(order) + len(taught))
-    order = _vary(order, estimators, rounds, score, search, site, budget)
-    chosen = pick(order, score, rounds.final)
-    told = (*notes, *unusable, *lessons, *_left_out(rounds))
-    tested = _tested(parts[2], rounds.final, (today, chosen), cluster, site, budget)
-    return _report(search, score, (rounds.final, tested), today, chosen, order, parts, learnt, (minutes, seed, told))
+    measure(taught, [plan.final], score, search.run)
+    plan.spend(taught, [plan.final])
+    order = best([*order, *taught], [plan.final], score, len(order) + len(taught))
+    order = _vary(order, estimators, plan, score, search)
+    chosen = pick(order, score, plan.final)
+    told = (*notes, *unusable, *lessons, *_left_out(plan))
+    tested = _tested(plan, parts[2], today, chosen, cluster)
+    return _report(search, score, (plan.final, tested), today, chosen, order, parts, learnt, (minutes, seed, told))
 
 
 def _site(runner: StretchRunner, today: Candidate, probed: HistoryStretch) -> Site:
     """Return how much work runs are here: from how many jobs wait today, under the plainest estimates."""
     plain = replace(today, estimator=usual_estimators(runner.jobs)[0])
-    return Site(runner.queue(plain, probed), runner.cluster.node_count)
+    return Site(runner((plain, probed)).queue, runner.cluster.node_count)
 
 
-def _left_out(rounds: Rounds) -> tuple[str, ...]:
+def _left_out(plan: Plan) -> tuple[str, ...]:
     """Say what the budget had no room for."""
-    if not rounds.left_out:
+    if not plan.left_out:
         return ()
-    estimators = sorted({c.estimator for c in rounds.left_out})
-    models = any(c.pipeline.learned for c in rounds.left_out)
+    estimators = sorted({c.estimator for c in plan.left_out if not c.pipeline.learned})
+    models = any(c.pipeline.learned for c in plan.left_out)
     what = ", ".join([*(f"estimates by {name}" for name in estimators), *(["models"] if models else [])])
-    return (f"The budget has no room for {what} on a history this long: more --minutes would try them.",)
+    return (f"The budget has no room for {what} on so many jobs: more --minutes would try them.",)
 
 
-def _tested(
-    part: HistoryStretch,
-    final: HistoryStretch,
-    pair: tuple[Candidate, Candidate],
-    cluster: Cluster,
-    site: Site,
-    minutes: float,
-) -> HistoryStretch:
-    """Return the newest jobs of the last part that the budget has room for: both are run on them, if need be twice.
+def _tested(plan: Plan, part: HistoryStretch, today: Candidate, chosen: Candidate, cluster: Cluster) -> HistoryStretch:
+    """Return the newest jobs of the last part that the rest of the budget has room for.
 
-    What decided it is run on the final stretch, from the same share.
+    Both are run on them; where something was down, both are run without that as well, on the middle part too. What
+    decided it is run on the middle part.
     """
-    left = (1 - SEARCH_SHARE) * 60.0 * minutes - site.learn_s(pair)
-    decided = list(pair[1].changes_from(pair[0]).values())
+    site, pair = plan.site, (today, chosen)
     times = 2.0 if cluster.maintenance or cluster.outages else 1.0
-    left -= site.seconds(decided) * len(final) + (times - 1) * site.seconds(pair) * len(final)
+    left = 60.0 * plan.minutes - plan.spent_s - sum(LEARN_S[name] for name in learnt_by(pair))
+    left -= site.seconds([*chosen.changes_from(today).values(), *(pair if times > 1 else ())]) * len(plan.final)
     return part.last(max(FEWEST_TESTED, int(left / (times * site.seconds(pair)))))
 
 
@@ -311,22 +306,16 @@ def _taught(
 
 
 def _vary(
-    order: list[Candidate],
-    estimators: Sequence[str],
-    rounds: Rounds,
-    score: Scoreboard,
-    search: _Search,
-    site: Site,
-    minutes: float,
+    order: list[Candidate], estimators: Sequence[str], plan: Plan, score: Scoreboard, search: _Search
 ) -> list[Candidate]:
-    """Change parts of the best, and put all in order again."""
+    """Change parts of the best as far as the budget goes, the least work first, and put all in order again."""
     solving = Candidate(parse_pipeline("saf", "easy", SOLVER), "history")
-    solver = site.seconds([solving]) * VARIED * len(rounds.final) <= SOLVER_SHARE * 60.0 * minutes
+    solver = plan.site.seconds([solving]) * VARIED * len(plan.final) <= SOLVER_SHARE * 60.0 * plan.minutes
     changed = variations(order[:VARIED], estimators, solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
-    new = [c for c in changed if not (rounds.left_out and site.dear(c))]
-    measure(new, [rounds.final], score, search.run)
+    new = plan.affordable([c for c in changed if (c.label, plan.final) not in score.outcomes])
+    measure(new, [plan.final], score, search.run)
     every = {c.label: c for c in (*order, *new)}
-    return best(list(every.values()), [rounds.final], score, len(every))
+    return best(list(every.values()), [plan.final], score, len(every))
 
 
 def _mean(score: Scoreboard, candidate: Candidate, stretch: HistoryStretch) -> float:

@@ -54,11 +54,11 @@ class Site:
         """Return the work of one job under each of some candidates, in seconds."""
         return MICRO * sum(self.job_us(candidate) for candidate in candidates)
 
-    def learn_s(self, candidates: Iterable[Candidate]) -> float:
-        """Return the work before the runs of one stretch, in seconds."""
-        names = {name for candidate in candidates for name in LEARN_S if name in candidate.estimator}
-        return sum(LEARN_S[name] for name in names)
-
     def dear(self, candidate: Candidate) -> bool:
         """Return whether a candidate is much more work than a rule."""
         return self.job_us(candidate) > DEAR * self.rule_us
+
+
+def learnt_by(candidates: Iterable[Candidate]) -> set[str]:
+    """Name what the estimators of some candidates learn before a stretch is run, as LEARN_S has it."""
+    return {name for candidate in candidates for name in LEARN_S if name in candidate.estimator}

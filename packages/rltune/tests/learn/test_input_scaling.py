@@ -6,8 +6,10 @@ from learn.test_training_windows import JOBS, SMALL, drawn, windows
 
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.simulate import simulate
+from rltune.errors import InputError
 from rltune.learn.input_scaling import MARGIN, Queues, Scaling, measure
 from rltune.model.feature_sets import get_recipe
+from rltune.trials.parts import Part
 
 RECIPE = get_recipe("gpus+requested_time+submit_time+busy")
 
@@ -69,6 +71,13 @@ def test_a_model_that_is_trained_further_keeps_its_scale_and_widens_its_range():
     assert made.norm[:, :2].tolist() == old[:, :2].tolist()
     assert (made.norm[:, 2] == -1e6).all()
     assert made.norm[:, 3].tolist() == here.norm[:, 3].tolist()
+
+
+def test_where_no_two_jobs_wait_there_is_nothing_to_learn_and_that_is_said():
+    """One sentence in place of a traceback, whoever asks: train, evolve, tune, an environment."""
+    calm = drawn(windows(part=Part("training", 0, 200), contended_s=0.0), 2)
+    with pytest.raises(InputError, match="no order to learn"):
+        measure(calm, RECIPE, "fcfs")
 
 
 def test_the_jobs_of_this_file_queue():

@@ -44,7 +44,7 @@ class Queues:
         seen = [one for window in windows for one in _look(window, model)]
         if not seen:
             where = f"in none of {counted(len(windows), 'window')} do two jobs wait at a time for long under {base}"
-            raise InputError(f"{where}, so there is no order to learn; give a history, or a part of it, that waits more")
+            raise InputError(f"{where}, so there is no order to learn; give a history that waits more")
         rows, critic, taken = zip(*seen, strict=True)
         first = np.cumsum([0, *map(len, rows)])
         return cls(np.concatenate(rows), np.concatenate(critic), first, np.array(taken))

@@ -14,7 +14,6 @@ from rltune.engine.turns import get_turns
 from rltune.estimate import candidates
 from rltune.placement.placers import get_placement
 from rltune.policy.learned import Learned
-from rltune.tune.work import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +30,6 @@ SOLVER = "milp:8"
 GUARDS = ("off", "24h:4x")
 TURNS = ("las", "gittins")  # orders in which preemptible jobs take turns
 WITH_LIMITS = 0.5  # of the jobs must have asked for a time, or else limits tell nothing
-USUAL_SITE = Site()
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,12 @@ class Candidate:
         return f"{self.label} {policy.model.sha256}" if isinstance(policy, Learned) else self.label
 
     @property
-    def plainness(self) -> tuple[int, float]:
-        """Order candidates that do equally well: the plainer first."""
+    def plainness(self) -> tuple[int, int]:
+        """Order candidates that do equally well: the plainer first, and of equally plain ones the lesser work."""
         p = self.pipeline
         extras = int(p.learned) + int(bool(p.guard)) + int(str(p.placement) != "best-fit") + int(p.placement.may_solve)
         extras += int(bool(p.turns))
-        return extras, USUAL_SITE.order_us(self)
+        return extras, int(p.learned) + 2 * int(p.backfill == "conservative") + 4 * int(p.placement.may_solve)
 
     def changes_from(self, other: Candidate) -> dict[str, Candidate]:
         """Return what differs by name, each with this candidate but for that one part, which is the other's."""

@@ -37,18 +37,14 @@ class Site:
         """Return the work of a job under a rule."""
         return RULE_US + RULE_EACH_US * self.queue * self.nodes
 
-    def order_us(self, candidate: Candidate) -> float:
-        """Return the work of a job under a candidate's pipeline, whatever it knows of run times."""
+    def job_us(self, candidate: Candidate) -> float:
+        """Return the work of a job under a candidate."""
         pipeline, made = candidate.pipeline, self.rule_us
         made += LEARNED_EACH_US * self.queue if pipeline.learned else 0.0
         made += self.nodes * (FOR_ALL_US + FOR_ALL_EACH_US * self.queue) if pipeline.backfill == "conservative" else 0.0
         made += SOLVER_US if pipeline.placement.may_solve else 0.0
-        return made * (TURNS if pipeline.turns else 1.0)
-
-    def job_us(self, candidate: Candidate) -> float:
-        """Return the work of a job under a candidate."""
-        predicted = PREDICTED_US + PREDICTED_EACH_US * self.queue if "predicted" in candidate.estimator else 0.0
-        return self.order_us(candidate) + predicted
+        made *= TURNS if pipeline.turns else 1.0
+        return made + (PREDICTED_US + PREDICTED_EACH_US * self.queue if "predicted" in candidate.estimator else 0.0)
 
     def seconds(self, candidates: Iterable[Candidate]) -> float:
         """Return the work of one job under each of some candidates, in seconds."""

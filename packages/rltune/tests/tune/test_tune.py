@@ -28,7 +28,7 @@ from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variation
 from rltune.tune.tuning import PROBED, Advice, decide
 from rltune.tune.tuning_page import render_tuning
 from rltune.tune.tuning_text import RIGHT_ALONE, RIGHT_TOGETHER, finalists_table, sentences, settings_file
-from rltune.tune.work import Site
+from rltune.tune.work import RunWork
 
 CLUSTER = Cluster.uniform(2, 8)
 
@@ -160,9 +160,9 @@ def test_rounds_cost_no_more_than_the_budget_whatever_the_queue_turns_out_to_be(
     """Nor does the length of the history matter. What there is now is never lost."""
     now = usual_now(jobs, CLUSTER)
     first = opening(now, ["learned"], CANDIDATES)
-    really = Site(queue, 100)
+    really = RunWork(queue, 100)
     for n in (1_500, 10_000, 1_000_000, 10_000_000):
-        thought = really if n <= PROBED else Site(queue=30.0, nodes=100)  # a short part is probed as a whole
+        thought = really if n <= PROBED else RunWork(queue=30.0, nodes=100)  # a short part is probed as a whole
         plan = Plan.of(HistoryStretch(0, n), first, minutes, thought)
         spent = [0.0]
 
@@ -180,7 +180,7 @@ def test_rounds_cost_no_more_than_the_budget_whatever_the_queue_turns_out_to_be(
 def test_what_is_dear_joins_later_if_the_budget_is_short_and_is_left_out_if_it_is_shorter(jobs):
     """Estimates that are predicted are much work: the rules that did well without them are tried with them."""
     first = opening(usual_now(jobs, CLUSTER), [], CANDIDATES)
-    plans = [Plan.of(HistoryStretch(0, 100_000), first, minutes, Site()) for minutes in (1_000.0, 20.0, 0.5)]
+    plans = [Plan.of(HistoryStretch(0, 100_000), first, minutes, RunWork()) for minutes in (1_000.0, 20.0, 0.5)]
     assert [bool(plan.joining) for plan in plans] == [False, True, False]
     assert [bool(plan.left_out) for plan in plans] == [False, False, True]
     best = [c for c in plans[1].first if c.pipeline.label == "saf + easy"]
@@ -190,10 +190,10 @@ def test_what_is_dear_joins_later_if_the_budget_is_short_and_is_left_out_if_it_i
 def test_changes_of_the_best_stop_where_the_budget_ends(jobs):
     """The least work first; what is learnt once is paid once."""
     first = opening(usual_now(jobs, CLUSTER), [], CANDIDATES)
-    plan = Plan.of(HistoryStretch(0, 3_000), first, 10.0, Site())
+    plan = Plan.of(HistoryStretch(0, 3_000), first, 10.0, RunWork())
     changed = variations(first[:3], CANDIDATES, solver=False)
     assert len(plan.affordable(changed)) == len(changed)
-    short = Plan.of(HistoryStretch(0, 3_000), first, 10.0, Site())
+    short = Plan.of(HistoryStretch(0, 3_000), first, 10.0, RunWork())
     short.spent_s = 60.0 * SEARCH_SHARE * 10.0 - 1.0
     kept = short.affordable(changed)
     assert 0 < len(kept) < len(changed)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rltune.tune.stretches import HistoryStretch
     from rltune.tune.tried_pipelines import Candidate
-    from rltune.tune.work import Site
+    from rltune.tune.work import RunWork
 
 SEARCH_SHARE = 0.7  # of the budget; the rest is for the report on the last part
 FINALISTS = 6
@@ -39,7 +39,7 @@ class Plan:
     part: HistoryStretch
     first: tuple[Candidate, ...]  # who runs from the first round on; what there is now is the first of them
     minutes: float
-    site: Site
+    site: RunWork
     joining: tuple[Candidate, ...] = ()  # who may join in the second round, if their like were among the best
     left_out: tuple[Candidate, ...] = ()  # who is too much work for this budget
     rounds: int = len(SHARES)  # before the last
@@ -51,7 +51,7 @@ class Plan:
         self.final = self.part
 
     @classmethod
-    def of(cls, part: HistoryStretch, candidates: Sequence[Candidate], minutes: float, site: Site) -> Plan:
+    def of(cls, part: HistoryStretch, candidates: Sequence[Candidate], minutes: float, site: RunWork) -> Plan:
         """Plan for a budget.
 
         If it is short, candidates that are much work join in the second round, where their like did well in the first;

@@ -66,7 +66,7 @@ class BlockSums:
 
 
 @dataclass(frozen=True)
-class Ground:
+class StretchGround:
     """What a run of a stretch stands on: its jobs with those before it, and what can be learnt along them."""
 
     jobs: Jobs
@@ -85,7 +85,7 @@ class StretchRunner:
     cluster: Cluster
     metric: str
     seed: int
-    _grounds: dict[HistoryStretch, Ground] = field(default_factory=dict, repr=False, compare=False)
+    _grounds: dict[HistoryStretch, StretchGround] = field(default_factory=dict, repr=False, compare=False)
     _trials: dict[str, Trial] = field(default_factory=dict, repr=False, compare=False)  # of that ground, by estimator
 
     def __call__(self, task: tuple[Candidate, HistoryStretch]) -> BlockSums:
@@ -109,7 +109,7 @@ class StretchRunner:
         """Return whether a stretch begins with what was recorded to run and wait then."""
         return has_starts(self.jobs) and gpus_running(self.jobs, self._span(stretch)[0]) <= self.cluster.gpu_count
 
-    def ground(self, stretch: HistoryStretch) -> Ground:
+    def ground(self, stretch: HistoryStretch) -> StretchGround:
         """Return what a stretch is run on: from what was running and waiting, or after a simulated warm-up.
 
         Of what lies further back than is learnt from, only jobs that ran or waited then are kept: so the work and the
@@ -121,14 +121,14 @@ class StretchRunner:
             self._grounds[stretch] = self._new_ground(stretch)
         return self._grounds[stretch]
 
-    def _new_ground(self, stretch: HistoryStretch) -> Ground:
+    def _new_ground(self, stretch: HistoryStretch) -> StretchGround:
         span, resumes = self._span(stretch), self.resumes(stretch)
         before = 0 if resumes else min(stretch.first, int(WARM_UP * len(stretch)) + 1)
         oldest = max(0, stretch.first - before - LOOK_BACK)
         older = there_at(self.jobs, span[0], oldest) if resumes else np.zeros(0, dtype=np.intp)
         jobs = self.jobs.take(np.concatenate([older, np.arange(oldest, stretch.end)]))
         first = 0 if resumes else stretch.first - before - oldest
-        return Ground(jobs, Window(first, len(jobs) - first, span, resumes=resumes), Knowledge(jobs, self.seed))
+        return StretchGround(jobs, Window(first, len(jobs) - first, span, resumes=resumes), Knowledge(jobs, self.seed))
 
     def _span(self, stretch: HistoryStretch) -> tuple[float, float]:
         submit = self.jobs.submit_s

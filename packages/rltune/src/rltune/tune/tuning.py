@@ -28,7 +28,7 @@ from rltune.tune.pick import pick
 from rltune.tune.plan import VARIED, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
-from rltune.tune.work import LEARN_S, Site, learnt_by
+from rltune.tune.work import LEARN_S, RunWork, learnt_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -190,10 +190,10 @@ def tune(
     return _report(search, score, (plan.final, tested), today, chosen, order, parts, learnt, (minutes, seed, told))
 
 
-def _site(runner: StretchRunner, today: Candidate, probed: HistoryStretch) -> Site:
+def _site(runner: StretchRunner, today: Candidate, probed: HistoryStretch) -> RunWork:
     """Return how much work runs are here: from how many jobs wait today, under the plainest estimates."""
     plain = replace(today, estimator=usual_estimators(runner.jobs)[0])
-    return Site(runner((plain, probed)).queue, runner.cluster.node_count)
+    return RunWork(runner((plain, probed)).queue, runner.cluster.node_count)
 
 
 def _left_out(plan: Plan) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ MICRO = 1e-6
 
 
 @dataclass(frozen=True)
-class Site:
+class RunWork:
     """What makes runs slow: how many jobs wait on average, and how many nodes there are."""
 
     queue: float = 10.0

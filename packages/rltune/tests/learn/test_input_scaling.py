@@ -9,7 +9,6 @@ from rltune.engine.simulate import simulate
 from rltune.errors import InputError
 from rltune.learn.input_scaling import MARGIN, Queues, Scaling, measure
 from rltune.model.feature_sets import get_recipe
-from rltune.trials.parts import Part
 
 RECIPE = get_recipe("gpus+requested_time+submit_time+busy")
 
@@ -73,11 +72,11 @@ def test_a_model_that_is_trained_further_keeps_its_scale_and_widens_its_range():
     assert made.norm[:, 3].tolist() == here.norm[:, 3].tolist()
 
 
-def test_where_no_two_jobs_wait_there_is_nothing_to_learn_and_that_is_said():
+def test_where_no_queue_can_be_looked_at_there_is_nothing_to_learn_and_that_is_said(monkeypatch):
     """One sentence in place of a traceback, whoever asks: train, evolve, tune, an environment."""
-    calm = drawn(windows(part=Part("training", 0, 200), contended_s=0.0), 2)
+    monkeypatch.setattr("rltune.learn.input_scaling._EVERY", 10**6)  # moments with two waiting jobs: none has so many
     with pytest.raises(InputError, match="no order to learn"):
-        measure(calm, RECIPE, "fcfs")
+        measure(drawn(windows(), 2), RECIPE, "fcfs")
 
 
 def test_the_jobs_of_this_file_queue():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 
 from anyio import CapacityLimiter, to_thread
 
+_AT_ONCE = 3  # that are rendered: it takes the interpreter, and more would not be faster
 _MOST = 300  # pages; one of a hundred jobs has 50 kB
 
 
@@ -19,8 +20,7 @@ class KeptPages:
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._pages: OrderedDict[Hashable, bytes] = OrderedDict()
-        # Rendering takes the interpreter: one at a time is as fast. Who waits for it holds no thread that others need.
-        self._making = CapacityLimiter(1)
+        self._making = CapacityLimiter(_AT_ONCE)  # who waits for it holds no thread that others need
 
     async def at_hand_or_made(self, key: Hashable, make: Callable[[], str]) -> bytes:
         """Return a page that was made before, at once; else make it beside those who are answered at once."""

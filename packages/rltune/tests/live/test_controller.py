@@ -616,12 +616,17 @@ def test_what_slurm_does_not_hold_is_noted_by_job_and_cause(rig, tmp_path):
 
 
 def test_a_portfolio_takes_what_served_ended_jobs_best_and_is_replayed_by_it(rig):
-    """Before enough jobs have ended it is the prior; then a rule, said once, and by its name in the journal's run."""
+    """Before enough jobs have ended it is the network, kept whole; then a rule, said once, by its name in the run."""
     from rltune.live.journal.ended import Ended
+    from rltune.model.model_file import parse_model
+    from rltune.policy import get_policy
 
     r = rig(pipeline={"policy": "portfolio", "backfill": "none"})
     first = r.cycle()
-    assert r.controller.pinned.sha256 == ""
+    name, _, model = r.controller.pinned.text.partition("\n")
+    assert name == "learned:anywhere"
+    assert parse_model(model, name).sha256 == get_policy(name).model.sha256
+    assert r.controller.pinned.pipeline.policy.name == "portfolio=learned:anywhere"
     ended = []
     for i in range(6 * 256):  # wide short jobs beside long narrow ones: more GPUs are asked than there are
         one = replace(job(1000 + i, 4 if i % 2 else 1, 10), submit_s=NOW - 2e6 + 600.0 * i, state="COMPLETED")

@@ -38,7 +38,8 @@ def drawn_changes(episode: Episode, logit: Floats, count: int, rng: np.random.Ge
     """
     found = []
     for choice in np.sort(rng.permutation(len(episode))[:count]).tolist():
-        others = np.exp(logit[episode.first[choice] : episode.first[choice + 1]])
+        of_choice = logit[episode.first[choice] : episode.first[choice + 1]]
+        others = np.exp(of_choice - of_choice.max())
         usual = others[episode.taken[choice]]
         others[episode.taken[choice]] = 0.0
         if others.sum() > 0:
@@ -62,7 +63,8 @@ class PairedRoller:
         machine = window.machine(Learned(self.model))
         usual, base = as_used(machine), window.under_base
         times = Times.of(usual.submit_s, usual.start_s, usual.end_s, np.isfinite(usual.end_s))
-        changes = drawn_changes(usual, _level(usual, logits(machine, usual.rows)), self.changes, _rng(seed))
+        rng = np.random.default_rng(seed)
+        changes = drawn_changes(usual, logits(machine, usual.rows), self.changes, rng)
         worth = self._worth(times, base)
         gained = [self._worth(times_of(with_change(machine, c.choice, c.candidate)), base) - worth for c in changes]
         advantage = np.array([c.chance * gain for c, gain in zip(changes, gained, strict=True)])
@@ -74,19 +76,6 @@ class PairedRoller:
 
     def _told(self, ours: Times, base: Times) -> tuple[float, float]:
         return self.objective.gap(ours, base), self.objective.excess(ours, base)
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
-def _level(episode: Episode, logit: Floats) -> Floats:
-    """Bring the best of every choice to 0, so that no exponential overflows."""
-    count = np.diff(episode.first)
-    if not len(count):
-        return logit
-    best: Floats = np.maximum.reduceat(logit, episode.first[:-1])
-    return logit - np.repeat(best, count)
 
 
 def _of_changes(episode: Episode, changes: list[Change], advantage: Floats) -> Trajectory:

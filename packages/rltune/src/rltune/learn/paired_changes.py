@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedChoice:
     """Another candidate for one choice."""
 
     choice: int
@@ -31,7 +31,7 @@ class Change:
     chance: float  # of the softmax taking any other than the best one there
 
 
-def drawn_changes(episode: Episode, logit: Floats, count: int, rng: np.random.Generator) -> list[Change]:
+def drawn_changes(episode: Episode, logit: Floats, count: int, rng: np.random.Generator) -> list[ChangedChoice]:
     """Draw choices of an episode, and for each another candidate than the one taken, by the softmax of the others.
 
     Weighted by `chance`, what changes gain has the expectation that the policy's gradient asks for.
@@ -44,7 +44,7 @@ def drawn_changes(episode: Episode, logit: Floats, count: int, rng: np.random.Ge
         others[episode.taken[choice]] = 0.0
         if others.sum() > 0:
             candidate = int(rng.choice(len(others), p=others / others.sum()))
-            found.append(Change(choice, candidate, float(others.sum() / (others.sum() + usual))))
+            found.append(ChangedChoice(choice, candidate, float(others.sum() / (others.sum() + usual))))
     return found
 
 
@@ -78,7 +78,7 @@ class PairedRoller:
         return self.objective.gap(ours, base), self.objective.excess(ours, base)
 
 
-def _of_changes(episode: Episode, changes: list[Change], advantage: Floats) -> Trajectory:
+def _of_changes(episode: Episode, changes: list[ChangedChoice], advantage: Floats) -> Trajectory:
     """Return the choices that were changed, as if the other candidate had been taken."""
     parts = [slice(episode.first[c.choice], episode.first[c.choice + 1]) for c in changes]
     rows = np.concatenate([np.arange(p.start, p.stop) for p in parts]) if parts else np.zeros(0, dtype=np.int64)

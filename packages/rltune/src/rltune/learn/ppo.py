@@ -238,8 +238,8 @@ class Batch:
             if lo < hi:
                 choices = self.choices.part(lo, hi)
                 queues = self.queues[lo:hi, : choices.counts.max()]
-                rest = (tensor[lo:hi] for tensor in (self.old, self.advantage, self.returns))
-                yield Batch(choices, queues, *rest, by_critic=self.by_critic)
+                old, advantage, returns = (tensor[lo:hi] for tensor in (self.old, self.advantage, self.returns))
+                yield Batch(choices, queues, old, advantage, returns, self.by_critic)
 
 
 class Ppo:

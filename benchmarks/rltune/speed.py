@@ -52,7 +52,7 @@ def machine(jobs, cluster, policy, backfill, estimator="oracle"):
 
 
 def seconds(jobs, cluster, policy, backfill, repeat=3):
-    """Give the best of a few runs, from prepared arrays to the last end, and the last run's state."""
+    """Return the best of a few runs, from prepared arrays to the last end, and the last run's state."""
     best = float("inf")
     for _ in range(repeat):
         m = machine(jobs, cluster, policy, backfill)
@@ -105,7 +105,7 @@ def taking_turns(console):
 
 
 def against_yardstick(console):
-    """Give the table of ratios; FCFS must also give the yardstick's very schedule."""
+    """Return the table of ratios; FCFS must also give the yardstick's very schedule."""
     cluster = Cluster.uniform(nodes=36, gpus=8)
     jobs = philly_like(cluster)
     table = Table(title="100,000 Philly-like jobs, 36 nodes of 8, load 0.9")

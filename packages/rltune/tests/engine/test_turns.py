@@ -49,7 +49,7 @@ def test_times_may_have_units() -> None:
 
 
 def test_bounded_unless_told() -> None:
-    """What turns cost a job is bounded by two days, if nobody says otherwise; without turns there is nothing to bound."""
+    """Turns cost a job at most two days, if nobody says otherwise; without turns there is nothing to bound."""
     assert get_turns("las").bounded
     assert get_turns("las") == get_turns("las:late=48h")
     assert not get_turns("las:late=off").bounded

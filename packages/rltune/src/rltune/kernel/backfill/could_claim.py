@@ -43,7 +43,6 @@ def _look_at_spell(w: World, s: State, o: Options, i: int) -> None:
     settled = w.has_tolls and s.turn[job].settled != 0 and o.late_times == INF
     mover.barred = s.turn[job].preemptions >= o.max_preemptions or settled
     mover.patient = not w.has_tolls or is_surely_patient(w, s, o, job)
-    mover.ready = mover.start + mover.hold + o.min_run_s
 
 
 @kernel
@@ -80,10 +79,11 @@ def rank_movable(w: World, s: State, o: Options) -> float:
             _look_at_spell(w, s, o, i)
         if mover.barred > 0:
             continue
-        if now < mover.ready - ROUNDING_S:
-            until = min(until, mover.ready - ROUNDING_S)
+        ready = mover.start + mover.hold + o.min_run_s
+        if now < ready - ROUNDING_S:
+            until = min(until, ready - ROUNDING_S)
             continue
-        sure = mover.patient and o.max_a_day == 0 and now > mover.ready + ROUNDING_S
+        sure = mover.patient and o.max_a_day == 0 and now > ready + ROUNDING_S
         if not sure and not _may_be_displaced(w, s, o, i):
             continue
         if now >= mover.until or mover.edition != s.n[EDITION]:

@@ -215,7 +215,6 @@ MOVER = _record(  # a running job that is willing: what a pass asks of it, side 
     edition="i8",
     barred="i8",  # it has had all its turns, or been due; -1 = not looked at in this spell
     patient="i8",  # whatever work it would have to repeat, it has patience
-    ready="f8",  # from about when on it has run for long enough
 )
 SPELL = _record(start="f8", end="f8", job="i8", chunks="i8")  # one that ended before its job did
 AT = _record(node="i8", gpus="i8")

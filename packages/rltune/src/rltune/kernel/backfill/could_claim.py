@@ -71,6 +71,9 @@ def rank_movable(w: World, s: State, o: Options) -> float:
     worst = -INF
     until = INF
     s.mark[VAIN_UNTIL] = INF
+    s.n[MOVABLE_N] = 0
+    if o.max_preemptions == 0:  # nothing is noted of a spell then: a later look may allow more
+        return -INF
     cuts = las_cuts(s) if o.turns == BY_LAS else (0.0, 0.0)
     n = 0
     for i in range(s.n[MOVERS_N]):

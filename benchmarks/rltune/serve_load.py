@@ -29,6 +29,7 @@ import numpy as np
 
 from rltune import Cluster, Jobs, simulate
 from rltune.cluster import NodeGroup
+from rltune.errors import InputError
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings import ControlSettings, PipelineSettings
 from rltune.live.controller import Controller
@@ -188,6 +189,14 @@ def peak_mib(pid: int) -> float:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 
+def has_cycle(path: Path) -> bool:
+    """Return whether a journal is there, and holds a cycle."""
+    try:
+        return Journal.read(path).last_cycle() > 0
+    except InputError:  # it is being made
+        return False
+
+
 def busy(pid: int) -> float:
     """Return how much processor time a process has used: on a crowded machine that is what can be compared."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
@@ -208,7 +217,7 @@ def main() -> None:
         controller = multiprocessing.Process(target=write_journal, args=(path, given.waiting, given.nodes, given.every))
         controller.start()
         try:
-            while not (path.exists() and Journal.read(path).last_cycle()):
+            while not has_cycle(path):
                 if not controller.is_alive():
                     raise SystemExit("the controller ended before its first cycle")
                 time.sleep(0.5)

@@ -6,7 +6,7 @@ from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.kernel.fit.node_index import index_add, index_remove, lowest_bit
 from rltune.kernel.fit.racks import pick_in_racks, probe_now, slowdown
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import ACTIVE_N, FIRST_FIT, HIERARCHICAL, SPREAD, STAMP, TRIES, State, World
+from rltune.kernel.state.arrays import ACTIVE_N, FIRST_FIT, FREED, HIERARCHICAL, SPREAD, STAMP, TRIES, State, World
 
 
 @kernel
@@ -138,6 +138,7 @@ def take_nodes(w: World, s: State, job: int) -> None:
 @kernel
 def give_nodes_back(w: World, s: State, job: int) -> None:
     """Free what a job uses, and let those be tried again who could use it."""
+    s.n[FREED] += 1
     lend_nodes(w, s, job, 1)
     first = w.job[job].chunk_at
     for at in range(first, first + w.shape[s.life[job].form].chunks):

@@ -49,10 +49,10 @@ the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothin
 
 **Not asked:** code that turns torch's question off (`torch._C.DisableTorchFunctionSubclass`, as a tensor class with a
 `__torch_function__` of its own may do), constructors that were imported by name before `wrap()` (`from torch import
-tensor`) and legacy ones (`torch.FloatTensor(weight)`) read a parameter's bytes on the host by themselves. Where
-gradients are recorded this is found and refused, and in evaluation the bytes are up to date. Under `no_grad()` inside a
-training forward they may be those from before the last update; of a parameter in the file they are not numbers. Give
-them `weight.view_as(weight)`. `nn.Parameter(weight)` of a wrapped parameter, and so a parametrization registered after
+tensor`) and legacy ones (`torch.FloatTensor(weight)`) read a parameter's bytes on the host by themselves. Where a
+gradient of the parameter is recorded this is found and refused, and in evaluation the bytes are up to date. Inside a
+training forward, what is detached or read under `no_grad()` may be from before the last update, without a word; of a
+parameter in the file it is not a number. Give them `weight.view_as(weight)`. `nn.Parameter(weight)` of a wrapped parameter, and so a parametrization registered after
 `wrap()`, raises torch's own error: register it before.
 
 **Rounded by address:** torch may round a product with a vector differently where the weight does not begin at a

@@ -1,10 +1,11 @@
 """What the simulator says of the runs that were made: the same jobs, at the times at which Slurm saw them.
 
-Run times are those recorded, as for any history. Three things are in it besides. Slurm plans a start for every job in
-its queue, on whole nodes: who is behind may use nothing of them then. A job that could not start at once is started by
-one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over,
-because a few seconds can change who comes next. And the controller orders the queue once a cycle, which is as long as
-it was on average, under its guard. Not in it: that Slurm chooses nodes itself where it is not led to some.
+Run times are those recorded, as for any history. Four things are in it besides. Slurm plans a start for every job in
+its queue, on whole nodes: who is behind may use nothing of them then. It chooses nodes by its own rule, also under a
+controller, which leads few jobs to nodes: most have started before it looks. A job that could not start at once is
+started by one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several
+times over, because a few seconds can change who comes next. And the controller orders the queue once a cycle, which is
+as long as it was on average, under its guard.
 
 Where jobs take turns three things are otherwise: backfilling is EASY, for turns know no other with reservations; the
 policy is asked in every pass, for turns know no cycle; and a job that was stopped holds its GPUs for as much longer
@@ -14,9 +15,11 @@ as it took, on average in that run, from the command to the start of the job tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
@@ -26,7 +29,9 @@ from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.one_run import control_settings
 from rltune.lab.experiment.run_record import RunRecord, as_schedule
+from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.live.pinned_pipeline import pin_policy
+from rltune.placement.placers import BEST_FIT, SLURM, Placement
 from rltune.schedule import Schedule
 
 DRAWS = 20
@@ -63,6 +68,8 @@ def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
     stretch = plan.jobs_profile.stretch
     cycle_s = max(plan.cycle_s, _makespan_s(real) / max(1, record.cycles.count))  # on a busy machine cycles are late
     pipeline = _driven(record.arm, plan, cycle_s) if record.arm.policy else slurm_alone(record.arm, stretch)
+    if pipeline.placement == BEST_FIT:  # of any other placement it is to be seen what it would do, were all jobs led
+        pipeline = replace(pipeline, placement=Placement(SLURM))
     jobs = _freed_late(real.jobs, record.freed_s) if record.arm.turns else real.jobs
     interval_s = multifactor.backfill_s(stretch)
     return set_beside(real, jobs, replace(pipeline, seed=record.seed), plan.estimator, interval_s)
@@ -80,7 +87,8 @@ def set_beside(
     longest_s = multifactor.BACKFILL_S if interval_s is None else interval_s
     late_s = np.random.default_rng(pipeline.seed).uniform(0, longest_s, size=(DRAWS, len(jobs)))
     held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
-    made = [run_pipeline(one, real.cluster, pipeline, get_estimator(estimator)) for one in held]
+    cluster = by_name(real.cluster)
+    made = [run_pipeline(one, cluster, pipeline, get_estimator(estimator)) for one in held]
     added_s = [np.where(m.wait_s > 0, late, 0.0) for m, late in zip(made, late_s, strict=True)]
     waits = [float((m.wait_s + late).mean()) for m, late in zip(made, added_s, strict=True)]
     delays = [float((m.delay_s + late).mean()) for m, late in zip(made, added_s, strict=True)]
@@ -93,6 +101,13 @@ def set_beside(
         delay_s=float(np.mean(delays)),
         real_delay_s=float(real.delay_s.mean()),
     )
+
+
+def by_name(cluster: Cluster) -> Cluster:
+    """Return a cluster with its groups in the order of their nodes' names, as Slurm goes through its nodes."""
+    spec = Spec(Path("/"), cluster, range(1, 1 + ports_needed(cluster)))
+    first = {id(node.group): node.name for node in reversed(spec.nodes)}
+    return replace(cluster, groups=tuple(sorted(cluster.groups, key=lambda group: first[id(group)])))
 
 
 def slurm_alone(arm: Arm, stretch: float = 1.0) -> Pipeline:

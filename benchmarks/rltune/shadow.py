@@ -60,7 +60,7 @@ def settings_for(policy: str, cycle_s: float, factor: int, journal_mib: float) -
     """Return the settings of a controller that only watches."""
     health = {"max_clock_jump_s": 30.0 + 5.0 * factor}
     told = {"mode": "shadow", "cycle_s": cycle_s, "pipeline": {"policy": policy, "estimator": "user"}}
-    return load_settings(None, told | {"advanced": {"health": health, "journal": {"max_mib": journal_mib}}})
+    return load_settings(None, told | {"journal": {"max_mib": journal_mib}, "advanced": {"health": health}})
 
 
 def look(bed: Testbed, watch: Watch, journal: Path) -> None:
@@ -106,14 +106,14 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--clock", type=int, default=168, help="how many times as fast")
     parser.add_argument("--policy", default="saf")
-    parser.add_argument("--load", type=float, default=1.0)
+    parser.add_argument("--load", type=float, default=1.05)
     parser.add_argument("--journal-mib", type=float, default=48.0, help="what the journal may take")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True)
-    journal_file = asked.folder / "journal.db"
+    journal_file = asked.folder.absolute() / "journal.db"
     settings = settings_for(asked.policy, float(asked.clock), asked.clock, asked.journal_mib)
     rehearse(settings, pin_pipeline(settings))
-    plan = ExperimentPlan((Arm("shadow"),), (1,), round(JOBS_A_DAY * asked.days), asked.load)
+    plan = ExperimentPlan((Arm("shadow"),), (1,), max(1, round(JOBS_A_DAY * asked.days)), asked.load)
     conf = multifactor.settings_for(1.0) | {"DebugFlags": "Protocol"}
     with fresh_testbed(asked.folder / "testbed", plan.cluster, asked.clock, conf) as bed:
         log = bed.folder / "log/slurmctld.log"
@@ -124,8 +124,8 @@ def main() -> None:
         submitted = len(submitter.ids)
         requests = Counter(OPCODE.findall(log.read_text(encoding="utf-8", errors="replace")))
     tell(watch, requests, submitted, asked.folder)
-    report = [sys.executable, "-m", "rltune", "journal", "report", "--journal", str(journal_file)]
-    print(subprocess.run(report, capture_output=True, text=True, check=False).stdout)
+    report = [str(Path(sys.executable).with_name("rltune")), "journal", "report", "--journal", str(journal_file)]
+    subprocess.run(report, check=True)
 
 
 def tell(watch: Watch, requests: Counter[str], submitted: int, folder: Path) -> None:

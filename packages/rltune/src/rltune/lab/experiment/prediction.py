@@ -1,11 +1,11 @@
 """What the simulator says of the runs that were made: the same jobs, at the times at which Slurm saw them.
 
-Run times are those recorded, as for any history. Four things are in it besides. Slurm plans a start for every job in
-its queue, on whole nodes: who is behind may use nothing of them then. It chooses nodes by its own rule, also under a
-controller, which leads few jobs to nodes: most have started before it looks. A job that could not start at once is
-started by one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several
-times over, because a few seconds can change who comes next. And the controller orders the queue once a cycle, which is
-as long as it was on average, under its guard.
+Run times are those recorded, as for any history. Three things are in it besides. Slurm plans a start for every job in
+its queue, on whole nodes: who is behind may use nothing of them then. A job that could not start at once is started by
+one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over,
+because a few seconds can change who comes next. And the controller orders the queue once a cycle, which is as long as
+it was on average, under its guard. Nodes are taken by best fit; Slurm's own rule can be asked for, which tells more of
+its choices and no more of the waits (docs/adr/0172-nodes-as-slurm-takes-them.md).
 
 Where jobs take turns three things are otherwise: backfilling is EASY, for turns know no other with reservations; the
 policy is asked in every pass, for turns know no cycle; and a job that was stopped holds its GPUs for as much longer
@@ -31,7 +31,7 @@ from rltune.lab.experiment.one_run import control_settings
 from rltune.lab.experiment.run_record import RunRecord, as_schedule
 from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.live.pinned_pipeline import pin_policy
-from rltune.placement.placers import BEST_FIT, SLURM, Placement
+from rltune.placement.placers import SLURM, Placement
 from rltune.schedule import Schedule
 
 DRAWS = 20
@@ -62,13 +62,14 @@ class Prediction:
         return self.delay_s / self.real_delay_s - 1 if self.real_delay_s > 0 else np.nan
 
 
-def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
-    """Simulate a run, and set it beside what was."""
+def predict(record: RunRecord, plan: ExperimentPlan, *, slurms_nodes: bool = False) -> Prediction:
+    """Simulate a run, and set it beside what was; nodes can be those that Slurm takes where nobody leads it."""
     real = as_schedule(record, plan)
     stretch = plan.jobs_profile.stretch
     cycle_s = max(plan.cycle_s, _makespan_s(real) / max(1, record.cycles.count))  # on a busy machine cycles are late
     pipeline = _driven(record.arm, plan, cycle_s) if record.arm.policy else slurm_alone(record.arm, stretch)
-    if pipeline.placement == BEST_FIT:  # of any other placement it is to be seen what it would do, were all jobs led
+    if slurms_nodes:
+        real = replace(real, cluster=by_name(real.cluster))
         pipeline = replace(pipeline, placement=Placement(SLURM))
     jobs = _freed_late(real.jobs, record.freed_s) if record.arm.turns else real.jobs
     interval_s = multifactor.backfill_s(stretch)
@@ -87,8 +88,7 @@ def set_beside(
     longest_s = multifactor.BACKFILL_S if interval_s is None else interval_s
     late_s = np.random.default_rng(pipeline.seed).uniform(0, longest_s, size=(DRAWS, len(jobs)))
     held = [jobs.with_columns(duration_s=jobs.duration_s + late) for late in late_s]
-    cluster = by_name(real.cluster)
-    made = [run_pipeline(one, cluster, pipeline, get_estimator(estimator)) for one in held]
+    made = [run_pipeline(one, real.cluster, pipeline, get_estimator(estimator)) for one in held]
     added_s = [np.where(m.wait_s > 0, late, 0.0) for m, late in zip(made, late_s, strict=True)]
     waits = [float((m.wait_s + late).mean()) for m, late in zip(made, added_s, strict=True)]
     delays = [float((m.delay_s + late).mean()) for m, late in zip(made, added_s, strict=True)]

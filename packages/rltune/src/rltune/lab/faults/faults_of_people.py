@@ -44,13 +44,14 @@ def _delete_qos(scene: Scene) -> None:
     scene.bed.run("sacctmgr", "-i", "modify", "user", "root", "set", f"qos+={_QOS}")
     scene.wait_for("jobs of the new QOS", lambda: _submitted(scene, f"--qos={_QOS}"))
     scene.pass_cycles(3)
-    scene.bed.run("sacctmgr", "-i", "delete", "qos", _QOS)
+    scene.bed.run("sacctmgr", "-i", "delete", "qos", _QOS, check=False)  # 26.05 waits until no job has it
     scene.pass_cycles(3)
 
 
 def _other_qos(scene: Scene) -> None:
     for job in scene.moved:
         scene.bed.run("scontrol", "update", f"JobId={job}", "QOS=normal")
+    scene.bed.run("sacctmgr", "-i", "delete", "qos", _QOS, check=False)
     scene.pass_cycles(2)
 
 
@@ -67,7 +68,7 @@ def _delete_account(scene: Scene) -> None:
 def _other_account(scene: Scene) -> None:
     for job in scene.moved:
         scene.bed.run("scontrol", "update", f"JobId={job}", "Account=research")
-    scene.bed.run("sacctmgr", "-i", "delete", "account", _ACCOUNT, check=False)  # newer releases waited for the jobs
+    scene.bed.run("sacctmgr", "-i", "delete", "account", _ACCOUNT, check=False)
     scene.pass_cycles(2)
 
 

@@ -45,7 +45,7 @@ class QueueActor(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     def forward(self, rows, first):
-        """Give a logit a row; the candidates of choice i are rows first[i] to first[i + 1]."""
+        """Return a logit a row; the candidates of choice i are rows first[i] to first[i + 1]."""
         if self.alone:
             return self._logits(rows, None)
         order = np.argsort(np.diff(first), kind="stable")
@@ -68,7 +68,7 @@ class QueueActor(nn.Module):
         return self.last(torch.relu(self.judge(torch.relu(jobs)))).squeeze(-1)
 
     def _attended(self, jobs, there):
-        """Give what each job takes from those that are there; for the control, from itself alone."""
+        """Return what each job takes from those that are there; for the control, from itself alone."""
         if self.alone:
             return self.values(torch.relu(self.keys(torch.relu(self.asks(jobs)))))
         asks, keys, values = (self._by_head(layer(jobs)) for layer in (self.asks, self.keys, self.values))

@@ -290,7 +290,7 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
 
 
 def peak_mib() -> int:
-    """Give the most memory this program had; `getrusage` would count what its parent had when it began, too."""
+    """Return the most memory this program had; `getrusage` would count what its parent had when it began, too."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 

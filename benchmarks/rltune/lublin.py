@@ -91,7 +91,7 @@ def train(generations: int, threads: int) -> Model:
 
 
 def tell(news: Told) -> None:
-    """Say how it goes."""
+    """Print how it goes."""
     print(f"generation {news.generation}: {news.validation:.3f} of saf's on generated held-out windows", flush=True)
 
 

@@ -76,7 +76,7 @@ def _schedules(rows: Rows) -> list[str]:
 
 
 def _others(rows: Rows) -> list[str]:
-    """Give what else the solver changes, and what the other placers do to the mean wait, for some of the pipelines."""
+    """Return what else the solver changes, and what other placers do to the mean wait, for some pipelines."""
     shown = [r for r in rows if r["estimator"] == "history" and (r["policy"], r["backfill"]) in SHOWN]
     head = ["large jobs' wait", "utilisation", "fragmentation", "first-fit: wait", "hierarchical: wait"]
     whats = [("milp:8", "large-wait"), ("milp:8", "utilisation"), ("milp:8", "fragmentation")]
@@ -97,7 +97,7 @@ def _slow(rows: Rows) -> list[str]:
 
 
 def _racks(rows: Rows) -> list[str]:
-    """Give the change of the mean wait by each placer that knows racks."""
+    """Return the change of the mean wait by each placer that knows racks."""
     names = [name for name in rows[0]["placements"] if name != BASE]
     cells = [
         [r["trace"], r["policy"], r["backfill"], *(percent(r["placements"][n]["wait"]["change"]) for n in names)]

@@ -52,7 +52,7 @@ def synthetic(kind: str, jobs: int, seed: int) -> Workload:
 
 
 def real(kind: str, path: Path, part: str) -> Workload:
-    """Give the first 80 % of a trace's time, or the rest."""
+    """Return the first 80 % of a trace's time, or the rest."""
     jobs = read_trace(path)
     jobs = jobs.take(np.argsort(jobs.submit_s, kind="stable"))
     first, last = jobs.submit_s[0], jobs.submit_s[-1]
@@ -62,7 +62,7 @@ def real(kind: str, path: Path, part: str) -> Workload:
 
 
 def workloads(part: str, kinds: list[str], files: dict[str, Path], windows: int, size: int) -> Iterator[Workload]:
-    """Give synthetic traces, of other seeds for the other part, and the real ones that there are."""
+    """Return synthetic traces, of other seeds for the other part, and the real ones that there are."""
     for kind in kinds:
         yield synthetic(kind, 2 * LOOKED_AT * windows * size, seed=1 if part == "train" else 2)
     for kind, path in files.items():
@@ -163,7 +163,7 @@ def cells(
 
 
 def against(ours: np.ndarray, theirs: np.ndarray, course: Course) -> dict[str, Any]:
-    """Give every metric with its ratio to best fit's and the interval."""
+    """Return every metric with its ratio to best fit's and the interval."""
     told: dict[str, Any] = {"better_in": int((ours[:, 0] < theirs[:, 0]).sum())}
     for m, metric in enumerate(METRICS):
         interval = over_time(ours[:, m], theirs[:, m], course, ratio, confidence=0.95, resamples=5000, seed=0)

@@ -63,7 +63,7 @@ class Game:
         return times_of(self.machine)
 
     def trajectory(self, objective) -> Trajectory:
-        """Give the choices with their rewards, told as the gap to the base policy grows."""
+        """Return the choices with their rewards, told as the gap to the base policy grows."""
         when_s = np.array([s.when_s for s in self.seen])
         reward = objective.rewards(when_s, self.times, self.window.under_base, dense=True)
         rows, critic = (np.concatenate([getattr(s, name) for s in self.seen]) for name in ("rows", "critic"))
@@ -86,7 +86,7 @@ def play(windows, actor, eyes: Learned, rng: np.random.Generator | None = None) 
 
 
 def eyes_of(recipe, norm, base) -> Learned:
-    """Give a policy whose network is never asked, for the inputs that the core makes for it."""
+    """Return a policy whose network is never asked, for the inputs that the core makes for it."""
     return Learned(Model(recipe, (1, 1), np.zeros(n_weights(len(recipe.inputs), (1, 1))), norm, base))
 
 

@@ -262,7 +262,7 @@ def below(ratios: Iterable[float]) -> str:
 
 
 def against_rule(cells: Sequence[Cell], single: str) -> list[str]:
-    """Say what each has of the single rule that is best over all cells."""
+    """Return what each has of the single rule that is best over all cells."""
     shares = (f"`{who}` {gmean(c.ratios[who].estimate / of_rule(c, single) for c in cells):.3f}" for who in WHO)
     return [f"Of `{single}`, the best single rule over all cells, in the geometric mean: {', '.join(shares)}."]
 

@@ -27,7 +27,7 @@ FAIRSHARE, SIZE, AGE_S = (0, 300, 1000), (0, 300, 1000, 3000), (6 * 3600, 86_400
 
 
 def measured(policy, traces, cluster, **driven):
-    """Give mean wait and makespan of every trace, in minutes: [2, trace]."""
+    """Return mean wait and makespan of every trace, in minutes: [2, trace]."""
     runs = [simulate(jobs, cluster, policy, "conservative", "best-fit", "user", **driven) for jobs in traces]
     return np.array([[run.wait_s.mean(), run.end_s.max()] for run in runs]).T / 60
 

@@ -48,7 +48,7 @@ def machine(jobs, cluster, policy, backfill, estimator="oracle"):
 
 
 def seconds(jobs, cluster, policy, backfill, repeat=3):
-    """Give the best of a few runs, from prepared arrays to the last end, and the last run's state."""
+    """Return the best of a few runs, from prepared arrays to the last end, and the last run's state."""
     best = float("inf")
     for _ in range(repeat):
         m = machine(jobs, cluster, policy, backfill)
@@ -67,7 +67,7 @@ def yardstick_seconds(jobs, cluster):
 
 
 def against_yardstick(console):
-    """Give the table of ratios; FCFS must also give the yardstick's very schedule."""
+    """Return the table of ratios; FCFS must also give the yardstick's very schedule."""
     cluster = Cluster.uniform(nodes=36, gpus=8)
     jobs = synthesise("philly", 100_000, seed=1, load=0.9, cluster=cluster)
     everybody = np.ones(len(jobs), dtype=bool)  # may be displaced: it matters to those who preempt alone

@@ -153,14 +153,14 @@ class Bench:
 
 
 def compared(values: np.ndarray, best: np.ndarray) -> str:
-    """Tell the mean delay, and it and its 99th percentile as ratios to the best without turns."""
+    """Return the mean delay, and it and its 99th percentile as ratios to the best without turns."""
     delay, p99 = (over_windows(values[:, m], best[:, m], ratio, confidence=0.95) for m in (DELAY, P99))
     told = (f"{r.estimate:.2f} [{r.low:.2f}, {r.high:.2f}]" for r in (delay, p99))
     return f"{values[:, DELAY].mean():,.0f} s | {' | '.join(told)}"
 
 
 def late(values: np.ndarray) -> str:
-    """Tell how many of the displaced ended later by more than a day, and by how much more on average."""
+    """Return how many of the displaced ended later by more than a day, and by how much more on average."""
     displaced, many, hours = values[:, [DISPLACED, LATE, OVER_H]].sum(axis=0)
     return f"{many:.0f} of {displaced:.0f}" + (f", by {hours / many:.0f} h" if many else "")
 

@@ -70,7 +70,7 @@ def held_out(kind: str, preset: str, nodes: str, seed: int, given: argparse.Name
 
 
 def summed_up(rows: list[tuple[float, ...]]) -> str:
-    """Say how far the answers were from what came."""
+    """Return how far the answers were from what came."""
     told_before, told_after, before, after, low, high = np.array(rows).T
     told, came = told_after - told_before, after - before
     inside = ((low <= came) & (came <= high)).mean()

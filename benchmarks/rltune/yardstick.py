@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 
 
 def fcfs(submit, duration, gpus, node_gpus):
-    """Give the start of every job; jobs are in order of submit, and a job larger than a node takes whole nodes."""
+    """Return the start of every job; jobs are in order of submit, and a job larger than a node takes whole nodes."""
     free = list(node_gpus)
     size = max(free)
     nodes = range(len(free))

@@ -69,7 +69,7 @@ class PreemptionRule(BaseModel):
 
 
 def costs(checkpoint_s: float, restart_s: float) -> str:
-    """Say what it costs a job to be displaced."""
+    """Return what it costs a job to be displaced."""
     if checkpoint_s == 0:
         lost = "no work lost"
     else:

@@ -41,7 +41,7 @@ def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedu
 
 
 def _rejected(replay: Schedule) -> Iterator[SiteFact]:
-    """Tell of jobs that the cluster could never run: GPU types, partitions or sizes that its file does not have."""
+    """Return the jobs that the cluster could never run: their GPU type, partition or size is not in its file."""
     if replay.rejected.any():
         labels = replay.reject_reason
         code = int(np.bincount(labels.codes[replay.rejected & (labels.codes >= 0)]).argmax())

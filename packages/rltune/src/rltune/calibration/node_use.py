@@ -126,7 +126,7 @@ def _downs(idle: list[Idle]) -> list[SiteFact]:
 
 
 def match_nodes(use: NodeUse, history: Happened, cluster: Cluster) -> dict[str, int]:
-    """Give each recorded node a number in the cluster: by the group's name, partitions and size, in order of names."""
+    """Return the number of each recorded node in the cluster, by group, partitions and size, in order of names."""
     free, first = [group.count for group in cluster.groups], 0
     begins = []
     for group in cluster.groups:

@@ -36,7 +36,7 @@ def parse_array_limits(text: str | None) -> dict[int, int]:
 
 
 def with_array_limits(jobs: "Jobs", limits: dict[int, int]) -> "Jobs":
-    """Give arrays their limits; an array that no job is of is refused."""
+    """Set the limits of arrays; an array that no job is of is refused."""
     import numpy as np
 
     known = set(jobs.array[jobs.array >= 0].tolist())

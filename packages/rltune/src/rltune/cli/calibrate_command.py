@@ -52,7 +52,7 @@ def calibrate(
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
-    """Say how far a replay is from what happened, and why.
+    """Show how far a replay is from what happened, and why.
 
     The history is replayed under the site's own policy and compared with the starts it records. What the history tells
     of the site (nodes down, limits, weights) is offered as lines for the cluster's file.

@@ -34,7 +34,7 @@ def notes() -> "Console":
 
 
 def say(sentence: str) -> None:
-    """Tell the user something that is no result, on one line however long."""
+    """Print something for the user that is no result, on one line however long."""
     with suppress(OSError):  # of a stderr that takes no more: there is nobody left to tell
         notes().print(sentence, markup=False, soft_wrap=True)
 

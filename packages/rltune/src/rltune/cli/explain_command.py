@@ -38,7 +38,7 @@ def explain(
     json: options.JsonOrFile = None,
     force: options.Force = False,
 ) -> None:
-    """Say why a job waits: the dominant reason with its evidence, the others, and what would start it."""
+    """Show why a job waits: the dominant reason with its evidence, the others, and what would start it."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
     if service is not None:

@@ -69,7 +69,7 @@ def forecast(
     json: options.JsonOrFile = None,
     force: options.Force = False,
 ) -> None:
-    """Say when waiting jobs will start: p10, p50 and p90 of drawn futures, in the order that is in force."""
+    """Show when waiting jobs will start: p10, p50 and p90 of drawn futures, in the order that is in force."""
     outputs = Outputs(json)
     outputs.require_free(force=force)
     if job is not None and submit is not None:

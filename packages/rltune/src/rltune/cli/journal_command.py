@@ -122,7 +122,7 @@ def report(
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
-    """Tell what would have happened in the policy's order, against what did: gains, for whom, stories, health."""
+    """Show what would have happened in the policy's order, against what did: gains, for whom, stories, health."""
     from rltune.live.journal.store import Journal
     from rltune.shadow import shadow_report, shadow_text
 

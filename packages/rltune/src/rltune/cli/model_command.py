@@ -68,7 +68,7 @@ def check(
 
 
 def _overlap(model: "Model", name: str, trace: str, format_name: str | None) -> tuple[str, ...]:
-    """Say which of a trace's jobs taught the model."""
+    """Return which of a trace's jobs taught the model."""
     from rltune.policy.learned import Learned
     from rltune.trials.leak import Exam, leaks
 

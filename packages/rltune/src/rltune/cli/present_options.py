@@ -207,7 +207,7 @@ OPTIONS = {
 
 
 def about_a_moment(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say which moment is asked about; it gets them as one value, `asked`."""
+    """Add to a command the options that say which moment is asked about; it gets them as one value, `asked`."""
     own = signature(command)
     default = {one.name: one.default for one in fields(Asked)}
     bundle = [

@@ -137,7 +137,7 @@ def notes_on(trace: "Trace") -> tuple[str, ...]:
 
 
 def _lost(trace: "Trace") -> list[str]:
-    """Say how many records may be of jobs that ran and are not replayed, and why, where they are more than a few."""
+    """Return how many records may be of jobs that ran and are not replayed, and why, where they are more than a few."""
     from rltune.trace.quality import MAY_HAVE_RUN
 
     gone = sorted((f for f in trace.quality.findings if f.rule in MAY_HAVE_RUN), key=lambda f: -f.count)

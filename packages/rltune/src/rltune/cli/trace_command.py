@@ -124,7 +124,7 @@ def predictability(
     force: options.Force = False,
     format: options.Format = None,  # noqa: A002
 ) -> None:
-    """Say how well run times can be told, and what it is worth.
+    """Show how well run times can be told, and what it is worth.
 
     The last tenth of the jobs is predicted, each as of its submission, from what had ended by then. With a cluster,
     windows of it are run with history's means, with these predictions, and with the truth.

@@ -106,7 +106,7 @@ def tune(
     ray: options.Ray = None,
     format: options.Format = None,  # noqa: A002
 ) -> None:
-    """Say which pipeline to run, from your own history.
+    """Show which pipeline to run, from your own history.
 
     Rules, models, backfilling, placement, guard and estimates are tried on the middle part of the history, what you
     have now among them; the best is tested once on the last part. "Stay with what you have" is an answer. A model that

@@ -50,7 +50,7 @@ def whatif(
     json: options.JsonOrFile = None,
     force: options.Force = False,
 ) -> None:
-    """Say what a change would come to: waits now and then, how sure, and who gains and loses.
+    """Show what a change would come to: waits now and then, how sure, and who gains and loses.
 
     With --trace alone the whole history is run twice; with --at, a journal or a running Slurm, the queue of that
     moment is rolled forward under both.

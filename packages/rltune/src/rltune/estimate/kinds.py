@@ -40,7 +40,7 @@ def split_name(name: str) -> tuple[str, tuple[float, ...]]:
 
 
 def kinds_of(jobs: Jobs) -> Kinds:
-    """Tell the kinds of a table in order of submission."""
+    """Return the kinds of a table in order of submission."""
     code = {name: getattr(jobs, name).codes.astype(np.int64) for name in ("vc", "user", "account", "qos", "name")}
     code["type"] = jobs.gpu_types.codes.astype(np.int64)
     words, numbers = _names(jobs)
@@ -69,7 +69,7 @@ def kinds_of(jobs: Jobs) -> Kinds:
 
 
 def bursts(alike: Codes, submit_s: Floats, array: NDArray[np.int32]) -> Codes:
-    """Give numbers to arrays, and to bursts of jobs alike that follow each other closely, in order of submission."""
+    """Return numbers of arrays, and of bursts of jobs alike that follow each other closely, in order of submission."""
     order = np.lexsort((np.arange(len(alike)), alike))
     new = np.ones(len(alike), dtype=np.bool_)
     same = alike[order][1:] == alike[order][:-1]

@@ -243,7 +243,7 @@ def fit_rows(course: PredictionCourse, ended: EndedJobs, age_s: Floats) -> Fit:
 
 
 def _as_if_idle(kinds: Kinds, table: Floats) -> Floats:
-    """Tell every second job that nobody of its kinds runs or waits: in a run that begins idle nobody does at first."""
+    """Hide from every second job who else of its kinds runs or waits: in a run from idle nobody does at first."""
     table = table.copy()
     for level in range(kinds.of.shape[1]):
         at = kinds.own.shape[1] + level * len(TOLD)

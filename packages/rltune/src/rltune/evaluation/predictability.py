@@ -238,7 +238,7 @@ def waits(
 
 
 def lines(made: Predictability) -> list[str]:
-    """Say the answer in a few sentences."""
+    """Return the answer in a few sentences."""
     told = made.told
     off, rank = told.factor_off(), told.rank_correlation()
     found = [
@@ -270,7 +270,7 @@ def _span(jobs: int, part: str) -> tuple[int, int]:
 
 
 def _groups(told: ToldJobs) -> dict[str, tuple[Group, ...]]:
-    """Tell how well run times are predicted for users, partitions and sizes with enough jobs, the largest first."""
+    """Return how well run times are predicted for users, partitions and sizes with enough jobs, the largest first."""
     jobs = told.jobs
     names: dict[str, Sequence[str | None]] = {
         "size": [f"{gpus} GPU{'' if gpus == 1 else 's'}" for gpus in jobs.gpus.tolist()],

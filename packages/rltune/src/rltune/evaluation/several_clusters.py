@@ -39,7 +39,7 @@ def join_clusters(made: Mapping[str, Comparison]) -> Comparison:
 
 
 def between_clusters(joined: Comparison, names: list[str]) -> Iterator[str]:
-    """Say of every pipeline what another cluster than the first does to it."""
+    """Return what another cluster than the first does to every pipeline, in sentences."""
     metric = metric_of(joined.metric)
     pipelines = [
         one.label.removesuffix(AT + names[0]) for one in joined.contenders if one.label.endswith(AT + names[0])

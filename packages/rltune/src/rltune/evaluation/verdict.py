@@ -89,7 +89,7 @@ def _written(found: Interval, metric: Metric) -> str:
 
 
 def _rejected(comparison: Comparison) -> list[str]:
-    """Say first how many jobs are in no mean, where they are more than a few."""
+    """Return how many jobs are in no mean, where they are more than a few; this comes first."""
     summaries = [run.summary for run in comparison.of(comparison.baseline).values()]
     jobs, rejected = sum(s.jobs for s in summaries), sum(s.rejected for s in summaries)
     if not jobs or rejected <= REJECTED_SHARE * jobs:
@@ -105,7 +105,7 @@ def _calm(comparison: Comparison) -> list[str]:
 
 
 def _from_what(comparison: Comparison) -> list[str]:
-    """Say that the queue at the beginning is a simulated one, where it is."""
+    """Return a sentence that the queue at the beginning is a simulated one, where it is."""
     first = comparison.windows[0]
     if first.interval_s is None or first.resumes:
         return []

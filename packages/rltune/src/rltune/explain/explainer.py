@@ -215,7 +215,7 @@ class Explainer:
         return self._limited(row, submitted=True)
 
     def _limited(self, row: int, *, submitted: bool = False) -> Reason:
-        """Say which limit holds a row."""
+        """Return which limit holds a row."""
         limit, jobs = self.before.state.limit, self.present.jobs
         for scope, counter in enumerate(self.machine.world.counters[row].tolist()):
             if counter < 0:
@@ -238,7 +238,7 @@ class Explainer:
         )
 
     def _no_room(self, row: int) -> list[Reason]:
-        """Say what is lacking, if it would not start even as the first."""
+        """Return what is lacking, if it would not start even as the first."""
         if self.fits_before(row):
             return []
         key = self._asks(row)
@@ -247,7 +247,7 @@ class Explainer:
         return [self._lacks[key]]
 
     def _behind(self, row: int) -> list[Reason]:
-        """Say who is before it, if somebody in its pool is."""
+        """Return who is before it, if somebody in its pool is."""
         pool, place = self._queue.of(row) if row in self._queue else (None, 0)
         if pool is None or not place:
             return []
@@ -275,7 +275,7 @@ class Explainer:
         return Reason(Why.GUARD, told, {**evidence, "claims": [self._name(other) for other in claims]})
 
     def _reserved(self, row: int, head: int, evidence: dict[str, object]) -> Reason:
-        """Say whose place it would take."""
+        """Return whose place it would take."""
         time = self.reserved_time(head)
         at = f" for {self.present.told_time(time)}" if np.isfinite(time) else ""
         lasts = seconds(float(self.present.estimate_s[row]))

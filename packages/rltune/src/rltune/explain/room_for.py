@@ -32,7 +32,7 @@ class RoomFor:
         self._estimate_s = float(state.life["estimate"][row])
 
     def reason(self) -> Reason:
-        """Say what is lacking; the job is known not to fit."""
+        """Return what is lacking; the job is known not to fit."""
         set_aside = self._set_aside()
         if set_aside is not None:
             return set_aside
@@ -47,7 +47,7 @@ class RoomFor:
         return self._lacks_beside(free)
 
     def _set_aside(self) -> Reason | None:
-        """Say whose window is in the way, if without windows it would fit."""
+        """Return whose window is in the way, if without windows it would fit."""
         world, state = self._arrays.world, self._arrays.state
         if not world.has_pauses:
             return None
@@ -73,7 +73,7 @@ class RoomFor:
         return np.asarray(self._arrays.world.group["gpus"][self._arrays.state.node["group"][nodes]])
 
     def _down(self) -> Reason:
-        """Say that the nodes which are up would not do, were they empty."""
+        """Return a sentence that the nodes which are up would not do, were they empty."""
         down = sorted(set(self._nodes.tolist()) - set(self._up.tolist()))
         names = ", ".join(self._present.node_name(node) for node in down[:_MOST_NAMED])
         more = f" and {len(down) - _MOST_NAMED} more" if len(down) > _MOST_NAMED else ""
@@ -98,7 +98,7 @@ class RoomFor:
         return Reason(Why.FRAGMENTED, told, {"free": int(free.sum()), "over_nodes": over, "most_on_one": most})
 
     def _lacks_beside(self, free: np.ndarray) -> Reason:
-        """Say that CPUs or memory are lacking where there are GPUs."""
+        """Return a sentence that CPUs or memory are lacking where there are GPUs."""
         w, node = self._arrays.world, self._arrays.state.node
         _, gpus, kind = self._chunks[0]
         having = self._up[free >= gpus]
@@ -135,7 +135,7 @@ def asked(chunks: Sequence[tuple[int, int]]) -> str:
 
 
 def _window_reason(present: Present, window: SetAside, estimate_s: float) -> Reason:
-    """Say which window is in the way."""
+    """Return which window is in the way."""
     begins = "has begun" if window.start_s <= present.now_s else f"begins {present.told_time(window.start_s)}"
     evidence = {"window": window.name, "start_s": window.start_s, "end_s": window.end_s}
     if window.maintenance:

@@ -91,7 +91,7 @@ def forecast(
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Forecast:
-    """Say when each waiting job will start, or one of them; with a calibration, corrected by it."""
+    """Return when each waiting job will start, or one of them; with a calibration, corrected by it."""
     if rolls < 2:
         raise InputError(f"a forecast needs two rolls or more, not {rolls}")
     roller = FutureRoller(present, seed, arrivals, job=job).prepare()

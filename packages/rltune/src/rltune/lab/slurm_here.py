@@ -6,5 +6,5 @@ from rltune.lab.testbed import missing
 
 
 def slurm_available() -> str | None:
-    """Say in one sentence why no experiment on Slurm can be made here; None if it can."""
+    """Return in one sentence why no experiment on Slurm can be made here; None if it can."""
     return missing(database=True, clock=True) or None

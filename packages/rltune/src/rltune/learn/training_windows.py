@@ -114,7 +114,7 @@ class BaseRun:
     """Called with a window that was chosen: what the base policy made of it. With a solver that takes long."""
 
     def on(self, windows: list[TrainingWindow], spread: Spread) -> list[TrainingWindow]:
-        """Give windows with what the base policy made of them."""
+        """Return windows with what the base policy made of them."""
         times = spread.map(self, windows)
         return [replace(window, base=t) for window, t in zip(windows, times, strict=True)]
 

@@ -67,7 +67,7 @@ class Hands:
         return outcomes
 
     def _recorded(self, intents: tuple[Intent, ...]) -> tuple[Intent, ...]:
-        """Say in Slurm what will be ours, and return what may then be done: without that only giving back."""
+        """Record in Slurm what will be ours, and return what may then be done: without that only giving back."""
         self.unnoted = ""
         if self.keeper is None or all(intent.undo for intent in intents):
             return intents
@@ -114,7 +114,7 @@ class Hands:
             self.journal.add_notes(report.cycle, notes, self.clock.now_s())
 
     def _tell_users(self, outcomes: Sequence[ChangeOutcome], report: CycleReport) -> None:
-        """Say in AdminComment who moved a job and why; an account that may not says so once, and no more."""
+        """Write to AdminComment who moved a job and why; an account that may not says so once, and no more."""
         look, meant = self.brain.last, self.brain.meant
         settings = self.brain.settings
         if not settings.tell_users or self._mute or look is None or meant is None:

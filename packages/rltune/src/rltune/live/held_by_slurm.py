@@ -56,7 +56,7 @@ def aside_of(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
 
 
 def _dependent(job: LiveJob, snapshot: Snapshot) -> Aside:
-    """Say which jobs it waits for, and how far they are."""
+    """Return which jobs it waits for, and how far they are."""
     if "Never" in job.reason:
         told = f"waits for other jobs that did not end as it asks, so it will never start: {job.dependency}"
         return Aside(
@@ -76,7 +76,7 @@ def _how_far(job: LiveJob, snapshot: Snapshot) -> str:
 
 
 def _for_reservation(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
-    """Say when the reservation begins that a job is for."""
+    """Return when the reservation begins that a job is for."""
     found = next((one for one in snapshot.reservations if one.name == job.reservation), None)
     if found is None or found.start_s <= snapshot.taken_s:
         return Aside(Why.RESERVED, text)
@@ -85,7 +85,7 @@ def _for_reservation(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
 
 
 def _refused_by_partition(job: LiveJob, snapshot: Snapshot) -> Aside:
-    """Say what its partition does not allow."""
+    """Return what its partition does not allow."""
     own = [one for one in snapshot.partitions if one.name in job.partitions]
     names = f"partition {', '.join(job.partitions)}"
     says = f"(Slurm says {job.reason})"
@@ -102,7 +102,7 @@ def _refused_by_partition(job: LiveJob, snapshot: Snapshot) -> Aside:
 
 
 def _limited(job: LiveJob, snapshot: Snapshot) -> Aside:
-    """Say whose limit is reached, on what, and what its user, account and QOS use now."""
+    """Return whose limit is reached, on what, and what its user, account and QOS use now."""
     word = job.reason
     whose = f"QOS {job.qos}" if word.startswith("QOS") and job.qos else f"account {job.account}" if job.account else ""
     what = next((text for key, text in _WHATS if key in word), "")

@@ -35,17 +35,17 @@ class Watchdog:
         return self.timeout_s / 2 if self.timeout_s else float("inf")
 
     def ready(self) -> None:
-        """Say once that the start is over: from here on it is watched."""
+        """Report once that the start is over: from here on it is watched."""
         if not self._ready:
             self._ready = True
             self._send("READY=1")
 
     def beat(self, status: str = "") -> None:
-        """Say that it lives, and with a sentence what it does."""
+        """Report that it lives, and in a sentence what it does."""
         self._send("WATCHDOG=1" + (f"\nSTATUS={' '.join(status.split())}" if status else ""))
 
     def stopping(self) -> None:
-        """Say that it is about to end."""
+        """Report that it is about to end."""
         self._send("STOPPING=1")
 
     def _send(self, text: str) -> None:

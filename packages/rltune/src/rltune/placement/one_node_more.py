@@ -144,7 +144,7 @@ def _heads_of_parts(w: World, s: State, o: Options, rows: I8) -> None:
 
 @allocating_kernel
 def turns_with_cuts(w: World, s: State, o: Options, rows: I8) -> int:
-    """Give the jobs in these places of the queue their turn, in this order; return how many started cut."""
+    """Try to start the jobs in these places of the queue, in this order; return how many started cut."""
     make_pools(w, s, o.global_head)
     s.n[EPOCH] += 1
     refused_at = np.full(len(w.shape), -1, dtype=np.int64)

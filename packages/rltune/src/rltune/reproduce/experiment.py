@@ -42,4 +42,4 @@ class Experiment(ABC):
 
     @abstractmethod
     def section(self, made: Made) -> Section:
-        """Say what the results are, as far as they are there."""
+        """Return what the results are, as far as they are there."""

@@ -68,7 +68,7 @@ class HeldOutRun(Step):
 
     @property
     def told(self) -> str:
-        """Say what is run."""
+        """Return what is run."""
         under = f"{self.estimator} estimates, {self.head} queue"
         return f"{len(self.entries)} pipelines on {self.workload}, {self.part} part, {under}"
 

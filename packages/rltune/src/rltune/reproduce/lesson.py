@@ -49,7 +49,7 @@ class Lesson(Step):
 
     @property
     def told(self) -> str:
-        """Say what is trained."""
+        """Return what is trained."""
         return f"train {self.features} against {self.base} for {self.objective} on {self.workload}, seed {self.seed}"
 
     @property

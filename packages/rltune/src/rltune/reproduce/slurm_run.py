@@ -29,7 +29,7 @@ class OnSlurm(Step):
 
     @property
     def told(self) -> str:
-        """Say what is run."""
+        """Return what is run."""
         return f"Slurm: {self.which}" + (f", {self.jobs} jobs, {self.seeds} seeds" if self.jobs else "")
 
     @property

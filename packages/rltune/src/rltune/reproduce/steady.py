@@ -42,7 +42,7 @@ class SteadyRun(Step):
 
     @property
     def told(self) -> str:
-        """Say what is run."""
+        """Return what is run."""
         return (
             f"{len(self.entries)} pipelines on the end of {self.workload} in steady state, {self.estimator} estimates"
         )

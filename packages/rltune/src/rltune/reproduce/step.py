@@ -31,7 +31,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def told(self) -> str:
-        """Say in a few words what is done."""
+        """Return in a few words what is done."""
 
     @property
     def needs(self) -> tuple[Step, ...]:

@@ -29,7 +29,7 @@ class TencacheClaims(Step):
 
     @property
     def told(self) -> str:
-        """Say what is run."""
+        """Return what is run."""
         return "tencache reproduce"
 
     @property

@@ -28,7 +28,7 @@ class TraceSummary(Step):
 
     @property
     def told(self) -> str:
-        """Say what is summed up."""
+        """Return what is summed up."""
         return f"sum up {self.workload}"
 
     @property

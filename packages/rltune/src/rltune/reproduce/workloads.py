@@ -74,7 +74,7 @@ class Origin:
 
     @property
     def told(self) -> str:
-        """Say what is run."""
+        """Return what is run."""
         return f"synthetic, {self.jobs:,} jobs, load {LOAD}" if self.path is None else self.path.name
 
     def digest(self) -> str:
@@ -128,7 +128,7 @@ def _gpu_jobs(origin: Origin, name: str, cluster: Cluster) -> Jobs:
 
 
 def _with_vcs(jobs: Jobs, cluster: Cluster) -> Jobs:
-    """Give each job a VC by lot, as likely as the VC has GPUs; one too large for a VC is never put into it."""
+    """Draw a VC for each job, as likely as the VC has GPUs; one too large for a VC is never put into it."""
     sizes: dict[str, int] = {}
     for group in cluster.groups:
         for name in group.vc:

@@ -121,7 +121,7 @@ async def explanation(
     caller: Viewer,
     changes: Annotated[bool, Query(description="Also try which change of the request would start it sooner.")] = False,
 ) -> dict[str, Any]:
-    """Say why a job waits: one dominant reason with its evidence, the others, and what would start it."""
+    """Return why a job waits: one dominant reason with its evidence, the others, and what would start it."""
     row = find_row(sight, job, caller)
     if row is None or row.state != "PENDING":
         raise HTTPException(404, f"job {job} does not wait here, or is not yours")
@@ -187,7 +187,7 @@ def settings(sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
 
 @router.get("/stream", response_class=StreamingResponse)
 async def live(request: Request, watch: Watched, caller: Viewer) -> StreamingResponse:  # noqa: ARG001
-    """Tell of every new cycle as it comes, as server-sent events."""
+    """Send every new cycle as it comes, as server-sent events."""
     gate = request.app.state.streams
     if gate.full:
         raise HTTPException(503, "too many live views; reload the page by hand", {"retry-after": "30"})

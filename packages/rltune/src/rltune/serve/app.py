@@ -101,7 +101,7 @@ def _add_metrics(app: FastAPI, how: ServeSettings) -> None:
 
 
 def _add_refusals(app: FastAPI) -> None:
-    """Say what was wrong: to programs as JSON, to people as a page."""
+    """Answer what was wrong: to programs as JSON, to people as a page."""
 
     def answer(request: Request, status: int, why: str, headers: dict[str, str] | None = None) -> Response:
         if _is_page(request):

@@ -31,7 +31,7 @@ class StreamGate:
 
 
 async def stream(watch: Watch, gate: StreamGate) -> AsyncIterator[str]:
-    """Say each new cycle until the reader is gone; the first at once."""
+    """Send each new cycle until the reader is gone; the first at once."""
     gate.open += 1
     try:
         told, silent_s = -1, 0.0

@@ -194,7 +194,7 @@ def _what_if_page(
 
 
 def _of_the_past(request: Request, asked: str) -> Iterator[str]:
-    """Say of each policy that was asked about what it would have done for the jobs seen here, if that can be told."""
+    """Return what each policy that was asked about would have done for the jobs seen here, where that is known."""
     history: OwnHistory = request.app.state.history
     for line in asked.splitlines():
         kind, _, value = line.partition("=")

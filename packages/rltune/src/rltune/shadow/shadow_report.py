@@ -144,7 +144,7 @@ def shadow_report(journal: Journal, since_s: float = -np.inf, stories: int = MOS
 
 
 def _stories(journal: Journal, seen: Sequence[Seen], waits: ReplayedJobs, most: int) -> tuple[StoryOfJob, ...]:
-    """Tell of those who gain and lose most, each with the first lines that the journal has on it."""
+    """Return the jobs that gain and lose most, each with the first lines that the journal has on it."""
     gained = waits.slurm_s - waits.our_s
     apart = [far_apart(*pair) for pair in zip(waits.slurm_s.tolist(), waits.observed_s.tolist(), strict=True)]
     gained[np.array(apart)] = 0.0  # where the replay is far from what was seen, the story would be the replay's

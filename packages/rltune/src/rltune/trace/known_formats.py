@@ -123,7 +123,7 @@ def read(source: Source, name: str | None) -> Trace:
 
 
 def _no_header(source: Source) -> str:
-    """Say that lines as sacct writes them lack their header, if it looks so."""
+    """Return a sentence that lines as sacct writes them lack their header, if it looks so."""
     from rltune.trace.sacct_fields import separator_of
 
     first = (source.head(1) or [""])[0]

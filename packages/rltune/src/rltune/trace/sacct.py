@@ -267,7 +267,7 @@ def _arrays(ids: NDArray[np.str_], asked_by: list[str | None]) -> tuple[Floats, 
 
 
 def _drop_copies(ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats) -> None:
-    """Tell a requeue, which starts anew, from the same record twice, which is refused unless --dedupe is given."""
+    """Keep requeues, which start anew; refuse the same record twice, unless --dedupe is given."""
     seen: dict[tuple[str, str, float], int] = {}
     copies = np.zeros(len(ids), dtype=np.bool_)
     first = -1

@@ -64,7 +64,7 @@ def join_spells(ledger: Ledger, records: Records) -> tuple[Floats, Floats, NDArr
 
 
 def _of_one_job(ledger: Ledger, ids: NDArray[np.str_]) -> Iterator[NDArray[np.intp]]:
-    """Give the living rows of every job that has several."""
+    """Return the living rows of every job that has several."""
     rows = np.flatnonzero(ledger.alive)
     order = rows[np.argsort(ids[rows], kind="stable")]
     edges = np.flatnonzero(ids[order][1:] != ids[order][:-1]) + 1

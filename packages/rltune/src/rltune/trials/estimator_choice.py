@@ -38,7 +38,7 @@ class EstimatorChoice:
     waits_s: dict[str, Floats]  # by window; none if there were too few
 
     def told(self) -> str:
-        """Say what was taken, and why."""
+        """Return what was taken, and why."""
         if not self.waits_s:
             return f"{AUTO} took {self.taken}: there are too few earlier windows with a queue to judge others by."
         prior = self.waits_s[PRIOR]

@@ -133,7 +133,7 @@ def tune(
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Tuning:
-    """Say which pipeline to run, from one's own history.
+    """Return which pipeline to run, from one's own history.
 
     Args:
         jobs: The history, from `rltune.read_trace(path)`.
@@ -193,7 +193,7 @@ class _Search:
     done: int = 0
 
     def tell(self, what: str) -> None:
-        """Say what is done beside the runs."""
+        """Report what is done beside the runs."""
         if self.progress is not None:
             self.progress(self.done, self.done + 1, what)
 

@@ -71,14 +71,14 @@ def advice(made: Tuning) -> str:
 
 
 def _shown(made: Tuning) -> str:
-    """Say by what a change is shown."""
+    """Return by what a change is shown."""
     if made.testing.high < 1:
         return "shown by the last part alone, which chose nothing"
     return "less sure: both parts together show it, the last alone does not but agrees in direction"
 
 
 def _borne_out(made: Tuning) -> str:
-    """Say how often an answer like this one was right on later jobs."""
+    """Return how often an answer like this one was right on later jobs."""
     right, of = RIGHT_ALONE if made.testing.high < 1 else RIGHT_TOGETHER
     return f"On public logs {right} of {of} answers shown so were right on later jobs: few, so watch it once it runs."
 
@@ -106,7 +106,7 @@ def _level(made: Tuning) -> list[str]:
 
 
 def _past(made: Tuning) -> list[str]:
-    """Say what of the gain was made by queues after maintenance and outages of the past."""
+    """Return what of the gain was made by queues after maintenance and outages of the past."""
     found = made.without_past
     if found is None:
         return []
@@ -131,7 +131,7 @@ def _tested(made: Tuning) -> list[str]:
 
 
 def _not_first(made: Tuning) -> list[str]:
-    """Say why others stand before what is recommended."""
+    """Return why others stand before what is recommended."""
     above = [candidate.label for candidate, _ in made.finalists].index(made.chosen.label)
     if not above or made.recommended.label == made.now.label:
         return []
@@ -144,7 +144,7 @@ def _not_first(made: Tuning) -> list[str]:
 
 
 def _reason(made: Tuning, other: Candidate) -> str:
-    """Say why the choice is preferred to a candidate that stands before it; "" if by nothing but the score."""
+    """Return why the choice is preferred to a candidate that stands before it; "" if by nothing but the score."""
     ours, theirs = (preference(one, made.now) for one in (made.chosen, other))
     if ours >= theirs:
         return ""

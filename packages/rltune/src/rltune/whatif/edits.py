@@ -102,12 +102,12 @@ def _add(value: str, text: str) -> Callable[[Site], Site]:
 
 
 def notes_on_types(site: Site, edits: Sequence[Edit]) -> list[str]:
-    """Say of nodes to add which have GPUs of a type that the cluster has not."""
+    """Return a note for each type of GPU to add that the cluster does not have."""
     return [note for edit in edits if edit.added is not None for note in note_on_type(site, edit.added)]
 
 
 def note_on_type(site: Site, added: NodeGroup) -> list[str]:
-    """Say that the cluster has no GPUs of a type to add, and how many jobs may use them all the same."""
+    """Return a sentence that the cluster has no GPUs of a type to add, and how many jobs may use them all the same."""
     types = site.cluster.gpu_types
     if not added.gpu_type or not types or any(same_name(added.gpu_type, one) for one in types):
         return []

@@ -99,7 +99,7 @@ def at_most_all_of_it(found: Interval, now_s: Floats) -> Interval:
 
 
 def _part_counted(warm_up: float) -> str:
-    """Say which jobs count, and why other commands tell another wait of the same pipeline."""
+    """Return which jobs count, and why other commands tell another wait of the same pipeline."""
     ours = f"both runs begin with an idle cluster, and the first {warm_up:.0%} of the time is not counted"
     compare = "compare begins with the jobs that ran and waited then"
     return f"{ours} ({compare}, calibrate counts all jobs, so their waits differ)"
@@ -114,7 +114,7 @@ def level_notes(now: Schedule, warm_up: float = WARM_UP) -> list[str]:
 
 
 def _overload(when: str, schedule: Schedule) -> str:
-    """Say that more is asked than there is: waits then grow with the length of the history, and so does their mean."""
+    """Return a warning where more is asked than there is: the mean wait then grows with the history's length."""
     jobs = schedule.jobs.take(np.flatnonzero(schedule.ran))
     span = float(np.ptp(jobs.submit_s)) if len(jobs) else 0.0
     asked = float((jobs.gpus * jobs.duration_s).sum())

@@ -52,7 +52,7 @@ def what_if_now(
 
 
 def _taken_away(present: Present, nodes: list[int], edits: Sequence[Edit]) -> list[str]:
-    """Say which nodes are taken away, and that what runs on them goes on to its end; `remove` takes idle ones first."""
+    """Return which nodes are taken away, idle ones first; what runs on them goes on to its end."""
     if not nodes:
         return []
     kinds = {kind for kind, _ in map(_parted, edits)} & _REMOVALS

@@ -32,7 +32,7 @@ class WhatIf:
 
     @property
     def sentence(self) -> str:
-        """Say what the change comes to, and how sure that is."""
+        """Return what the change comes to, and how sure that is."""
         gain, span = self.difference.estimate, self.difference.span(_signed)
         if not math.isfinite(gain):
             return f"{self.change}: no job could be compared"

@@ -136,7 +136,7 @@ def _sender(
 
 
 def _add_gradient(entry: ParameterEntry, gradient: Tensor) -> None:
-    """Give a gradient of a graph from before the device was let go to its parameter, as torch does."""
+    """Add a gradient of a graph from before the device was let go to its parameter, as torch does."""
     parameter: Any = entry.parameter
     gradient = gradient.to(parameter.device)
     if parameter.grad is None:

@@ -40,7 +40,7 @@ def check_sharding(group: Any, model: nn.Module, optimizer: Optimizer | None) ->
 
 
 def divide(group: Any, model: nn.Module, entries: Sequence[ParameterEntry], units: Sequence[Unit]) -> Shards:
-    """Give every process the first one's parameters, and decide who holds which."""
+    """Copy the first process's parameters to all, and decide who holds which."""
     peers = Peers(_group(group))
     with torch.no_grad():
         peers.share_from_first([parameter.detach() for parameter in model.parameters()])

@@ -478,7 +478,7 @@ def _make_world(
 
 
 def _chains(keys: I4, prior: F8, jobs: Jobs) -> I8:
-    """Give one number to jobs that share all that an index depends on: likenesses, prior, whether they give way."""
+    """Return numbers of jobs; those share one which agree in all that an index depends on."""
     told = np.column_stack([keys.astype(np.float64), prior, jobs.preemptible])
     chain: I8 = np.unique(told, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return chain

@@ -249,7 +249,7 @@ def _levered(job: LiveJob, *, by_hand: bool) -> LiveJob:
 
 
 def _memory_counts(nodes: Sequence[LiveNode]) -> bool:
-    """Tell from what is in use whether memory is a resource here, since the configuration is not told."""
+    """Return, from what is in use, whether memory is a resource here, since the configuration is not told."""
     return any(node.mem_used_gib for node in nodes) or not any(node.cpus_used for node in nodes)
 
 

@@ -43,7 +43,7 @@ class Latency(Step):
 
     @property
     def told(self) -> str:
-        """Say what is timed."""
+        """Return what is timed."""
         return f"time decisions over {self.arrivals:,} arrivals at once"
 
     @property

@@ -82,7 +82,7 @@ def _by_seed(made: Made, found: Result, features: str) -> list[float]:
 
 
 def _conclusion(made: Made, found: Result) -> str:
-    """Say how much seeds of one recipe differ beside how much recipes do: an interval knows of windows alone."""
+    """Return how much seeds of one recipe differ beside how much recipes do: an interval knows of windows alone."""
     gains = {features: _by_seed(made, found, features) for features in COUNTS}
     within = max(max(values) - min(values) for values in gains.values())
     means = [float(np.mean(values)) for values in gains.values()]

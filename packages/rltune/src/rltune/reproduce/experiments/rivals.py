@@ -49,7 +49,7 @@ class Timing(Step):
 
     @property
     def told(self) -> str:
-        """Say what is timed."""
+        """Return what is timed."""
         return f"time {BATCHES} batches of {BATCH} jobs of {self.workload}"
 
     @property
@@ -189,7 +189,7 @@ def _ours(made: Made, trace: str, who: str, metric: str) -> dict[str, Ours]:
 
 
 def _beside(made: Made, found: Result, trace: str, who: str, metric: str) -> str:
-    """Say what RLScheduler does on the machine that the others run on."""
+    """Return what RLScheduler does on the machine that the others run on."""
     if who != "rlscheduler":
         return ""
     other = Entry(on_our_machine(made.scope, trace, 0)).group

@@ -43,7 +43,7 @@ class SlaWindows(Step):
 
     @property
     def told(self) -> str:
-        """Say what is run."""
+        """Return what is run."""
         return f"{len(TOLD)} ways with SLA jobs on {self.workload}"
 
     @property

@@ -49,7 +49,7 @@ class Link(ABC):
 
     @abstractmethod
     def note_stall(self, copy: Copy, note: Note) -> None:
-        """Tell how long the device's next work will have waited for a copy: now, or at `resolve`."""
+        """Note how long the device's next work will have waited for a copy: now, or at `resolve`."""
 
     @abstractmethod
     def mark(self) -> Any:
@@ -57,7 +57,7 @@ class Link(ABC):
 
     @abstractmethod
     def note_between(self, first: Any, last: Any, note: Note) -> None:
-        """Tell the seconds between two marks: now, or at `resolve`."""
+        """Note the seconds between two marks: now, or at `resolve`."""
 
     @abstractmethod
     def note_stream(self) -> Any:
@@ -65,7 +65,7 @@ class Link(ABC):
 
     @abstractmethod
     def resolve(self, *, wait: bool) -> None:
-        """Tell the times that are known by now, or all of them."""
+        """Report the times that are known by now, or all of them."""
 
     @abstractmethod
     def speeds(self, source: Tensor, target: Tensor) -> tuple[float, float]:
@@ -119,7 +119,7 @@ class SimLink(Link):
         return time.perf_counter()
 
     def note_between(self, first: float, last: float, note: Note) -> None:
-        """Tell the seconds between two times."""
+        """Note the seconds between two times."""
         note(last - first)
 
     def note_stream(self) -> None:
@@ -233,11 +233,11 @@ class StreamLink(Link):
         return self._record(self._accelerator.current_stream())
 
     def note_between(self, first: Any, last: Any, note: Note) -> None:
-        """Tell the seconds between two events, once the device has come to both."""
+        """Note the seconds between two events, once the device has come to both."""
         self._unresolved.append((first, last, note))
 
     def resolve(self, *, wait: bool) -> None:
-        """Tell the times whose events are over, in the order in which they were asked for."""
+        """Report the times whose events are over, in the order in which they were asked for."""
         while self._unresolved:
             first, last, note = self._unresolved[0]
             if wait:

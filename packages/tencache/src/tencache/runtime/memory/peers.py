@@ -56,7 +56,7 @@ class Peers:
         atexit.register(self._close_at_exit)
 
     def share_from_first(self, tensors: Iterable[Tensor]) -> None:
-        """Give every process the first one's bytes, as DistributedDataParallel does."""
+        """Copy the first process's bytes to all, as DistributedDataParallel does."""
         for tensor in tensors:
             flat = tensor if tensor.is_contiguous() else tensor.contiguous()
             dist.broadcast(flat, group=self._group, group_src=0)

@@ -130,7 +130,7 @@ class Shards:
     # Gradients.
 
     def contribute(self, entry: ParameterEntry, gradient: Tensor, release: Callable[[], None]) -> None:
-        """Give this process's share of a gradient to whoever holds the parameter; `release` frees its memory."""
+        """Send this process's share of a gradient to whoever holds the parameter; `release` frees its memory."""
         # As DistributedDataParallel does: each divides its own, then all are added.
         gradient.mul_(1 / self.size)
         self._contributed[entry.index] += 1
@@ -165,7 +165,7 @@ class Shards:
     # What all do together.
 
     def exchange(self, what: int, payload: Tensor) -> list[Tensor]:
-        """Give every process a payload, and return those of all, in the order of ranks."""
+        """Send every process a payload, and return those of all, in the order of ranks."""
         number, self._exchanges = self._exchanges, self._exchanges + 1
         flat = payload.contiguous().view(torch.uint8).flatten()
         for rank in self._peers.others:

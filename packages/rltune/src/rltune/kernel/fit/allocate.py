@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses, free_cpu
 from rltune.kernel.fit.node_index import index_add, index_remove, lowest_bit
 from rltune.kernel.fit.racks import pick_in_racks, probe_now, slowdown
 from rltune.kernel.jit import kernel
@@ -14,6 +14,7 @@ from rltune.kernel.state.arrays import (
     SPREAD,
     STAMP,
     TRIES,
+    UNLIMITED,
     State,
     World,
 )
@@ -87,7 +88,7 @@ def _busiest(w: World, s: State, shape: int, kind: int, estimate: float) -> int:
     """Return the node with the least free CPUs that has room for a chunk, the lowest of equals; -1 if there is none."""
     mask = w.shape[shape].mask
     need = w.chunk[shape, kind].gpus
-    best = -1
+    best, best_free = -1, UNLIMITED
     for m in range(w.mask[mask].lo, w.mask[mask].hi):
         group = w.mask_group[m]
         if w.has_pauses and not clear_of_pauses(w, group, s.now[0], estimate):
@@ -99,8 +100,9 @@ def _busiest(w: World, s: State, shape: int, kind: int, estimate: float) -> int:
                 continue
             if s.node[node].cpu < cpu or s.node[node].mem < mem:
                 continue
-            if best < 0 or s.node[node].cpu < s.node[best].cpu:
-                best = node
+            free = free_cpu(w, group, s.node[node].cpu)
+            if best < 0 or free < best_free:
+                best, best_free = node, free
     return best
 
 

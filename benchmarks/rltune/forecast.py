@@ -1,6 +1,7 @@
 """How often forecasts hold on held-out moments, beside the deterministic roll, and how fast they are.
 
 python benchmarks/rltune/forecast.py                  # coverage and errors on made-up histories
+python benchmarks/rltune/forecast.py --traces DIR     # on pieces of recorded ones, thinned to the load of a slice
 python benchmarks/rltune/forecast.py speed            # 10,000 waiting jobs on 2,000 nodes
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
@@ -20,15 +22,34 @@ from rltune.forecast import StartCalibration, forecast
 from rltune.forecast.calibrate_forecast import TriedMoment, corrected_as_of, joined, tried_moments
 from rltune.jobs import Jobs
 from rltune.present import Present
-from rltune.trace import synthesise
+from rltune.trace import read_trace, synthesise
 
 HISTORIES = (("philly", "philly-slice"), ("helios", "helios-slice"), ("pai", "pai-slice"))
+FILES = {
+    "philly": "philly/philly_jobs.csv.gz",
+    "helios": "helios/venus_gpu_jobs.csv.gz",
+    "pai": "alibaba_pai_2020/pai_tasks_sample.csv.gz",
+}
+LOAD = 0.95
+
+
+def history_of(kind: str, cluster: Cluster, given: argparse.Namespace, seed: int) -> Jobs:
+    """Make a history up; or take a piece of a recorded one, of which so many jobs are kept that the load is right."""
+    if given.traces is None:
+        return synthesise(kind, cluster=cluster, jobs=given.jobs, load=LOAD, seed=seed)
+    recorded = read_trace(given.traces / FILES[kind]).sorted()
+    rng = np.random.default_rng(seed)
+    work_s = float((recorded.duration_s * recorded.gpus).sum())
+    load = work_s / cluster.gpu_count / float(recorded.submit_s[-1] - recorded.submit_s[0])
+    kept = np.flatnonzero(rng.random(len(recorded)) < LOAD / load)
+    first = int(rng.integers(0, max(1, len(kept) - given.jobs)))
+    return recorded.take(kept[first : first + given.jobs])
 
 
 def held_out(kind: str, preset: str, pipeline: str, given: argparse.Namespace, seed: int) -> list[TriedMoment]:
     """Forecast at moments of one history, and print how they did as drawn and corrected by the moments before."""
     cluster = Cluster.load(preset)
-    made = synthesise(kind, cluster=cluster, jobs=given.jobs, load=0.95, seed=seed)
+    made = history_of(kind, cluster, given, seed)
     begin, end = float(made.submit_s.min()), float(made.submit_s.max())
     times = begin + (end - begin) * np.linspace(0.3, 0.75, given.moments)
     how = (made, cluster, read_pipeline(pipeline), get_estimator(given.estimator), times)
@@ -119,6 +140,7 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--traces", type=Path, default=None, help="the folder of the recorded histories")
     parser.add_argument("--pipelines", default="saf + easy;fcfs + easy")
     parser.add_argument("--estimator", default="history")
     given = parser.parse_args()

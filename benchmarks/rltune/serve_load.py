@@ -4,8 +4,8 @@ python benchmarks/rltune/serve_load.py                       # a minute of load,
 python benchmarks/rltune/serve_load.py --clients 10 --seconds 10 --waiting 1000 --nodes 200
 
 The service runs as a process of its own, as in production. Another process is the controller: it looks at a simulated
-cluster and writes a cycle every `--every` seconds. Each client has a live view open and asks again as soon as it has
-its answer. An answer other than 200 is an error, and so is none within 60 seconds.
+cluster and writes a cycle every `--every` seconds. Each client has an address of its own and a live view open, and asks
+again as soon as it has its answer. An answer other than 200 is an error, and so is none within 60 seconds.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def address_of(kind: str, jobs: list[int], rng: np.random.Generator) -> str:
 async def one_client(base: str, number: int, until: float, jobs: list[int], tally: Tally) -> None:
     """Ask for one thing after another."""
     rng = np.random.default_rng(number)
-    async with httpx.AsyncClient(base_url=base, timeout=60.0) as client:
+    own = httpx.AsyncHTTPTransport(local_address=f"127.0.0.{number % 250 + 2}")  # what one address may ask is limited
+    async with httpx.AsyncClient(base_url=base, timeout=60.0, transport=own) as client:
         view = asyncio.create_task(live_view(client, tally))
         while time.perf_counter() < until:
             kind = KINDS[rng.integers(0, len(KINDS))]

@@ -11,6 +11,8 @@ TESTS = Path(__file__).parent
 PAGE = TESTS.parents[2] / "docs" / "tencache" / "refusals.md"
 MODULES = (
     "runtime/hooks/test_refusals.py",
+    "runtime/hooks/test_unasked_functions.py",
+    "runtime/tensors/test_activations.py",
     "runtime/test_right_or_refused.py",
     "runtime/test_memory_of_the_user.py",
     "runtime/test_past_the_router.py",
@@ -44,11 +46,18 @@ TAIL = """
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
 
-**Not asked:** functions of `torch.jit`, constructors of sparse tensors, nested tensors and `Tensor._make_subclass` read
-a parameter's bytes on the host by themselves. Where gradients are recorded this is found and refused, and in evaluation
-the bytes are up to date. Under `no_grad()` inside a training forward they may be those from before the last update; of
-a parameter in the file they are not numbers. Give such functions `weight.view_as(weight)`. `nn.Parameter(weight)` of a
-wrapped parameter, and so a parametrization registered after `wrap()`, raises torch's own error: register it before.
+**Not asked:** code that turns torch's question off (`torch._C.DisableTorchFunctionSubclass`, as a tensor class with a
+`__torch_function__` of its own may do), constructors that were imported by name before `wrap()` (`from torch import
+tensor`) and legacy ones (`torch.FloatTensor(weight)`) read a parameter's bytes on the host by themselves. Where
+gradients are recorded this is found and refused, and in evaluation the bytes are up to date. Under `no_grad()` inside a
+training forward they may be those from before the last update; of a parameter in the file they are not numbers. Give
+them `weight.view_as(weight)`. `nn.Parameter(weight)` of a wrapped parameter, and so a parametrization registered after
+`wrap()`, raises torch's own error: register it before.
+
+**Rounded by address:** torch may round a product with a vector differently where the weight does not begin at a
+multiple of 16 bytes. On the device every weight does, as in memory that torch allocates. A
+weight that lies elsewhere when it is wrapped (a view into a larger buffer, a mapped file) computes as after
+`weight.data = weight.data.clone()`.
 
 **Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. Of
 weights that move as halves this is the copy in the budget. Of others it is not, but for `torch.autocast(...,

@@ -176,6 +176,56 @@ def test_the_earliest_start_names_whose_end_makes_room():
     assert "when job 2 is expected to end" in told.reason.text
 
 
+@pytest.mark.parametrize("now_s", [1e6, 1.7e9 + 1e6])
+def test_where_all_that_runs_has_outlived_its_time_no_time_is_promised(now_s):
+    """By estimates room is there now, and it is not: so it is said who overruns, and nothing of now."""
+    jobs = Jobs.from_arrays(
+        submit_s=np.array([0.0, 1.0, 2.0, 3.0]) + now_s - 1e6,
+        duration_s=[2e6, 2e6, 2e6, 100.0],
+        gpus=[3, 4, 1, 4],
+        limit_s=[86_400.0, 200.0, 2e6, 100.0],
+    )
+    here = replay(jobs, Cluster.uniform(1, 4), read_pipeline("fcfs + easy"), get_estimator("user"), now_s)
+    first = explain(here, "1", changes=False).reason
+    assert first.text.endswith("1 running job there has outlived what was believed and may end any moment")
+    assert first.evidence["outlived"] == 1
+    here = replay(jobs, Cluster.uniform(2, 4), read_pipeline("fcfs + easy"), get_estimator("user"), now_s)
+    waits = explain(here, "3", changes=False).reason
+    assert "at the earliest now" not in waits.text
+    assert "UTC for job" not in waits.text
+
+
+@pytest.mark.parametrize("gpus", [0, 4, 7])
+@pytest.mark.parametrize("acts", [False, True])
+def test_a_node_that_drains_makes_no_room_when_its_jobs_end(gpus, acts):
+    """No reservation is made on it, however many GPUs its running jobs will give back."""
+    drains = nodes(8, gpu_type="p100", up=False, state="DRAINING")
+    looked = snapshot((running(1, "n0", 8), job(2, gpus, 30)), on=drains)
+    how = settings(mode="shadow")
+    here = present_of(Situation(looked), how, pin_pipeline(how), Known(), acting=acts)
+    told = explain(here, "2", changes=False)
+    assert told.reason.why is Why.DOWN
+    assert told.reason.text.endswith("it cannot start before a node that is down is back")
+    assert not np.isfinite(told.earliest_s)
+    assert Explainer(here).planned_starts() == {}
+
+
+def test_what_slurm_alone_knows_has_its_kind_and_a_next_step():
+    """A QOS that a partition does not take is no limit; licenses are; a reservation that is over never comes."""
+    waiting = (
+        job(1, 1, 30, reason="QOSNotAllowed", qos="x"),
+        job(2, 1, 30, reason="Licenses"),
+        job(3, 1, 30, reason="Reservation", reservation="gone"),
+    )
+    how = settings(mode="shadow")
+    here = present_of(Situation(snapshot(waiting)), how, pin_pipeline(how), Known())
+    told = {name: explain(here, name) for name in "123"}
+    assert [told[name].reason.why for name in "123"] == [Why.NEVER, Why.LIMIT, Why.NEVER]
+    assert "does not take its QOS" in told["1"].reason.text
+    assert "licenses" in told["2"].reason.text
+    assert told["3"].next_step.endswith("scontrol update JobId=3 ReservationName=")
+
+
 def test_who_overtook_it_and_who_is_before_it():
     """Younger jobs that run where it could run, and waiting jobs before it with why."""
     jobs = [running(12, "n0", 4), running(2, "n1", 4), job(8, 4, priority=30_000), job(9, 4)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tencache.claims_command import add_reproduce
 from tencache.errors import RefusedError
+from tencache.plan.activation_plan import peak_saved_bytes
 from tencache.plan.policy_costs import cost_of
 from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_trace import StepTrace
@@ -96,6 +97,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-recompute", action="store_true", help="keep activations instead of recomputing blocks")
     times = "after everything else, late, or within backward too where that pays, as wrap() does"
     parser.add_argument("--updates", choices=UPDATE_TIMES, default="late", help=f"when updates are computed: {times}")
+    saved = "the device's memory for what backward needs; the rest waits on the host (default: all stays on the device)"
+    parser.add_argument("--activations", metavar="BYTES", help=saved)
     parser.add_argument("--state-in-file", type=float, default=0.0, help="share of the optimizer state in the file")
 
 
@@ -103,7 +106,9 @@ def _load(options: argparse.Namespace) -> tuple[StepTrace, int, Bandwidths]:
     trace = _trace(options)
     speed, file_speed = parse_bandwidth(options.link), parse_bandwidth(options.nvme)
     budget_bytes = parse_bytes(options.budget, whole=trace.parameter_bytes)
-    return trace, budget_bytes, Bandwidths(speed, speed, file_speed, file_speed, updates=options.updates)
+    room = None if options.activations is None else parse_bytes(options.activations)
+    speeds = Bandwidths(speed, speed, file_speed, file_speed, updates=options.updates, activation_bytes=room)
+    return trace, budget_bytes, speeds
 
 
 def _trace(options: argparse.Namespace) -> StepTrace:
@@ -142,6 +147,9 @@ def _plan(options: argparse.Namespace) -> int:
         f"file     {show_bytes(state_in_file)} of optimizer state; {show_bytes(result.file_bytes)} a step",
     )
     _say("\n".join(lines))
+    if trace.saves:
+        saved = f"{show_bytes(peak_saved_bytes(trace.saves))} at most for backward"
+        _say(f"saved    {saved}; {show_bytes(result.offloaded_bytes)} a step to the host and back")
     if options.table:
         _say(plan.table(options.table))
     if options.html is not None:

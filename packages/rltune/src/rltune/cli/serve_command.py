@@ -185,6 +185,8 @@ def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.create_server((address, port), family=family) as listening:
+            # Head and body of an answer are written apart: else the body waits 40 ms for the head to be acknowledged.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             shown = listening.getsockname()[1]
             host = f"[{address}]" if ":" in address else address
             show_line(f"http://{host}:{shown}  (Ctrl-C ends it)")

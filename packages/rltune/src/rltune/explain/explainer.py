@@ -73,7 +73,7 @@ class Explainer:
         return Explanation(
             job=job,
             now_s=present.now_s,
-            reason=self._with_earliest(reason, earliest, by),
+            reason=self._with_earliest(row, reason, earliest, by),
             others=tuple(others),
             next_step=str(made[0]) if made else self._step(job, reason),
             earliest_s=earliest,
@@ -160,11 +160,29 @@ class Explainer:
                 return time, self.present.names[other]
         return time, ""
 
-    def _with_earliest(self, reason: Reason, earliest: float, by: str) -> Reason:
+    def _outliving(self, row: int) -> int:
+        """Return how many run where a row could, for longer than was believed, if it is room that it lacks."""
+        if self.fits_before(row):
+            return 0
+        seats, usable, group = self.present.seats, self._groups(row), self.machine.state.node["group"]
+        over = seats.start_s + self.present.estimate_s[seats.rows] <= self.present.now_s
+        return len(
+            {
+                self.present.names[int(seats.rows[i])]
+                for i in np.flatnonzero(over).tolist()
+                if usable[group[seats.nodes_of(i)]].any()
+            }
+        )
+
+    def _with_earliest(self, row: int, reason: Reason, earliest: float, by: str) -> Reason:
         if np.isposinf(earliest) and self.present.down:
             return Reason(
                 reason.why, f"{reason.text}; it cannot start before a node that is down is back", reason.evidence
             )
+        if np.isfinite(earliest) and earliest <= self.present.now_s and (late := self._outliving(row)):
+            have = "has" if late == 1 else "have"
+            told = f"{reason.text}; {counted(late, 'running job')} there {have} outlived what was believed"
+            return Reason(reason.why, f"{told} and may end any moment", {**reason.evidence, "outlived": late})
         if not np.isfinite(earliest) or earliest <= self.present.now_s:
             return reason
         ends = f" when job {by} is expected to end" if by else ""
@@ -277,9 +295,10 @@ class Explainer:
     def _reserved(self, row: int, head: int, evidence: dict[str, object]) -> Reason:
         """Return whose place it would take."""
         time = self.reserved_time(head)
-        at = f" for {self.present.told_time(time)}" if np.isfinite(time) else ""
         lasts = seconds(float(self.present.estimate_s[row]))
-        place = f"the place that is reserved{at} for job {self._name(head)}"
+        at = f" for {self.present.told_time(time)}" if np.isfinite(time) and time > self.present.now_s else ""
+        due = ", which is due" if time <= self.present.now_s else ""
+        place = f"the place that is reserved{at} for job {self._name(head)}{due}"
         told = f"it would fit now, but its {lasts} would run into {place}"
         return Reason(Why.RESERVED, told, {**evidence, "job": self._name(head), "reserved_s": time})
 

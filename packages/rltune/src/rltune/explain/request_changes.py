@@ -123,7 +123,10 @@ def _other_partitions(present: Present, row: int) -> Iterator[RequestChange]:
     own = present.jobs.vc.name_of(row)
     for vc in present.cluster.vcs:
         if own and vc.casefold() != own.casefold() and not vc.startswith("(") and "#" not in vc:
-            yield RequestChange(f"partition {vc}", f"partition {vc} in place of {own}, if its user may", {"vc": vc})
+            same = own.split(" #")[0].casefold() == vc.casefold()  # the partition, less the nodes that it cannot have
+            text = f"any node of partition {vc}" if same else f"partition {vc} in place of {own.split(' #')[0]}"
+            told = f"{text}, in place of those that it asks for" if same else f"{text}, if its user may"
+            yield RequestChange(f"partition {vc}", told, {"vc": vc})
 
 
 def _spread(present: Present, row: int) -> Iterator[RequestChange]:

@@ -77,8 +77,9 @@ class RoomFor:
         down = sorted(set(self._nodes.tolist()) - set(self._up.tolist()))
         names = ", ".join(self._present.node_name(node) for node in down[:_MOST_NAMED])
         more = f" and {len(down) - _MOST_NAMED} more" if len(down) > _MOST_NAMED else ""
-        up = counted(len(self._up), "node")
-        told = f"needs {self._asked()}; {up} of the {len(self._nodes)} it may use would not do; down: {names}{more}"
+        up, of = counted(len(self._up), "node"), len(self._nodes)
+        lacks = f"{up} of the {of} it may use would not do" if len(self._up) else "no node that it may use is up"
+        told = f"needs {self._asked()}; {lacks}; down: {names}{more}"
         return Reason(Why.DOWN, told, {"nodes": len(self._nodes), "nodes_down": len(down)})
 
     def _full(self, free: int, wanted: int) -> Reason:
@@ -129,6 +130,8 @@ class RoomFor:
 
 def asked(chunks: Sequence[tuple[int, int]]) -> str:
     """Write what a job asks of nodes: 8 GPUs on one node, 4 x 8 GPUs."""
+    if not any(gpus for _, gpus in chunks):
+        return f"CPUs and memory on {counted(sum(n for n, _ in chunks), 'node')}"
     if len(chunks) == 1 and chunks[0][0] == 1:
         return f"{counted(chunks[0][1], 'GPU')} on one node"
     return " + ".join(f"{n} x {gpus}" for n, gpus in chunks) + " GPUs, each on a node of its own"

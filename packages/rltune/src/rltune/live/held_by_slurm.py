@@ -10,10 +10,12 @@ from rltune.present.present import Aside, Why, told_time
 from rltune.text import counted, seconds
 
 _HELD_BY_LIMIT = ("Limit", "QOS", "Assoc", "MaxJobs", "MaxNodes", "MaxCpu", "MaxGRES", "MaxTRES", "Grp")
-_BAD_REQUEST = {
-    "BadConstraints": "asks for what no node has",
-    "InvalidAccount": "names an account that its user may not use",
-    "InvalidQOS": "names a QOS that it may not use",
+_BAD_REQUEST = {  # with what to do
+    "BadConstraints": ("asks for what no node has", ""),
+    "InvalidAccount": ("names an account that its user may not use", "take another account"),
+    "InvalidQOS": ("names a QOS that it may not use", "take another QOS"),
+    "QOSNotAllowed": ("its partition does not take its QOS", "take another QOS or partition"),
+    "AccountNotAllowed": ("its partition does not take its account", "take another account or partition"),
 }
 _WHATS = (  # in Slurm's words, the longer ones first
     ("SubmitJobs", "on jobs submitted at once"),
@@ -49,7 +51,11 @@ def aside_of(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
     if job.reason.startswith("Partition"):
         return _refused_by_partition(job, snapshot)
     if job.reason in _BAD_REQUEST:
-        return Aside(Why.NEVER, f"{_BAD_REQUEST[job.reason]} (Slurm says {job.reason})")
+        told, step = _BAD_REQUEST[job.reason]
+        return Aside(Why.NEVER, f"{told} (Slurm says {job.reason})", step)
+    if job.reason == "Licenses":
+        told = "the licenses that it asks for are in use, or set aside (Slurm says Licenses)"
+        return Aside(Why.LIMIT, told, "wait until a job that has them ends, or ask for fewer: scontrol show licenses")
     if any(word in job.reason for word in _HELD_BY_LIMIT):
         return _limited(job, snapshot)
     return Aside(Why.LEFT, text)
@@ -78,8 +84,13 @@ def _how_far(job: LiveJob, snapshot: Snapshot) -> str:
 def _for_reservation(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
     """Return when the reservation begins that a job is for."""
     found = next((one for one in snapshot.reservations if one.name == job.reservation), None)
-    if found is None or found.start_s <= snapshot.taken_s:
-        return Aside(Why.RESERVED, text)
+    if found is None or found.end_s <= snapshot.taken_s:
+        told = f"is for reservation {job.reservation}, which is over or was deleted, so it will never start"
+        step = "cancel it, or take it out of the reservation: scontrol update JobId={job} ReservationName="
+        return Aside(Why.NEVER, told, step)
+    if found.start_s <= snapshot.taken_s:
+        until = told_time(found.end_s, snapshot.taken_s)
+        return Aside(Why.RESERVED, f"is for reservation {job.reservation}, which lasts until {until}: {text}")
     begins = f"which begins {told_time(found.start_s, snapshot.taken_s)}"
     return Aside(Why.RESERVED, f"is for reservation {job.reservation}, {begins}", "wait until the reservation begins")
 

@@ -24,10 +24,10 @@ from rltune.serve.visible import without_jobs
 from rltune.whatif import WhatIf, parse_edit, what_if_now
 
 ROLLS = 40
-MOST_FORECAST = 2000  # waiting jobs, beyond which nobody is kept waiting for a forecast
+MOST_FORECAST = 20_000  # waiting jobs, beyond which there is no forecast here
 MOST_AT_ONCE = 300  # and up to which a page has one made that it could do without,
 PATIENCE_S = 2.0  # and waits for it
-KEPT_S = 3600.0  # by the cluster's clock, for which pages show one that was made
+KEPT_S = 6 * 3600.0  # by the cluster's clock, for which pages show one that was made, and say when
 WHAT_IF_ROLLS = 20
 AT_ONCE = 4  # questions to the core; more wait without holding a thread that pages need
 _KEPT = 500  # explanations of one cycle
@@ -77,14 +77,20 @@ class Answers:
         A page can do without, so that it does not wait for one that takes long.
         """
         sight = self._watch.sight()
-        if not self._is_fresh(sight.taken_s) and sight.cycle.waiting <= MOST_AT_ONCE and not self.is_forecasting:
+        oldest_s = sight.taken_s - KEPT_S
+        if not self._is_newer(oldest_s) and sight.cycle.waiting <= MOST_AT_ONCE and not self.is_forecasting:
             making = threading.Thread(target=self._forecast_if_it_can_be, daemon=True)
             making.start()
             making.join(PATIENCE_S)
-        return self._forecast if self._is_fresh(sight.taken_s) else None
+        return self._forecast if self._is_newer(oldest_s) else None
 
-    def _is_fresh(self, now_s: float) -> bool:
-        return self._forecast is not None and now_s - self._forecast.now_s <= KEPT_S
+    @property
+    def newest_forecast(self) -> Forecast | None:
+        """Return the forecast that was made last, however old."""
+        return self._forecast
+
+    def _is_newer(self, time_s: float) -> bool:
+        return self._forecast is not None and self._forecast.now_s >= time_s
 
     def _forecast_if_it_can_be(self) -> None:
         with contextlib.suppress(InputError):  # a cycle that cannot be explained has no forecast either

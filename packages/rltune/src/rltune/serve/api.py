@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from rltune.errors import InputError
 from rltune.present import Why
 from rltune.serve.answers import Answers
 from rltune.serve.callers import EverybodysViewer, Operator, Viewer
 from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SortKey, job_row
+from rltune.serve.kept_pages import KeptPages
 from rltune.serve.live_view import stream
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.status import EventRow, NodeState, Status, events_of, node_states, status_of
@@ -32,21 +34,23 @@ JobId = Annotated[int, Path(ge=1, le=2**53, description="The job's number.")]
 Words = Annotated[str, Query(max_length=200)]
 
 
-def watch_of(request: Request) -> Watch:
+async def watch_of(request: Request) -> Watch:
     """Return the watch over the journal."""
     watch: Watch = request.app.state.watch
     return watch
 
 
-def sight_of(request: Request) -> Sight:
+async def sight_of(request: Request) -> Sight:
     """Return the newest cycle."""
+    watch: Watch = request.app.state.watch
     try:
-        return watch_of(request).sight()
+        at_hand = watch.sight_at_hand
+        return at_hand if at_hand is not None else await run_in_threadpool(watch.sight)
     except InputError as error:
         raise HTTPException(503, str(error), {"retry-after": "10"}) from None
 
 
-def answers_of(request: Request) -> Answers:
+async def answers_of(request: Request) -> Answers:
     """Return what answers why, when and what if."""
     answers: Answers = request.app.state.answers
     return answers
@@ -77,7 +81,7 @@ def status(sight: Newest, watch: Watched, caller: Viewer) -> Status:  # noqa: AR
     return status_of(watch, sight)
 
 
-def query_of(
+async def query_of(
     search: Words = "",
     state: Words = "",
     user: Words = "",
@@ -95,10 +99,13 @@ def query_of(
 Asked = Annotated[JobQuery, Depends(query_of)]
 
 
-@router.get("/jobs")
-def jobs(sight: Newest, caller: Viewer, query: Asked) -> JobPage:
+@router.get("/jobs", response_model=JobPage)
+async def jobs(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
     """List the jobs that wait or run: searched, sorted and in pages."""
-    return find_jobs(sight, caller, query)
+    kept: KeptPages = request.app.state.pages
+    key = "api jobs", sight.cycle.id, caller, query
+    text = await kept.at_hand_or_made(key, lambda: find_jobs(sight, caller, query).model_dump_json())
+    return Response(text, media_type="application/json")  # as it is: checked when its rows were made
 
 
 @router.get("/jobs/{job}", responses=_NOT_THERE)

@@ -22,6 +22,7 @@ from rltune.serve.callers import Viewer
 from rltune.serve.cluster_metrics import WAIT_BUCKETS_S, metrics_text
 from rltune.serve.follower import Follower
 from rltune.serve.guard_rails import Limited, RequestLimits, SafeHeaders, TooLargeError
+from rltune.serve.kept_pages import KeptPages
 from rltune.serve.live_view import StreamGate
 from rltune.serve.own_history import OwnHistory
 from rltune.serve.sight import Watch
@@ -69,7 +70,7 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.watch, app.state.tokens, app.state.demo = watch, how.tokens, how.demo
-    app.state.answers = Answers(watch)
+    app.state.answers, app.state.pages = Answers(watch), KeptPages()
     app.state.follower = Follower(
         watch,
         app.state.answers,

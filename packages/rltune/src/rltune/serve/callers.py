@@ -11,6 +11,8 @@ from rltune.serve.tokens import NOBODY_ASKED, Caller, Tokens
 
 _ASK = {"www-authenticate": "Bearer"}
 
+# What requests depend on is asynchronous here and in api.py: else each would be handed to a thread and back.
+
 
 def find_caller(request: Request) -> Caller | None:
     """Return who asks; None if nobody knows them."""
@@ -18,7 +20,7 @@ def find_caller(request: Request) -> Caller | None:
     return NOBODY_ASKED if tokens is None else tokens.caller(token_of(request))
 
 
-def viewer(request: Request) -> Caller:
+async def viewer(request: Request) -> Caller:
     """Return who asks, if they may look."""
     caller = find_caller(request)
     if caller is None:
@@ -26,17 +28,17 @@ def viewer(request: Request) -> Caller:
     return caller
 
 
-def operator(request: Request) -> Caller:
+async def operator(request: Request) -> Caller:
     """Return who asks, if they may ask for what costs something."""
-    caller = viewer(request)
+    caller = await viewer(request)
     if not caller.is_operator:
         raise HTTPException(403, "this needs a token of role operator")
     return caller
 
 
-def everybodys_viewer(request: Request) -> Caller:
+async def everybodys_viewer(request: Request) -> Caller:
     """Return who asks, if they may see everybody's jobs."""
-    caller = viewer(request)
+    caller = await viewer(request)
     if caller.user:
         raise HTTPException(403, f"this token sees only what is of {caller.user}")
     return caller

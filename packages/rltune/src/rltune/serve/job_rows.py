@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,25 +145,57 @@ def in_order(rows: Iterable[JobRow], sort: SortKey) -> tuple[JobRow, ...]:
     return tuple(sorted(rows, key=_SORTS[sort]))
 
 
-def page_of(sight: Sight, rows: Sequence[JobRow], query: JobQuery, text_of: Callable[[JobRow], str]) -> JobPage:
+def page_of(sight: Sight, rows: Sequence[JobRow], query: JobQuery, searched: SearchedRows) -> JobPage:
     """Search in rows that are in order, and cut."""
-    found = list(_matching(rows, query, text_of))
-    found = found[::-1] if query.descending else found
-    part = found[query.offset : query.offset + query.limit]
-    return JobPage(cycle=sight.cycle.id, taken_s=sight.taken_s, total=len(found), offset=query.offset, jobs=part)
+    found = _matching(rows, query, searched)
+    begin, end = query.offset, query.offset + query.limit
+    part = found[::-1][begin:end] if query.descending else found[begin:end]
+    return JobPage(cycle=sight.cycle.id, taken_s=sight.taken_s, total=len(found), offset=query.offset, jobs=list(part))
 
 
-def _matching(rows: Iterable[JobRow], query: JobQuery, text_of: Callable[[JobRow], str]) -> Iterable[JobRow]:
+def _matching(rows: Sequence[JobRow], query: JobQuery, searched: SearchedRows) -> Sequence[JobRow]:
     words = query.search.casefold().split()
-    for row in rows:
-        fits = (
-            (not query.state or row.state == query.state.upper())
-            and (not query.user or row.user == query.user)
-            and (not query.partition or query.partition in row.partition.split(","))
-            and (not query.reason or query.reason == row.why)
-        )
-        if fits and (not words or all(word in text_of(row) for word in words)):
-            yield row
+    if words:
+        ids = searched.ids_with(words)
+        rows = [row for row in rows if row.id in ids]
+    if not (query.state or query.user or query.partition or query.reason):
+        return rows
+    state = query.state.upper()
+    return [
+        row
+        for row in rows
+        if (not state or row.state == state)
+        and (not query.user or row.user == query.user)
+        and (not query.partition or query.partition in row.partition.split(","))
+        and (not query.reason or query.reason == row.why)
+    ]
+
+
+class SearchedRows:
+    """The text of many rows as one, so that a word is looked for once and not once a row."""
+
+    def __init__(self, rows: Iterable[JobRow]) -> None:
+        self._ids: list[int] = []
+        self._ends: list[int] = []  # where each row's text ends in the whole
+        texts, end = [], -1
+        for row in rows:
+            texts.append(text_of_row(row))
+            end += len(texts[-1]) + 1
+            self._ids.append(row.id)
+            self._ends.append(end)
+        self._text = "\n".join(texts)  # no word has a line's end in it
+
+    def ids_with(self, words: Sequence[str]) -> set[int]:
+        """Return the rows that have every word, anywhere; words are folded, without spaces."""
+        return set.intersection(*(self._ids_with(word) for word in words))
+
+    def _ids_with(self, word: str) -> set[int]:
+        ids, at = set(), self._text.find(word)
+        while at >= 0:
+            row = bisect_right(self._ends, at)
+            ids.add(self._ids[row])
+            at = self._text.find(word, self._ends[row])
+        return ids
 
 
 def text_of_row(row: JobRow) -> str:

@@ -31,7 +31,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"span": span, "clock": clock, "hour": hour, "percent": percent, "count": count, "elapsed": elapsed}
-    made.filters["sentence"] = sentence
+    made.filters |= {"sentence": sentence, "day_or_hour": day_or_hour}
     made.tests["finite"] = math.isfinite
     return made
 
@@ -72,6 +72,12 @@ def clock(value: float | None) -> str:
 def hour(value: float) -> str:
     """Write a time of day, in UTC."""
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%H:%M")
+
+
+def day_or_hour(value: float) -> str:
+    """Write a time of an axis, in UTC: midnight as its day."""
+    at = dt.datetime.fromtimestamp(value, dt.UTC)
+    return f"{at.day} {at:%b}" if (at.hour, at.minute) == (0, 0) else f"{at:%H:%M}"
 
 
 def count(value: float) -> str:

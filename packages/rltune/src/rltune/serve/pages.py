@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -15,11 +15,13 @@ from starlette.concurrency import run_in_threadpool
 from rltune.errors import InputError
 from rltune.explain import Explanation
 from rltune.forecast import JobForecast
+from rltune.live.journal.store import Journal
 from rltune.serve.answers import MOST_FORECAST, Answers
 from rltune.serve.api import Answering, Asked, JobId, Newest, Watched
 from rltune.serve.callers import Operator, Viewer, find_caller
 from rltune.serve.job_rows import JobQuery, JobRow, RowChoices, job_row
 from rltune.serve.job_timeline import timeline
+from rltune.serve.kept_pages import KeptPages
 from rltune.serve.last_day import queue_chart, use_chart
 from rltune.serve.look import asset, render
 from rltune.serve.node_map import node_map
@@ -27,7 +29,7 @@ from rltune.serve.own_history import FEWEST, OwnHistory
 from rltune.serve.policy_tables import policy_tables, told_ratio
 from rltune.serve.request_token import COOKIE
 from rltune.serve.sight import Sight, Watch
-from rltune.serve.status import EventRow, events_of, status_of
+from rltune.serve.status import EventRow, events_of, news_of, status_of
 from rltune.serve.tokens import Caller
 from rltune.serve.training_runs import shipped_cards, training_runs
 from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
@@ -49,12 +51,13 @@ async def overview(request: Request, sight: Newest, watch: Watched, caller: View
 
     Those come without a cycle, too: that Slurm is out of reach, or that the controller has ended.
     """
-    text = watch.at_hand(OVERVIEW, sight)
-    if text is None:
-        text = await run_in_threadpool(overview_content, watch, sight)
-    events = await run_in_threadpool(_events, watch, caller, MOST_EVENTS)
-    content = Markup(text)  # noqa: S704  rendered by us
-    return page(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
+
+    def made() -> str:
+        content = Markup(overview_content(watch, sight))  # noqa: S704  rendered by us
+        events = _asked(watch, caller, lambda journal: news_of(journal, MOST_EVENTS))
+        return page_text(request, caller, "overview.html.j2", sight=sight, content=content, events=events)
+
+    return await kept_page(request, (OVERVIEW, sight.cycle.id, caller, watch.newest_event()), made)
 
 
 def overview_content(watch: Watch, sight: Sight) -> str:
@@ -68,21 +71,25 @@ def overview_content(watch: Watch, sight: Sight) -> str:
     return watch.once_a_cycle(OVERVIEW, sight, made)
 
 
-def _events(watch: Watch, caller: Caller, most: int) -> list[EventRow]:
-    """Return the newest events; they may tell of anybody's jobs, so not to who sees one user's."""
+def _asked(watch: Watch, caller: Caller, ask: Callable[[Journal], list[EventRow]]) -> list[EventRow]:
+    """Return events; they may tell of anybody's jobs, so not to who sees one user's."""
     if caller.user:
         return []
     with watch.journal() as journal:
-        return events_of(journal, 0, most)
+        return ask(journal)
 
 
 @router.get("/jobs")
-def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
+async def job_list(request: Request, sight: Newest, caller: Viewer, query: Asked) -> Response:
     """Show the jobs that wait or run."""
-    found = find_jobs(sight, caller, query)
-    values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
-    values["choices"] = RowChoices.of(visible_rows(sight, caller)) if caller.user else sight.choices
-    return page(request, caller, "jobs.html.j2", sight=sight, **values)
+
+    def made() -> str:
+        found = find_jobs(sight, caller, query)
+        values: dict[str, Any] = {"found": found, "query": query, "links": _links(query, found.total)}
+        values["choices"] = RowChoices.of(visible_rows(sight, caller)) if caller.user else sight.choices
+        return page_text(request, caller, "jobs.html.j2", sight=sight, **values)
+
+    return await kept_page(request, ("jobs", sight.cycle.id, caller, query), made)
 
 
 @router.get("/jobs/{job}")
@@ -114,9 +121,11 @@ def _job_values(
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
     row = find_row(sight, job, caller) or job_row(sight, life)
     why, when = _why_and_when(answers, sight, row, caller, changes=changes)
+    made = answers.newest_forecast
     gone = life.id not in sight.row_by_id
     told: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    return {**told, "gone": gone, "tried": changes, "forecasting": when is None and answers.is_forecasting}
+    told |= {"forecast_s": made.now_s if made else None, "forecasting": when is None and answers.is_forecasting}
+    return {**told, "gone": gone, "tried": changes}
 
 
 def _why_and_when(
@@ -205,12 +214,16 @@ def _of_the_past(request: Request, asked: str) -> Iterator[str]:
 
 
 @router.get("/timeline")
-def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
+async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
     """Show when jobs waited, ran and are expected to."""
-    forecast = answers.forecast_at_hand()
-    with watch.journal() as journal:
-        drawn = timeline(journal, sight, caller, forecast)
-    return page(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+    forecast = await run_in_threadpool(answers.forecast_at_hand)
+
+    def made() -> str:
+        with watch.journal() as journal:
+            drawn = timeline(journal, sight, caller, forecast)
+        return page_text(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
+
+    return await kept_page(request, ("timeline", sight.cycle.id, caller, forecast and forecast.now_s), made)
 
 
 @router.get("/policies")
@@ -234,7 +247,7 @@ def training(request: Request, sight: Newest, caller: Viewer) -> Response:
 @router.get("/controller")
 def controller(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show how the controller is set, and what happened to it."""
-    events = _events(watch, caller, 100)
+    events = _asked(watch, caller, lambda journal: events_of(journal, 0, 100))
     settings = list(_flat(sight.settings.model_dump(mode="json"))) if caller.is_operator else None
     values: dict[str, Any] = {"status": status_of(watch, sight), "events": events, "settings": settings}
     values["record"] = request.app.state.follower.record
@@ -288,9 +301,19 @@ def assets(name: str) -> Response:
 def page(
     request: Request, caller: Caller | None, template: str, *, status_code: int = 200, **values: Any
 ) -> HTMLResponse:
+    """Return a page."""
+    return HTMLResponse(page_text(request, caller, template, **values), status_code)
+
+
+def page_text(request: Request, caller: Caller | None, template: str, **values: Any) -> str:
     """Render a page with what every page has."""
-    text = render(template, caller=caller, path=request.url.path, demo=request.app.state.demo, **values)
-    return HTMLResponse(text, status_code)
+    return render(template, caller=caller, path=request.url.path, demo=request.app.state.demo, **values)
+
+
+async def kept_page(request: Request, key: Hashable, make: Callable[[], str]) -> Response:
+    """Return a page that is rendered once for all who ask for the same."""
+    kept: KeptPages = request.app.state.pages
+    return HTMLResponse(await kept.at_hand_or_made(key, make))
 
 
 def refused(request: Request, status: int, why: str) -> Response:

@@ -56,6 +56,8 @@ def told_ratio(made: Interval | None) -> str:
     """Write how much less is waited, with its interval: 12 % less (3 % less to 20 % less)."""
     if made is None or not math.isfinite(made.estimate):
         return ""
+    if made.estimate == made.low == made.high == 1:
+        return "the same"
     told = told_change(1 - made.estimate)
     if not math.isfinite(made.low):
         return f"{told} (too few jobs for an interval)"

@@ -21,7 +21,7 @@ from rltune.live.journal.store import ControllerRun, CycleRecord, Journal
 from rltune.live.present_of_slurm import present_of_cycle
 from rltune.live.see.snapshot import LiveJob, LiveNode, Snapshot
 from rltune.present import Why
-from rltune.serve.job_rows import JobRow, RowChoices, SortKey, in_order, job_row, text_of_row
+from rltune.serve.job_rows import JobRow, RowChoices, SearchedRows, SortKey, in_order, job_row
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -85,9 +85,9 @@ class Sight:
         return {row.id: row for row in self.rows}
 
     @cached_property
-    def text_by_id(self) -> dict[int, str]:
-        """Return what a search looks at, by job."""
-        return {row.id: text_of_row(row) for row in self.rows}
+    def searched(self) -> SearchedRows:
+        """Return what a search looks at."""
+        return SearchedRows(self.rows)
 
     @cached_property
     def _orders(self) -> dict[SortKey, tuple[JobRow, ...]]:
@@ -218,7 +218,7 @@ class Watch:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._journal = Journal.read(path)
+        self._journal, self._events = Journal.read(path), Journal.read(path)
         self._lock = threading.RLock()  # who has the journal may also ask for the newest cycle
         self._sight: Sight | None = None
         self._is_refreshed = False
@@ -242,15 +242,24 @@ class Watch:
 
     def newest(self) -> int:
         """Return the number of the newest cycle that can be shown; 0 = there is none."""
-        if self._is_refreshed and self._sight is not None:
-            return self._sight.cycle.id
+        if (sight := self.sight_at_hand) is not None:
+            return sight.cycle.id
         with self.journal() as journal:
             return journal.last_cycle()
 
+    def newest_event(self) -> int:
+        """Return the number of the newest event; asked of a connection of its own, so that nobody waits for others."""
+        return int(self._events.rows("SELECT coalesce(max(id), 0) FROM event")[0][0])
+
+    @property
+    def sight_at_hand(self) -> Sight | None:
+        """Return the newest cycle if `refresh` has taken it apart: nobody waits for that."""
+        return self._sight if self._is_refreshed else None
+
     def sight(self) -> Sight:
         """Return the newest cycle."""
-        if self._is_refreshed and self._sight is not None:
-            return self._sight
+        if (sight := self.sight_at_hand) is not None:
+            return sight
         with self.journal() as journal:
             last = journal.last_cycle()
             if not last:
@@ -268,7 +277,7 @@ class Watch:
             try:
                 with self.own_journal() as journal:
                     made = Sight.of(journal, last)
-                _ = made.row_by_id, made.gpus_by_type, made.pending_reasons, made.choices, made.text_by_id
+                _ = made.row_by_id, made.gpus_by_type, made.pending_reasons, made.choices, made.searched
             except BaseException:
                 self._is_refreshed = False  # who asks takes it apart, and is told that it cannot be
                 raise
@@ -276,10 +285,6 @@ class Watch:
                 prepare(made)
             finally:
                 self._sight = made
-
-    def at_hand(self, name: str, sight: Sight) -> Any | None:
-        """Return what was made of a cycle under a name; None if nothing was."""
-        return self._kept.get((sight.cycle.id, name))
 
     def once_a_cycle(self, name: str, sight: Sight, make: Callable[[], T]) -> T:
         """Return what `make` makes of a cycle; it is made once, and kept until the cycle after the next.
@@ -302,3 +307,4 @@ class Watch:
         """Close the journal."""
         with self.journal() as journal:
             journal.close()
+        self._events.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
+from rltune.live.controller import CALLS
 from rltune.live.journal.store import Journal
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.tokens import Caller
@@ -121,6 +122,17 @@ def node_states(sight: Sight, caller: Caller) -> list[NodeState]:
         )
         for node in sight.snapshot.nodes
     ]
+
+
+def news_of(journal: Journal, most: int) -> list[EventRow]:
+    """Return the newest events that are news: no counts of Slurm's commands, and no gains.
+
+    Those are replays without an interval; whether the policy is better is answered by the page of policies.
+    """
+    rows = journal.rows(
+        "SELECT id, at_s, kind, text FROM event WHERE kind NOT IN (?, 'gain') ORDER BY id DESC LIMIT ?", CALLS, most
+    )
+    return [EventRow(id=i, at_s=at_s, kind=kind, text=text) for i, at_s, kind, text in rows]
 
 
 def events_of(journal: Journal, before: int, most: int) -> list[EventRow]:

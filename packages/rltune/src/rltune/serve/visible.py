@@ -11,7 +11,7 @@ from rltune.live.journal.ended import COLUMNS, Ended
 from rltune.live.journal.store import Journal
 from rltune.live.journal.story import Line, last_seen, story
 from rltune.live.see.snapshot import LiveJob
-from rltune.serve.job_rows import JobPage, JobQuery, JobRow, page_of, text_of_row
+from rltune.serve.job_rows import JobPage, JobQuery, JobRow, SearchedRows, page_of
 from rltune.serve.sight import Sight
 from rltune.serve.tokens import Caller
 from rltune.whatif import WhatIf
@@ -38,9 +38,9 @@ def find_jobs(sight: Sight, caller: Caller, query: JobQuery) -> JobPage:
     """Return the page of jobs that a caller asks for, of those that it may see."""
     rows = sight.in_order(query.sort)
     if not caller.user:
-        return page_of(sight, rows, query, lambda row: sight.text_by_id[row.id])
+        return page_of(sight, rows, query, sight.searched)
     own = [row_for(row, caller) for row in rows if caller.may_see(row.user)]
-    return page_of(sight, own, query, text_of_row)  # of what it is shown: else a search would tell the rest
+    return page_of(sight, own, query, SearchedRows(own))  # of what it is shown: else a search would tell the rest
 
 
 def row_for(row: JobRow, caller: Caller) -> JobRow:

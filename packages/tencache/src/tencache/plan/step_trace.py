@@ -58,6 +58,18 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """Memory that autograd keeps for backward: saved by operation number `saved`, first used by number `used`.
+
+    What nothing used is used by an operation after the last.
+    """
+
+    bytes: int
+    saved: int
+    used: int
+
+
+@dataclass(frozen=True)
 class StepTrace:
     """One cycle: the updates, in the order of next use, then the operations up to the next optimizer step."""
 
@@ -65,6 +77,7 @@ class StepTrace:
     ops: tuple[Op, ...]
     grads: tuple[Grad, ...] = ()
     updates: tuple[Update, ...] = ()
+    saves: tuple[Saved, ...] = ()
 
     @cached_property
     def order(self) -> tuple[tuple[int, ...], ...]:
@@ -135,6 +148,7 @@ class StepTrace:
                 Update(tuple(item["units"]), item["compute_s"], item["file_bytes"], item.get("second_bytes", 0))
                 for item in data["updates"]
             ),
+            saves=tuple(Saved(**item) for item in data.get("saves", ())),
         )
 
 
@@ -163,6 +177,8 @@ class TraceBuilder:
         self.units = units
         self.ops: list[_Running] = []
         self.grads: list[Grad] = []
+        # Bytes, the operation that saved them, and the one that used them, if one did.
+        self.saves: list[tuple[int, int, int | None]] = []
 
     def op(self, touched: tuple[int, ...], held: tuple[int, ...], phase: Phase) -> None:
         """Begin an operation."""
@@ -183,10 +199,22 @@ class TraceBuilder:
         """Record a gradient that left after the last operation."""
         self.grads.append(Grad(unit, max(len(self.ops) - 1, 0), size_bytes))
 
+    def saved(self, size_bytes: int) -> int:
+        """Record memory that autograd keeps from now on; return its number."""
+        self.saves.append((size_bytes, max(len(self.ops) - 1, 0), None))
+        return len(self.saves) - 1
+
+    def used(self, number: int) -> None:
+        """Record that backward uses what was saved, if it is the first time."""
+        size_bytes, saved, used = self.saves[number]
+        if used is None:
+            self.saves[number] = (size_bytes, saved, max(len(self.ops) - 1, 0))
+
     def build(self, updates: Iterable[Update] = ()) -> StepTrace:
         """Return what was collected."""
         ops = tuple(Op(op.touched, op.held, op.compute_s, op.phase) for op in self.ops)
-        return StepTrace(self.units, ops, tuple(self.grads), tuple(updates))
+        saves = tuple(Saved(size, saved, len(ops) if used is None else used) for size, saved, used in self.saves)
+        return StepTrace(self.units, ops, tuple(self.grads), tuple(updates), saves)
 
 
 def _read_op(item: dict[str, Any]) -> Op:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tencache.plan.address_map import aligned
-from tencache.plan.step_trace import Grad, Op, Phase, StepTrace, Unit, Update, read_json
+from tencache.plan.step_trace import Grad, Op, Phase, Saved, StepTrace, Unit, Update, read_json
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,7 @@ class _Matrix:
     unit: int
     elements: int
     attends: bool = False
+    narrows: bool = False
 
 
 class _Builder:
@@ -134,9 +135,15 @@ class _Builder:
         self.units: list[Unit] = []
         self.ops: list[Op] = []
         self.grads: list[Grad] = []
+        # What is saved: its bytes, and the operation that saves it, by what uses it in backward.
+        self.saves: dict[tuple[int, str], tuple[int, int]] = {}
+        self.used: dict[tuple[int, str], int] = {}
         self.embedding = self._unit("embedding", shape.vocabulary * shape.hidden)
         self.layers = [
-            [self._unit(f"layer{layer}.{name}", count, attends=name == "out") for name, count in shape.matrices()]
+            [
+                self._unit(f"layer{layer}.{name}", count, attends=name == "out", narrows=name == "down")
+                for name, count in shape.matrices()
+            ]
             for layer in range(shape.layers)
         ]
         self.head = self.embedding if shape.tied else self._unit("head", shape.vocabulary * shape.hidden)
@@ -144,8 +151,10 @@ class _Builder:
     def build(self) -> StepTrace:
         self._look_up()
         for layer in self.layers:
+            self._save(layer[0], "block")
             for matrix in layer:
                 self._op(matrix, 1, "forward")
+                self._save(matrix, "input")
         self._op(self.head, 1, "forward")
         self._op(self.head, 2, "backward")
         if not self.shape.tied:
@@ -153,20 +162,33 @@ class _Builder:
         for layer in reversed(self.layers):
             self._backward(layer)
         self._grad(self.embedding)
-        return StepTrace(tuple(self.units), tuple(self.ops), tuple(self.grads), self._updates())
+        saves = tuple(Saved(size, saved, self.used[key]) for key, (size, saved) in self.saves.items())
+        return StepTrace(tuple(self.units), tuple(self.ops), tuple(self.grads), self._updates(), saves)
 
-    def _unit(self, name: str, elements: int, *, attends: bool = False) -> _Matrix:
+    def _save(self, matrix: _Matrix, what: str) -> None:
+        """Save what a block is recomputed from or, if blocks are not, what each matrix was multiplied by.
+
+        What attention and activation functions save beside that is left out.
+        """
+        if (what == "block") is self.setting.recompute:
+            width = self.shape.inner if matrix.narrows else self.shape.hidden
+            size_bytes = self.setting.tokens * width * self.setting.bytes_per_parameter
+            self.saves[matrix.unit, what] = size_bytes, max(len(self.ops) - 1, 0)
+
+    def _unit(self, name: str, elements: int, *, attends: bool = False, narrows: bool = False) -> _Matrix:
         self.units.append(Unit(name, aligned(elements * self.setting.bytes_per_parameter)))
-        return _Matrix(len(self.units) - 1, elements, attends)
+        return _Matrix(len(self.units) - 1, elements, attends, narrows)
 
     def _look_up(self) -> None:
         self.ops.append(Op((self.embedding.unit,), (), 0.0, "forward"))
 
     def _backward(self, layer: list[_Matrix]) -> None:
+        self.used[layer[0].unit, "block"] = len(self.ops)
         if self.setting.recompute:
             for matrix in layer:
                 self._op(matrix, 1, "backward")
         for matrix in reversed(layer):
+            self.used[matrix.unit, "input"] = len(self.ops)
             self._op(matrix, 2, "backward")
             self._grad(matrix)
 

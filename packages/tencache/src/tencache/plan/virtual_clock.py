@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from tencache.plan.activation_plan import ActivationTraffic, floor_offloaded_bytes
 from tencache.plan.planner import STRATEGIES, plan_ahead, plans_early, used_units
 from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import StepTrace, Update
@@ -33,6 +34,8 @@ class Bandwidths:
     # Early updates of large parameters follow their gradients, and are followed by their uploads, in such pieces.
     piece_bytes: int = 2**62
     updates: UpdateTime = "after"
+    # The device's memory for what autograd saves; what is beyond it goes to the host and back. None: all of it stays.
+    activation_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class StepCost:
     ready: int
     peak_bytes: int
     budget_bytes: int
+    offloaded_bytes: int = 0
     spans: tuple[TimelineBar, ...] = field(default=(), repr=False)
 
     @property
@@ -94,7 +98,9 @@ def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
     trace = plan.trace
     file_s = sum(update.file_bytes for update in trace.updates) / min(speeds.file_read, speeds.file_write)
     busy_s = trace.compute_s if speeds.updates == "after" else max(trace.device_s, trace.update_s)
-    return max(busy_s, plan.up_floor_bytes / speeds.up, trace.grad_bytes / speeds.down, file_s)
+    saved = floor_offloaded_bytes(trace.saves, speeds.activation_bytes)
+    up_s, down_s = (plan.up_floor_bytes + saved) / speeds.up, (trace.grad_bytes + saved) / speeds.down
+    return max(busy_s, up_s, down_s, file_s)
 
 
 def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
@@ -107,9 +113,10 @@ def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
         compute_s=trace.compute_s,
         stall_s=clock.stall_s,
         bound_s=bound_s(plan, speeds),
-        up_bytes=plan.up_bytes,
-        up_floor_bytes=plan.up_floor_bytes,
-        down_bytes=trace.grad_bytes,
+        up_bytes=plan.up_bytes + clock.activations.bytes,
+        up_floor_bytes=plan.up_floor_bytes + floor_offloaded_bytes(trace.saves, speeds.activation_bytes),
+        down_bytes=trace.grad_bytes + clock.activations.bytes,
+        offloaded_bytes=clock.activations.bytes,
         file_bytes=clock.file_bytes,
         touches=clock.touches,
         hits=clock.hits,
@@ -172,6 +179,7 @@ class _Clock:
         self._update_of = {unit: index for index, update in enumerate(plan.trace.updates) for unit in update.units}
         self._last_grad = {grad.unit: index for index, grad in enumerate(plan.trace.grads)}
         self._landed: dict[int, float] = {}
+        self.activations = ActivationTraffic(plan.trace.saves, speeds.activation_bytes)
         self._in_flight: deque[tuple[float, int]] = deque()
         self._staged: deque[tuple[float, int]] = deque()
         self._arrived: dict[int, float] = {unit: 0.0 for unit, _ in plan.carried}
@@ -190,6 +198,7 @@ class _Clock:
 
     def cycle(self) -> None:
         trace = self.plan.trace
+        self.activations.begin()
         self._close(None)
         self._next_row = len(self.plan.opening)
         self._done_at = [self.now]
@@ -298,15 +307,32 @@ class _Clock:
         self._issue()
         self._close(self.now)
         demanded = {row.unit for row in self._rows_for.get(index, ()) if self._on_demand(row)}
+        self._bring_back(index)
         ready = max((self._arrived.get(unit, 0.0) for unit in op.needed), default=0.0)
+        ready = max(ready, self.activations.ready_at(index))
         self.touches += len(op.touched)
         self.hits += sum(unit not in demanded for unit in op.touched)
         self.ready += sum(self._arrived.get(unit, 0.0) <= self.now for unit in op.touched)
         self._wait_until(ready)
         self._compute(op.phase, op.compute_s)
+        for number, size_bytes in self.activations.leaving(index):
+            self._down_free = self._moved("down", "activation", max(self._down_free, self.now), size_bytes)
+            self.activations.left(number, self._down_free)
         for grad in self._grads_after.get(index, ()):
             self._send_gradient(grad)
         self._done_at.append(self.now)
+
+    def _bring_back(self, index: int) -> None:
+        """Start what autograd saved, and is to be on the device again, on its way up."""
+        for number, size_bytes, left_at in self.activations.due(index):
+            self._up_free = self._moved("up", "activation", max(self._up_free, self.now, left_at), size_bytes)
+            self.activations.came_back(number, self._up_free)
+
+    def _moved(self, lane: Literal["up", "down"], name: str, start: float, size_bytes: int) -> float:
+        """Return when a copy that starts then is over."""
+        end = start + self.speeds.latency_s + size_bytes / (self.speeds.up if lane == "up" else self.speeds.down)
+        self.spans.append(TimelineBar(lane, name, start, end))
+        return end
 
     def _on_demand(self, row: Load) -> bool:
         return row.trigger == row.need and not (self.plan.eager and row.trigger == 0)

@@ -46,7 +46,7 @@ class WorkingUnits:
         # The form that is not used has no bytes, so that sums over the units are what the step moves.
         idle = {base if base in halved else half for base, half in self.half_of.items()}
         units = tuple(replace(unit, bytes=0) if index in idle else unit for index, unit in enumerate(self.units))
-        return StepTrace(units, ops, trace.grads, updates)
+        return StepTrace(units, ops, trace.grads, updates, trace.saves)
 
     def _both(self) -> Iterable[tuple[int, int]]:
         for base, half in self.half_of.items():

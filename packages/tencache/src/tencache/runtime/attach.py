@@ -44,6 +44,7 @@ from tencache.runtime.optimizer.known_optimizers import (
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.sharding import Sharding, check_sharding, divide
 from tencache.runtime.stats import Stats, gather
+from tencache.runtime.tensors.activations import Activations
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.gradients import Gradients
@@ -70,6 +71,7 @@ def wrap(
     policy: str = "ahead",
     overlap: bool = True,
     shard: Any = None,
+    activations: int | str | None = None,
 ) -> "Cached":
     """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
 
@@ -79,6 +81,7 @@ def wrap(
     too, everything stays on the device after that step, and nothing moves any more. With `overlap`, `step()` returns
     before the parameters are updated, and whoever looks at one first waits for it. With `shard`, a process group or
     True for the default one, each process holds a share of the parameters, gradients and optimizer state.
+    `activations` is the device's memory for what autograd saves for backward: what is beyond it waits on the host.
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: choose one of {', '.join(POLICIES)}")
@@ -108,6 +111,7 @@ def wrap(
         policy=policy,
         overlap=overlap and shard is None and optimizer is not None and worth_a_thread(optimizer),
         shard=shard,
+        activations=None if activations is None else parse_bytes(activations),
     )
 
 
@@ -128,6 +132,7 @@ class Cached:
         policy: str,
         overlap: bool,
         shard: Any = None,
+        activations: int | None = None,
     ) -> None:
         named = list(model.named_parameters())
         total_bytes = sum(parameter.nbytes for _, parameter in named)
@@ -144,8 +149,12 @@ class Cached:
         # What checks or stores bytes elsewhere, and the policies to compare with, are to do what they are for.
         known = optimizer is not None and may_be_sliced(optimizer)
         self._may_stay = known and nvme is None and not verify and policy == "ahead" and shard is None
+        # Saved tensors are seen by the hooks that go once everything stays on the device.
+        self._may_stay = self._may_stay and activations is None
+        self._activation_bytes = activations
         self._shard = shard
         self._sharding: Sharding | None = None
+        self._activations: Activations | None = None
         self._split = split_tiers(groups, host, has_file=nvme is not None)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
         with ExitStack() as undo:
@@ -206,7 +215,10 @@ class Cached:
             piece_bytes=PIECE_BYTES,
             # State in the file has no second copy there.
             updates="after" if not late else "late" if self._file is not None else "within",
+            activation_bytes=self._activation_bytes,
         )
+        if self._activation_bytes is not None:
+            self._activations = Activations(self.link, self.pool, device, self._activation_bytes, self.counters)
         with Unrouted():
             self.engine = Engine(
                 working,
@@ -219,6 +231,7 @@ class Cached:
                 speeds,
                 policy,
                 stepped=self.optimizer is not None,
+                activations=self._activations,
             )
         undo.callback(self._let_go)
         self._reduction = GradientReduction(self.entries, gradients)
@@ -281,6 +294,8 @@ class Cached:
             self._restore_parameters()
         lost = self._bring_shards()
         self._on_model.return_buffers()
+        if self._activations is not None:
+            self._activations.close()
         self.link.close()
         if self._file is not None:
             self._file.close()

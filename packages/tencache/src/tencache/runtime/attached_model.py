@@ -10,7 +10,7 @@ from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.operation_router import OperationRouter
 from tencache.runtime.hooks.refusals import describe_direct
-from tencache.runtime.hooks.transformed_inputs import TransformedInputs
+from tencache.runtime.hooks.unasked_functions import UnaskedFunctions
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held
 from tencache.runtime.optimizer.sliced_step import Stepper
@@ -34,7 +34,7 @@ class AttachedModel:
         self._router = router
         self._device = device
         self._watches: list[Any] = []
-        self._transformed = TransformedInputs()
+        self._unasked = UnaskedFunctions()
         self._buffers: list[tuple[nn.Module, str, torch.device]] = []
 
     def attach(self, engine: Engine, stepper: Stepper | None, reduction: GradientReduction) -> None:
@@ -47,7 +47,7 @@ class AttachedModel:
                 self._router.parts.add(module, self._router.before_part, self._router.after_part)
         for entry in self._entries:
             self._attach_entry(entry, _sender(engine, self._router, stepper, reduction, entry))
-        self._transformed.begin()
+        self._unasked.begin()
 
     def remove_hooks(self) -> None:
         """Remove them; the parameters still route their operations."""
@@ -57,7 +57,7 @@ class AttachedModel:
 
     def release_parameters(self) -> None:
         """Let parameters be plain ones again."""
-        self._transformed.end()
+        self._unasked.end()
         for entry in self._entries:
             parameter: Any = entry.parameter
             parameter.__class__ = nn.Parameter

@@ -26,8 +26,12 @@ class Counters:
     late_updates: int = 0
     early_updates: int = 0
     discarded_updates: int = 0
+    # What autograd saved: bytes sent to the host, the most on the device at once, and the wait for either way.
+    activation_bytes: int = 0
+    activation_peak_bytes: int = 0
+    activation_stall_s: float = 0.0
 
     @property
     def stall_s(self) -> float:
         """Return the seconds in which compute waited for bytes."""
-        return self.load_stall_s + self.gradient_stall_s + self.file_stall_s
+        return self.load_stall_s + self.gradient_stall_s + self.file_stall_s + self.activation_stall_s

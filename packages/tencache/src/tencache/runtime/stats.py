@@ -40,6 +40,7 @@ class Stats:
     load_stall_s: float
     gradient_stall_s: float
     file_stall_s: float
+    activation_stall_s: float
     optimizer_s: float
     late_updates: int
     early_updates: int
@@ -54,6 +55,8 @@ class Stats:
     device_peak_bytes: int
     device_utilisation: float
     gradients_in_flight_peak_bytes: int
+    activation_bytes: int
+    activation_peak_bytes: int
     host_pinned_bytes: int
     host_asked_bytes: int
     host_peak_bytes: int
@@ -79,13 +82,16 @@ class Stats:
         down = f"{show_bytes(self.down_bytes)} (floor {show_bytes(self.down_floor_bytes)})"
         stalls = f"loads {self.load_stall_s:.3f}, gradients {self.gradient_stall_s:.3f}, file {self.file_stall_s:.3f}"
         stays = ", all on the device since the first" if self.resident else ""
-        lines = (
+        lines: tuple[str, ...] = (
             f"steps    {self.steps}, with {self.plans} plans and {self.order_changes} changes of order{stays}",
             f"touches  {self.touches}: hit {self.hit_rate:.1%}, ready {self.ready_rate:.1%}",
             f"stalls   {self.stall_s:.3f} s: {stalls}",
             f"moved    up {up}, down {down}",
             f"memory   device {device}, host {host}, file {show_bytes(self.file_bytes)}",
         )
+        if self.activation_bytes:
+            went = f"{show_bytes(self.activation_bytes)} to the host and back, waited {self.activation_stall_s:.3f} s"
+            lines = (*lines, f"saved    {show_bytes(self.activation_peak_bytes)} on the device at most, {went}")
         return "\n".join(lines)
 
 
@@ -115,6 +121,7 @@ def gather(
         load_stall_s=counters.load_stall_s,
         gradient_stall_s=counters.gradient_stall_s,
         file_stall_s=counters.file_stall_s,
+        activation_stall_s=counters.activation_stall_s,
         optimizer_s=counters.optimizer_s,
         late_updates=counters.late_updates,
         early_updates=counters.early_updates,
@@ -127,6 +134,8 @@ def gather(
         device_peak_bytes=counters.device_peak_bytes,
         device_utilisation=_share(counters.device_peak_bytes, budget_bytes),
         gradients_in_flight_peak_bytes=counters.gradients_in_flight_peak_bytes,
+        activation_bytes=counters.activation_bytes,
+        activation_peak_bytes=counters.activation_peak_bytes,
         host_pinned_bytes=pool.pinned_bytes,
         host_asked_bytes=pool.asked_bytes,
         host_peak_bytes=pool.peak_bytes,

@@ -10,7 +10,7 @@ from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.kernel.fit.node_index import lowest_bit
 from rltune.kernel.fit.running import lay_out_ends, next_to_end, past_gaps, settle_expected
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import DISTURBED, RUNNING_N, THEN_N, State, World
+from rltune.kernel.state.arrays import DISTURBED, GONE, RUNNING_N, THEN_N, State, World
 
 
 @kernel
@@ -36,10 +36,10 @@ def _enough(w: World, s: State, shape: int, pool: int) -> bool:
 
 @kernel
 def _lay_down(s: State, node: int, pool: int) -> None:
-    """Begin with what a node has free now, unless that is done; one that is down counts as having less than nothing."""
+    """Begin with what a node has free now, unless that is done; of one that is down nothing is ever free."""
     if s.node[node].then_of != s.pool[pool].then_of:
         s.node[node].then_of = s.pool[pool].then_of
-        s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else -1
+        s.node[node].then_gpu = s.node[node].gpu if s.node[node].up else GONE
         s.node[node].then_cpu = s.node[node].cpu
         s.node[node].then_mem = s.node[node].mem
 

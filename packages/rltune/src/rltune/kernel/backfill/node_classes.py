@@ -8,7 +8,7 @@ from rltune.kernel.backfill.easy import reserve
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.jit import allocating_kernel, kernel
-from rltune.kernel.state.arrays import B1, DISTURBED, F8, I8, RUNNING_N, State, World
+from rltune.kernel.state.arrays import B1, DISTURBED, F8, GONE, I8, RUNNING_N, State, World
 
 INF = float("inf")
 
@@ -59,11 +59,11 @@ def slots(w: World, s: State, jobs: I8, pool: int, group_in: B1, most: int, fitt
 
 @kernel
 def _fill_free(w: World, s: State, times: F8, free: I8) -> None:
-    """Lay out what every node has free at each moment: [node, moment, GPUs CPUs memory]; GPUs -1 if it is down."""
+    """Lay out what every node has free at each moment: [node, moment, GPUs CPUs memory]; of one down, GONE."""
     last = len(times)
     for node in range(len(s.node)):
         for t in range(last):
-            free[node, t, 0] = s.node[node].gpu if s.node[node].up else -1
+            free[node, t, 0] = s.node[node].gpu if s.node[node].up else GONE
             free[node, t, 1] = s.node[node].cpu
             free[node, t, 2] = s.node[node].mem
     for i in range(s.n[RUNNING_N]):

@@ -13,7 +13,7 @@ import numpy as np
 
 from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
 from rltune.kernel.jit import allocating_kernel, kernel
-from rltune.kernel.state.arrays import F8, I8, RUNNING_N, State, World
+from rltune.kernel.state.arrays import F8, GONE, I8, RUNNING_N, State, World
 
 INF = float("inf")
 GPU, CPU, MEM, RESOURCES_N = range(4)
@@ -40,7 +40,7 @@ def empty_profile(s: State, room: int) -> FreeProfile:
     )
     for node in range(nodes):
         p.time[node, 0] = s.now[0]
-        p.free[node, 0, GPU] = s.node[node].gpu if s.node[node].up else -1
+        p.free[node, 0, GPU] = s.node[node].gpu if s.node[node].up else GONE
         p.free[node, 0, CPU] = s.node[node].cpu
         p.free[node, 0, MEM] = s.node[node].mem
     return p

@@ -226,6 +226,7 @@ NODE = _record(
     up="i8",
     rack="i8",
 )
+GONE = -(1 << 40)  # GPUs that a node which is down has ahead: whoever ends there gives back less than that
 PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the job in question; GPUs -1 = nothing
 RACK = _record(free="i8", seen="i8")
 QUEUE = _record(key="f8", estimate="f8", score="f8", tie="f8", job="i8", asks="i8")  # of equal scores the lowest tie

@@ -43,9 +43,13 @@ class Gain:
         return 1.0 - self.our_wait_s / self.slurm_wait_s if self.slurm_wait_s > 0 else 0.0
 
     def __str__(self) -> str:
+        slurm, observed, ours = (
+            seconds(wait_s, like=self.slurm_wait_s)
+            for wait_s in (self.slurm_wait_s, self.observed_wait_s, self.our_wait_s)
+        )
         return (
-            f"{counted(self.jobs, 'job')} replayed: mean wait {seconds(self.slurm_wait_s)} in Slurm's order "
-            f"({seconds(self.observed_wait_s)} observed), {seconds(self.our_wait_s)} in ours, {told_change(self.share)}"
+            f"{counted(self.jobs, 'job')} replayed: mean wait {slurm} in Slurm's order ({observed} observed), "
+            f"{ours} in ours, {told_change(self.share)}"
         )
 
 

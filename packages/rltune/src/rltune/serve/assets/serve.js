@@ -47,3 +47,18 @@ async function later(part) {
   else part.querySelector("p").textContent = "They could not be tried: reload the page.";
 }
 for (const part of document.querySelectorAll("[data-later]")) later(part);
+
+// A forecast that is being made is asked for until it is there.
+const AGAIN_MS = 3000;
+async function again(part) {
+  try {
+    const answer = await fetch(part.dataset.again, { headers: { accept: "text/html" } });
+    const next = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+    if (next && !next.dataset.again) {
+      part.replaceChildren(...next.childNodes);
+      return;
+    }
+  } catch { /* the service does not answer: perhaps it will */ }
+  setTimeout(again, AGAIN_MS, part);
+}
+for (const part of document.querySelectorAll("[data-again]")) setTimeout(again, AGAIN_MS, part);

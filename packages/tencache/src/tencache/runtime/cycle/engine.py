@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tencache.plan.plan_follower import PlanFollower
-from tencache.plan.step_plan import Load
+from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import Phase, Update
 from tencache.plan.virtual_clock import Bandwidths
 from tencache.plan.working_units import WorkingUnits
@@ -18,11 +18,13 @@ from tencache.runtime.cycle.leaf_writes import LeafWrites
 from tencache.runtime.cycle.plan_book import CycleKind, PlanBook, RunningCycle
 from tencache.runtime.cycle.recorder import Recorder
 from tencache.runtime.memory.link import Link
+from tencache.runtime.tensors.activations import Activations
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
 from tencache.runtime.tensors.gradients import Gradients
 from tencache.runtime.tensors.kept_bytes import KeptBytes
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.unrouted import Bookkeeping
 
 READ_AHEAD_ROWS = 8
 
@@ -43,6 +45,7 @@ class Engine:
         policy: str,
         *,
         stepped: bool,
+        activations: Activations | None = None,
     ) -> None:
         self.units = working.units
         self.working = working
@@ -51,6 +54,7 @@ class Engine:
         self.gradients = gradients
         self._masters = masters
         self.link = link
+        self.activations = activations
         self.kept = KeptBytes(device_copies, masters)
         self.counters = counters
         self.plans = PlanBook(working, device_copies.arena.size_bytes, counters, speeds, policy)
@@ -277,6 +281,9 @@ class Engine:
         self.end_op()
         held = self._held(units) if self._suspects else []
         self.cycle.recorder.op(units, held, phase)
+        if self.activations is not None:
+            with Bookkeeping():
+                self.activations.advance(self.cycle.recorder.op_count - 1)
         follower = self.cycle.follower
         # Nearly always everything is where it should be, and nothing is due.
         if (
@@ -403,12 +410,22 @@ class Engine:
         self.cycle = RunningCycle(kind, recorder, PlanFollower(plan) if plan is not None else None)
         if plan is not None:
             self.counters.up_floor_bytes += plan.up_floor_bytes
+            self._begin_offloading(kind, plan)
             # What the plan takes to be on the device already is there, unless this is its first cycle or one was left.
             carried = [Load(unit, offset, self.units[unit].bytes, 0, 0) for unit, offset in plan.carried]
             self._issue([row for row in carried if not self.device_copies.has(row.unit, row.offset)])
             # Nothing, if one of these was in use and the plan is left already.
             if self.cycle.follower is not None:
                 self._issue(self.cycle.follower.opened_by(set(range(len(self.units))) - plan.trace.written))
+
+    def _begin_offloading(self, kind: CycleKind, plan: StepPlan) -> None:
+        """Let what autograd saves in this cycle go where the plan has it."""
+        offloads = self.plans.offloads(kind)
+        if self.activations is not None and offloads is not None and kind == "train":
+            rows, floor_bytes = offloads
+            self.activations.begin(rows, plan.trace.saves)
+            self.counters.up_floor_bytes += floor_bytes
+            self.counters.down_floor_bytes += floor_bytes
 
     def _restore(self) -> None:
         follower = self.cycle.follower

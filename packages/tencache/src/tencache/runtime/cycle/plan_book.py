@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from tencache.plan.activation_plan import Offload, floor_offloaded_bytes, plan_offloads
 from tencache.plan.plan_follower import PlanFollower
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import StepPlan
@@ -52,10 +53,15 @@ class PlanBook:
         self._settled: set[CycleKind] = set()
         self._halved: dict[CycleKind, frozenset[int]] = {}
         self._early_wanted: bool | None = None
+        self._offloads: dict[CycleKind, tuple[tuple[Offload, ...], int]] = {}
 
     def get(self, kind: CycleKind) -> StepPlan | None:
         """Return the plan that cycles of a kind follow; None until the first was profiled."""
         return self._current.get(kind)
+
+    def offloads(self, kind: CycleKind) -> tuple[tuple[Offload, ...], int] | None:
+        """Return which saved tensors go to the host, and the fewest bytes that must; None before it is known."""
+        return self._offloads.get(kind)
 
     def halves(self, kind: CycleKind, unit: int) -> bool:
         """Return whether a kind of cycle uses a unit's working copy alone."""
@@ -117,6 +123,9 @@ class PlanBook:
         self._known[key] = (plan, seen + 1)
         self._current[kind] = plan
         self._halved[kind] = self._working.halved(plan.trace)
+        if (limit_bytes := self.speeds.activation_bytes) is not None:
+            saves = plan.trace.saves
+            self._offloads[kind] = plan_offloads(saves, limit_bytes), floor_offloaded_bytes(saves, limit_bytes)
         while len(self._known) > KNOWN_ORDERS:
             self._known.popitem(last=False)
 

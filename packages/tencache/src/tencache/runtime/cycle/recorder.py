@@ -62,6 +62,19 @@ class Recorder:
         """Record a gradient that left the device."""
         self._builder.grad(unit, size_bytes)
 
+    @property
+    def op_count(self) -> int:
+        """Return how many operations have begun."""
+        return len(self._builder.ops)
+
+    def saved(self, size_bytes: int) -> int:
+        """Record memory that autograd keeps from now on; return its number."""
+        return self._builder.saved(size_bytes)
+
+    def used(self, number: int) -> None:
+        """Record that backward uses what was saved."""
+        self._builder.used(number)
+
     def finish(self, updates: Iterable[Update]) -> StepTrace:
         """Return the trace."""
         self.pause()

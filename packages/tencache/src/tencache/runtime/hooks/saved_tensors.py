@@ -1,7 +1,7 @@
 """What autograd keeps for backward: a handle in place of a parameter's bytes, brought back when it is asked for."""
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.memory.device_arena import Arena
+from tencache.runtime.tensors.activations import SavedActivation
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
@@ -111,6 +112,7 @@ class SavedTensors:
 
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
+        self._activations = engine.activations
         self._arena = arena
         # Whether save_on_cpu() makes a copy: of what is on the CPU it keeps the tensor itself.
         self._copies = arena.device.type != "cpu"
@@ -155,7 +157,16 @@ class SavedTensors:
         handle = self._handle(tensor, stored=outer is not None and not isinstance(outer[0], _Pack))
         if handle is not None:
             return handle
-        return (tensor, tensor._version) if outer is None else self._hand_on(tensor, outer)  # noqa: SLF001
+        return self.keep(tensor) if outer is None else self._hand_on(tensor, outer)
+
+    def keep(self, tensor: Tensor) -> tuple[Tensor, int] | SavedActivation:
+        """Return what is kept of a tensor that has nothing to do with a parameter."""
+        if self._activations is not None:
+            with Unrouted(), Bookkeeping(), torch.no_grad():
+                saved = self._activations.save(tensor, self._engine.cycle.recorder)
+            if saved is not None:
+                return saved
+        return tensor, tensor._version  # noqa: SLF001
 
     def _whole(self, tensor: Tensor) -> Tensor:
         """Return the tensor; a leaf that has no bytes yet is brought first: autograd saves before it computes."""
@@ -240,7 +251,7 @@ class SavedTensors:
         entry.handles.add(handle)
         return handle
 
-    def _unpack(self, packed: UnitView | CastView | Foreign | tuple[Tensor, int]) -> Tensor:
+    def _unpack(self, packed: UnitView | CastView | Foreign | SavedActivation | tuple[Tensor, int]) -> Tensor:
         if type(packed) is tuple:
             tensor, version = packed
             # torch leaves this check to whoever has hooks: what was saved must be what it was.
@@ -248,6 +259,8 @@ class SavedTensors:
                 raise RuntimeError(_describe_changed(tensor, version))
             return tensor
         assert not isinstance(packed, tuple)
+        if isinstance(packed, SavedActivation):
+            return self._back(packed)
         if isinstance(packed, Foreign):
             # They may hold a device copy, which is refused if the parameter has changed: they would not see that.
             if not self._arena.closed:
@@ -266,6 +279,14 @@ class SavedTensors:
             if packed.kept is not None:
                 return packed.kept
             return self._from_cast(packed) if isinstance(packed, CastView) else self._from_slot(packed)
+
+    def _back(self, saved: SavedActivation) -> Tensor:
+        """Return a saved tensor that may have been on the host meanwhile."""
+        assert self._activations is not None
+        if saved.was_written:
+            raise RuntimeError(_describe_changed(saved.probe, saved.version, saved.shape))
+        with Unrouted(), Bookkeeping(), torch.no_grad():
+            return _marked(self._activations.use(saved), saved.marks)
 
     def _check_version(self, handle: UnitView | CastView) -> None:
         """Raise as autograd does when a parameter was changed in place between forward and backward."""
@@ -342,7 +363,7 @@ class _Pack:
                     return self.owner.in_slot(tensor, address - self._base, stored=False)
             # Halves may be casts of a parameter.
             elif tensor.dtype not in _HALVES:
-                return tensor, tensor._version  # noqa: SLF001
+                return self.owner.keep(tensor)
         return self.owner.pack(tensor, self._outer)
 
 
@@ -353,11 +374,11 @@ def _marked(view: Tensor, marks: tuple[bool, bool]) -> Tensor:
     return torch._neg_view(view) if negative else view  # noqa: SLF001  no public name gives it
 
 
-def _describe_changed(tensor: Tensor, version: int) -> str:
+def _describe_changed(tensor: Tensor, version: int, shape: Sequence[int] | None = None) -> str:
     node = "" if tensor.grad_fn is None else f", which is output {tensor.output_nr} of {tensor.grad_fn.name()},"
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{tensor.type()} {list(tensor.shape)}]{node} is at version {tensor._version}; "  # noqa: SLF001
+        f"[{tensor.type()} {list(tensor.shape if shape is None else shape)}]{node} is at version {tensor._version}; "  # noqa: SLF001
         f"expected version {version} instead"
     )
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
-from tencache.runtime.unrouted import Unrouted
+from tencache.runtime.unrouted import Routed, Unrouted
 
 # Attributes that are views of the parameter's bytes, and so operations; all others only describe it.
 _COMPUTING_GETTERS = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
@@ -107,7 +107,8 @@ class WrappedParameter(nn.Parameter):
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Route the operation to the device, to the host's bytes, or to a description of the parameter."""
-        del types
+        if len(types) > 1 and func not in _DIFFERENTIATING and not _PLAIN.issuperset(types):
+            func = _seen_by_others(func)
         with Unrouted():
             entries: list[ParameterEntry] = []
             _collect(args, entries)
@@ -132,6 +133,20 @@ class WrappedParameter(nn.Parameter):
             entry: ParameterEntry = self.__dict__["_tencache_entry"]
             owner: Owner = self.__dict__["_tencache_owner"]
             return _route(owner, torch.Tensor.set_, [entry], (self, *args), kwargs)
+
+
+_PLAIN = frozenset([torch.Tensor, nn.Parameter, WrappedParameter])
+
+
+def _seen_by_others(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the operation as tensors of classes of the user's see it, whose own `__torch_function__` comes next."""
+
+    def seen(*args: Any, **kwargs: Any) -> Any:
+        with Routed():
+            return func(*args, **kwargs)
+
+    seen.__name__ = getattr(func, "__name__", "")
+    return seen
 
 
 def _route_all(func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:

@@ -33,7 +33,15 @@ WORTH_BYTES = 256 * 1024
 
 def may_be_sliced(optimizer: Optimizer) -> bool:
     """Return whether an optimizer may be called for some of its parameters at a time."""
-    return type(optimizer) in PER_PARAMETER and own_step(optimizer) is None
+    return type(optimizer) in PER_PARAMETER and own_step(optimizer) is None and not _couples(optimizer)
+
+
+def _couples(optimizer: Optimizer) -> bool:
+    """Return whether what an update of one parameter comes to depends on others."""
+    # torch's fused SGD begins the momentum of those parameters alone that all begin with it in the same call.
+    return type(optimizer) is torch.optim.SGD and any(
+        group.get("fused") and group["momentum"] for group in optimizer.param_groups
+    )
 
 
 def may_be_late(optimizer: Optimizer) -> bool:

@@ -15,7 +15,7 @@ from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
 from tencache.runtime.tensors.looks import Looks
-from tencache.runtime.tensors.other_memory import OtherMemory, held_outside, refuse_shared
+from tencache.runtime.tensors.other_memory import OtherMemory, held_outside, refuse_shared, refuse_unaligned
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.tensors.pending_updates import PendingUpdates
 from tencache.runtime.tensors.shards import Shards
@@ -346,6 +346,7 @@ class Masters:
 
     def assign(self, entry: ParameterEntry, value: Tensor) -> None:
         """Let a parameter's data be a tensor of the user's: both are one memory from now on."""
+        refuse_unaligned(entry, value)
         self._refuse_shared(entry, value)
         self.open(entry.unit)
         entry.parameter.data = value
@@ -355,6 +356,7 @@ class Masters:
         value = entry.parameter.detach()
         if not entry.is_laid_out_as(value) or value.dtype != entry.dtype:
             raise RefusedError(f"{entry.name} was given data of another shape or type: unwrap the model to change it")
+        refuse_unaligned(entry, value)
         self._refuse_shared(entry, value)
         self._note_memory(entry)
         # Graphs that are alive may need what was there before, or what is there now: nobody saw which.

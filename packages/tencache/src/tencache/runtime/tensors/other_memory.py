@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tencache.errors import RefusedError
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ROUNDING_ALIGN, ParameterEntry
 
 
 class OtherMemory:
@@ -98,6 +98,16 @@ def refuse_shared(entry: ParameterEntry, value: Tensor, others: Iterable[Paramet
         start = other.parameter.data_ptr()
         if other is not entry and begin < start + other.size_bytes and start < end:
             raise RefusedError(describe_shared(entry.name, other.name))
+
+
+def refuse_unaligned(entry: ParameterEntry, value: Tensor) -> None:
+    """Refuse data at an address where torch may round differently than where the device's copy is."""
+    # Products with a vector begin with what is not aligned, and so add up in another order.
+    if value.data_ptr() % ROUNDING_ALIGN:
+        raise RefusedError(
+            f"{entry.name} is given data that does not begin at a multiple of {ROUNDING_ALIGN} bytes: torch may round "
+            "differently there; use .copy_()"
+        )
 
 
 def describe_shared(name: str, other: str) -> str:

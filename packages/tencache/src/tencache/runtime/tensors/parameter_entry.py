@@ -30,6 +30,10 @@ class SavedHandle(Protocol):
         """Note that the data was replaced unseen."""
 
 
+# Where a weight does not begin at a multiple of this, torch may round a product with it differently.
+ROUNDING_ALIGN = 16
+
+
 @dataclass(eq=False)
 class ParameterEntry:
     """A parameter: the host's copy is its own data, the device's is `leaf`, which operations see instead."""

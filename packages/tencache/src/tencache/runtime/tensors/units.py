@@ -8,7 +8,7 @@ from torch import nn
 
 from tencache.plan.address_map import aligned
 from tencache.plan.step_trace import Unit
-from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ROUNDING_ALIGN, ParameterEntry
 
 SMALL_BYTES = 64 * 1024
 
@@ -23,12 +23,12 @@ class UnitMembers:
     size_bytes: int = 0
 
     def add(self, name: str, parameter: nn.Parameter) -> None:
-        """Append a parameter, aligned so that any type may follow any other."""
+        """Append a parameter, aligned so that any type may follow any other, and torch rounds as it does elsewhere."""
         self.names.append(name)
         self.parameters.append(parameter)
         self.offsets.append(self.size_bytes)
         # A parameter without elements has a place too: torch makes no tensor over an empty range of memory.
-        self.size_bytes += max(-(-parameter.numel() * parameter.element_size() // 16), 1) * 16
+        self.size_bytes += max(-(-parameter.numel() * parameter.element_size() // ROUNDING_ALIGN), 1) * ROUNDING_ALIGN
 
     @property
     def name(self) -> str:

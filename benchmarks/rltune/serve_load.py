@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ import numpy as np
 
 from rltune import Cluster, Jobs, simulate
 from rltune.cluster import NodeGroup
+from rltune.errors import InputError
 from rltune.live.clock import SystemClock
 from rltune.live.control_settings import ControlSettings, PipelineSettings
 from rltune.live.controller import Controller
@@ -187,6 +189,20 @@ def peak_mib(pid: int) -> float:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 
+def has_cycle(path: Path) -> bool:
+    """Return whether a journal is there, and holds a cycle."""
+    try:
+        return Journal.read(path).last_cycle() > 0
+    except InputError:  # it is being made
+        return False
+
+
+def busy(pid: int) -> float:
+    """Return how much processor time a process has used: on a crowded machine that is what can be compared."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     """Build the cluster, start the service, load it and report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -201,21 +217,24 @@ def main() -> None:
         controller = multiprocessing.Process(target=write_journal, args=(path, given.waiting, given.nodes, given.every))
         controller.start()
         try:
-            while not (path.exists() and Journal.read(path).last_cycle()):
+            while not has_cycle(path):
                 if not controller.is_alive():
                     raise SystemExit("the controller ended before its first cycle")
                 time.sleep(0.5)
             service, base = started(path)
             status = httpx.get(f"{base}/api/v1/status", timeout=60.0).json()
+            busy_s = busy(service.pid)
             alone, together = asyncio.run(measure(base, given))
-            report(given, status, alone, together, peak_mib(service.pid))
+            report(given, status, alone, together, peak_mib(service.pid), busy(service.pid) - busy_s)
             service.terminate()
             service.wait(timeout=30)
         finally:
             controller.terminate()
 
 
-def report(given: argparse.Namespace, status: dict[str, Any], alone: Tally, together: Tally, mib: float) -> None:
+def report(
+    given: argparse.Namespace, status: dict[str, Any], alone: Tally, together: Tally, mib: float, busy_s: float
+) -> None:
     """Print what was found."""
     print(f"{status['waiting']:,} jobs wait, {status['running']:,} run on {given.nodes:,} nodes")
     print("one client:", *alone.lines(), sep="\n")
@@ -225,7 +244,9 @@ def report(given: argparse.Namespace, status: dict[str, Any], alone: Tally, toge
     total = sum(map(len, together.took_s.values()))
     print(f"{total:,} requests, {together.events:,} events, {(alone.errors + together.errors).total()} errors", end=" ")
     print(json.dumps(dict(alone.errors + together.errors)))
-    print(f"memory of the service at its peak: {mib:,.0f} MiB")
+    every = total + sum(map(len, alone.took_s.values()))
+    print(f"memory of the service at its peak: {mib:,.0f} MiB; {busy_s:.1f} s of processor time, with", end=" ")
+    print(f"new cycles and forecasts, for {every:,} requests; load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -49,12 +49,20 @@ def test_times_may_have_units() -> None:
 
 
 def test_bounded_unless_told() -> None:
-    """What turns cost a job is bounded by a day, if nobody says otherwise; without turns there is nothing to bound."""
+    """Turns cost a job at most two days, if nobody says otherwise; without turns there is nothing to bound."""
     assert get_turns("las").bounded
-    assert get_turns("las") == get_turns("las:late=24h")
+    assert get_turns("las") == get_turns("las:late=48h")
     assert not get_turns("las:late=off").bounded
     assert get_turns("las:late=off:times=2").bounded
     assert not Turns().bounded
+
+
+def test_gittins_weighs_by_numbers_of_its_own() -> None:
+    """They stand however the order is named, and are not told unless they are others; another order has the usual."""
+    assert get_turns("gittins") == Turns("gittins") == Turns("gittins", margin=4.0, cost_each=0.05)
+    assert get_turns("gittins:margin=2:each=0.3") == Turns("gittins", margin=2.0, cost_each=0.3)
+    assert str(get_turns("gittins:margin=2")) == "gittins:margin=2"
+    assert get_turns("srsf") == Turns("srsf", margin=2.0, cost_each=0.3)
 
 
 def test_numbers_need_an_order() -> None:

@@ -6,6 +6,7 @@ from learn.test_training_windows import JOBS, SMALL, drawn, windows
 
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.simulate import simulate
+from rltune.errors import InputError
 from rltune.learn.input_scaling import MARGIN, Queues, Scaling, measure
 from rltune.model.feature_sets import get_recipe
 
@@ -69,6 +70,13 @@ def test_a_model_that_is_trained_further_keeps_its_scale_and_widens_its_range():
     assert made.norm[:, :2].tolist() == old[:, :2].tolist()
     assert (made.norm[:, 2] == -1e6).all()
     assert made.norm[:, 3].tolist() == here.norm[:, 3].tolist()
+
+
+def test_where_no_queue_can_be_looked_at_there_is_nothing_to_learn_and_that_is_said(monkeypatch):
+    """One sentence in place of a traceback, whoever asks: train, evolve, tune, an environment."""
+    monkeypatch.setattr("rltune.learn.input_scaling._EVERY", 10**6)  # moments with two waiting jobs: none has so many
+    with pytest.raises(InputError, match="no order to learn"):
+        measure(drawn(windows(), 2), RECIPE, "fcfs")
 
 
 def test_the_jobs_of_this_file_queue():

@@ -187,6 +187,40 @@ def test_limits_and_what_never_fits_are_told_as_slurm_tells_them(testbed_with_da
         bed.wait_for(f"the start of changed job {job}", lambda job=job: bed.job(job)["job_state"] == "RUNNING")
 
 
+def test_a_refused_qos_a_draining_node_and_a_node_by_name_are_told_as_they_are(testbed_with_database):
+    """A QOS that the partition does not take is no limit; a node that drains makes no room; any other node would do."""
+    bed = testbed_with_database
+    bed.run("sacctmgr", "-i", "add", "qos", "odd", check=False)  # an earlier run may have added it
+    bed.run("sacctmgr", "-i", "modify", "account", "research", "set", "qos+=odd", check=False)
+    bed.wait_for("the QOS", lambda: "QOS=odd(" in bed.run("scontrol", "show", "assoc_mgr", "flags=qos"))
+    holder = bed.submit(900, "--nodelist=p100-1", gpus=4, gpu_type="p100", limit_min=60)
+    bed.wait_for("a start", lambda: bed.job(holder)["job_state"] == "RUNNING")
+    bed.run("scontrol", "update", "NodeName=p100-1", "State=DRAIN", "Reason=test")
+    named = bed.submit(900, "--nodelist=p100-1", gpus=3, gpu_type="p100", limit_min=30)
+    bed.run("scontrol", "update", "PartitionName=gpu", "AllowQos=normal")
+    refused = bed.submit(900, "--qos=odd", gpus=1, limit_min=30)
+
+    def told(job):
+        return bed.run("squeue", "--noheader", f"--jobs={job}", "--format=%r").strip()
+
+    try:
+        bed.wait_for("a reason for the node", lambda: told(named).startswith("ReqNodeNotAvail"))
+        bed.wait_for("a reason for the QOS", lambda: "QOS" in told(refused))
+        explainer = Explainer(look(bed))
+    finally:
+        bed.run("scontrol", "update", "PartitionName=gpu", "AllowQos=ALL")
+    never, away = explainer.explain(str(refused)), explainer.explain(str(named))
+    assert never.reason.why is Why.NEVER
+    assert "does not take its QOS" in never.reason.text
+    assert away.reason.why is Why.DOWN
+    assert away.reason.text.endswith("down: p100-1; it cannot start before a node that is down is back")
+    change = next(one for one in away.changes if one.starts_now and one.text.startswith("any node of partition gpu"))
+    assert change.columns == {"vc": "gpu"}
+    anywhere = bed.submit(900, gpus=3, gpu_type="p100", limit_min=30)
+    bed.wait_for("the start of the changed job", lambda: bed.job(anywhere)["job_state"] == "RUNNING")
+    bed.run("scontrol", "update", "NodeName=p100-1", "State=RESUME")
+
+
 def test_the_guards_reason_is_the_order_that_sprio_shows(testbed, tmp_path):
     """Who acts puts an owed job first: the others wait for the guard, and sprio has them behind it."""
     holder = testbed.submit(600, gpus=2, gpu_type="k80", nodes=2, limit_min=60)

@@ -98,6 +98,29 @@ def test_a_viewer_of_one_user_sees_no_job_of_another_anywhere(path, tmp_path):
         assert client.get("/jobs/1").status_code == 404
 
 
+def test_a_page_that_is_kept_is_nobody_elses(path, tmp_path):
+    """Whoever asks first, in one service and one cycle: each is shown their own, and without a token nothing is."""
+    tokens, of = _tokens(
+        tmp_path, ann=(Role.VIEWER, "ann"), bob=(Role.VIEWER, "bob"), all=(Role.VIEWER, ""), boss=(Role.OPERATOR, "")
+    )
+    pages = ("/", "/jobs", "/jobs?search=bob", "/jobs?sort=wait", "/timeline", "/api/v1/jobs", "/api/v1/jobs?user=bob")
+    with TestClient(service(path, tokens=tokens, limits=MANY)) as client:
+        first = {(who, page): client.get(page, headers=of[who]).text for who in ("boss", "all") for page in pages}
+        assert "bob" in first["boss", "/jobs"]
+        for _ in range(2):
+            for page in pages:
+                shown = client.get(page, headers=of["ann"]).text.replace("search=bob", "").replace('value="bob"', "")
+                assert "bob" not in shown, page
+                assert client.get(page, headers=of["all"]).text == first["all", page]
+                assert client.get(page, headers=of["boss"]).text == first["boss", page]
+                assert "ann" not in client.get(page, headers=of["bob"]).text, page
+        for page in pages:
+            answer = client.get(page, follow_redirects=False)
+            assert answer.status_code in {303, 401}
+        assert ", operator" in first["boss", "/"]
+        assert ", operator" not in first["all", "/"]
+
+
 def test_a_number_that_is_used_again_tells_its_new_owner_nothing_of_the_job_before(tmp_path):
     """Neither of one that ran and ended nor of one that was cancelled before it ran; the newest job is shown."""
     path = tmp_path / "journal.db"

@@ -101,6 +101,17 @@ def test_a_gain_that_grows_with_the_queue_is_shown():
     assert over_windows(theirs, ours, ratio, **HOW).low > 1
 
 
+def test_no_mean_can_fall_below_nothing_so_such_an_end_of_a_difference_is_unknown():
+    """Whoever prints it: compare, whatif, tune. An end that can be is left as it is."""
+    rng = np.random.default_rng(2)
+    uneven, even = rng.lognormal(0.0, 1.0, 6), rng.uniform(0.9, 1.1, 20)
+    for ours, theirs, beyond in ((uneven * rng.lognormal(-1.5, 1.2, 6), uneven, True), (0.8 * even, even, False)):
+        found = over_windows(ours, theirs, difference, confidence=0.95)
+        assert (found.low < -theirs.mean()) == beyond
+        assert found.low_unknown == beyond
+        assert ("unknown" in found.ends(str)) == beyond
+
+
 def test_swapped_sides_are_shown_alike():
     rng = np.random.default_rng(3)
     for _ in range(20):

@@ -19,14 +19,16 @@ from rltune.text import text_of
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import Exam, leaks
 from rltune.tune import tune
-from rltune.tune.halving import JOBS_A_MINUTE, Rounds, Scoreboard, halve
+from rltune.tune.halving import Scoreboard, halve
 from rltune.tune.past_events import without_past
 from rltune.tune.pick import pick
+from rltune.tune.plan import SEARCH_SHARE, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner
 from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
-from rltune.tune.tuning import Advice, decide
+from rltune.tune.tuning import PROBED, Advice, decide
 from rltune.tune.tuning_page import render_tuning
 from rltune.tune.tuning_text import RIGHT_ALONE, RIGHT_TOGETHER, finalists_table, sentences, settings_file
+from rltune.tune.work import RunWork
 
 CLUSTER = Cluster.uniform(2, 8)
 
@@ -109,7 +111,7 @@ def test_finished_runs_are_not_run_again(made, jobs):
     again = tune(
         jobs, CLUSTER, "fcfs", models=[], minutes=2, kept=kept, progress=lambda *progress: told.append(progress)
     )
-    assert not told
+    assert not any(done for done, _, _ in told)  # what is looked at before is told, no run is
     assert again.to_dict() == tuning.to_dict()
 
 
@@ -152,22 +154,91 @@ def test_what_cannot_be_tuned_is_refused(jobs):
         tune(jobs, CLUSTER, minutes=0)
 
 
-def test_halving_counts_its_work_beforehand(jobs):
-    """Whatever the length of the history, rounds cost no more than the budget; what there is now is never lost."""
+@pytest.mark.parametrize("minutes", [0.5, 5.0, 60.0])
+@pytest.mark.parametrize("queue", [1.0, 300.0, 10_000.0])
+def test_rounds_cost_no_more_than_the_budget_whatever_the_queue_turns_out_to_be(jobs, minutes, queue):
+    """Nor does the length of the history matter. What there is now is never lost."""
     now = usual_now(jobs, CLUSTER)
-    first = opening(now, [], ("history",))
-    for n in (10_000, 1_000_000, 10_000_000):
-        rounds = Rounds.of(HistoryStretch(0, n), first, 5.0)
+    first = opening(now, ["learned"], CANDIDATES)
+    really = RunWork(queue, 100)
+    for n in (1_500, 10_000, 1_000_000, 10_000_000):
+        thought = really if n <= PROBED else RunWork(queue=30.0, nodes=100)  # a short part is probed as a whole
+        plan = Plan.of(HistoryStretch(0, n), first, minutes, thought)
         spent = [0.0]
 
         def run(tasks, spent=spent):
-            spent[0] += sum(c.cost * len(s) for c, s in tasks)
-            return [BlockSums((float(len(c.label)),), (1.0,), 0) for c, _ in tasks]
+            spent[0] += sum(really.seconds([c]) * len(s) for c, s in tasks)
+            return [BlockSums((float(len(c.label)),), (1.0,), 0, queue) for c, _ in tasks]
 
-        left = halve(first, rounds, now, Scoreboard(now), run)
-        assert spent[0] <= 5.0 * JOBS_A_MINUTE
+        left = halve(plan, Scoreboard(now), run)
+        assert spent[0] <= SEARCH_SHARE * 60.0 * minutes * 1.3 + 10 * really.seconds(first)  # a probe, and single jobs
         assert now.label in {c.label for c in left}
-        assert left[0].label == min((c.label for c in first), key=len)
+        assert left[0].label == min((c.label for c in plan.first), key=len)
+        assert {c.label for c in (*plan.first, *plan.joining, *plan.left_out)} == {c.label for c in first}
+
+
+def test_what_is_dear_joins_later_if_the_budget_is_short_and_is_left_out_if_it_is_shorter(jobs):
+    """Estimates that are predicted are much work: the rules that did well without them are tried with them."""
+    first = opening(usual_now(jobs, CLUSTER), [], CANDIDATES)
+    plans = [Plan.of(HistoryStretch(0, 100_000), first, minutes, RunWork()) for minutes in (1_000.0, 20.0, 0.5)]
+    assert [bool(plan.joining) for plan in plans] == [False, True, False]
+    assert [bool(plan.left_out) for plan in plans] == [False, False, True]
+    best = [c for c in plans[1].first if c.pipeline.label == "saf + easy"]
+    assert {c.label for c in plans[1].joined(best)} == {f"saf + easy ({e})" for e in CANDIDATES if "predicted" in e}
+
+
+def test_changes_of_the_best_stop_where_the_budget_ends(jobs):
+    """The least work first; what is learnt once is paid once."""
+    first = opening(usual_now(jobs, CLUSTER), [], CANDIDATES)
+    plan = Plan.of(HistoryStretch(0, 3_000), first, 10.0, RunWork())
+    changed = variations(first[:3], CANDIDATES, solver=False)
+    assert len(plan.affordable(changed)) == len(changed)
+    short = Plan.of(HistoryStretch(0, 3_000), first, 10.0, RunWork())
+    short.spent_s = 60.0 * SEARCH_SHARE * 10.0 - 1.0
+    kept = short.affordable(changed)
+    assert 0 < len(kept) < len(changed)
+    assert not any("predicted" in c.estimator for c in kept)
+
+
+def test_a_run_depends_on_no_job_that_is_older_than_is_learnt_from(monkeypatch):
+    """But those that ran or waited when it begins are there, however old."""
+    jobs = history(1200)
+    old = np.append(jobs.submit_s[:1], jobs.submit_s[1:])
+    runs = jobs.duration_s.copy()
+    runs[3] = 10 * jobs.submit_s[-1]  # a job that never ends
+    jobs = jobs.with_columns(submit_s=old, duration_s=runs)
+    stretch, candidate = HistoryStretch(900, 1200), Candidate(parse_pipeline("saf", "easy"), "history")
+    whole = StretchRunner(jobs, CLUSTER, "wait", 0)
+    all_of_it = whole.schedule(candidate, stretch)
+    monkeypatch.setattr("rltune.tune.stretches.LOOK_BACK", 100)
+    short = StretchRunner(jobs, CLUSTER, "wait", 0)
+    schedule = short.schedule(candidate, stretch)
+    assert len(short.ground(stretch).jobs) < 500
+    assert np.array_equal(schedule.jobs.id, all_of_it.jobs.id)  # the same jobs ran and waited
+    bare = replace(candidate, estimator="user")
+    assert short((bare, stretch)) == whole((bare, stretch))  # limits are asked, not learnt
+
+
+def test_a_budget_that_runs_little_of_a_history_is_said_and_asks_for_minutes(jobs):
+    """A long history is not too short because little of it was run."""
+    tuning = tune(jobs, CLUSTER, "fcfs", models=[], minutes=0.01)
+    run, parts = tuning.run_on, tuning.parts
+    assert len(run[0]) < len(parts[1])
+    told = " ".join(sentences(tuning))
+    assert f"{len(run[0]):,} of {len(parts[1]):,} jobs" in text_of(finalists_table(tuning))
+    assert "The budget has no room for estimates by" in told
+    doubtful = replace(tuning, answer=Advice.TOO_LITTLE, needed_jobs=tuning.jobs // 2)
+    assert "give more --minutes" in sentences(doubtful)[0]
+    assert "Too little history" in sentences(replace(doubtful, needed_jobs=10 * tuning.jobs))[0]
+
+
+def test_no_answer_asks_for_no_jobs(made):
+    """Where an interval cannot be told, neither can how many jobs would be enough."""
+    tuning, _ = made
+    for answer in (Advice.TOO_LITTLE, Advice.WATCH):
+        assert "about 0 jobs" not in sentences(replace(tuning, answer=answer, needed_jobs=0))[0]
+    calm = replace(tuning, answer=Advice.TOO_LITTLE, needed_jobs=0, testing=Interval(np.nan, np.nan, np.nan))
+    assert "nobody waits on its last part" in sentences(calm)[0]
 
 
 def test_one_part_is_changed_at_a_time():

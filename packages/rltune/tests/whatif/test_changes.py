@@ -16,7 +16,7 @@ from rltune.trials.intervals import Interval
 from rltune.trials.shares import Share
 from rltune.whatif import Target, WhatIf, parse_edit, solve, what_if, what_if_now
 from rltune.whatif.edits import Site, new_nodes, with_nodes
-from rltune.whatif.on_history import at_most_all_of_it, run_site
+from rltune.whatif.on_history import run_site
 
 ORACLE = get_estimator("oracle")
 
@@ -208,13 +208,6 @@ def test_a_limit_that_one_for_each_undoes_is_refused():
     with pytest.raises(InputError, match="each user may have 4"):
         parse_edit("limit=user:u1:gpus=12")(each)
     assert parse_edit("limit=user:*:gpus=12")(each).cluster.limits == (Limit(scope="user", max_gpus=12),)
-
-
-def test_no_end_of_an_interval_has_a_wait_fall_below_nothing():
-    """Such an end says nothing; one that can be is left as it is."""
-    waits = np.array([10.0, 30.0])
-    for low, told in ((-50.0, "unknown to 5"), (-19.0, "-19 to 5"), (np.nan, "nan to 5")):
-        assert at_most_all_of_it(Interval(-3.0, low, 5.0), waits).span("{:.0f}".format) == told
 
 
 @pytest.mark.parametrize(("recorded", "told"), [(1.0, False), (9.0, True)])

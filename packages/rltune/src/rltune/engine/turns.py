@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
+from math import inf, isnan, nan
 from typing import Any
 
 from rltune.errors import InputError
@@ -13,13 +13,14 @@ from rltune.text import read_seconds
 OFF = "off"
 ORDERS = {OFF: NO_TURNS, "las": BY_LAS, "gittins": BY_GITTINS, "srsf": BY_SRSF, "policy": BY_POLICY}
 MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
-LATE_S = 86400.0
-# Chosen on the part of the public traces before the held-out one.
+LATE_S = 172800.0
+# Chosen on parts of the public traces before the held-out one; Gittins' order does better with numbers of its own.
 MARGIN, COST_ONCE, COST_EACH = 2.0, 1.0, 0.3
+OWN_MARGIN, OWN_COST_EACH = {"gittins": 4.0}, {"gittins": 0.05}
 FORMS = (
     "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
     f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g}:"
-    "gain=4 (how cost and gain are weighed) and late=24h:times=1.5:cover=1 (how much later than without "
+    "gain=4 (how cost and gain are weighed) and late=48h:times=1.5:cover=1 (how much later than without "
     "turns a job may end, late=off: any; and only if there are GPUs to bring it back)"
 )
 
@@ -32,9 +33,9 @@ class Turns:
     min_run_s: float = MIN_RUN_S  # of a spell, restart apart, before it may be cut short
     max_preemptions: int = MAX_PREEMPTIONS  # of one job
     turn_s: float = TURN_S  # between two passes that are made only because time has passed
-    margin: float = MARGIN  # by so many times a score of work must be higher to be displaced
+    margin: float = nan  # by so many times a score of work must be higher to be displaced; NaN = as usual by this order
     cost_once: float = COST_ONCE  # of displacing a job, in times what it loses
-    cost_each: float = COST_EACH  # and as much again for each job that waits
+    cost_each: float = nan  # and as much again for each job that waits; NaN = as usual by this order
     max_a_day: int = 0  # displacements of one job in a day; 0 = any number
     late_s: float = LATE_S  # a job ends at most so much later than if it had never been displaced,
     late_times: float = inf  # or after so many times as long, whichever is later; infinite = not told
@@ -42,6 +43,10 @@ class Turns:
     gain: float = inf  # a second that a claimant gains counts as so many; infinite = it is not weighed
 
     def __post_init__(self) -> None:
+        if isnan(self.margin):
+            object.__setattr__(self, "margin", OWN_MARGIN.get(self.order, MARGIN))
+        if isnan(self.cost_each):
+            object.__setattr__(self, "cost_each", OWN_COST_EACH.get(self.order, COST_EACH))
         if self.order not in ORDERS:
             raise InputError(f"preempt {self.order!r} is not understood; write {FORMS}")
         for name, value, least in (
@@ -73,7 +78,7 @@ class Turns:
         return bool(self) and min(self.late_s, self.late_times) < inf
 
     def __str__(self) -> str:
-        usual = Turns()
+        usual = Turns(self.order)
         said = [
             f"{word}={_told(getattr(self, name))}"
             for word, name in _NAMES.items()
@@ -108,11 +113,11 @@ def get_turns(
     """Read an order such as `las` or `srsf:run=1800`; what it does not say is as given beside it."""
     if isinstance(spec, Turns):
         return spec
-    beside = Turns(OFF, min_run_s, max_preemptions, turn_s)
+    given: dict[str, Any] = {"min_run_s": min_run_s, "max_preemptions": max_preemptions, "turn_s": turn_s}
     if spec is None or spec == OFF:
-        if beside != Turns():
+        if Turns(**given) != Turns():
             raise InputError("min_run_s, max_preemptions and turn_s mean nothing while preempt is off")
-        return beside
+        return Turns()
     order, *parts = spec.split(":")
     said: dict[str, Any] = {}
     for part in parts:
@@ -121,7 +126,7 @@ def get_turns(
             raise InputError(f"preempt {spec!r} is not understood; write {FORMS}")
         off = text == OFF and word in _MAY_BE_OFF
         said[_NAMES[word]] = inf if off else _number(text, spec, whole=word in _WHOLE)
-    return replace(beside, order=order, **said)
+    return Turns(**{"order": order, **given, **said})
 
 
 def _told(value: float) -> str:

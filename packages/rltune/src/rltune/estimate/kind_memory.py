@@ -132,9 +132,13 @@ class Happenings:
 class KindMemory:
     """What is kept of every kind, as events come in."""
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, kept: Floats | None = None) -> None:
         self._kinds = kinds
-        self._kept = np.zeros((kinds.count, KEPT))
+        self._kept = np.zeros((kinds.count, KEPT)) if kept is None else kept
+
+    def copy(self) -> KindMemory:
+        """Return another that goes on from here by itself."""
+        return KindMemory(self._kinds, self._kept.copy())
 
     def note(self, happened: Happenings, log_run: Floats, start_s: Floats) -> Floats:
         """Take events in; return what was told to each question, in order: [question, level x TOLD]."""

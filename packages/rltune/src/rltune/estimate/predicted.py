@@ -115,6 +115,7 @@ class PredictionCourse:
         self.run_s = np.where(np.arange(len(jobs)) < known, jobs.duration_s, np.nan)  # beyond it nothing is known
         self._table: Floats | None = None
         self._fits: dict[int, Fit] = {}
+        self._memories: dict[int, KindMemory] = {}  # of the last row that was asked for
         self._known = known
 
     def __len__(self) -> int:
@@ -168,6 +169,11 @@ class PredictionCourse:
 
     def memory_before(self, row: int) -> KindMemory:
         """Return what is known of each kind when a row is submitted; nobody runs yet."""
+        if row not in self._memories:
+            self._memories = {row: self._new_memory(row)}
+        return self._memories[row].copy()
+
+    def _new_memory(self, row: int) -> KindMemory:
         memory = KindMemory(self.kinds)
         time_s = float(self._submit_s[row]) if row < len(self) else np.inf
         rows = np.arange(min(row, self._known))

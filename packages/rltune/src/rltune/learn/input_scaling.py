@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rltune.engine.lookahead import PassMaker
 from rltune.engine.run import Machine
+from rltune.errors import InputError
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.rollout.stepwise import observe
 from rltune.kernel.score.features import look_around
@@ -19,6 +20,7 @@ from rltune.learn.training_windows import TrainingWindow
 from rltune.model.feature_sets import Recipe, critic_codes
 from rltune.model.learned_model import BASES, Model, n_weights
 from rltune.policy.learned import Learned
+from rltune.text import counted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,7 +41,11 @@ class Queues:
     def under_base(cls, windows: Sequence[TrainingWindow], recipe: Recipe, base: str) -> Queues:
         """Run windows under the base policy and look at every fifth queue of two jobs or more."""
         model = _blank(recipe, base)
-        rows, critic, taken = zip(*(seen for window in windows for seen in _look(window, model)), strict=True)
+        seen = [one for window in windows for one in _look(window, model)]
+        if not seen:
+            where = f"in none of {counted(len(windows), 'window')} do two jobs wait at a time for long under {base}"
+            raise InputError(f"{where}, so there is no order to learn; give a history that waits more")
+        rows, critic, taken = zip(*seen, strict=True)
         first = np.cumsum([0, *map(len, rows)])
         return cls(np.concatenate(rows), np.concatenate(critic), first, np.array(taken))
 

@@ -146,7 +146,7 @@ class PreemptSettings(BaseModel):
     min_run: Finite = 600.0  # of a spell, restart apart, before it may be cut short
     max_preemptions: Count = 5  # of one job,
     max_a_day: Count = 3  # and of one job within 24 hours
-    late: Time = 86_400.0  # by which a job may end later for giving way; then it comes first. "inf" = any
+    late: Time = 172_800.0  # by which a job may end later for giving way; then it comes first. "inf" = any
     per_cycle: Annotated[int, Field(ge=1)] = 2  # jobs that may be stopped in one cycle
     patience_cycles: Annotated[int, Field(ge=1)] = 3  # after KillWait, in which the waiting job must have started
     pause: Finite = 3600.0  # for which nobody gives way after one has not

@@ -89,23 +89,54 @@ class Shared:
         return f"about {min(self.of, int(float(f'{self.jobs:.3g}'))):,}"  # a sample of 4,096 knows no more digits
 
 
-def shared(fingerprint: Fingerprint, jobs: Jobs) -> Shared:
-    """Count the jobs of a history that a fingerprint tells of, whatever its clock begins with.
+@dataclass(frozen=True)
+class JobMarks:
+    """The jobs of a history, prepared so that many fingerprints can be looked up in them.
 
     A fingerprint is of submits. Builds before 0.2 also made some of when jobs could first start, so where the two
     differ it is looked up by both.
     """
-    times = [jobs.came_s]
-    times += [one for one in (jobs.submit_s, jobs.ready_s) if not any(np.array_equal(one, known) for known in times)]
-    return max((_shared(fingerprint, *_marks_at(one, jobs)) for one in times), key=lambda found: found.jobs)
+
+    clocks: tuple[_Clock, ...]
+
+    @classmethod
+    def of(cls, jobs: Jobs) -> JobMarks:
+        """Prepare a history."""
+        times = [jobs.came_s]
+        others = (jobs.submit_s, jobs.ready_s)
+        times += [one for one in others if not any(np.array_equal(one, known) for known in times)]
+        return cls(tuple(_Clock(*_marks_at(one, jobs)) for one in times))
 
 
-def _shared(fingerprint: Fingerprint, submit: Ints, shape: Words) -> Shared:
-    ours = _Sorted.of(submit, shape)
-    theirs = fingerprint.marks
+@dataclass(frozen=True)
+class _Clock:
+    """The marks of a history by one clock: when each job came, and what it was."""
+
+    submit: Ints
+    shape: Words
+
+    @cached_property
+    def ordered(self) -> _Sorted:
+        """Return the marks to look others up in."""
+        return _Sorted.of(self.submit, self.shape)
+
+    @cached_property
+    def only_ones(self) -> tuple[Ints, Words]:
+        """Return the jobs that are like no other."""
+        return _only_ones(self.submit, self.shape)
+
+
+def shared(fingerprint: Fingerprint, jobs: Jobs | JobMarks) -> Shared:
+    """Count the jobs of a history that a fingerprint tells of, whatever its clock begins with."""
+    marks = jobs if isinstance(jobs, JobMarks) else JobMarks.of(jobs)
+    return max((_shared(fingerprint, clock) for clock in marks.clocks), key=lambda found: found.jobs)
+
+
+def _shared(fingerprint: Fingerprint, ours: _Clock) -> Shared:
+    submit, theirs = ours.submit, fingerprint.marks
     if not len(theirs[0]) or not len(submit):
         return Shared(0, len(submit), exact=True)
-    evidence = [_Evidence.at(shift, theirs, ours) for shift in {0, *_shifts(theirs, (submit, shape))}]
+    evidence = [_Evidence.at(shift, theirs, ours.ordered) for shift in {0, *_shifts(theirs, ours.only_ones)}]
     found = [one for one in evidence if one.tells]
     exact = fingerprint.below == _ALL and not any(round(one.by_chance) for one in found)
     count = sum(one.shared for one in found) / fingerprint.share
@@ -176,9 +207,9 @@ class _Evidence:
         return by_far or (not self.moved and self.seconds >= _NEARLY_ALL * self.possible)
 
 
-def _shifts(theirs: tuple[Ints, Words], ours: tuple[Ints, Words]) -> list[int]:
+def _shifts(theirs: tuple[Ints, Words], only_ones: tuple[Ints, Words]) -> list[int]:
     """Propose by how much the clocks differ: what many jobs that are like no other agree on."""
-    (their_submit, their_shape), (our_submit, our_shape) = _only_ones(*theirs), _only_ones(*ours)
+    (their_submit, their_shape), (our_submit, our_shape) = _only_ones(*theirs), only_ones
     _, at, where = np.intersect1d(their_shape, our_shape, assume_unique=True, return_indices=True)
     votes = np.unique(np.stack([our_submit[where] - their_submit[at], their_submit[at]]), axis=1)[0]
     shifts, count = np.unique(votes, return_counts=True)

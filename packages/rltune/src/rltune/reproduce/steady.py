@@ -126,8 +126,8 @@ def _result(values: dict[str, dict[str, Floats]], submit_s: Floats, use: dict[st
     }
 
 
-def _ratio(ours: Floats, theirs: Floats, submit_s: Floats) -> list[float]:
+def _ratio(ours: Floats, theirs: Floats, submit_s: Floats) -> list[Any]:
     """Divide two means over the same jobs, with the interval of blocks of time."""
     both = np.isfinite(ours) & np.isfinite(theirs)
     found = over_jobs(ours[both], theirs[both], submit_s[both], ratio, confidence=0.95)
-    return [found.estimate, found.low, found.high]
+    return [found.estimate, found.low, found.high, found.low_unknown, found.high_unknown]  # as `Interval` takes them

@@ -76,13 +76,18 @@ class Answers:
 
         A page can do without, so that it does not wait for one that takes long.
         """
-        sight = self._watch.sight()
-        oldest_s = sight.taken_s - KEPT_S
-        if not self._is_newer(oldest_s) and sight.cycle.waiting <= MOST_AT_ONCE and not self.is_forecasting:
+        if self.would_make_one:
             making = threading.Thread(target=self._forecast_if_it_can_be, daemon=True)
             making.start()
             making.join(PATIENCE_S)
-        return self._forecast if self._is_newer(oldest_s) else None
+        return self._forecast if self._is_newer(self._watch.sight().taken_s - KEPT_S) else None
+
+    @property
+    def would_make_one(self) -> bool:
+        """Return whether a page that asks for a forecast has one made, and waits."""
+        sight = self._watch.sight()
+        few = sight.cycle.waiting <= MOST_AT_ONCE
+        return few and not self.is_forecasting and not self._is_newer(sight.taken_s - KEPT_S)
 
     @property
     def newest_forecast(self) -> Forecast | None:

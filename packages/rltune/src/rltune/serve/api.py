@@ -76,7 +76,7 @@ class JobStory(BaseModel):
 
 
 @router.get("/status")
-def status(sight: Newest, watch: Watched, caller: Viewer) -> Status:  # noqa: ARG001
+async def status(sight: Newest, watch: Watched, caller: Viewer) -> Status:  # noqa: ARG001
     """Return queue, GPUs by type and the controller's state."""
     return status_of(watch, sight)
 

@@ -216,7 +216,8 @@ def _of_the_past(request: Request, asked: str) -> Iterator[str]:
 @router.get("/timeline")
 async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answering, caller: Viewer) -> Response:
     """Show when jobs waited, ran and are expected to."""
-    forecast = await run_in_threadpool(answers.forecast_at_hand)
+    wait = answers.would_make_one
+    forecast = await run_in_threadpool(answers.forecast_at_hand) if wait else answers.forecast_at_hand()
 
     def made() -> str:
         with watch.journal() as journal:

@@ -195,7 +195,15 @@ def over_blocks(blocks: Blocks, statistic: Statistic, *, confidence: float) -> I
     low, high = low * more if low < 0 else low / more, high / more if high < 0 else high * more
     found = _within(estimate, (low, high), -furthest, furthest)
     far = (found.low_unknown or span[0] <= least, found.high_unknown or span[1] >= most)
-    return replace(found, low_unknown=far[0], high_unknown=far[1])
+    return _at_most_all_of_it(replace(found, low_unknown=far[0], high_unknown=far[1]), theirs)
+
+
+def _at_most_all_of_it(found: Interval, theirs: float) -> Interval:
+    """Return the interval of a difference with an end below -theirs as unknown: no mean can fall below 0.
+
+    The number stays where it is: theirs may be too low as well, if longer queues were not seen.
+    """
+    return replace(found, low_unknown=True) if found.low < -theirs else found
 
 
 @lru_cache(maxsize=4096)
@@ -260,7 +268,7 @@ def _plain_difference(blocks: Blocks, estimate: float, confidence: float) -> Int
     pull = (blocks.ours - ours * blocks.our_count) / blocks.our_count.sum()
     pull -= (blocks.theirs - theirs * blocks.their_count) / blocks.their_count.sum()
     half = _half_width(len(blocks) * pull, confidence, len(blocks) - 2.0)
-    return Interval(estimate, estimate - half, estimate + half)
+    return _at_most_all_of_it(Interval(estimate, estimate - half, estimate + half), theirs)
 
 
 def _half_width(values: Floats, confidence: float, freedom: float) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from rltune.jobs import Jobs
 from rltune.model.card import Card
-from rltune.model.fingerprint import shared
+from rltune.model.fingerprint import JobMarks, shared
 from rltune.policy.base import Policy
 from rltune.policy.learned import Learned
 from rltune.trials.parts import Part
@@ -23,6 +24,11 @@ class Exam:
     jobs: Jobs
     name: str = JUDGED  # after "the 1,024 jobs"
     chooses: bool = False  # only who is judged later: that a model was chosen on the same jobs before does no harm
+
+    @cached_property
+    def marks(self) -> JobMarks:
+        """Return the jobs as fingerprints are looked up in them: made once for all models."""
+        return JobMarks.of(self.jobs)
 
     @classmethod
     def of_part(cls, jobs: Jobs, part: Part, *, chooses: bool = False) -> Exam:
@@ -54,8 +60,8 @@ def _not_known(name: str, card: Card) -> str:
 def _notes(name: str, card: Card, exam: Exam) -> Iterator[str]:
     if card.lessons is None:
         return
-    taught = shared(card.lessons.taught, exam.jobs)
-    chose = shared(card.lessons.chose, exam.jobs)
+    taught = shared(card.lessons.taught, exam.marks)
+    chose = shared(card.lessons.chose, exam.marks)
     ways = [f"taught by {taught}"] if taught else []
     ways += [f"chosen on {chose}"] if chose and not exam.chooses else []
     if ways:

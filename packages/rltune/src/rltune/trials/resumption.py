@@ -62,11 +62,17 @@ def gpus_running(jobs: Jobs, now_s: float) -> int:
     return int(jobs.gpus[_running(jobs, _starts(jobs), now_s)].sum())
 
 
+def there_at(jobs: Jobs, now_s: float, end: int) -> NDArray[np.intp]:
+    """Return the rows before row `end` whose jobs were recorded to run or wait at a moment."""
+    start = _starts(jobs)
+    return np.flatnonzero((_running(jobs, start, now_s) | _waiting(jobs, start, now_s))[:end])
+
+
 def resume(jobs: Jobs, now_s: float) -> Resumption:
     """Pose the jobs of a trace, in order of submit, so that a run goes on from a moment."""
     start = _starts(jobs)
     running = _running(jobs, start, now_s)
-    waiting = (jobs.submit_s < now_s) & (start >= now_s)
+    waiting = _waiting(jobs, start, now_s)
     rows = np.flatnonzero(running | waiting | (jobs.submit_s >= now_s))
     kept = jobs.take(rows)
     arrives = np.where(running[rows], start[rows], kept.submit_s)
@@ -83,6 +89,11 @@ def _starts(jobs: Jobs) -> Floats:
 def _running(jobs: Jobs, start: Floats, now_s: float) -> NDArray[np.bool_]:
     inside: NDArray[np.bool_] = (jobs.submit_s < now_s) & (start < now_s) & (start + jobs.duration_s > now_s)
     return inside
+
+
+def _waiting(jobs: Jobs, start: Floats, now_s: float) -> NDArray[np.bool_]:
+    held: NDArray[np.bool_] = (jobs.submit_s < now_s) & (start >= now_s)
+    return held
 
 
 def _with_gate(kept: Jobs, arrives: Floats, waiting: NDArray[np.bool_], now_s: float) -> Jobs:

@@ -1,36 +1,29 @@
-"""Successive halving: many candidates on little, few on all. What is run is counted out beforehand, not timed.
-
-Work is counted in jobs run under a plain rule. The budget in minutes is turned into such jobs at a fixed speed, so that
-the same history, settings and seed give the same answer on every machine and on any number of cores.
-"""
+"""Successive halving: many candidates on little, few on all. How much each round runs is `rltune.tune.plan`'s."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rltune.trials.even_ratio import even_ratio
 from rltune.trials.intervals import Interval, over_blocks, ratio
+from rltune.tune.plan import FINALISTS, KEPT
 from rltune.tune.stretches import BlockSums, HistoryStretch, blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rltune.tune.plan import Plan
     from rltune.tune.tried_pipelines import Candidate
 
     Run = Callable[[Sequence[tuple[Candidate, HistoryStretch]]], list[BlockSums]]
 
-JOBS_A_MINUTE = 600_000.0  # under a rule, on one slow core
-FINALISTS = 6
-VARIED = 3  # of the best, whose parts are changed
-SHARES = (0.25, 0.5)  # of the part, in the rounds before the last
-PIECES = 2  # of the part in these rounds
-KEPT = 3  # one of so many goes on
 CALM = 0.02  # of the mean: blocks in which both wait less than this are alike
 SECOND = 1.0
-SMALL = 4_000  # jobs: a part this short is run as a whole in every round
+SHORTER = 0.9  # a round that must be shorter than this share of what was planned is cut again
+CUTS = 4  # at most
 
 
 @dataclass
@@ -67,40 +60,40 @@ class Scoreboard:
         return over_blocks(blocks_of(*pair), ratio, confidence=confidence)
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """Which stretches each round runs; the last is one stretch."""
-
-    early: tuple[tuple[HistoryStretch, ...], ...]
-    final: HistoryStretch
-
-    @classmethod
-    def of(cls, part: HistoryStretch, candidates: Sequence[Candidate], minutes: float) -> Rounds:
-        """Plan rounds that the budget has room for: stretches are made shorter by one factor if they must be."""
-        if len(part) <= SMALL and _work(candidates, [part]) <= minutes * JOBS_A_MINUTE / 2:
-            return cls((), part)
-        early = tuple(part.cut(PIECES, share) for share in SHARES)
-        sizes = [_work(candidates, early[0]), _work(candidates, early[1]) / KEPT, 2.0 * FINALISTS * len(part)]
-        scale = min(1.0, minutes * JOBS_A_MINUTE / sum(sizes))
-        shorter = tuple(part.cut(PIECES, share * scale) for share in SHARES)
-        return cls(shorter, part.last(max(1, int(len(part) * scale))))
-
-
-def _work(candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch]) -> float:
-    return sum(c.cost for c in candidates) * sum(len(s) for s in stretches)
-
-
-def halve(
-    candidates: list[Candidate], rounds: Rounds, always: Candidate, score: Scoreboard, run: Run
-) -> list[Candidate]:
-    """Return the candidates that reach the last round, best first; `always` is among them."""
-    left = list(candidates)
-    for stretches in rounds.early:
+def halve(plan: Plan, score: Scoreboard, run: Run) -> list[Candidate]:
+    """Return the candidates that reach the last round, best first; what there is now is among them."""
+    left = list(plan.first)
+    for number in range(plan.rounds):
+        stretches = _settled(plan, number, left, score, run)
         measure(left, stretches, score, run)
-        left = best(left, stretches, score, max(FINALISTS, -(-len(left) // KEPT)))
-        left += [always] if always.label not in {c.label for c in left} else []
-    measure(left, [rounds.final], score, run)
-    return best(left, [rounds.final], score, len(left))
+        plan.spend(left, stretches)
+        order = best(left, stretches, score, len(left))
+        left = order[: max(FINALISTS, -(-len(left) // KEPT))]
+        left += plan.joined(order) if number == 0 else []
+        left += [score.now] if score.now.label not in {c.label for c in left} else []
+    plan.final = _settled(plan, plan.rounds, left, score, run)[0]
+    measure(left, [plan.final], score, run)
+    plan.spend(left, [plan.final])
+    return best(left, [plan.final], score, len(left))
+
+
+def _settled(
+    plan: Plan, number: int, left: Sequence[Candidate], score: Scoreboard, run: Run
+) -> tuple[HistoryStretch, ...]:
+    """Return the stretches of a round, after what there is now was run on them: its queue tells how much work it is."""
+    if not plan.rounds:
+        return (plan.part,)
+    scale = plan.scale(number, left)
+    for _ in range(CUTS):
+        stretches = plan.cut(number, scale)
+        measure([score.now], stretches, score, run)
+        plan.spend([score.now], stretches)
+        plan.site = replace(plan.site, queue=max(score.outcomes[score.now.label, s].queue for s in stretches))
+        fits = plan.scale(number, left)
+        if fits >= SHORTER * min(scale, 1.0):
+            break
+        scale = fits
+    return stretches
 
 
 def measure(candidates: Sequence[Candidate], stretches: Sequence[HistoryStretch], score: Scoreboard, run: Run) -> None:

@@ -63,7 +63,9 @@ def _read(path: Path) -> dict[str, BlockSums]:
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):
             row = json.loads(line)
-            found[row["run"]] = BlockSums(tuple(row["sums"]), tuple(row["counts"]), int(row["rejected"]))
+            found[row["run"]] = BlockSums(
+                tuple(row["sums"]), tuple(row["counts"]), int(row["rejected"]), float(row["queue"])
+            )
     if lines and not found:
         raise InputError(f"{path}: holds something else than finished runs of `rltune tune`; name another file")
     return found

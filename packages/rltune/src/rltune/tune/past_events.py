@@ -38,7 +38,7 @@ def without_past(
     windows, outages = _within(runner.cluster, begin, end)
     if not windows + outages:
         return None
-    plain = replace(runner, cluster=replace(runner.cluster, maintenance=(), outages=()), _trials={})
+    plain = replace(runner, cluster=replace(runner.cluster, maintenance=(), outages=()), _grounds={}, _trials={})
     made: list[list[BlockSums]] = [[plain((candidate, part)) for part in parts] for candidate in pair]
     last, both = (over_blocks(blocks_of(*of), ratio, confidence=confidence) for of in ([m[-1:] for m in made], made))
     return WithoutPast(windows, outages, last, both)

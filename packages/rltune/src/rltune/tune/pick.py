@@ -35,7 +35,7 @@ def pick(order: Sequence[Candidate], score: Scoreboard, final: HistoryStretch) -
     return min(alike, key=lambda c: (*preference(c, score.now), values[c.label]))
 
 
-def preference(one: Candidate, now: Candidate) -> tuple[bool, int, tuple[int, float]]:
+def preference(one: Candidate, now: Candidate) -> tuple[bool, int, tuple[int, int]]:
     """Order candidates that chance may part: a rule before a model, then fewest parts changed, then the plainest."""
     return one.pipeline.learned, len(one.changes_from(now)), one.plainness
 

@@ -11,7 +11,7 @@ from rltune.estimate import estimated
 from rltune.metrics.recorded import RecordedWait, recorded_wait
 from rltune.trials.intervals import Blocks, job_blocks
 from rltune.trials.measures import metric_of
-from rltune.trials.resumption import gpus_running, has_starts
+from rltune.trials.resumption import gpus_running, has_starts, there_at
 from rltune.trials.shares import Share, shares_between
 from rltune.trials.trial import Trial
 from rltune.trials.warm_start import Knowledge
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rltune.tune.tried_pipelines import Candidate
 
 WARM_UP = 0.25  # of a stretch's jobs are simulated before it, where no starts are recorded
+LOOK_BACK = 100_000  # jobs before a run that estimators and policies learn from; older ones would only cost time
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,21 @@ class BlockSums:
     sums: tuple[float, ...]
     counts: tuple[float, ...]
     rejected: int
+    queue: float = 0.0  # how many of its jobs waited on average
 
     @property
     def mean(self) -> float:
         """Return the mean over the jobs that ran; NaN if none did."""
         return sum(self.sums) / sum(self.counts) if sum(self.counts) else np.nan
+
+
+@dataclass(frozen=True)
+class StretchGround:
+    """What a run of a stretch stands on: its jobs with those before it, and what can be learnt along them."""
+
+    jobs: Jobs
+    window: Window  # by rows of these jobs
+    knowledge: Knowledge = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,8 @@ class StretchRunner:
     cluster: Cluster
     metric: str
     seed: int
-    _trials: dict[tuple[int, str], Trial] = field(default_factory=dict, repr=False, compare=False)
+    _grounds: dict[HistoryStretch, StretchGround] = field(default_factory=dict, repr=False, compare=False)
+    _trials: dict[str, Trial] = field(default_factory=dict, repr=False, compare=False)  # of that ground, by estimator
 
     def __call__(self, task: tuple[Candidate, HistoryStretch]) -> BlockSums:
         """Run the stretch, and sum it up."""
@@ -83,23 +95,44 @@ class StretchRunner:
 
     def schedule(self, candidate: Candidate, stretch: HistoryStretch) -> Schedule:
         """Run the stretch."""
-        return self._trial(candidate.estimator, stretch.end).run_window(candidate.pipeline, self.window(stretch))
+        return self._trial(candidate.estimator, stretch).run_window(candidate.pipeline, self.ground(stretch).window)
 
     def require_estimates(self, estimator: str, stretch: HistoryStretch) -> None:
         """Refuse an estimator that knows too little when a stretch begins."""
-        window = self.window(stretch)
-        begin = window.interval_s[0] if window.resumes and window.interval_s else self.jobs.submit_s[window.first]
-        probe = self.jobs.window(window.first, 1).with_columns(submit_s=np.array([begin]))
-        estimated(Knowledge(self.jobs, self.seed).estimator(estimator, window.first, 1), probe, self.seed)
+        ground = self.ground(stretch)
+        window, submit = ground.window, ground.jobs.submit_s
+        begin = window.interval_s[0] if window.resumes and window.interval_s else submit[window.first]
+        probe = ground.jobs.window(window.first, 1).with_columns(submit_s=np.array([begin]))
+        estimated(ground.knowledge.estimator(estimator, window.first, 1), probe, self.seed)
 
-    def window(self, stretch: HistoryStretch) -> Window:
-        """Return how a stretch is run: from what was running and waiting, or after a simulated warm-up."""
+    def resumes(self, stretch: HistoryStretch) -> bool:
+        """Return whether a stretch begins with what was recorded to run and wait then."""
+        return has_starts(self.jobs) and gpus_running(self.jobs, self._span(stretch)[0]) <= self.cluster.gpu_count
+
+    def ground(self, stretch: HistoryStretch) -> StretchGround:
+        """Return what a stretch is run on: from what was running and waiting, or after a simulated warm-up.
+
+        Of what lies further back than is learnt from, only jobs that ran or waited then are kept: so the work and the
+        memory of a run follow its own length, however long the history is.
+        """
+        if stretch not in self._grounds:
+            self._grounds.clear()  # what is learnt along a history is as large as what is kept of it
+            self._trials.clear()
+            self._grounds[stretch] = self._new_ground(stretch)
+        return self._grounds[stretch]
+
+    def _new_ground(self, stretch: HistoryStretch) -> StretchGround:
+        span, resumes = self._span(stretch), self.resumes(stretch)
+        before = 0 if resumes else min(stretch.first, int(WARM_UP * len(stretch)) + 1)
+        oldest = max(0, stretch.first - before - LOOK_BACK)
+        older = there_at(self.jobs, span[0], oldest) if resumes else np.zeros(0, dtype=np.intp)
+        jobs = self.jobs.take(np.concatenate([older, np.arange(oldest, stretch.end)]))
+        first = 0 if resumes else stretch.first - before - oldest
+        return StretchGround(jobs, Window(first, len(jobs) - first, span, resumes=resumes), Knowledge(jobs, self.seed))
+
+    def _span(self, stretch: HistoryStretch) -> tuple[float, float]:
         submit = self.jobs.submit_s
-        span = (float(submit[stretch.first]), float(np.nextafter(submit[stretch.end - 1], np.inf)))
-        if has_starts(self.jobs) and gpus_running(self.jobs, span[0]) <= self.cluster.gpu_count:
-            return Window(0, stretch.end, span, resumes=True)
-        before = min(stretch.first, int(WARM_UP * len(stretch)) + 1)
-        return Window(stretch.first - before, len(stretch) + before, span)
+        return float(submit[stretch.first]), float(np.nextafter(submit[stretch.end - 1], np.inf))
 
     def outcome(self, schedule: Schedule, stretch: HistoryStretch) -> BlockSums:
         """Sum a schedule up by blocks of time."""
@@ -108,13 +141,19 @@ class StretchRunner:
         counts = np.bincount(block, minlength=blocks)
         sums = np.bincount(block, weights=values, minlength=blocks)
         inside = self._inside(schedule, stretch)
-        return BlockSums(tuple(sums.tolist()), tuple(counts.tolist()), int((inside & schedule.rejected).sum()))
+        rejected = int((inside & schedule.rejected).sum())
+        return BlockSums(tuple(sums.tolist()), tuple(counts.tolist()), rejected, self._queue(schedule, stretch))
+
+    def _queue(self, schedule: Schedule, stretch: HistoryStretch) -> float:
+        begin, end = self._span(stretch)
+        waits = _waits(schedule)[self._inside(schedule, stretch) & schedule.ran]
+        return float(waits.sum()) / max(end - begin, 1.0)
 
     def values(self, schedule: Schedule, stretch: HistoryStretch) -> tuple[Floats, Any]:
         """Return the metric of the jobs that count and ran, and each one's block."""
         kept = self._inside(schedule, stretch) & schedule.ran
         submit = schedule.jobs.submit_s[kept]
-        edges = np.linspace(*(self.window(stretch).interval_s or (0.0, 0.0)), job_blocks(len(stretch)) + 1)[1:-1]
+        edges = np.linspace(*self._span(stretch), job_blocks(len(stretch)) + 1)[1:-1]
         of_job = _waits(schedule) if self.metric == "wait" else metric_of(self.metric).job_values(schedule)
         return of_job[kept], np.searchsorted(edges, submit, side="right")
 
@@ -129,20 +168,21 @@ class StretchRunner:
         return recorded_wait(schedule.jobs, schedule.wait_s, inside, calibrated=self.cluster.calibrated)
 
     def _inside(self, schedule: Schedule, stretch: HistoryStretch) -> Any:
-        begin, end = self.window(stretch).interval_s or (0.0, 0.0)
+        begin, end = self._span(stretch)
         submit = schedule.jobs.submit_s
         return (submit >= begin) & (submit < end)
 
-    def _trial(self, estimator: str, end: int) -> Trial:
-        if (end, estimator) not in self._trials:
-            jobs = self.jobs if end == len(self.jobs) else self.jobs.window(0, end)
-            self._trials.clear()  # what is learnt along a history is as large as the history
-            self._trials[end, estimator] = Trial(jobs, self.cluster, estimator, seed=self.seed)
-        return self._trials[end, estimator]
+    def _trial(self, estimator: str, stretch: HistoryStretch) -> Trial:
+        ground = self.ground(stretch)
+        if estimator not in self._trials:
+            self._trials.clear()  # estimates of one estimator at a time: those of a long stretch are large
+            known = [ground.knowledge]
+            self._trials[estimator] = Trial(ground.jobs, self.cluster, estimator, seed=self.seed, _knowledge=known)
+        return self._trials[estimator]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what each process learns by itself."""
-        return {**self.__dict__, "_trials": {}}
+        return {**self.__dict__, "_grounds": {}, "_trials": {}}
 
 
 def _waits(schedule: Schedule) -> Floats:

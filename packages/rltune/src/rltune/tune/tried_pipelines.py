@@ -30,7 +30,6 @@ SOLVER = "milp:8"
 GUARDS = ("off", "24h:4x")
 TURNS = ("las", "gittins")  # orders in which preemptible jobs take turns
 WITH_LIMITS = 0.5  # of the jobs must have asked for a time, or else limits tell nothing
-SLOW = {"conservative": 10.0, "learned": 5.0, "solver": 100.0}  # times the work of a rule, on one core
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,12 @@ class Candidate:
         return f"{self.label} {policy.model.sha256}" if isinstance(policy, Learned) else self.label
 
     @property
-    def cost(self) -> float:
-        """Return its work a job, in that of a rule. Fixed: what is tried must not depend on the machine."""
-        made = SLOW["conservative"] if self.pipeline.backfill == "conservative" else 1.0
-        made *= SLOW["learned"] if self.pipeline.learned else 1.0
-        return made * (SLOW["solver"] if self.pipeline.placement.may_solve else 1.0)
-
-    @property
-    def plainness(self) -> tuple[int, float]:
-        """Order candidates that do equally well: the plainer first."""
+    def plainness(self) -> tuple[int, int]:
+        """Order candidates that do equally well: the plainer first, and of equally plain ones the lesser work."""
         p = self.pipeline
         extras = int(p.learned) + int(bool(p.guard)) + int(str(p.placement) != "best-fit") + int(p.placement.may_solve)
         extras += int(bool(p.turns))
-        return extras, self.cost
+        return extras, int(p.learned) + 2 * int(p.backfill == "conservative") + 4 * int(p.placement.may_solve)
 
     def changes_from(self, other: Candidate) -> dict[str, Candidate]:
         """Return what differs by name, each with this candidate but for that one part, which is the other's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,16 @@ from rltune.policy.by_name import get_policy, shipped_models
 from rltune.trials.intervals import Interval, difference, over_blocks, ratio
 from rltune.trials.leak import Exam, leaks
 from rltune.trials.shares import Share
-from rltune.tune.halving import FINALISTS, JOBS_A_MINUTE, VARIED, Rounds, Scoreboard, best, halve, measure
+from rltune.tune.halving import Scoreboard, best, halve, measure
 from rltune.tune.kept_runs import KeptRuns
 from rltune.tune.learnt_here import SHARE as LEARN_SHARE
 from rltune.tune.learnt_here import HomeLesson, learn_all, require_ways
 from rltune.tune.past_events import WithoutPast, without_past
 from rltune.tune.pick import pick
+from rltune.tune.plan import VARIED, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner, blocks_of
 from rltune.tune.tried_pipelines import SOLVER, Candidate, opening, usual_estimators, usual_now, variations
+from rltune.tune.work import LEARN_S, RunWork, learnt_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +47,8 @@ SHARES_TAUGHT = (0.3, 0.45)  # where the first part teaches a policy as well
 METRICS = ("wait", "jct", "slowdown")  # of which every job has a value
 WATCHED_GAIN = 0.05  # on both parts together: enough to watch, though chance may explain it
 SOLVER_SHARE = 0.3  # of the budget
+PROBED = 5_000  # jobs of the middle part, the newest, whose queue tells how much work a run is
+FEWEST_TESTED = 2_000  # jobs of the last part, however small the budget
 CONFIDENCE = 0.95
 
 
@@ -70,6 +74,7 @@ class Tuning:
     metric: str
     jobs: int
     parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch]  # learn, choose, test
+    run_on: tuple[HistoryStretch, HistoryStretch]  # of the last two: the newest jobs that the budget had room for
     finalists: tuple[tuple[Candidate, float], ...]  # with the metric on the middle part, best score first
     tried: int
     choosing: Interval  # chosen / now on the middle part
@@ -163,23 +168,55 @@ def tune(
     today = _today(ordered, cluster, now, now_estimator)
     parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
-    policies, notes = _models(models, ordered, parts)
     search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
     if len(ordered) < FEWEST_JOBS:
         return _too_little(today, metric, ordered, parts, minutes, seed)
+    search.tell("looking which models these jobs taught")
+    policies, notes = _models(models, ordered, parts)
+    search.tell("looking what can be known of run times")
     estimators, unusable = _estimators(runner, parts[1])
-    first = opening(today, policies, estimators)
     budget = minutes * (1 - LEARN_SHARE) if learn else minutes
-    rounds = Rounds.of(parts[1], first, budget)
+    plan = Plan.of(parts[1], opening(today, policies, estimators), budget, _site(runner, today, parts[1].last(PROBED)))
     score = Scoreboard(today)
-    order = halve(first, rounds, today, score, search.run)
+    order = halve(plan, score, search.run)
     taught, learnt, lessons = _taught(search, order, parts[0].end, learn, (minutes, seed, threads))
-    measure(taught, [rounds.final], score, search.run)
-    order = best([*order, *taught], [rounds.final], score, len(order) + len(taught))
-    order = _vary(order, estimators, rounds, score, search, budget)
-    chosen = pick(order, score, rounds.final)
-    told = (*notes, *unusable, *lessons)
-    return _report(search, score, rounds.final, today, chosen, order, parts, learnt, (minutes, seed, told))
+    measure(taught, [plan.final], score, search.run)
+    plan.spend(taught, [plan.final])
+    order = best([*order, *taught], [plan.final], score, len(order) + len(taught))
+    order = _vary(order, estimators, plan, score, search)
+    chosen = pick(order, score, plan.final)
+    told = (*notes, *unusable, *lessons, *_left_out(plan))
+    tested = _tested(plan, parts[2], today, chosen, cluster)
+    return _report(search, score, (plan.final, tested), today, chosen, order, parts, learnt, (minutes, seed, told))
+
+
+def _site(runner: StretchRunner, today: Candidate, probed: HistoryStretch) -> RunWork:
+    """Return how much work runs are here: from how many jobs wait today, under the plainest estimates."""
+    plain = replace(today, estimator=usual_estimators(runner.jobs)[0])
+    return RunWork(runner((plain, probed)).queue, runner.cluster.node_count)
+
+
+def _left_out(plan: Plan) -> tuple[str, ...]:
+    """Say what the budget had no room for."""
+    if not plan.left_out:
+        return ()
+    estimators = sorted({c.estimator for c in plan.left_out if not c.pipeline.learned})
+    models = any(c.pipeline.learned for c in plan.left_out)
+    what = ", ".join([*(f"estimates by {name}" for name in estimators), *(["models"] if models else [])])
+    return (f"The budget has no room for {what} on so many jobs: more --minutes would try them.",)
+
+
+def _tested(plan: Plan, part: HistoryStretch, today: Candidate, chosen: Candidate, cluster: Cluster) -> HistoryStretch:
+    """Return the newest jobs of the last part that the rest of the budget has room for.
+
+    Both are run on them; where something was down, both are run without that as well, on the middle part too. What
+    decided it is run on the middle part.
+    """
+    site, pair = plan.site, (today, chosen)
+    times = 2.0 if cluster.maintenance or cluster.outages else 1.0
+    left = 60.0 * plan.minutes - plan.spent_s - sum(LEARN_S[name] for name in learnt_by(pair))
+    left -= site.seconds([*chosen.changes_from(today).values(), *(pair if times > 1 else ())]) * len(plan.final)
+    return part.last(max(FEWEST_TESTED, int(left / (times * site.seconds(pair)))))
 
 
 @dataclass
@@ -269,25 +306,16 @@ def _taught(
 
 
 def _vary(
-    order: list[Candidate],
-    estimators: Sequence[str],
-    rounds: Rounds,
-    score: Scoreboard,
-    search: _Search,
-    minutes: float,
+    order: list[Candidate], estimators: Sequence[str], plan: Plan, score: Scoreboard, search: _Search
 ) -> list[Candidate]:
-    """Change parts of the best, and put all in order again."""
-    dearest = Candidate(parse_pipeline("saf", "easy", SOLVER), "history").cost * VARIED * len(rounds.final)
-    solver = dearest <= SOLVER_SHARE * minutes * JOBS_A_MINUTE
-    room = minutes * JOBS_A_MINUTE / max(len(rounds.final), 1)
-    new = [
-        c
-        for c in variations(order[:VARIED], estimators, solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
-        if c.cost * FINALISTS <= room
-    ]
-    measure(new, [rounds.final], score, search.run)
+    """Change parts of the best as far as the budget goes, the least work first, and put all in order again."""
+    solving = Candidate(parse_pipeline("saf", "easy", SOLVER), "history")
+    solver = plan.site.seconds([solving]) * VARIED * len(plan.final) <= SOLVER_SHARE * 60.0 * plan.minutes
+    changed = variations(order[:VARIED], estimators, solver=solver, turns=bool(search.runner.jobs.preemptible.any()))
+    new = plan.affordable([c for c in changed if (c.label, plan.final) not in score.outcomes])
+    measure(new, [plan.final], score, search.run)
     every = {c.label: c for c in (*order, *new)}
-    return best(list(every.values()), [rounds.final], score, len(every))
+    return best(list(every.values()), [plan.final], score, len(every))
 
 
 def _mean(score: Scoreboard, candidate: Candidate, stretch: HistoryStretch) -> float:
@@ -297,7 +325,7 @@ def _mean(score: Scoreboard, candidate: Candidate, stretch: HistoryStretch) -> f
 def _report(
     search: _Search,
     score: Scoreboard,
-    final: HistoryStretch,
+    run_on: tuple[HistoryStretch, HistoryStretch],
     today: Candidate,
     chosen: Candidate,
     order: Sequence[Candidate],
@@ -306,7 +334,8 @@ def _report(
     about: tuple[float, int, tuple[str, ...]],
 ) -> Tuning:
     """Run what there is now and what was chosen on the last part, once."""
-    runner, test = search.runner, parts[2]
+    runner, (final, test) = search.runner, run_on
+    search.tell(f"testing on {len(test):,} jobs of the last part")
     made = {c.label: runner.schedule(c, test) for c in (today, chosen)}
     outcomes = {label: runner.outcome(schedule, test) for label, schedule in made.items()}
     blocks = blocks_of([outcomes[chosen.label]], [outcomes[today.label]])
@@ -323,6 +352,7 @@ def _report(
         metric=runner.metric,
         jobs=len(runner.jobs),
         parts=parts,
+        run_on=run_on,
         finalists=tuple((c, _mean(score, c, final)) for c in order),
         scores=tuple(score.score(c, [final]) for c in order),
         tried=len({label for label, _ in score.outcomes}),
@@ -333,9 +363,9 @@ def _report(
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
         decided=_decided(chosen, today, score, final, search) if answer in TO_CHANGE else (),
         shares=runner.shares(made[today.label], made[chosen.label], test) if answer in TO_CHANGE else (),
-        needed_jobs=_needed(together, len(runner.jobs)),
+        needed_jobs=_needed(together, run_on, parts),
         rejected=outcomes[today.label].rejected,
-        resumed=runner.window(test).resumes,
+        resumed=runner.resumes(test),
         minutes=minutes,
         seed=seed,
         notes=notes,
@@ -363,12 +393,17 @@ def decide(today: Candidate, chosen: Candidate, testing: Interval, together: Int
     return Advice.TOO_LITTLE if testing.estimate < 1 else Advice.STAY
 
 
-def _needed(found: Interval, jobs: int) -> int:
+def _needed(
+    found: Interval,
+    run_on: tuple[HistoryStretch, HistoryStretch],
+    parts: tuple[HistoryStretch, HistoryStretch, HistoryStretch],
+) -> int:
     """Return how long a history would show a gain like this one: intervals shrink with the root of the jobs."""
     gain = -np.log(found.estimate) if found.estimate > 0 else 0.0
     if not gain > 0 or not np.isfinite(found.high) or found.high < 1:
         return 0
-    return int(np.ceil(jobs * (np.log(found.high / found.estimate) / gain) ** 2))
+    run = sum(map(len, run_on)) * parts[2].end / sum(map(len, parts[1:]))  # with the share that only teaches
+    return int(np.ceil(run * (np.log(found.high / found.estimate) / gain) ** 2))
 
 
 def _decided(
@@ -398,6 +433,7 @@ def _too_little(
         metric=metric,
         jobs=len(jobs),
         parts=parts,
+        run_on=parts[1:],
         finalists=(),
         tried=0,
         choosing=nothing,

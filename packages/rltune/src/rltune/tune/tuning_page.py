@@ -9,7 +9,7 @@ from rltune.evaluation.comparison_tables import write_ratio
 from rltune.report.comparison_page import page_of, write_page
 from rltune.report.page_tables import Row, Table
 from rltune.trials.measures import metric_of
-from rltune.tune.tuning_text import SHARE_COLUMNS, mark, sentences, settings_file, share_cells
+from rltune.tune.tuning_text import SHARE_COLUMNS, extent, mark, sentences, settings_file, share_cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def render_tuning(made: Tuning, trace: str = "", about: Sequence[str] = ()) -> s
         lead=lead,
         notes=notes,
         why="Why, who pays, how sure" if made.shares else "Why, and how sure",
-        extent=f"{made.tried} candidates were tried on parts of {len(made.parts[1]):,} jobs, these on the longest. "
+        extent=f"{made.tried} candidates were tried on pieces of the middle part, these on {extent(made, 0)} of it. "
         f"They stand in order of a score: half the {metric_of(made.metric).title}, half the same by blocks of time.",
         finalists=_finalists(made),
         shares=_shares(made),

@@ -51,7 +51,7 @@ def advice(made: Tuning) -> str:
         return f"Change to {made.chosen.label} ({_shown(made)}): on both parts {both}. {_borne_out(made)}"
     if made.answer is Advice.WATCH:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        doubt = f"chance may explain it; stay as you are until about {_rounded(made.needed_jobs):,} jobs have told"
+        doubt = f"chance may explain it; stay as you are until {_until(made)}"
         where = (
             "on the middle part and on the last" if made.borne_out else "on both parts, though not on the last alone"
         )
@@ -65,9 +65,40 @@ def advice(made: Tuning) -> str:
         return (
             f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
         )
-    more = f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
     best = f"{made.chosen.label} looked better ({interval(made.together, write_ratio)} of the {metric.title})"
-    return f"Too little history to tell: {more}. {best}; until then stay with what you have, {made.now.label}."
+    until = f"{best}; until then stay with what you have, {made.now.label}."
+    if _enough_jobs(made):
+        return f"Too few jobs were run to tell: give more --minutes, such as {_more_minutes(made)}. {until}"
+    return f"Too little history to tell: {_missing(made)}. {until}"
+
+
+def _missing(made: Tuning) -> str:
+    """Say what a history lacks."""
+    if not math.isfinite(made.testing.estimate):
+        return f"nobody waits on its last part, {extent(made, 1)}, so that it can neither bear a gain out nor refute it"
+    if not made.needed_jobs:
+        return f"there are {made.jobs:,} jobs, in which too few queues formed to say how many would do"
+    return f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
+
+
+def _enough_jobs(made: Tuning) -> bool:
+    """Return whether the history may well be long enough, but the budget was too small to run it."""
+    return 0 < made.needed_jobs <= made.jobs and sum(map(len, made.run_on)) < sum(map(len, made.parts[1:]))
+
+
+def _more_minutes(made: Tuning) -> str:
+    """Return a budget that runs as many jobs as are needed."""
+    run = sum(map(len, made.run_on)) * made.jobs / sum(map(len, made.parts[1:]))
+    return f"{math.ceil(made.minutes * max(made.needed_jobs / run, 2.0)):,}"
+
+
+def _until(made: Tuning) -> str:
+    """Say what it takes to be sure."""
+    if _enough_jobs(made):
+        return f"more of your history has told (give more --minutes, such as {_more_minutes(made)})"
+    if not made.needed_jobs:
+        return "a longer history has told"
+    return f"about {_rounded(made.needed_jobs):,} jobs have told"
 
 
 def _shown(made: Tuning) -> str:
@@ -123,11 +154,17 @@ def _tested(made: Tuning) -> list[str]:
     metric = metric_of(made.metric)
     now, then = (metric.write(value) for value in made.values)
     if made.chosen.label == made.now.label:
-        return [f"Last part, {len(made.parts[2]):,} jobs: {metric.title} {now}."]
+        return [f"Last part, {extent(made, 1)}: {metric.title} {now}."]
     gain = f"{then} instead of {now}, {interval(made.apart, metric.write_difference, sign=True)}"
     shown = "shown" if not made.testing.low <= 1 <= made.testing.high else "not shown beyond chance"
     share = f"{interval(made.testing, write_ratio)} of it"
-    return [f"Last part, {len(made.parts[2]):,} jobs that chose nothing: {metric.title} {gain} ({share}; {shown})."]
+    return [f"Last part, {extent(made, 1)} that chose nothing: {metric.title} {gain} ({share}; {shown})."]
+
+
+def extent(made: Tuning, part: int) -> str:
+    """Say how many jobs of the middle part (0) or the last (1) were run."""
+    run, whole = len(made.run_on[part]), len(made.parts[part + 1])
+    return f"{run:,} jobs" if run == whole else f"the newest {run:,} of {whole:,} jobs"
 
 
 def _not_first(made: Tuning) -> list[str]:
@@ -191,7 +228,7 @@ def _named(lose: list[Share]) -> str:
 
 def _sure(made: Tuning) -> list[str]:
     said = []
-    test = len(made.parts[2])
+    test = len(made.run_on[1])
     if made.rejected > REJECTED_SHARE * test:
         said.append(f"{made.rejected:,} of {test:,} jobs of the last part never ran and are in no mean.")
     if not made.resumed:
@@ -208,7 +245,7 @@ def _calm(made: Tuning) -> list[str]:
 def finalists_table(made: Tuning) -> Table:
     """Lay out the best of the middle part, what there is now among them."""
     metric = metric_of(made.metric)
-    table = Table(title=Text(f"middle part, {len(made.parts[1]):,} jobs: {made.tried} tried"), title_justify="left")
+    table = Table(title=Text(f"middle part, {extent(made, 0)}: {made.tried} tried"), title_justify="left")
     table.add_column("pipeline (estimates)", no_wrap=True)
     table.add_column("score", justify="right")
     table.add_column(metric.title, justify="right")
@@ -278,6 +315,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
             "sentences": sentences(made),
             **labels,
             **{name: getattr(made, name) for name in kept},
+            "run_on": {n: [s.first, s.end] for n, s in zip(("choose", "test"), made.run_on, strict=True)},
             "parts": {n: [s.first, s.end] for n, s in zip(("learn", "choose", "test"), made.parts, strict=True)},
             "choosing": asdict(made.choosing),
             "testing": asdict(made.testing),

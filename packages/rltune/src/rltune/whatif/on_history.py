@@ -17,7 +17,7 @@ from rltune.metrics.utilisation import share_in_use
 from rltune.opt_in import for_replay
 from rltune.schedule import Schedule
 from rltune.text import percent
-from rltune.trials.intervals import Interval, difference, over_jobs, ratio
+from rltune.trials.intervals import difference, over_jobs, ratio
 from rltune.trials.shares import shares_between
 from rltune.whatif.edits import Edit, Site, notes_on_types
 from rltune.whatif.outcome_of_change import WhatIf
@@ -83,19 +83,13 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
         jobs=len(kept),
         now_s=told_waits(theirs),
         then_s=told_waits(ours),
-        difference=at_most_all_of_it(over_jobs(ours, theirs, submit, difference, confidence=CONFIDENCE), theirs),
+        difference=over_jobs(ours, theirs, submit, difference, confidence=CONFIDENCE),
         ratio=over_jobs(ours, theirs, submit, ratio, confidence=CONFIDENCE),
         utilisation=(share_in_use(now), share_in_use(then)),
         shares=shares_between(now.jobs, now.wait_s, then.wait_s, kept),
         rejected=(int(now.rejected.sum()), int(then.rejected.sum())),
         notes=tuple(notes),
     )
-
-
-def at_most_all_of_it(found: Interval, now_s: Floats) -> Interval:
-    """Return the interval with an end that a mean wait cannot fall to, below 0, as unknown."""
-    most = float(now_s.mean()) if len(now_s) else 0.0
-    return replace(found, low=-most, low_unknown=True) if found.low < -most else found
 
 
 def _part_counted(warm_up: float) -> str:

@@ -88,7 +88,7 @@ def test_the_controller_is_told_who_agreed_and_what_it_costs(plan):
     preempt = control_settings(plan, TAKING).preempt
     assert (preempt.order, preempt.comment, preempt.checkpoint, preempt.restart) == ("policy", "yields", 300, 60)
     assert preempt.max_preemptions == preempt.max_a_day == 20
-    assert preempt.late == 86400
+    assert preempt.late == 172_800
     assert math.isinf(control_settings(plan, Arm.driven("saf+preempt:las:late=off")).preempt.late)
     assert not control_settings(plan, Arm.driven("saf")).preempt.on
 

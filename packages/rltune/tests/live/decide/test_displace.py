@@ -85,12 +85,12 @@ def test_who_has_been_away_for_as_long_as_it_may_comes_first():
     assert [w.job for w in made.waiting] == [5, 6]
 
 
-@pytest.mark.parametrize("more", [{"settled": True}, {"toll_s": 86_000.0}, {"toll_s": 3600.0, "late": 3600.0}])
+@pytest.mark.parametrize("more", [{"settled": True}, {"toll_s": 172_400.0}, {"toll_s": 3600.0, "late": 3600.0}])
 def test_who_has_paid_all_it_may_gives_way_no_more(more):
     """A job that is settled, or for which another stop would cost more than the bound, runs on."""
     late = {"late": more.pop("late")} if "late" in more else {}
     old = running(1, "n0", 4, 600, LONG_S + 300.0, **AGREED)
-    assert victims(displacements([replace(old, toll_s=80_000.0), job(5, 4)], nodes(4))) == {5: [1]}
+    assert victims(displacements([replace(old, toll_s=160_000.0), job(5, 4)], nodes(4))) == {5: [1]}
     assert displacements([replace(old, **more), job(5, 4)], nodes(4), **late) == ()
     assert victims(displacements([replace(old, toll_s=1e9), job(5, 4)], nodes(4), late="inf")) == {5: [1]}
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 
+from rltune.kernel.backfill.could_claim import orders_by_work, score_of, stands_lower
 from rltune.kernel.backfill.easy import leave_then, leaves_head_its_place, reservation, reserve
 from rltune.kernel.backfill.job_turn import keeps_place
 from rltune.kernel.fit.allocate import find, lend_nodes, picked_speed
 from rltune.kernel.fit.running import drop_end, start_job, stop_job
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.overtaking import is_first_class
-from rltune.kernel.score.rules import score_mover, static_score
-from rltune.kernel.score.taking_turns import las_cuts
+from rltune.kernel.score.rules import static_score
 from rltune.kernel.state.arrays import (
-    ACTIVE_N,
-    BY_GITTINS,
-    BY_LAS,
-    BY_SRSF,
     DISPLACED_N,
-    EDITION,
     HELD,
     MOVABLE_N,
-    MOVERS_N,
     PASSES,
     Q_HEAD,
     Q_TAIL,
@@ -36,15 +30,13 @@ from rltune.kernel.state.attained import work_done
 from rltune.kernel.state.limits import count_running, start_is_allowed
 from rltune.kernel.state.online_survival import mean_left
 from rltune.kernel.state.queue import enqueue
-from rltune.kernel.state.spells import count_turn, end_spell, stop_loss, turns_today, work_to_repeat
+from rltune.kernel.state.spells import count_turn, end_spell, stop_loss, work_to_repeat
 from rltune.kernel.state.tolls import (
     can_be_called_in,
     go_away,
     gpus_to_spare,
-    has_patience,
     is_away,
     is_due,
-    is_surely_patient,
     next_due,
     note_patience,
 )
@@ -67,109 +59,12 @@ def next_turn(s: State, o: Options) -> float:
 
 
 @kernel
-def _may_be_displaced(w: World, s: State, o: Options, i: int) -> bool:
-    """Return whether one of the willing may be displaced; most are told by what lies in its row."""
-    mover = s.mover[i]
-    job = mover.job
-    if mover.until == -INF:  # it is asked for the first time in this spell
-        mover.barred = s.turn[job].preemptions >= o.max_preemptions
-        mover.patient = not w.has_tolls or is_surely_patient(w, s, o, job)
-    return (
-        not mover.barred
-        and s.now[0] - mover.start >= mover.hold + o.min_run_s
-        and (o.max_a_day == 0 or turns_today(s, job) < o.max_a_day)
-        and (mover.patient or has_patience(w, s, o, job))
-    )
-
-
-@kernel
-def _orders_by_work(o: Options) -> bool:
-    """Return whether scores are GPU-seconds of work."""
-    return o.turns == BY_SRSF or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
-
-
-@kernel
 def _pays(w: World, s: State, o: Options, job: int, cost: float) -> bool:
     """Return whether a running job is worth displacing at all; where scores are work, the cost is taken off its own."""
-    if _orders_by_work(o):
+    if orders_by_work(o):
         s.turn[job].score -= cost
         return True
     return w.job[job].rank_n * mean_left(w, s, job, work_done(w, s, job)) > cost
-
-
-@kernel
-def rank_movable(w: World, s: State, o: Options) -> float:
-    """List the running jobs that may be displaced in this pass, and score them; return the highest score, -inf if none.
-
-    Who starts in this pass is not listed, so nobody starts and stops in one.
-    """
-    worst = -INF
-    cuts = las_cuts(s) if o.turns == BY_LAS else (0.0, 0.0)
-    n = 0
-    for i in range(s.n[MOVERS_N]):
-        if _may_be_displaced(w, s, o, i):
-            if s.now[0] >= s.mover[i].until or s.mover[i].edition != s.n[EDITION]:
-                score_mover(w, s, o, i, cuts)
-            worst = max(worst, s.mover[i].score)
-            s.movable[n] = s.mover[i].job
-            n += 1
-    s.n[MOVABLE_N] = n
-    if o.turns == BY_LAS and worst <= 0.0 and not o.guarded and not w.has_tolls:
-        return -INF  # nobody who waits stands higher than the first level
-    return worst
-
-
-@kernel
-def _score_of(s: State, job: int) -> float:
-    """Return the score of a running job that is willing, as of this pass, before any cost is taken off."""
-    return s.mover[s.turn[job].mover_at].score
-
-
-@kernel
-def somebody_could_claim(w: World, s: State, o: Options, last: int, worst: float) -> bool:
-    """Note which shapes cannot claim nodes in this pass, whoever is displaced; return whether any could.
-
-    All are lent who stand lower than the best of those that could claim: nobody else will be displaced.
-    """
-    _note_best_scores(s, last)
-    before = -INF
-    best = _best_claimant(s)
-    while best > before and stands_lower(o, worst, best):
-        _lend_lower(w, s, o, best, 1)
-        for i in range(s.n[ACTIVE_N]):
-            shape = s.active[i]
-            if s.demand[shape].unclaimed_in != s.n[PASSES] and not find(w, s, shape, 0.0, o.placement):
-                s.demand[shape].unclaimed_in = s.n[PASSES]
-        _lend_lower(w, s, o, best, -1)
-        before = best
-        best = _best_claimant(s)
-    return stands_lower(o, worst, best)
-
-
-@kernel
-def _note_best_scores(s: State, last: int) -> None:
-    for i in range(s.n[ACTIVE_N]):
-        s.demand[s.active[i]].best = INF
-    for row in range(s.n[Q_HEAD], last):
-        demand = s.demand[s.queue[row].asks]
-        demand.best = min(demand.best, s.queue[row].score)
-
-
-@kernel
-def _best_claimant(s: State) -> float:
-    """Return the best score of those of whom it is not known that they cannot claim."""
-    best = INF
-    for i in range(s.n[ACTIVE_N]):
-        if s.demand[s.active[i]].unclaimed_in != s.n[PASSES]:
-            best = min(best, s.demand[s.active[i]].best)
-    return best
-
-
-@kernel
-def _lend_lower(w: World, s: State, o: Options, best: float, sign: int) -> None:
-    for i in range(s.n[MOVABLE_N]):
-        if stands_lower(o, _score_of(s, s.movable[i]), best):
-            lend_nodes(w, s, s.movable[i], sign)
 
 
 @kernel
@@ -184,7 +79,7 @@ def weigh_movable(w: World, s: State, o: Options) -> None:
     n = 0
     for i in range(s.n[MOVABLE_N]):
         job = s.movable[i]
-        s.turn[job].score = _score_of(s, job)
+        s.turn[job].score = score_of(s, job)
         s.turn[job].loss = stop_loss(w, s, job)
         if _pays(w, s, o, job, weight * s.turn[job].loss):
             s.movable[n] = job
@@ -207,12 +102,6 @@ def _sort_movable(s: State) -> None:
                 k -= gap
             s.movable[k] = job
         gap //= 2
-
-
-@kernel
-def stands_lower(o: Options, score: float, claimant: float) -> bool:
-    """Return whether a running job's score is higher than a claimant's by the margin of the order."""
-    return score > (o.margin * claimant if _orders_by_work(o) and claimant > 0.0 else claimant)
 
 
 @kernel
@@ -381,7 +270,7 @@ def _gains_enough(w: World, s: State, o: Options, row: int, pool: int) -> bool:
 def _pays_and_can_be_paid_back(w: World, s: State, o: Options, row: int, pool: int) -> bool:
     if o.covered and w.has_tolls and not _debts_are_covered(w, s, o, s.queue[row].job):
         return False
-    weighed = _orders_by_work(o) and o.gain < INF and not is_first_class(s, row)
+    weighed = orders_by_work(o) and o.gain < INF and not is_first_class(s, row)
     return not weighed or _gains_enough(w, s, o, row, pool)
 
 

@@ -9,28 +9,35 @@ from __future__ import annotations
 import numpy as np
 
 from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, plan_stands, start_due
+from rltune.kernel.backfill.could_claim import rank_movable, somebody_could_claim, stands_lower, vain_claims_last
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay, try_start
-from rltune.kernel.backfill.preempt import (
-    claim,
-    let_displaced_wait,
-    rank_movable,
-    somebody_could_claim,
-    stands_lower,
-    weigh_movable,
+from rltune.kernel.backfill.pass_heap import (
+    ALL_ROWS,
+    BEST_OPEN,
+    OPEN,
+    fill_heap,
+    may_claim,
+    park,
+    push_next,
+    unpark,
 )
+from rltune.kernel.backfill.preempt import claim, let_displaced_wait, weigh_movable
 from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
 from rltune.kernel.jit import allocating_kernel, kernel
+from rltune.kernel.score.overtaking import DUE
 from rltune.kernel.score.rules import INSPECTED, LEARNED, queue_end_in_view, score_queue, static_score
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
     CONSERVATIVE,
     DISPLACED_N,
     EASY_BY,
+    ENTERED,
     EPOCH,
+    FIT_FIRST,
     LIMITED,
     NO_BACKFILL,
     NO_REASON,
@@ -40,6 +47,7 @@ from rltune.kernel.state.arrays import (
     Q_TAIL,
     RESOURCES,
     SHADOW,
+    VAIN_ENTERED,
     WAITING,
     WHOLE_NODES,
     WOULD_DELAY_HEAD,
@@ -50,6 +58,7 @@ from rltune.kernel.state.arrays import (
 from rltune.kernel.state.limits import start_is_allowed
 from rltune.kernel.state.queue import close_gaps, settle_queue
 from rltune.kernel.state.score_heap import heapify, pop_best, row_before
+from rltune.kernel.state.vain_claims import forget_vain, note_vain, note_vain_shapes, stays_vain
 
 INF = float("inf")
 _MOST_PARTINGS = 8  # in a pass: about as much work as taking all from the heap
@@ -188,85 +197,6 @@ def _sorted_pass(w: World, s: State, o: Options, left: int) -> None:
 
 
 @kernel
-def _may_claim(s: State, o: Options, row: int, worst: float) -> bool:
-    return s.demand[s.queue[row].asks].unclaimed_in != s.n[PASSES] and stands_lower(o, worst, s.queue[row].score)
-
-
-@kernel
-def _fill_heap(s: State, o: Options, all_rows: bool, worst: float, end: int, after: int) -> int:
-    """Collect the places that matter: jobs that may fit, and of those that cannot only the best of each pool.
-
-    And of those that might claim nodes of a running job with the score `worst` the best of each shape. If this is not
-    the first time in the pass, only those come in whose turn is after that of a place.
-    """
-    n = 0
-    if worst > -INF:
-        for i in range(s.n[ACTIVE_N]):
-            s.demand[s.active[i]].best_row = -1
-    for row in range(s.n[Q_HEAD], end):
-        if after >= 0 and not row_before(s, after, row):
-            continue
-        shape = s.queue[row].asks
-        if all_rows or s.demand[shape].fails_from > -INF:
-            s.heap[n] = row
-            n += 1
-        elif worst > -INF and _may_claim(s, o, row, worst):
-            best = s.demand[shape].best_row
-            if best < 0 or row_before(s, row, best):
-                s.demand[shape].best_row = row
-        else:
-            pool = s.demand[shape].pool
-            best = s.pool[pool].best_closed
-            if best < 0 or row_before(s, row, best):
-                s.pool[pool].best_closed = row
-    if not all_rows:
-        for g in range(len(s.pool)):
-            if s.pool[g].best_closed >= 0:
-                s.heap[n] = s.pool[g].best_closed
-                n += 1
-    if worst > -INF:
-        for i in range(s.n[ACTIVE_N]):
-            if s.demand[s.active[i]].best_row >= 0:
-                s.heap[n] = s.demand[s.active[i]].best_row
-                n += 1
-    heapify(s, n)
-    return n
-
-
-@kernel
-def _park(s: State, n: int, parked: int) -> tuple[int, int]:
-    """Set aside, before the places parked already, those of n whose jobs are known to delay a head.
-
-    Give how many are left, and where the parked ones begin.
-    """
-    i = 0
-    while i < n:
-        row = s.heap[i]
-        shape = s.queue[row].asks
-        pool = s.demand[shape].pool
-        if s.pool[pool].head >= 0 and known_to_delay(s, shape, s.queue[row].estimate, pool):
-            n -= 1
-            parked -= 1
-            s.heap[i] = s.heap[n]
-            s.heap[parked] = row
-        else:
-            i += 1
-    heapify(s, n)
-    return n, parked
-
-
-@kernel
-def _unpark(s: State, n: int, parked: int, end: int, after: int) -> int:
-    """Take back those whose turn is after that of a job that has started: they may find other nodes now."""
-    for i in range(parked, end):
-        if row_before(s, after, s.heap[i]):
-            s.heap[n] = s.heap[i]
-            n += 1
-    heapify(s, n)
-    return n
-
-
-@kernel
 def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, worst: float) -> bool:
     """Score the queue as of now and take the best, one by one; True if it should be scored anew for the rest.
 
@@ -277,14 +207,22 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
     if asked:  # nobody asks for the score of one who waits alone
         score_queue(w, s, o, end, not o.explain)
     all_rows = o.explain or w.has_limits or w.has_pauses
-    claims = worst > -INF and stands_lower(o, worst, _best_score(s, end))
-    if claims and not all_rows:
+    singly = asked and w.takes_turns and o.backfill == FIT_FIRST and not o.guarded and not all_rows
+    best = _best_score(s, end) if worst > -INF or singly else INF
+    rows = ALL_ROWS if all_rows else BEST_OPEN if singly and best > DUE else OPEN
+    claims = worst > -INF and stands_lower(o, worst, best)
+    lasting = worst > -INF and vain_claims_last(w, o)
+    if not claims and lasting:
+        note_vain(s, best)
+    elif claims and not all_rows:
         claims = somebody_could_claim(w, s, o, end, worst)
+        if not claims and lasting:
+            note_vain_shapes(s)
     if claims:
         weigh_movable(w, s, o)
     elif open_shapes == 0 and not o.explain:
         return False
-    n = _fill_heap(s, o, all_rows, worst if claims else -INF, end, -1)
+    n = fill_heap(s, o, rows, worst if claims else -INF, end, -1)
     parked = parked_end = n
     partings = _MOST_PARTINGS if all_rows or claims else 0
     left = pools if o.backfill == NO_BACKFILL else open_shapes
@@ -304,10 +242,12 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
             left = _count_open(w, s, o) if o.backfill != NO_BACKFILL else left
             was_open = False
             _count_pools(w, s)
-            parked = parked_end = n = _fill_heap(s, o, all_rows, worst, end, row)  # more may fit now
-        elif claims and reason == RESOURCES and not all_rows and _may_claim(s, o, row, worst):
+            parked = parked_end = n = fill_heap(s, o, rows, worst, end, row)  # more may fit now
+        elif claims and reason == RESOURCES and not all_rows and may_claim(s, o, row, worst):
             _count_pools(w, s)
-            n = _fill_heap(s, o, all_rows, worst, end, row)  # the next of its shape may be allowed what this one is not
+            n = fill_heap(s, o, rows, worst, end, row)  # the next of its shape may be allowed what this one is not
+        elif rows == BEST_OPEN and reason == NO_REASON:
+            n = push_next(s, n, end, row)
         s.life[s.queue[row].job].reason = reason
         if reason == NO_REASON:
             first = min(first, row)
@@ -319,12 +259,12 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
             _scored_heads(w, s, o, row, end)
             pools = _count_pools(w, s)
             left = pools if o.backfill == NO_BACKFILL else left
-            parked = parked_end = n = _fill_heap(s, o, all_rows, worst if claims else -INF, end, row)
+            parked = parked_end = n = fill_heap(s, o, rows, worst if claims else -INF, end, row)
         elif reason == NO_REASON and parked < parked_end:
-            n = _unpark(s, n, parked, parked_end, row)
+            n = unpark(s, n, parked, parked_end, row)
             parked = parked_end
         elif reason == WOULD_DELAY_HEAD and partings < _MOST_PARTINGS:
-            n, parked = _park(s, n, parked)
+            n, parked = park(s, n, parked)
             partings += 1
         over = left == 0 and not o.explain and (not claims or o.backfill == NO_BACKFILL)
         if over or (o.relook and last >= 0):
@@ -458,11 +398,28 @@ def make_pass(w: World, s: State, o: Options) -> None:
 
 
 @kernel
+def _worst_movable(w: World, s: State, o: Options) -> float:
+    """Return the highest score of a running job that may be displaced; -inf if it is known that nobody could claim."""
+    lasting = vain_claims_last(w, o)
+    if lasting and stays_vain(s, o):
+        if s.n[ENTERED] != s.n[VAIN_ENTERED]:
+            score_queue(w, s, o, s.n[Q_TAIL], True)
+            s.n[VAIN_ENTERED] = s.n[ENTERED]
+        if stays_vain(s, o):
+            return -INF
+    forget_vain(s)
+    worst = rank_movable(w, s, o)
+    if worst == -INF and lasting:
+        note_vain(s, -INF)
+    return worst
+
+
+@kernel
 def _pass(w: World, s: State, o: Options) -> bool:
     """Go through the queue once; True if it should be looked at again."""
     ordered_none = o.backfill == NO_BACKFILL and not o.dynamic
     open_shapes = 1 if ordered_none else _count_open(w, s, o)
-    worst = rank_movable(w, s, o) if w.takes_turns else -INF
+    worst = _worst_movable(w, s, o) if w.takes_turns else -INF
     if open_shapes == 0 and worst == -INF and not o.explain:
         return False
     make_pools(w, s, o.global_head)

@@ -532,6 +532,8 @@ def _make_state(
         node=fixed.node.copy(),
         bits=fixed.bits.copy(),
         level=fixed.level.copy(),
+        could_level=fixed.level.copy(),
+        touched_level=np.zeros_like(fixed.level),
         queue=_table(QUEUE, n + 1),
         heap=np.zeros(n + 1 if sorts else 1, dtype=np.int64),
         plan=np.zeros(n + 1 if sorts else 1, dtype=np.int64),

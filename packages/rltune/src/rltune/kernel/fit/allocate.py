@@ -10,6 +10,7 @@ from rltune.kernel.state.arrays import (
     ACTIVE_N,
     BUSIEST_CPUS,
     FIRST_FIT,
+    FREED,
     HIERARCHICAL,
     SPREAD,
     STAMP,
@@ -187,6 +188,7 @@ def take_nodes(w: World, s: State, job: int) -> None:
 @kernel
 def give_nodes_back(w: World, s: State, job: int) -> None:
     """Free what a job uses, and let those be tried again who could use it."""
+    s.n[FREED] += 1
     lend_nodes(w, s, job, 1)
     first = w.job[job].chunk_at
     for at in range(first, first + w.shape[s.life[job].form].chunks):

@@ -15,6 +15,7 @@ from rltune.kernel.state.arrays import (
     DISTURBED,
     DONE,
     ENDED,
+    FREED,
     FUTURE,
     HEAP_N,
     HELD,
@@ -138,6 +139,7 @@ def _node_event(w: World, s: State, o: Options, event: int) -> None:
     node = w.event[event].node
     kind = w.event[event].kind
     s.n[DISTURBED] += 1
+    s.n[FREED] += 1
     if kind == NODE_DOWN:
         _node_goes_down(w, s, o, node)
     elif kind == NODE_UP:

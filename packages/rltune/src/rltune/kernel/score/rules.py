@@ -37,6 +37,7 @@ from rltune.kernel.state.online_survival import BY_ESTIMATE, EDGES, edge, edge_b
 from rltune.kernel.state.score_heap import heapify, pop_best
 from rltune.kernel.state.spells import rank_left
 from rltune.kernel.state.tolls import is_due, next_due
+from rltune.kernel.state.vain_claims import look_at_newcomer
 
 FCFS, SJF, SRF, SAF, F1, WFP3, UNICEP, MULTIFACTOR, GIVEN, LEARNED, INSPECTED, FIXED = range(12)
 TINY = 1e-15
@@ -311,6 +312,7 @@ def _score_newcomers(w: World, s: State, o: Options, last: int) -> None:
             if is_due(w, s, job):
                 s.queue[i].score = DUE
                 s.queue[i].tie = s.turn[job].due
+            look_at_newcomer(s, i)
     s.n[SCORED_EDITION] = s.n[EDITION]
     s.mark[RESCORE_AT] = next_due(s)
 

@@ -93,11 +93,16 @@ SCOPES = 5
     THEN_N,
     MOVERS_N,
     SCORED_EDITION,
+    FREED,
+    VAIN_FREED,
+    VAIN_EDITION,
+    VAIN_ENTERED,
+    VAIN_PASS,
     N_COUNTERS,
-) = range(44)
+) = range(49)
 
 # Places in State.mark, the times that a run changes.
-NEXT_DUE, RESCORE_AT, FIRST_EXPECTED, N_MARKS = range(4)
+NEXT_DUE, RESCORE_AT, FIRST_EXPECTED, VAIN_UNTIL, VAIN_BEST, FIRST_NEW_MOVER, N_MARKS = range(7)
 
 # By which order jobs take turns; NO_TURNS: who has started runs to its end.
 NO_TURNS, BY_LAS, BY_GITTINS, BY_SRSF, BY_POLICY = range(5)
@@ -206,9 +211,9 @@ MOVER = _record(  # a running job that is willing: what a pass asks of it, side 
     start="f8",
     hold="f8",  # of its restart
     score="f8",
-    until="f8",  # the score holds before this time, and in this edition; -inf = not looked at yet
+    until="f8",  # the score holds before this time, and in this edition
     edition="i8",
-    barred="i8",  # it has had all its turns
+    barred="i8",  # it has had all its turns, or been due; -1 = not looked at in this spell
     patient="i8",  # whatever work it would have to repeat, it has patience
 )
 SPELL = _record(start="f8", end="f8", job="i8", chunks="i8")  # one that ended before its job did
@@ -225,6 +230,8 @@ NODE = _record(
     group="i8",
     up="i8",
     rack="i8",
+    could="i8",  # GPUs that would be free if some running jobs stopped
+    could_in="i8",  # and in which look that was worked out
 )
 GONE = -(1 << 40)  # GPUs that a node which is down has ahead: whoever ends there gives back less than that
 PROBE = _record(gpu="i8", cpu="i8", mem="i8")  # what a node would give to the job in question; GPUs -1 = nothing
@@ -243,6 +250,8 @@ DEMAND = _record(
     active_at="i8",
     unclaimed_in="i8",  # the last pass in which not even all that could be displaced made room for it
     best="f8",  # the lowest score of those that wait, as of this pass
+    vain_in="i8",  # the last pass that found that nobody could claim, if somebody of the shape waited then,
+    vain_best="f8",  # and the lowest score of those
     best_row="i8",  # the place of the best of them that might claim nodes, if none fits; -1 = there is none
 )
 LIMIT = _record(
@@ -355,6 +364,8 @@ class State(NamedTuple):
     node: Records
     bits: I8  # the index of free nodes, see index.py
     level: I8
+    could_level: I8  # the same, if some running jobs stopped,
+    touched_level: I8  # and of the nodes alone on which they run
     queue: Records  # waiting jobs, from n[Q_HEAD] to n[Q_TAIL]
     heap: I8  # scratch: places in the queue, best first
     plan: I8  # by conservative backfilling: jobs in the order of the last pass, see conservative.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import MOVERS_N, State
+from rltune.kernel.state.arrays import FIRST_NEW_MOVER, MOVERS_N, State
 
 INF = float("inf")
 
@@ -19,6 +19,8 @@ def enter_mover(s: State, job: int) -> None:
     mover.start = s.life[job].start
     mover.hold = s.turn[job].restart / s.life[job].speed
     mover.until = -INF
+    mover.barred = -1
+    s.mark[FIRST_NEW_MOVER] = min(s.mark[FIRST_NEW_MOVER], mover.start + mover.hold)
 
 
 @kernel

@@ -18,7 +18,7 @@ from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan, path_of
 from rltune.lab.experiment.prediction import Prediction, predict
 from rltune.lab.experiment.run_record import RunRecord, TurnMade, as_schedule
 from rltune.metrics import summarise
-from rltune.metrics.formats import number, percent, seconds
+from rltune.metrics.formats import number, percent, plain, seconds
 from rltune.report.comparison_page import write_report
 from rltune.schedule import Settings
 from rltune.trials.pipelines import Contender
@@ -143,13 +143,12 @@ class ExperimentResult:
         return _with_change(wait_s, real_s, seconds)
 
     def _arm(self, standing: Standing) -> dict[str, Any]:
-        ratio = standing.ratio
         return {
             "arm": standing.label,
             "runs": standing.windows,
             "wait_s": standing.wait_s.mean,
             "wait_p99_s": standing.wait_s.p99,
-            "wait_ratio": {"estimate": ratio.estimate, "low": _or_none(ratio.low), "high": _or_none(ratio.high)},
+            "wait_ratio": plain(asdict(standing.ratio)),
             "bounded_slowdown": standing.bounded_slowdown.mean,
             "makespan_s": standing.makespan_s,
             "utilisation": standing.utilisation,
@@ -239,7 +238,3 @@ def _with_change(value: float, base: float, write: Any) -> str:
     if not base or value == base:
         return str(write(value))
     return f"{write(value)} ({value / base - 1:+.1%})"
-
-
-def _or_none(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -16,8 +16,9 @@ from rltune.engine.run import Machine
 from rltune.engine.search import Searcher
 from rltune.engine.view import scores_of
 from rltune.jobs import Jobs
+from rltune.kernel.backfill.could_claim import rank_movable
 from rltune.kernel.backfill.easy import reservation
-from rltune.kernel.backfill.preempt import claim, rank_movable, weigh_movable
+from rltune.kernel.backfill.preempt import claim, weigh_movable
 from rltune.kernel.build.prepare import Factors, Likeness, Net
 from rltune.kernel.score.overtaking import fill_claims, guard_queue, put_due_first
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue

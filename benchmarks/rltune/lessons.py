@@ -1,7 +1,7 @@
 """What the benchmarks of learning share: a trace, a short training, a judgement on held-out windows."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from rltune import Cluster, Jobs, read_trace
@@ -59,10 +59,10 @@ def lesson(args):
     return Lesson(f"{name} on {cluster.name}", jobs, cluster, *how)
 
 
-def trained(of: Lesson, features: str, seed: int = 0) -> tuple[Model, str]:
+def trained(of: Lesson, features: str, seed: int = 0, **settings) -> tuple[Model, str]:
     """Train a network; give it and what is to be said of its training."""
     began = perf_counter()
-    settings = TrainSettings(
+    usual = TrainSettings(
         base=of.base,
         estimators=(of.estimator,),
         features=features,
@@ -73,7 +73,7 @@ def trained(of: Lesson, features: str, seed: int = 0) -> tuple[Model, str]:
         contended_s=of.contended_s,
         seed=seed,
     )
-    trainer = Trainer(of.jobs, of.cluster, settings, threads=of.workers, trace=of.name)
+    trainer = Trainer(of.jobs, of.cluster, replace(usual, **settings), threads=of.workers, trace=of.name)
     for _ in trainer.epochs():
         pass
     at = trainer.progress

@@ -7,11 +7,12 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from late_step import late_table
+from late_step import kept_table, late_table
 from scale import scale_table
 
 from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, bench_table, compare_policies, interleave
@@ -38,6 +39,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="tokens in a step")
     parser.add_argument("--rounds", type=int, default=5, help="rounds to choose")
     parser.add_argument("--only", choices=("policies", "autocast"), help="leave the other tables out")
+    parser.add_argument(
+        "--links", nargs="+", choices=LINKS, default=LINKS, help="of those two tables, only these links"
+    )
+    parser.add_argument("--speeds", type=int, default=2, choices=(1, 2), help="speeds of compute: 2 has double tokens")
     parser.add_argument("--out", type=Path, help="write the tables here too")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -45,18 +50,19 @@ def main() -> None:
     bench = BenchSetting(tokens=options.tokens, rounds=rounds, small=options.quick)
     measures = (
         machine,
-        lambda: policies(bench),
-        lambda: autocast(bench),
+        lambda: policies(bench, options.links, options.speeds),
+        lambda: autocast(bench, options.links),
         lambda: fits(bench),
         lambda: optimizer_state(bench, options.nvme),
         lambda: tokens_sweep(bench),
         late_table,
+        kept_table,
         scale_table,
         machine,
     )
     if options.only is not None:
-        only = {"policies": policies, "autocast": autocast}[options.only]
-        measures = (machine, lambda: only(bench), machine)
+        only = measures[1 + ("policies", "autocast").index(options.only)]
+        measures = (machine, only, machine)
     parts = []
     for measure in measures:
         parts.append(measure())
@@ -75,23 +81,25 @@ def verdict(value: float, limit: float, *, at_least: bool) -> str:
     return f"{'met' if met else 'MISSED'} ({'>=' if at_least else '<='} {limit:g})"
 
 
-def policies(bench: BenchSetting) -> str:
-    """Every policy over every link, at two speeds of compute."""
-    parts = [policy_tables(replace(bench, tokens=tokens)) for tokens in (bench.tokens, 2 * bench.tokens)]
+def policies(bench: BenchSetting, links: Sequence[str], speeds: int) -> str:
+    """Every policy over every link, at one or two speeds of compute."""
+    sizes = (bench.tokens, 2 * bench.tokens)[:speeds]
+    parts = [policy_tables(replace(bench, tokens=tokens), links) for tokens in sizes]
     return "\n\n".join(["## Policies in the same engine", *parts])
 
 
-def policy_tables(bench: BenchSetting) -> str:
-    rows = compare_policies(bench, LINKS)
+def policy_tables(bench: BenchSetting, links: Sequence[str]) -> str:
+    rows = compare_policies(bench, links)
     of = {(row.link, row.policy): row for row in rows}
     lines = [f"### {bench.tokens} tokens a step", bench_table(rows), ""]
     lines += ["| bar | value (lowest-highest) | | on the clock |", "| --- | --- | --- | --- |"]
-    for link, against in ZERO3_BARS.items():
+    for link in links:
+        against = ZERO3_BARS[link]
         for policy, limit in {"zero3": against, "zero3, late step": against, "lru": 1.3, "bucket": 1.15}.items():
             value, bar = of[link, policy].speed_up, verdict(of[link, policy].speed_up.middle, limit, at_least=True)
             clock = of[link, policy].clock_s / of[link, "ahead"].clock_s
             lines.append(f"| faster than {NAMES[policy]} at {link} | {value} | {bar} | {clock:.2f} |")
-    for link in LINKS:
+    for link in links:
         row = of[link, "ahead"]
         bar = verdict(row.of_bound.middle, 0.85, at_least=True)
         lines.append(f"| of the bound at {link} | {row.of_bound} | {bar} | |")
@@ -100,13 +108,14 @@ def policy_tables(bench: BenchSetting) -> str:
     return "\n".join(lines)
 
 
-def autocast(bench: BenchSetting) -> str:
+def autocast(bench: BenchSetting, links: Sequence[str]) -> str:
     """Half the bytes under bf16 autocast, against a ZeRO-3 that moves fp32."""
-    rows = compare_policies(replace(bench, autocast=True), LINKS, ("ahead", "zero3"))
+    rows = compare_policies(replace(bench, autocast=True), links, ("ahead", "zero3"))
     of = {(row.link, row.policy): row for row in rows}
     lines = ["## Under bf16 autocast, against ZeRO-3 that moves fp32 bytes", bench_table(rows), ""]
     lines += ["| bar | value | | on the clock | | up MB | its up MB |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    for link, limit in AUTOCAST_LIMITS.items():
+    for link in links:
+        limit = AUTOCAST_LIMITS[link]
         ahead, rival = of[link, "ahead"], of[link, "zero3"]
         clock = rival.clock_s / ahead.clock_s
         bars = verdict(rival.speed_up.middle, limit, at_least=True), verdict(clock, limit, at_least=True)

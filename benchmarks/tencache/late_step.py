@@ -27,9 +27,9 @@ def timed_trace(device_s: float) -> StepTrace:
     return replace(trace, ops=ops, updates=updates)
 
 
-def cost(trace: StepTrace, link: float, policy: str, updates: str) -> StepCost:
+def cost(trace: StepTrace, link: float, policy: str, updates: str, share: float = BUDGET) -> StepCost:
     """A steady step."""
-    budget = int(BUDGET * trace.parameter_bytes)
+    budget = int(share * trace.parameter_bytes)
     window = budget // 8 + max(unit.bytes for unit in trace.units)
     speeds = Bandwidths(link, link, gradient_window_bytes=window, updates=updates, piece_bytes=PIECE_BYTES)
     return cost_of(policy, trace, budget, speeds)
@@ -56,5 +56,23 @@ def late_table() -> str:
     return "\n".join(lines)
 
 
+def kept_table() -> str:
+    """One row for each link and budget that holds all parameters: with what state stays on the device."""
+    lines = [
+        "## State that stays on the device, on the clock",
+        "| link | budget | step s | up MB | down MB |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    trace = timed_trace(DEVICE_S[0])
+    for link in LINKS:
+        for share in (1.0, 1.3, 2.0, 3.0):
+            row = cost(trace, link, "ahead", "within", share)
+            moved = f"{row.up_bytes / 1e6:.0f} | {row.down_bytes / 1e6:.0f}"
+            lines.append(f"| {link / 1e9:g} GB/s | {share:.0%} | {row.step_s:.3f} | {moved} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     print(late_table())
+    print()
+    print(kept_table())

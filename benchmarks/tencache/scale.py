@@ -25,15 +25,17 @@ CONTENDERS = {
 # In the same memory: 2 bytes of parameters, 2 of gradients and half of 12 of state make 10 for each parameter. If the
 # 2 are cast from the 4-byte masters on the way up and not kept, 6 of 10 hold more state: 4 of 12 are left to file.
 FILING_LESS = {"within, filing less": ("ahead", "within", 1 / 3)}
-# Of the host's memory, for second copies of what is updated within backward.
+# Of the host's memory, for second copies of what is updated within backward; with a file, what the runtime takes then.
 SECOND_SHARE = 1 / 10
+SECOND_SHARE_WITH_FILE = 1 / 16
 PIECE_BYTES = 2 * 2**20
 
 
 def one(model: str, tokens: int, link: float, policy: str, updates: str, filed: float) -> tuple[StepCost, float]:
     """One contender's step, and the pinned memory that it needs, with second copies."""
     trace = make_trace(PRESETS[model], Setting(tokens=tokens, context=min(tokens, 2048), state_in_file=filed))
-    second = int(SECOND_SHARE * (trace.grad_bytes + sum(update.second_bytes for update in trace.updates)))
+    share = SECOND_SHARE_WITH_FILE if filed else SECOND_SHARE
+    second = int(share * (trace.grad_bytes + sum(update.second_bytes for update in trace.updates)))
     speeds = Bandwidths(
         link,
         link,

@@ -20,6 +20,7 @@ MODULES = (
     "runtime/test_working_copies.py",
     "runtime/test_ddp.py",
     "runtime/test_sharding.py",
+    "runtime/test_partly_on_device.py",
 )
 sys.path[:0] = [str(TESTS), str(TESTS / "fuzz"), str(TESTS / "runtime")]
 

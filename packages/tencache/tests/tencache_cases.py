@@ -111,6 +111,12 @@ def half_in_file(model) -> dict[str, object]:
     return {"host": 3 * sum(sizes) // 2 + 4 * max(sizes), "nvme": tempfile.gettempdir()}
 
 
+def state_in_file(model) -> dict[str, object]:
+    """Return options by which the parameters are in memory, and most of the optimizer's state in the file."""
+    sizes = [parameter.nbytes + 64 for parameter in model.parameters()]
+    return {"host": 5 * sum(sizes) // 2 + 4 * max(sizes), "nvme": tempfile.gettempdir()}
+
+
 def with_config(**changes) -> Case:
     return Case(config=replace(SMALL, **changes))
 

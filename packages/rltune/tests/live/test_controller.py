@@ -643,22 +643,33 @@ def test_what_slurm_does_not_hold_is_noted_by_job_and_cause(rig, tmp_path):
     assert r.cycle().refused == 0
 
 
-def test_a_portfolio_takes_what_served_ended_jobs_best_and_is_replayed_by_it(rig):
-    """Before enough jobs have ended it is the prior; then a rule, said once, and by its name in the journal's run."""
+def test_a_portfolio_takes_what_served_ended_jobs_best_and_is_replayed_by_it(rig, monkeypatch):
+    """Before enough jobs have ended it is the network, kept whole; then a rule, said once, by its name in the run."""
     from rltune.live.journal.ended import Ended
+    from rltune.model.model_file import parse_model
+    from rltune.policy import get_policy
 
     r = rig(pipeline={"policy": "portfolio", "backfill": "none"})
     first = r.cycle()
-    assert r.controller.pinned.sha256 == ""
+    name, _, model = r.controller.pinned.text.partition("\n")
+    assert name == "learned:anywhere"
+    assert parse_model(model, name).sha256 == get_policy(name).model.sha256
+    assert r.controller.pinned.pipeline.policy.name == "portfolio=learned:anywhere"
+    assert sum("now deciding by portfolio=learned:anywhere" in event for event in first.events) == 1
+    assert not any("portfolio" in event for event in r.cycle().events)
     ended = []
     for i in range(6 * 256):  # wide short jobs beside long narrow ones: more GPUs are asked than there are
         one = replace(job(1000 + i, 4 if i % 2 else 1, 10), submit_s=NOW - 2e6 + 600.0 * i, state="COMPLETED")
         start = one.submit_s + 100.0
         ended.append(Ended(replace(one, start_s=start, end_s=start + (900.0 if i % 2 else 4000.0)), 20_000))
     r.journal.add_ended(ended)
+    # on such jobs the network is best, and would stay: let another be taken
+    choice, rule = "rltune.trials.portfolio_choice.PortfolioChoice._take", get_policy("srf")
+    monkeypatch.setattr(choice, lambda _self, portfolio, *_: portfolio.taking(rule))
     second, third = r.cycle(), r.cycle()
     taken = [event for event in second.events if "now deciding by portfolio=" in event]
     assert len(taken) == 1
+    assert taken[0].endswith("portfolio=srf")
     assert not any("portfolio" in event for event in third.events)
     assert r.controller.pinned.text in taken[0]
     assert all(replay(r.journal, report.cycle).same for report in (first, second, third))

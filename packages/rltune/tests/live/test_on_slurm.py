@@ -91,8 +91,9 @@ def test_the_default_policy_acts_and_is_replayed(testbed, tmp_path):
     journal = Journal.create(tmp_path / "j.db")
     act = load_settings(None, {"mode": "act", "scope": {"partitions": ["gpu"]}})
     acting = Controller(testbed.backend(), journal, act, SystemClock())
-    assert act.pipeline.policy == "learned"
+    assert act.pipeline.policy == "portfolio"
     assert acting.cycle().changes >= 9
+    assert acting.pinned.pipeline.policy.name == "portfolio=learned:anywhere"
     assert acting.cycle().changes <= 2
     assert all(replay(journal, number).same for number in (1, 2))
     assert acting.release() == 0

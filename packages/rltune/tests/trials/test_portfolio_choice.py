@@ -38,12 +38,22 @@ def cluster():
     return Cluster.uniform(1, 4)
 
 
-def test_without_enough_windows_the_prior_is_taken(jobs, cluster):
-    """Five windows are too few, and a run of which nothing came before has none."""
+def test_without_enough_windows_the_first_member_is_taken(jobs, cluster):
+    """Five windows are too few, and a run of which nothing came before has none: then it is the network."""
     trial = Trial(jobs, cluster, "oracle")
-    assert trial.settled(parse_pipeline("portfolio"), 5 * SIZE, SIZE).policy.name == "portfolio=saf"
-    assert trial.run(parse_pipeline("portfolio"), 0, SIZE).settings.policy == "portfolio=saf"
-    assert simulate(jobs.window(0, SIZE), cluster, "portfolio").settings.policy == "portfolio=saf"
+    assert trial.settled(parse_pipeline("portfolio"), 5 * SIZE, SIZE).policy.name == "portfolio=learned:anywhere"
+    assert trial.run(parse_pipeline("portfolio"), 0, SIZE).settings.policy == "portfolio=learned:anywhere"
+    alone = simulate(jobs.window(0, SIZE), cluster, "portfolio")
+    assert alone.settings.policy == "portfolio=learned:anywhere"
+    assert alone.start_s.tolist() == simulate(jobs.window(0, SIZE), cluster, "learned").start_s.tolist()
+
+
+def test_where_a_network_cannot_order_the_rule_is_taken(jobs, cluster):
+    """Networks do not order jobs that take turns by the policy's own order."""
+    turns = parse_pipeline("portfolio+preempt:policy", "easy")
+    assert Trial(jobs, cluster, "oracle").settled(turns, 5 * SIZE, SIZE).policy.name == "portfolio=saf"
+    alone = simulate(jobs.window(0, SIZE), cluster, "portfolio+preempt:policy", "easy")
+    assert alone.settings.policy.startswith("portfolio=saf")
 
 
 @pytest.mark.parametrize("metric", ["wait", "slowdown"])

@@ -10,8 +10,10 @@ from pathlib import Path
 from tencache.claims_command import add_reproduce
 from tencache.errors import RefusedError
 from tencache.plan.activation_plan import peak_saved_bytes
+from tencache.plan.kept_state import keep_offer
 from tencache.plan.policy_costs import cost_of
 from tencache.plan.rival_policies import POLICIES
+from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace
 from tencache.plan.timeline_page import draw
 from tencache.plan.transformer_shapes import PRESETS, Setting, find_shape, make_trace
@@ -132,7 +134,7 @@ def _plan(options: argparse.Namespace) -> int:
     if options.html is not None and options.html.exists() and not options.force:
         raise ValueError(f"--html {options.html}: there is such a file; give another name, or --force to replace it")
     trace, budget_bytes, speeds = _load(options)
-    plan = best_plan(trace, budget_bytes, speeds)
+    plan = best_plan(trace, budget_bytes, speeds, keep_offer(trace, budget_bytes))
     result = replay_plan(plan, speeds)
     state_in_file = sum(update.file_bytes for update in trace.updates)
     bound = f"bound {result.bound_s:.4g} s ({result.of_bound:.0%} of it)"
@@ -142,7 +144,7 @@ def _plan(options: argparse.Namespace) -> int:
         f"{options.model}: {show_bytes(trace.parameter_bytes)} of parameters fit in {show_bytes(budget_bytes)}",
         f"step     {result.step_s:.4g} s; all-resident {result.compute_s:.4g} s; {bound}",
         f"touches  hit {result.hit_rate:.1%}, ready {result.ready_rate:.1%}, stalls {result.stall_s:.4g} s",
-        f"device   {show_bytes(result.peak_bytes)} used; up {show_bytes(result.up_bytes)} a step, {floor}",
+        f"device   {show_bytes(result.peak_bytes)} used{_kept(plan)}; up {show_bytes(result.up_bytes)} a step, {floor}",
         f"host     {held}; down {show_bytes(result.down_bytes)} a step",
         f"file     {show_bytes(state_in_file)} of optimizer state; {show_bytes(result.file_bytes)} a step",
     )
@@ -157,6 +159,11 @@ def _plan(options: argparse.Namespace) -> int:
         title = f"One step of {options.model} with {held} on the device, over {options.link}"
         _draw(options.html, draw(result, title, trace.parameter_bytes))
     return 0
+
+
+def _kept(plan: StepPlan) -> str:
+    """Return how much of it stays there with its optimizer state."""
+    return f", {show_bytes(plan.kept_bytes)} of it for good, with optimizer state" if plan.kept else ""
 
 
 def _draw(path: Path, page: str) -> None:

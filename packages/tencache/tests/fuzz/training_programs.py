@@ -43,6 +43,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tencache
 from tencache import RefusedError
+from tencache.plan.kept_state import KeepOffer, choices, kept_bytes
 from tencache.plan.planner import plan_ahead, with_early
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace
@@ -50,7 +51,7 @@ from tencache.plan.virtual_clock import Bandwidths, best_plan
 from tencache.runtime import attach
 from tencache.runtime.cycle import plan_book
 from tencache.runtime.memory import link
-from tencache.runtime.optimizer import known_optimizers
+from tencache.runtime.optimizer import filed_state, known_optimizers
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
 from tencache.runtime.optimizer.stand_in import StandIn
 from tencache.runtime.tensors import activations, gradients, parameter_entry
@@ -209,13 +210,16 @@ class Program:
     tied: bool = False
     budget: int = 40
     verify: bool = False
-    file: bool = False
+    # Whether half of the parameters, and all state, are in the file, or the state alone.
+    file: bool | str = False
     rate: str = "number"
     scaler: bool = False
     leave_after: int = -1
     late: bool = True
     # Whether every update that could be computed within backward is, whatever the clock says of that.
     early: bool = True
+    # Whether as much as fits stays on the device with its optimizer state, from the first step on.
+    keep: bool = True
     threads: bool = True
     # The device's memory for saved tensors, in bytes; none means that all stay there.
     activations: int | None = None
@@ -1064,14 +1068,15 @@ def programs() -> st.SearchStrategy[Program]:
         second=_mostly(False, True),
         growing=_mostly(False, True),
         tied=_mostly(False, True),
-        budget=st.sampled_from([40, 60, 80, 100, 130, 1000]),
+        budget=st.sampled_from([40, 60, 80, 100, 130, 200, 300, 1000]),
         verify=_mostly(False, True),
-        file=_mostly(False, True),
+        file=_mostly(False, True, "state"),
         rate=_mostly("number", "tensor"),
         scaler=_mostly(False, True),
         leave_after=_mostly(-1, 0, 1, 2),
         late=_mostly(True, False),
         early=_mostly(True, False),
+        keep=_mostly(True, False),
         threads=st.booleans(),
         activations=_mostly(None, 1, 1024, 4096, 10**6),
     ).map(_without_what_is_not_seen)
@@ -1115,11 +1120,11 @@ def _slowly(step: Callable[..., None]) -> Callable[..., None]:
     return slow
 
 
-def _all_early(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
+def _all_early(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, _: Any) -> StepPlan:
     """Return a plan with every update within backward that may be there."""
     if speeds.updates != "within":
         return best_plan(trace, budget_bytes, speeds)
-    return with_early(plan_ahead(trace, budget_bytes), 1.0, speeds.second_bytes)
+    return with_early(plan_ahead(trace, budget_bytes), 1.0, 2**62)
 
 
 def _done_at_once(arrived: Callable[..., None]) -> Callable[..., None]:
@@ -1147,24 +1152,53 @@ def _always_early() -> Iterator[None]:
         yield
 
 
+def _choose_most(self: plan_book.PlanBook, offer: KeepOffer) -> frozenset[int]:
+    """Return the units of as much state as there is room for."""
+    trace = self.traces.get("train")
+    found = [] if trace is None else choices(trace, offer)
+    most = max(found, key=kept_bytes, default=())
+    return frozenset(unit for one in most for unit in one.units)
+
+
+@contextlib.contextmanager
+def _keep_most() -> Iterator[None]:
+    with patch.object(plan_book.PlanBook, "choose_kept", _choose_most), patch.object(attach, "STEPS_BEFORE", 1):
+        yield
+
+
 @contextlib.contextmanager
 def wrapped(run: Run) -> Iterator[tencache.Cached]:
     """Wrap a run's model and optimizer."""
-    from tencache_cases import half_in_file
+    from tencache_cases import half_in_file, state_in_file
 
     program = run.program
     # As in a model of many megabytes: several slices in an optimizer's step, several copies of gradients, in pieces.
     small = patch.multiple(attach, SLICE_BYTES=1024), patch.multiple(gradients, SMALL_BYTES=512)
     pieces = patch.multiple(parameter_entry, PIECE_BYTES=256)
+    filed = patch.multiple(filed_state, SMALLEST_BYTES=64)
     # And updates that are still to come when the loop goes on.
     slow = patch.object(StandIn, "step", _slowly(StandIn.step)) if program.late else contextlib.nullcontext()
     early = _always_early() if program.early else contextlib.nullcontext()
+    keep = _keep_most() if program.keep else contextlib.nullcontext()
     # Large parameters are updated, and large copies carried out, on threads of their own.
     at_once = {} if not program.threads else {"AT_ONCE_BYTES": 0}
     large = patch.object(known_optimizers, "WORTH_BYTES", 0), patch.dict(vars(link), at_once)
     saved = patch.object(activations, "WORTH_BYTES", 64)
-    with tempfile.TemporaryDirectory() as folder, saved, small[0], small[1], pieces, slow, early, large[0], large[1]:
-        options: dict[str, Any] = {**half_in_file(run.model), "nvme": folder} if program.file else {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        saved,
+        small[0],
+        small[1],
+        pieces,
+        filed,
+        slow,
+        early,
+        keep,
+        large[0],
+        large[1],
+    ):
+        halves = state_in_file if program.file == "state" else half_in_file
+        options: dict[str, Any] = {**halves(run.model), "nvme": folder} if program.file else {}
         budget = f"{program.budget}%"
         options["activations"] = program.activations
         cached = tencache.wrap(run.model, run.optimizer, budget=budget, verify=program.verify, **options)

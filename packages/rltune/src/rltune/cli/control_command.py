@@ -44,7 +44,7 @@ _Partition = Annotated[
 ]
 _Policy = Annotated[
     str | None,
-    typer.Option("--policy", "-p", help="Who runs next, as for `simulate`; learned if not told.", metavar="NAME"),
+    typer.Option("--policy", "-p", help="Who runs next, as for `simulate`; portfolio if not told.", metavar="NAME"),
 ]
 _Backfill = Annotated[
     str | None, typer.Option("--backfill", "-b", help="Who may overtake; easy if not told.", metavar="NAME")

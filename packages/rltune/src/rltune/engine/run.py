@@ -82,7 +82,7 @@ class Machine:
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
         jobs = opted_in(jobs, cluster)
-        pipeline = replace(pipeline, policy=settled(pipeline.policy))
+        pipeline = replace(pipeline, policy=settled(pipeline.policy, networks=not pipeline.turns))
         policy = pipeline.policy.on(cluster) if isinstance(pipeline.policy, Multifactor) else pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)

@@ -211,16 +211,20 @@ class Batch:
     old: Tensor  # log probability of the one taken when it was made
     advantage: Tensor
     returns: Tensor
+    by_critic: bool = True  # advantages are known but for a constant; those of pairs have a true 0
 
     def __len__(self) -> int:
         return len(self.choices)
 
     def some(self, which: Ints) -> Batch:
-        """Keep these choices, their advantages brought to mean 0 and deviation 1."""
+        """Keep these choices, their advantages brought to mean 0 if a critic told them, and to size 1."""
         of = torch.from_numpy(which)
         advantage = self.advantage[of]
-        level = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-        return Batch(self.choices.some(which), self.queues[of], self.old[of], level, self.returns[of])
+        if self.by_critic:
+            level = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        else:
+            level = advantage / (advantage.square().mean().sqrt() + 1e-8)
+        return Batch(self.choices.some(which), self.queues[of], self.old[of], level, self.returns[of], self.by_critic)
 
     def by_length(self, which: Ints) -> Ints:
         """Put these choices in order of their candidates, so that a shard of short ones has short queues."""
@@ -234,7 +238,8 @@ class Batch:
             if lo < hi:
                 choices = self.choices.part(lo, hi)
                 queues = self.queues[lo:hi, : choices.counts.max()]
-                yield Batch(choices, queues, *(tensor[lo:hi] for tensor in (self.old, self.advantage, self.returns)))
+                old, advantage, returns = (tensor[lo:hi] for tensor in (self.old, self.advantage, self.returns))
+                yield Batch(choices, queues, old, advantage, returns, self.by_critic)
 
 
 class Ppo:
@@ -263,6 +268,8 @@ class Ppo:
             told = self._pass(batch, rng, pool)
             if 0 < self.settings.target_kl < told["approx_kl"]:
                 break
+        if not batch.by_critic:
+            return told
         unexplained = float(batch.advantage.var(correction=0)) / max(float(batch.returns.var(correction=0)), 1e-12)
         return {**told, "explained_variance": 1 - unexplained}
 
@@ -281,15 +288,21 @@ class Ppo:
         self.optimiser.load_state_dict(state["optimiser"])
 
     def _batch(self, windows: Sequence[Trajectory]) -> Batch:
-        """Put the choices of all windows together, with advantages by the critic as it is."""
+        """Put the choices of all windows together, with advantages by the critic as it is if they have none."""
         before = np.cumsum([0, *(len(t.rows) for t in windows)])
         first = [t.first[:-1] + at for t, at in zip(windows, before[:-1], strict=True)]
         rows = torch.from_numpy(np.concatenate([t.rows for t in windows]))
         taken = np.concatenate([t.taken for t in windows])
         choices = Choices(rows, np.concatenate([*first, before[-1:]]), taken)
-        queues = self.critic.pad(np.concatenate([t.critic for t in windows]), choices.first)
         with torch.no_grad():
             _, old = choices.log_probabilities(self.actor)
+        paired = [t.advantage for t in windows if t.advantage is not None]
+        if len(paired) == len(windows):
+            advantage = torch.from_numpy(np.concatenate(paired).astype(np.float32))
+            nothing = torch.zeros(len(choices), 0)
+            return Batch(choices, nothing, old, advantage, torch.zeros(len(choices)), by_critic=False)
+        queues = self.critic.pad(np.concatenate([t.critic for t in windows]), choices.first)
+        with torch.no_grad():
             values = self.critic(queues).numpy().astype(np.float64)
         values = np.split(values, np.cumsum([len(t) for t in windows])[:-1])
         made = advantages([t.reward for t in windows], values, self.settings.gamma, self.settings.gae_lambda)
@@ -308,7 +321,7 @@ class Ppo:
         """Make one step; the gradients of its shards are summed in a fixed order."""
         work = partial(self._gradient, whole=len(batch))
         gradients, sums = zip(*(pool.map if pool else map)(work, batch.shards(SHARDS)), strict=True)
-        for i, parameter in enumerate(self._parameters()):
+        for i, parameter in enumerate(self._parameters(batch)):
             parameter.grad = torch.stack([gradient[i] for gradient in gradients]).sum(dim=0)
         nn.utils.clip_grad_norm_(self.actor.parameters(), self.settings.max_norm)
         nn.utils.clip_grad_norm_(self.critic.parameters(), self.settings.max_norm)
@@ -320,14 +333,15 @@ class Ppo:
         logs, new = part.choices.log_probabilities(self.actor)
         policy = policy_loss(new, part.old, part.advantage, self.settings.clip).sum()
         entropy = -(logs.exp() * logs).sum()
-        value = ((self.critic(part.queues) - part.returns) ** 2).sum()
+        value = ((self.critic(part.queues) - part.returns) ** 2).sum() if part.by_critic else torch.zeros(())
         loss = (policy - self.settings.entropy * entropy + self.settings.value * value) / whole
-        gradient = torch.autograd.grad(loss, self._parameters())
+        gradient = torch.autograd.grad(loss, self._parameters(part))
         with torch.no_grad():
             moved = new - part.old
             kl, far = moved.exp() - 1 - moved, (moved.exp() - 1).abs() > self.settings.clip
         told = {"policy_loss": policy, "value_loss": value, "entropy": entropy, "approx_kl": kl, "clipfrac": far}
         return gradient, {name: float(tensor.detach().sum()) for name, tensor in told.items()}
 
-    def _parameters(self) -> list[nn.Parameter]:
-        return [*self.actor.parameters(), *self.critic.parameters()]
+    def _parameters(self, batch: Batch) -> list[nn.Parameter]:
+        """Return what learns from a batch: a critic only from what it was asked."""
+        return [*self.actor.parameters(), *(self.critic.parameters() if batch.by_critic else ())]

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from rltune.engine.run import Machine
 from rltune.kernel.build.prepare import copy_state
-from rltune.kernel.rollout.drawn_window import draw_order, drawn_pass, rollout, rollout_committed, write_order
+from rltune.kernel.rollout.drawn_window import (
+    draw_order,
+    drawn_pass,
+    rollout,
+    rollout_committed,
+    score_rows,
+    write_order,
+)
 from rltune.kernel.rollout.event_loop import advance
 from rltune.kernel.score.rules import GIVEN
 from rltune.kernel.state import arrays as core
@@ -53,9 +60,35 @@ def roll(machine: Machine, seed: int) -> Episode:
 
     The machine is left as it is, so that the window can be run again; the same seed gives the same episode.
     """
+    return _written(machine, np.random.default_rng(seed).integers(1, 2147483398, 2))
+
+
+def as_used(machine: Machine) -> Episode:
+    """Run a window as the network would be used: nothing is drawn, and every choice is written down all the same."""
+    return _written(machine, None)
+
+
+def with_change(machine: Machine, choice: int, candidate: int) -> Machine:
+    """Run a window as the network would be used, but for one choice, counted as `as_used` does; return the run."""
+    record = _record(machine, 0, None)
+    record.n[[core.CHANGED_AT, core.CHANGED_TO]] = choice, candidate
+    run = fresh_run(machine)
+    _play(run, record_handle(record))
+    return run
+
+
+def logits(machine: Machine, rows: Floats) -> Floats:
+    """Return what the network says of rows of an episode."""
+    found = np.empty(len(rows))
+    score_rows(machine.w, fresh_run(machine).s, np.ascontiguousarray(rows), found)
+    return found
+
+
+def _written(machine: Machine, seeds: Ints | None) -> Episode:
+    """Run a window with as much room to write as it takes."""
     room = (_ROWS_A_JOB_SOLVED if machine.placer.solves else _ROWS_A_JOB) * len(machine.jobs)
     while True:
-        record = _record(machine, room, seed)
+        record = _record(machine, room, seeds)
         run = fresh_run(machine)
         _play(run, record_handle(record))
         if not record.n[core.FULL]:
@@ -93,10 +126,12 @@ def _play_with_solver(run: Machine, record: core.Record) -> None:
         drawn_pass(w, s, o, record)
 
 
-def _record(machine: Machine, rows: int, seed: int) -> core.Record:
+def _record(machine: Machine, rows: int, seeds: Ints | None) -> core.Record:
     choices = rows // 4 + 2
     n = np.zeros(core.N_RECORD, dtype=np.int64)
-    n[[core.SEED_1, core.SEED_2]] = np.random.default_rng(seed).integers(1, 2147483398, 2)
+    n[core.CHANGED_AT] = -1
+    n[core.QUIET] = seeds is None
+    n[[core.SEED_1, core.SEED_2]] = 1 if seeds is None else seeds
     return core.Record(
         n=n,
         row=np.empty((rows, len(machine.world.net_norm))),

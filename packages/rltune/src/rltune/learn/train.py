@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -21,9 +21,10 @@ from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.learn.checkpoint import read_checkpoint, save_checkpoint
 from rltune.learn.input_scaling import Queues, Scaling, verdicts
+from rltune.learn.paired_changes import PairedRoller
 from rltune.learn.ppo import Actor, Choices, Critic, Floats, Ppo, imitate
 from rltune.learn.same_training import require_same, spelled_out, trace_hash
-from rltune.learn.train_settings import TrainSettings
+from rltune.learn.train_settings import PAIRED, TrainSettings
 from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.learn.what_taught import with_lessons
 from rltune.learn.window_worker import Held, Judge, Rolled, Roller
@@ -37,7 +38,7 @@ from rltune.trials.warm_start import Knowledge
 
 # What a random number is for: part of its key. Every epoch's are derived anew, so a checkpoint holds no generator.
 _DRAW, _ORDER, _ROLL, _IMITATE = range(4)
-_OF_BEFORE = {"placement": "best-fit", "commit": False}  # under which those trained who could not say
+_OF_BEFORE = {"placement": "best-fit", "commit": False, "changes": 32}  # under which those trained who could not say
 _PRICE_STEP = 0.5  # by how much a bound that is broken entirely raises its price in an epoch
 
 
@@ -227,7 +228,12 @@ class Trainer:
         s, epoch = self.settings, self.progress.epoch
         windows = self._batch(epoch % max(1, s.pool // s.windows))
         seeds = np.random.default_rng([s.seed, _ROLL, epoch]).integers(2**31, size=len(windows)).tolist()
-        roller = Roller(self._model(self.actor.to_flat()), s.objective, s.reward == "dense", self.progress.price)
+        model, price = self._model(self.actor.to_flat()), self.progress.price
+        roller: Callable[[tuple[TrainingWindow, int]], Rolled]
+        if s.reward == PAIRED:
+            roller = PairedRoller(model, s.objective, s.changes, price)
+        else:
+            roller = Roller(model, s.objective, s.reward == "dense", price)
         return self.spread.map(roller, list(zip(windows, seeds, strict=True)))
 
     def _batch(self, number: int) -> list[TrainingWindow]:

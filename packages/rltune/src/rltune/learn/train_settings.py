@@ -17,7 +17,8 @@ from rltune.placement.placers import get_placement
 
 BACKFILLS = ("none", "fit-first", "easy")  # under which what a rollout draws is what the core would decide
 COMMITTED_BACKFILLS = ("none", "shadow")  # and those of RLScheduler's machine
-REWARDS = ("dense", "end")
+PAIRED = "paired"
+REWARDS = ("dense", "end", PAIRED)
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class TrainSettings:
     base: str = "saf"
     objective: Objective = field(default_factory=Objective)
     reward: str = "dense"
+    changes: int = 32
     estimators: tuple[str, ...] = ("history",)
     backfill: str = "none"
     head: str = "pool"
@@ -61,6 +63,7 @@ class TrainSettings:
                 raise unknown(what, value, known)
         require_layers(self.hidden)
         self._require_placement()
+        self._require_changes()
         if not self.estimators:
             raise InputError("name at least one estimator to train with")
         for name in self.estimators:
@@ -75,6 +78,14 @@ class TrainSettings:
             raise InputError(f"{what} places jobs one at a time: placement '{placement}' is not for it")
         if self.commit and inspects:
             raise InputError("an inspector is asked in every pass: commit mode is not for it")
+
+    def _require_changes(self) -> None:
+        """Refuse paired runs where choices are not single jobs of an ordinary pass."""
+        if self.changes < 1:
+            raise InputError(f"at least one choice of a window must be changed, not {self.changes}")
+        inspects = get_recipe(self.features).kind == "schedinspector"
+        if self.reward == PAIRED and (self.commit or inspects or get_placement(self.placement).may_solve):
+            raise InputError(f"reward {PAIRED!r} is not for commit mode, an inspector or a solver: take dense or end")
 
     def identity(self) -> dict[str, Any]:
         """Return all that weights depend on, and so must stay the same when a training goes on."""

@@ -30,6 +30,7 @@ class Trajectory:
     first: Ints  # [choice + 1] the candidates of choice i are rows first[i] to first[i + 1]
     taken: Ints  # [choice] which of them
     reward: Floats  # [choice]
+    advantage: Floats | None = None  # [choice] where it was found by another run and not by a critic
 
     def __len__(self) -> int:
         return len(self.taken)

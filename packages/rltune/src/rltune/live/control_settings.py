@@ -53,7 +53,7 @@ class PipelineSettings(BaseModel):
 
     model_config = _STRICT
 
-    policy: str = "learned"
+    policy: str = "portfolio"
     backfill: str = "easy"
     placement: str = "best-fit"
     estimator: str = "user"

@@ -86,8 +86,15 @@ def policy_file(spec: str) -> Path | None:
 
 
 def taking(portfolio: Portfolio, name: str) -> ReadPolicy:
-    """Return the policy that a portfolio has taken by its name, which stands for a file in the journal."""
-    return ReadPolicy(portfolio.taking(get_policy(name)), _hash(name), name)
+    """Return the policy that a portfolio has taken: its name, and behind it what its file holds, are its text.
+
+    `name` may be such a text: then the file is that of the journal, not the one that ships by now.
+    """
+    name, _, held = name.partition("\n")
+    file = policy_file(name)
+    read = ReadPolicy(get_policy(name)) if file is None else _model(name, file, held or None)
+    text = f"{name}\n{read.text}" if read.text else name
+    return ReadPolicy(portfolio.taking(read.policy), _hash(text), text)
 
 
 def file_hash(path: Path) -> str:

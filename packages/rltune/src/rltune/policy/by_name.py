@@ -52,8 +52,15 @@ MEMBERS = (
     "wfp3",
     "fcfs",
 )  # ADR 0049: who comes first
+
+
+def _default_model() -> Policy:
+    """Read the first member."""
+    return get_policy(MEMBERS[0])
+
+
 _PORTFOLIOS = {
-    metric: Portfolio(rule, MEMBERS, metric)
+    metric: Portfolio(rule, MEMBERS, _default_model, metric)
     for metric in METRICS
     for rule in _RULES
     if isinstance(rule, Rule) and rule.name == PRIOR

@@ -6,8 +6,8 @@ It is no network and learns no weights. Who takes is `rltune.trials.portfolio_ch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rltune.jobs import Jobs
@@ -20,12 +20,13 @@ METRICS = ("wait", "slowdown")
 
 @dataclass(frozen=True)
 class Portfolio:
-    """Takes its first member unless another served earlier jobs better; where too little is known of them, a rule."""
+    """Takes its first member unless another served earlier jobs better; a rule where networks cannot order."""
 
-    prior: Rule  # without a history
+    prior: Rule  # without a history, where a network does not go with the rest
     members: tuple[str, ...]  # names of policies; the first is taken unless another is shown to be better
+    first: Callable[[], Policy] = field(repr=False, compare=False)  # reads the first of them
     metric: str = METRICS[0]
-    about: str = "the policy that served earlier jobs best; without a history a rule"
+    about: str = "the policy that served earlier jobs best; without a history learned"
     source: str = ""
 
     @property
@@ -57,9 +58,14 @@ class Portfolio:
         return taken
 
 
-def settled(policy: Policy) -> Policy:
-    """Return the policy that orders the queue: a portfolio that nobody told of a history takes its prior."""
-    return policy.taking(policy.prior) if isinstance(policy, Portfolio) else policy
+def settled(policy: Policy, *, networks: bool = True) -> Policy:
+    """Return the policy that orders the queue: a portfolio that nobody told of a history takes its first member.
+
+    Where networks do not go with the rest, it takes its rule.
+    """
+    if not isinstance(policy, Portfolio):
+        return policy
+    return policy.taking(policy.first() if networks else policy.prior)
 
 
 def taken_notes(made: Iterable[tuple[str, Iterable[str]]]) -> tuple[str, ...]:

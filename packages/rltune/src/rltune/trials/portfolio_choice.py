@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rltune.policy.base import Policy
     from rltune.schedule import Schedule, Settings
 
-FEWEST = 6  # windows with a queue; with fewer the portfolio's rule is taken
+FEWEST = 6  # windows with a queue; with fewer the portfolio's first member is taken
 MOST = 16  # windows, the newest
 SIZES = (256, 1024)  # jobs of a window, fewest and most
 EVERY = 16  # windows after which it chooses anew
@@ -64,7 +64,7 @@ class PortfolioChoice:
 
     def _take(self, portfolio: Portfolio, pipeline: Pipeline, windows: Sequence[PastWindow]) -> Policy:
         if len(windows) < FEWEST:
-            return settled(portfolio)
+            return settled(portfolio, networks=not pipeline.turns)
         first = portfolio.members[0]
         members = [m for n in portfolio.members if (m := self._member(n, pipeline, windows, n == first)) is not None]
         some = [windows[i] for i in np.linspace(0, len(windows) - 1, FEWEST).round().astype(int)]

@@ -18,6 +18,8 @@ from tencache.plan.use_times import UseTimes
 Strategy = Literal["farthest", "fewest"]
 # Of all second copies, for updates within backward beside those that open the next cycle.
 EARLY_SHARES = (0.0, 0.1, 0.2, 0.4, 1.0)
+# Of the updates whose state is in the file, for those within backward: the others keep the file busy in the forward.
+FILED_SHARES = (0.25, 0.5, 0.75, 1.0)
 STRATEGIES: tuple[Strategy, ...] = ("farthest", "fewest")
 
 
@@ -40,8 +42,12 @@ def plan_ahead(trace: StepTrace, budget_bytes: int, strategy: Strategy = "farthe
 def plans_early(plan: StepPlan, second_bytes: int) -> list[StepPlan]:
     """Return the plan with some of its updates within backward, in all the ways that are worth a try."""
     ways = [(share, True) for share in EARLY_SHARES] + [(1.0, False)]
-    plans = {(found := with_early(plan, share, second_bytes, reopen=reopen)).early: found for share, reopen in ways}
-    return [found for early, found in plans.items() if early]
+    plans = [with_early(plan, share, second_bytes, reopen=reopen) for share, reopen in ways]
+    if any(update.file_bytes for update in plan.trace.updates):
+        plans += [_with_filed_early(plan, share, second_bytes) for share in FILED_SHARES]
+    # Where all updates open the next cycle, two ways differ in their closing rows alone.
+    different = {(found.early, found.closing): found for found in plans if found.early}
+    return list(different.values())
 
 
 def with_early(plan: StepPlan, share: float, second_bytes: int, *, reopen: bool = True) -> StepPlan:
@@ -57,8 +63,27 @@ def with_early(plan: StepPlan, share: float, second_bytes: int, *, reopen: bool 
     opening = [index for index in by_gradient if reopen and all(unit in reopened for unit in used_units(trace, index))]
     first = _as_fit(trace, by_gradient, round(share * sum(update.second_bytes for update in trace.updates)))
     early = _as_fit(trace, [*opening, *(index for index in first if index not in opening)], second_bytes)
-    closing = tuple(reopened[unit] for index in opening if index in early for unit in used_units(trace, index))
-    return replace(plan, early=frozenset(early), closing=closing)
+    return _having_early(plan, early, [index for index in opening if index in early])
+
+
+def _with_filed_early(plan: StepPlan, share: float, second_bytes: int) -> StepPlan:
+    """Return the plan with a share of the updates within backward whose state is in the file, then of the others."""
+    trace = plan.trace
+    reopened = _reopened(trace, plan.loads)
+    by_gradient = _by_gradient(trace)
+    filed = [index for index in by_gradient if trace.updates[index].file_bytes]
+    opening = [index for index in by_gradient if all(unit in reopened for unit in used_units(trace, index))]
+    first = [*(index for index in opening if index in filed), *(index for index in filed if index not in opening)]
+    room_bytes = min(second_bytes, round(share * sum(trace.updates[index].second_bytes for index in filed)))
+    early = _as_fit(trace, first, room_bytes)
+    return _having_early(plan, early, [index for index in opening if index in early])
+
+
+def _having_early(plan: StepPlan, early: Sequence[int], closing: Sequence[int]) -> StepPlan:
+    """Return the plan with these updates within backward; units of the closing ones go up before their cycle."""
+    reopened = _reopened(plan.trace, plan.loads)
+    rows = tuple(reopened[unit] for index in closing for unit in used_units(plan.trace, index))
+    return replace(plan, early=frozenset(early), closing=rows)
 
 
 def used_units(trace: StepTrace, update: int) -> tuple[int, ...]:
@@ -67,10 +92,14 @@ def used_units(trace: StepTrace, update: int) -> tuple[int, ...]:
 
 
 def _by_gradient(trace: StepTrace) -> list[int]:
-    """Return the updates of units that have gradients, in the order in which these are final."""
+    """Return the updates of units that have gradients, in the order in which these are final.
+
+    Not of units that are in the file: a second copy of these would have to be there, too.
+    """
     final = {grad.unit: grad.op for grad in trace.grads}
     last = [max((final.get(unit, -1) for unit in update.units), default=-1) for update in trace.updates]
-    return sorted((index for index, op in enumerate(last) if op >= 0), key=last.__getitem__)
+    filed = [any(trace.units[unit].tier == "file" for unit in update.units) for update in trace.updates]
+    return sorted((index for index, op in enumerate(last) if op >= 0 and not filed[index]), key=last.__getitem__)
 
 
 def _as_fit(trace: StepTrace, updates: Iterable[int], room_bytes: int) -> list[int]:

@@ -1,5 +1,6 @@
 """What a policy costs on the virtual clock, by name, and what pinning a model takes."""
 
+from tencache.plan.kept_state import keep_offer
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace
@@ -8,7 +9,9 @@ from tencache.plan.virtual_clock import Bandwidths, StepCost, best_plan, replay_
 
 def plan_of(policy: str, trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
     """Return a policy's plan; the planned one is the fastest that the eviction strategies give."""
-    return best_plan(trace, budget_bytes, speeds) if policy == "ahead" else make_plan(trace, budget_bytes, policy)
+    if policy == "ahead":
+        return best_plan(trace, budget_bytes, speeds, keep_offer(trace, budget_bytes))
+    return make_plan(trace, budget_bytes, policy)
 
 
 def cost_of(policy: str, trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepCost:

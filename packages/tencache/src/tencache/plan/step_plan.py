@@ -43,6 +43,9 @@ class StepPlan:
     eager: bool = True
     closing: tuple[Load, ...] = ()
     early: frozenset[int] = frozenset()
+    # Units whose parameters, gradients and optimizer state stay on the device, beside this plan's own budget.
+    kept: frozenset[int] = frozenset()
+    kept_bytes: int = 0
 
     @property
     def up_bytes(self) -> int:

@@ -48,6 +48,8 @@ class Grad:
 class Update:
     """One slice of the optimizer's step: the units it writes, and the state it reads from and writes to the file.
 
+    One without units is of parameters that stay on the device, and is computed there.
+
     `second_bytes` is the host's memory that a second copy of the units, and of their state in memory, takes.
     """
 
@@ -101,17 +103,22 @@ class StepTrace:
     @property
     def compute_s(self) -> float:
         """Return the seconds of the step if nothing ever waited."""
-        return self.device_s + self.update_s
+        return self.device_s + self.host_s
 
     @property
     def device_s(self) -> float:
-        """Return the seconds of the operations alone."""
-        return sum(op.compute_s for op in self.ops)
+        """Return the seconds of the device: operations, and updates of what stays there."""
+        return sum(op.compute_s for op in self.ops) + self.update_s - self.host_s
 
     @property
     def update_s(self) -> float:
         """Return the seconds of the optimizer alone."""
         return sum(update.compute_s for update in self.updates)
+
+    @property
+    def host_s(self) -> float:
+        """Return the seconds of those updates that the host computes."""
+        return sum(update.compute_s for update in self.updates if update.units)
 
     @property
     def parameter_bytes(self) -> int:

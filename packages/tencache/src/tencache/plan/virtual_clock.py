@@ -1,10 +1,11 @@
 """Runs a plan against a bandwidth model on a virtual clock: deterministic, for tests and for `tencache plan`."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from tencache.plan.activation_plan import ActivationTraffic, floor_offloaded_bytes
+from tencache.plan.kept_state import KeepOffer, choices, kept_bytes, with_kept
 from tencache.plan.planner import STRATEGIES, plan_ahead, plans_early, used_units
 from tencache.plan.step_plan import Load, StepPlan
 from tencache.plan.step_trace import StepTrace, Update
@@ -16,6 +17,7 @@ UpdateTime = Literal["after", "late", "within"]
 UPDATE_TIMES: tuple[UpdateTime, ...] = get_args(UpdateTime)
 WARM_CYCLES = 2
 NEAR_FLOOR = 1.001
+NOTHING_KEPT = KeepOffer((), 0)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def bound_s(plan: StepPlan, speeds: Bandwidths) -> float:
     """
     trace = plan.trace
     file_s = sum(update.file_bytes for update in trace.updates) / min(speeds.file_read, speeds.file_write)
-    busy_s = trace.compute_s if speeds.updates == "after" else max(trace.device_s, trace.update_s)
+    busy_s = trace.compute_s if speeds.updates == "after" else max(trace.device_s, trace.host_s)
     saved = floor_offloaded_bytes(trace.saves, speeds.activation_bytes)
     up_s, down_s = (plan.up_floor_bytes + saved) / speeds.up, (trace.grad_bytes + saved) / speeds.down
     return max(busy_s, up_s, down_s, file_s)
@@ -121,8 +123,8 @@ def replay_plan(plan: StepPlan, speeds: Bandwidths) -> StepCost:
         touches=clock.touches,
         hits=clock.hits,
         ready=clock.ready,
-        peak_bytes=plan.peak_bytes,
-        budget_bytes=plan.budget_bytes,
+        peak_bytes=plan.peak_bytes + plan.kept_bytes,
+        budget_bytes=plan.budget_bytes + plan.kept_bytes,
         spans=tuple(TimelineBar(s.lane, s.name, s.start_s - began, s.end_s - began) for s in clock.spans),
     )
 
@@ -143,8 +145,19 @@ def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
     return clock, began
 
 
-def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
-    """Return the fastest plan, by its replay, of those that the eviction strategies give, with early updates or not."""
+def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, offer: KeepOffer = NOTHING_KEPT) -> StepPlan:
+    """Return the fastest plan, by its replay, with a part of what is offered kept on the device or not."""
+    plans = [_best_moving(trace, budget_bytes, speeds)]
+    for kept in choices(trace, offer):
+        taken = kept_bytes(kept)
+        plan = _best_moving(with_kept(trace, kept, offer.candidates), budget_bytes - taken, speeds)
+        units = frozenset(unit for one in kept for unit in one.units)
+        plans.append(replace(plan, kept=units, kept_bytes=taken))
+    return _fastest(plans, speeds)
+
+
+def _best_moving(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
+    """Return the fastest plan of those that the eviction strategies give, with early updates or not."""
     plans = [plan_ahead(trace, budget_bytes, STRATEGIES[0])]
     if plans[0].up_bytes > NEAR_FLOOR * plans[0].up_floor_bytes:
         plans += [plan_ahead(trace, budget_bytes, strategy) for strategy in STRATEGIES[1:]]
@@ -206,7 +219,7 @@ class _Clock:
         self._closed.clear()
         if self.plan.eager:
             self._open(tuple(row.unit for row in self._unopened if row.unit not in trace.written))
-        pending = [index for index in range(len(trace.updates)) if index not in self._early]
+        pending = [index for index, update in enumerate(trace.updates) if update.units and index not in self._early]
         self._early.clear()
         if self.speeds.updates == "within":
             self._wait_until(self._host_free)
@@ -215,6 +228,8 @@ class _Clock:
                 self._update(trace.updates[self._choose(pending)])
         else:
             self._promise([trace.updates[index] for index in pending])
+        # What stays on the device is updated there, within step().
+        self._compute("optimizer", trace.update_s - trace.host_s)
         self._open(None)
         for index in range(len(trace.ops)):
             self._op(index)

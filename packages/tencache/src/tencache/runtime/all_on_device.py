@@ -48,21 +48,23 @@ class Mover:
 
 def move_all(parameters: Iterable[nn.Parameter], optimizer: Optimizer, mover: Mover) -> None:
     """Move parameters, gradients and optimizer state to the device."""
-    for parameter in parameters:
+    moved = list(parameters)
+    for parameter in moved:
         # torch accepts a gradient only on its parameter's device: it is set again once the parameter is there.
         gradient, parameter.grad = parameter.grad, None
         parameter.data = mover.send(parameter.detach())
         if gradient is not None:
             parameter.grad = mover.send(gradient)
+    known = set(map(id, moved))
     for group in optimizer.param_groups:
-        for parameter in group["params"]:
+        for parameter in (one for one in group["params"] if id(one) in known):
             state = optimizer.state.get(parameter, {})
             state.update({key: mover.send(value) for key, value in state.items() if _follows(value, group)})
     mover.wait()
 
 
 def bring_back(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> None:
-    """Move everything back to the host."""
+    """Move them back to the host."""
     for parameter in parameters:
         gradient, parameter.grad = parameter.grad, None
         parameter.data = parameter.detach().cpu()

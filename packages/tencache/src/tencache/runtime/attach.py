@@ -1,8 +1,8 @@
 """Wraps a module and an optimizer, and undoes it."""
 
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from tencache.errors import Notice, PeerError, RefusedError, UpdateError
+from tencache.errors import PeerError, RefusedError, UpdateError
 from tencache.plan.address_map import aligned
 from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_plan import StepPlan
@@ -33,15 +33,11 @@ from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
-from tencache.runtime.optimizer.filed_state import StateStore
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
-from tencache.runtime.optimizer.known_optimizers import (
-    may_be_late,
-    may_be_sliced,
-    state_tensors,
-    worth_a_thread,
-)
+from tencache.runtime.optimizer.host_memory import make_store, room_for_second_copies
+from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, worth_a_thread
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
+from tencache.runtime.partly_on_device import STEPS_BEFORE, PartlyOnDevice
 from tencache.runtime.sharding import Sharding, check_sharding, divide
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.activations import Activations
@@ -155,7 +151,9 @@ class Cached:
         self._shard = shard
         self._sharding: Sharding | None = None
         self._activations: Activations | None = None
-        self._split = split_tiers(groups, host, has_file=nvme is not None)
+        self._may_keep = known and policy == "ahead" and shard is None and activations is None
+        late = overlap and optimizer is not None and may_be_late(optimizer)
+        self._split = split_tiers(groups, host, has_file=nvme is not None, early=late)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
         with ExitStack() as undo:
             self._build(undo, groups, bytes_per_s, nvme, verify=verify, policy=policy, overlap=overlap)
@@ -211,10 +209,9 @@ class Cached:
             down,
             gradient_window_bytes=window,
             staging_bytes=split.staging_bytes,
-            second_bytes=self._room_for_second_copies(split),
+            second_bytes=room_for_second_copies(self.optimizer, split, has_file=self._file is not None),
             piece_bytes=PIECE_BYTES,
-            # State in the file has no second copy there.
-            updates="after" if not late else "late" if self._file is not None else "within",
+            updates="within" if late else "after",
             activation_bytes=self._activation_bytes,
         )
         if self._activation_bytes is not None:
@@ -245,6 +242,9 @@ class Cached:
             self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
         self._stepper = self._make_stepper(split, overlap=overlap)
         self._on_model = AttachedModel(self.model, self.entries, self._router, device)
+        self._partly = PartlyOnDevice(
+            self.entries, self.engine, self.masters, self.pool, saved, self._on_model, accelerator
+        )
         self._on_optimizer = self._around_optimizer()
 
     def stats(self) -> Stats:
@@ -292,6 +292,8 @@ class Cached:
             # Gradients that are still on their way land in pinned buffers: they must be there before those are copied.
             self._wait_for_copies()
             self._restore_parameters()
+            if self.optimizer is not None:
+                self._partly.bring_back(self.optimizer)
         lost = self._bring_shards()
         self._on_model.return_buffers()
         if self._activations is not None:
@@ -359,6 +361,24 @@ class Cached:
         if self._on_optimizer is not None:
             self._on_optimizer.stay_on_device()
 
+    def _after_step(self, optimizer: Optimizer) -> None:
+        """Let on the device what is to stay there: all, if it fits, or what pays."""
+        self._stay_if_all_fits(optimizer)
+        if self._may_keep and not self.resident and self.counters.steps >= STEPS_BEFORE:
+            self._keep_what_pays(optimizer)
+
+    def _keep_what_pays(self, optimizer: Optimizer) -> None:
+        # As above: autocast goes on with casts that it has.
+        if torch.is_autocast_enabled(self.device.type) or self._stepper is None:
+            return
+        self._may_keep = False
+        if self._reduction.inside_ddp:
+            return
+        self.masters.pending.wait_all()
+        with Unrouted():
+            self._wait_for_copies()
+            self.arena = self._partly.keep_what_pays(optimizer, self._stepper, Mover(self.link, self.device))
+
     def _let_go(self) -> None:
         # Every reference that this package holds, one by one: the hooks make cycles of references, and memory of this
         # size cannot wait for the garbage collector.
@@ -375,20 +395,12 @@ class Cached:
         gradients = [entry.size_bytes for entry in self.entries if entry.parameter.requires_grad]
         self.pool.reserve(masters + gradients)
 
-    def _room_for_second_copies(self, split: HostSplit) -> int:
-        """Return the host's memory that parameters, gradients and optimizer state leave."""
-        if split.state_bytes is None or self.optimizer is None or not may_be_late(self.optimizer):
-            return split.staging_bytes
-        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        state_bytes: int = state_tensors(self.optimizer) * sum(parameter.nbytes for parameter in trained)
-        return max(split.state_bytes - state_bytes, 0)
-
     def _make_stepper(self, split: HostSplit, *, overlap: bool) -> Stepper | None:
         if self.optimizer is None:
             return None
-        store = None
-        if self._file is not None and split.state_bytes is not None:
-            store = self._make_store(self._file, split.state_bytes, self.optimizer)
+        store, twice = make_store(self._file, split, self.optimizer)
+        if not twice:
+            self.engine.plans.speeds = replace(self.engine.plans.speeds, second_bytes=0)
         # A slice's state must fit the staging memory beside what is read ahead and written behind.
         slice_bytes = min(SLICE_BYTES, split.staging_bytes // STAGING_SHARE)
         return Stepper(self.optimizer, self.engine, self.masters, store, slice_bytes, overlap=overlap)
@@ -400,16 +412,6 @@ class Cached:
             self.optimizer, self.model, self._stepper, self.engine, self.masters, self._reduction, self._sharding
         )
 
-    def _make_store(self, file: FileTier, limit_bytes: int, optimizer: Optimizer) -> StateStore | None:
-        if not may_be_sliced(optimizer):
-            text = f"{type(optimizer).__name__} is not known to update parameters one by one: its state stays in memory"
-            warnings.warn(text, Notice, stacklevel=5)
-            return None
-        store = StateStore(file, limit_bytes, self._split.staging_bytes)
-        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        store.reserve([parameter.nbytes for parameter in trained], state_tensors(optimizer))
-        return store
-
     def _attach(self, undo: ExitStack) -> None:
         undo.callback(self._restore_parameters)
         with torch.no_grad():
@@ -420,7 +422,7 @@ class Cached:
         self._on_model.move_buffers()
         if self._on_optimizer is not None:
             undo.callback(self._on_optimizer.detach)
-            self._on_optimizer.attach(self._stay_if_all_fits)
+            self._on_optimizer.attach(self._after_step)
         if self._sharding is not None:
             self._sharding.begin()
 

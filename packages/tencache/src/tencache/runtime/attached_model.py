@@ -33,7 +33,7 @@ class AttachedModel:
         self._entries = entries
         self._router = router
         self._device = device
-        self._watches: list[Any] = []
+        self._watches: dict[int, Any] = {}
         self._unasked = UnaskedFunctions()
         self._buffers: list[tuple[nn.Module, str, torch.device]] = []
 
@@ -52,13 +52,24 @@ class AttachedModel:
     def remove_hooks(self) -> None:
         """Remove them; the parameters still route their operations."""
         self._router.parts.remove()
-        for handle in self._watches:
+        for handle in self._watches.values():
             handle.remove()
 
     def release_parameters(self) -> None:
         """Let parameters be plain ones again."""
         self._unasked.end()
-        for entry in self._entries:
+        self._release(self._entries)
+
+    def let_go(self, entries: Sequence[ParameterEntry]) -> None:
+        """Let some parameters be plain ones from now on."""
+        for entry in entries:
+            if (watch := self._watches.pop(entry.index, None)) is not None:
+                watch.remove()
+        self._release(entries)
+
+    @staticmethod
+    def _release(entries: Sequence[ParameterEntry]) -> None:
+        for entry in entries:
             parameter: Any = entry.parameter
             parameter.__class__ = nn.Parameter
             parameter.__dict__.pop("_tencache_owner", None)
@@ -91,7 +102,7 @@ class AttachedModel:
             leaf: Any = entry.leaf
             leaf.register_post_accumulate_grad_hook(send)
             entry.share_hooks()
-            self._watches.append(_watch(entry))
+            self._watches[entry.index] = _watch(entry)
         parameter: Any = entry.parameter
         parameter._tencache_owner = self._router  # noqa: SLF001
         parameter._tencache_entry = entry  # noqa: SLF001
@@ -111,7 +122,7 @@ def _sender(
             # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
             gradient, leaf.grad = leaf.grad, None
             assert gradient is not None
-            if engine.device_copies.arena.closed:
+            if engine.device_copies.arena.closed or entry.on_device:
                 _add_gradient(entry, gradient)
                 return
             # Who holds what it is added to may read it without asking for `.grad`.

@@ -22,6 +22,7 @@ class Counters:
     down_floor_bytes: int = 0
     gradients_in_flight_peak_bytes: int = 0
     device_peak_bytes: int = 0
+    device_kept_bytes: int = 0
     optimizer_s: float = 0.0
     late_updates: int = 0
     early_updates: int = 0

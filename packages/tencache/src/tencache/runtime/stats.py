@@ -22,6 +22,7 @@ class ScalarWriter(Protocol):
 class Stats:
     """Sums and ratios since the model was wrapped.
 
+    `device_kept_bytes` are parameters that stay on the device with their gradients and optimizer state, if that pays.
     `resident` says that everything fits the device and stays there: only the first step was counted but for `steps`.
     A touch is a hit if its unit was on the device, or on its way, before it was asked for; it is ready if it did not
     wait.
@@ -53,6 +54,7 @@ class Stats:
     file_written_bytes: int
     device_budget_bytes: int
     device_peak_bytes: int
+    device_kept_bytes: int
     device_utilisation: float
     gradients_in_flight_peak_bytes: int
     activation_bytes: int
@@ -77,6 +79,8 @@ class Stats:
 
     def __str__(self) -> str:
         device = f"{show_bytes(self.device_peak_bytes)} of {show_bytes(self.device_budget_bytes)}"
+        if self.device_kept_bytes:
+            device += f" ({show_bytes(self.device_kept_bytes)} stays)"
         host = f"{show_bytes(self.host_peak_bytes)} of {show_bytes(self.host_pinned_bytes)} pinned"
         up = f"{show_bytes(self.up_bytes)} (floor {show_bytes(self.up_floor_bytes)})"
         down = f"{show_bytes(self.down_bytes)} (floor {show_bytes(self.down_floor_bytes)})"
@@ -132,6 +136,7 @@ def gather(
         down_floor_bytes=counters.down_floor_bytes,
         device_budget_bytes=budget_bytes,
         device_peak_bytes=counters.device_peak_bytes,
+        device_kept_bytes=counters.device_kept_bytes,
         device_utilisation=_share(counters.device_peak_bytes, budget_bytes),
         gradients_in_flight_peak_bytes=counters.gradients_in_flight_peak_bytes,
         activation_bytes=counters.activation_bytes,

@@ -6,6 +6,12 @@ import pytest
 import torch
 from tencache_cases import Case, make, same_state, same_tensors, train, wrap
 
+import tencache
+from tencache.plan.planner import plan_ahead, with_early
+from tencache.runtime import attach
+from tencache.runtime.cycle import plan_book
+from tencache.runtime.memory.nvme_file import FileTier
+from tencache.runtime.optimizer import known_optimizers
 from tencache.runtime.optimizer.filed_state import FiledState, Shares
 
 
@@ -74,6 +80,8 @@ def test_state_loaded_between_backward_and_step_gives_the_staging_memory_back(tm
     train(Case(), model, optimizer, 2)
     store = cached._stepper.store
     state = copy.deepcopy(optimizer.state_dict())
+    # What was looked at goes back to the file with the next update.
+    train(Case(), model, optimizer, 1)
     model(torch.arange(12).view(1, 12)).backward()
     assert store._staged_bytes > 0
     optimizer.load_state_dict(state)
@@ -96,4 +104,111 @@ def test_copies_of_a_filed_state_hold_its_tensors(tmp_path):
     assert state.pop("exp_avg", 7) == 7
     with pytest.raises(KeyError):
         state.pop("exp_avg")
+    cached.unwrap()
+
+
+def looked_at(optimizer, step):
+    """What loops do with the state: read it, write to it, hold it, replace a part of it, drop it."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state = optimizer.state[parameters[step % len(parameters)]]
+    if step == 1:
+        state["exp_avg"].zero_()
+    if step == 2:
+        state["exp_avg_sq"] = torch.ones_like(state["exp_avg_sq"])
+    if step == 3:
+        optimizer.state.pop(parameters[5])
+        state.update(exp_avg=state["exp_avg"] * 2)
+    return optimizer.state[parameters[2]]["exp_avg"], optimizer.state_dict() if step == 4 else None
+
+
+def test_what_user_code_does_to_a_state_in_the_file_is_done_to_it(tmp_path):
+    """It was given a copy: writes were lost, and what it held did not see updates."""
+    results = []
+    for options in ({}, {"host": "1200KiB", "nvme": tmp_path}):
+        model, optimizer = make(Case())
+        cached = wrap(model, optimizer, **options) if options else None
+        held = []
+
+        def look(step, optimizer=optimizer, held=held):
+            held.append(looked_at(optimizer, step))
+
+        losses = train(Case(), model, optimizer, 8, after=look)
+        if cached is not None:
+            assert cached.stats().state_in_file_bytes
+        results.append((losses, held, {key: value.clone() for key, value in model.state_dict().items()}))
+        if cached is not None:
+            cached.unwrap()
+    assert same_tensors(*results)
+
+
+def test_what_nobody_holds_any_more_goes_back_to_the_file(tmp_path):
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer, host="1200KiB", nvme=tmp_path)
+    train(Case(), model, optimizer, 2)
+
+    def opened():
+        states = map(cached._stepper._state.peek, model.parameters())
+        return sum(isinstance(state, FiledState) and state.opened for state in states)
+
+    saved = optimizer.state_dict()
+    assert opened() > 1
+    train(Case(), model, optimizer, 1)
+    assert opened() > 1
+    del saved
+    train(Case(), model, optimizer, 1)
+    assert opened() == 0
+    cached.unwrap()
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_updates_within_backward_go_through_a_second_place_in_the_file(tmp_path, monkeypatch, verify):
+    """The old state stays where it is until step() has asked for the next one."""
+    monkeypatch.setattr(known_optimizers, "WORTH_BYTES", 0)
+    monkeypatch.setattr(attach, "SLICE_BYTES", 16 * 1024)
+    monkeypatch.setattr(plan_book, "best_plan", all_early)
+    results = []
+    for options in ({}, {"host": "1400KiB", "nvme": tmp_path, "verify": verify}):
+        model, optimizer = make(Case())
+        cached = wrap(model, optimizer, **options) if options else None
+        losses = train(Case(), model, optimizer, 6)
+        if cached is not None:
+            stats = cached.stats()
+            assert stats.state_in_file_bytes
+            assert stats.early_updates > 10
+            # A look between backward and step: what was computed is thrown away, the old state is still there.
+            model(torch.arange(12).view(1, 12)).backward()
+            moment = optimizer.state[model.head.weight]["exp_avg"].clone()
+            optimizer.step()
+            assert cached.stats().discarded_updates
+        else:
+            model(torch.arange(12).view(1, 12)).backward()
+            moment = optimizer.state[model.head.weight]["exp_avg"].clone()
+            optimizer.step()
+        optimizer.zero_grad()
+        losses += train(Case(), model, optimizer, 3)
+        results.append((losses, moment, optimizer.state_dict()["state"], model.state_dict()))
+    assert same_tensors(*results)
+
+
+def all_early(trace, budget_bytes, speeds, _):
+    return with_early(plan_ahead(trace, budget_bytes), 1.0, 2**62)
+
+
+def test_without_room_for_a_second_place_nothing_is_early(tmp_path, monkeypatch):
+    monkeypatch.setattr(known_optimizers, "WORTH_BYTES", 0)
+    asked = []
+    real = FileTier.reserve
+
+    def full(self, size_bytes):
+        asked.append(size_bytes)
+        if len(asked) == 2:
+            raise tencache.RefusedError("no room")
+        real(self, size_bytes)
+
+    monkeypatch.setattr(FileTier, "reserve", full)
+    model, optimizer = make(Case())
+    cached = wrap(model, optimizer, host="1400KiB", nvme=tmp_path)
+    assert asked[1] == 2 * asked[0]
+    train(Case(), model, optimizer, 6)
+    assert cached.stats().early_updates == 0
     cached.unwrap()

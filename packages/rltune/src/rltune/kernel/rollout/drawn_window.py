@@ -2,7 +2,8 @@
 
 A choice is which waiting job to take next (see candidates.py) or, for an inspector, whether to accept its rule's. With
 the noise at 0 this is what `decide` does, and in commit mode what `run_committed` does. Before a pass with a solver the
-order is drawn of the jobs that it looks at, place by place.
+order is drawn of the jobs that it looks at, place by place. A quiet run draws nothing: it is the window as the network
+would be used, if need be with one choice changed.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from rltune.kernel.score.network import fill_inputs, logit
 from rltune.kernel.score.rules import INSPECTED, queue_end_in_view, score_by_base
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
+    CHANGED_AT,
+    CHANGED_TO,
     CHOICES,
     CHOSEN,
+    F8,
     FULL,
     I8,
     N_CRITIC,
+    OPEN,
     PASSES,
     Q_HEAD,
+    QUIET,
     ROWS,
     SEED_1,
     Options,
@@ -53,7 +59,8 @@ def _score(w: World, s: State, o: Options, r: Record, end: int) -> None:
 @kernel
 def _drawn_score(w: World, s: State, r: Record, row: int) -> float:
     fill_inputs(w, s, row, s.hidden[2])
-    return -(logit(w, s, s.hidden[2]) + gumbel(r.n, SEED_1))
+    noise = 0.0 if r.n[QUIET] else gumbel(r.n, SEED_1)
+    return -(logit(w, s, s.hidden[2]) + noise)
 
 
 @kernel
@@ -102,10 +109,34 @@ def _look(w: World, s: State, o: Options, r: Record) -> bool:
         if best < 0:
             return False
         r.n[CHOSEN] += 1
-        if n > 1 and _has_room(r, n):
-            _write(w, s, o, r, end, best)
+        if n > 1:
+            best = _changed(s, o, r, end, best)
+            r.n[OPEN] += 1
+            if _has_room(r, n):
+                _write(w, s, o, r, end, best)
         if take(w, s, o, best):
             return True
+
+
+@kernel
+def _changed(s: State, o: Options, r: Record, end: int, best: int) -> int:
+    """Return the place of the one to be taken: the best, unless this is the choice that is to be changed."""
+    if r.n[OPEN] != r.n[CHANGED_AT]:
+        return best
+    before = 0
+    for row in range(s.n[Q_HEAD], end):
+        if is_candidate(s, o, row):
+            if before == r.n[CHANGED_TO]:
+                return row
+            before += 1
+    return best
+
+
+@kernel
+def score_rows(w: World, s: State, rows: F8, logits: F8) -> None:
+    """Work out the logit of every row of inputs."""
+    for i in range(len(rows)):
+        logits[i] = logit(w, s, rows[i])
 
 
 @kernel

@@ -409,8 +409,9 @@ class State(NamedTuple):
 
 N_CRITIC = 5  # features of a job that the critic sees
 
-# Places in Record.n.
-ROWS, CHOICES, SEED_1, SEED_2, FULL, CHOSEN, N_RECORD = range(7)
+# Places in Record.n. QUIET: nothing is drawn. OPEN: choices so far that had an alternative, written down or not.
+# CHANGED_AT: at which of those another is taken than the best (-1 = none). CHANGED_TO: which of its candidates.
+ROWS, CHOICES, SEED_1, SEED_2, FULL, CHOSEN, QUIET, OPEN, CHANGED_AT, CHANGED_TO, N_RECORD = range(11)
 
 
 class Record(NamedTuple):

@@ -17,6 +17,7 @@ from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.leaf_writes import LeafWrites
 from tencache.runtime.cycle.plan_book import CycleKind, PlanBook, RunningCycle
 from tencache.runtime.cycle.recorder import Recorder
+from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.activations import Activations
 from tencache.runtime.tensors.device_copies import DeviceCopies, InUseError
@@ -76,6 +77,19 @@ class Engine:
         # large ones those of which a piece is, with an event for each piece.
         self.computed_early: deque[tuple[int, Tensor, Sequence[Event]]] = deque()
         self.cycle = RunningCycle("train", Recorder(self.units, link), None)
+
+    def begin_anew(self, arena: Arena, gone: set[int], beside_bytes: int) -> None:
+        """Begin with another arena, and without units that are on the device for good from now on."""
+        self.device_copies.begin_anew(arena, beside_bytes)
+        self.plans.begin_anew(arena.size_bytes)
+        for entry in self.entries:
+            entry.unbind()
+        self.exposed -= gone
+        self._suspects.clear()
+        self.computed_early.clear()
+        self.leaves.begin_anew()
+        self._versions = [entry.parameter._version for entry in self.entries]  # noqa: SLF001
+        self._start("train")
 
     def order(self) -> list[int]:
         """Return the units in the order of first touch in this cycle; untouched ones come last."""

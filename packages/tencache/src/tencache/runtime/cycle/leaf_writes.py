@@ -35,11 +35,14 @@ class LeafWrites:
         if versions == self._versions:
             return
         before, self._versions = self._versions, versions
-        pairs = zip(self._entries, versions, before, strict=True)
-        self._refuse(next(entry for entry, now, then in pairs if now != then))
+        self._refuse(next(entry for entry in self._entries if versions[entry.index] != before[entry.index]))
 
-    def _versions_now(self) -> list[int]:
-        return [entry.leaf._version for entry in self._entries]  # noqa: SLF001
+    def _versions_now(self) -> dict[int, int]:
+        return {entry.index: entry.leaf._version for entry in self._entries}  # noqa: SLF001
+
+    def begin_anew(self) -> None:
+        """Take the versions as they are, after entries have gone."""
+        self._versions = self._versions_now()
 
     def _refuse_written_casts(self, entries: Sequence[ParameterEntry]) -> None:
         for entry in entries:

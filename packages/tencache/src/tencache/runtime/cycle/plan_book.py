@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tencache.plan.activation_plan import Offload, floor_offloaded_bytes, plan_offloads
+from tencache.plan.kept_state import KeepOffer
 from tencache.plan.plan_follower import PlanFollower
 from tencache.plan.rival_policies import make_plan
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace, Update
-from tencache.plan.virtual_clock import Bandwidths, best_plan, without_early
+from tencache.plan.virtual_clock import NOTHING_KEPT, Bandwidths, best_plan, without_early
 from tencache.plan.working_units import WorkingUnits
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.recorder import Recorder
@@ -54,6 +55,20 @@ class PlanBook:
         self._halved: dict[CycleKind, frozenset[int]] = {}
         self._early_wanted: bool | None = None
         self._offloads: dict[CycleKind, tuple[tuple[Offload, ...], int]] = {}
+
+    def begin_anew(self, budget_bytes: int) -> None:
+        """Forget every plan: other units move from now on, in another budget."""
+        self._budget_bytes = budget_bytes
+        for plans in (self._current, self._known, self._last, self._halved, self.traces, self._offloads):
+            plans.clear()
+        self._settled.clear()
+
+    def choose_kept(self, offer: KeepOffer) -> frozenset[int]:
+        """Return the units of which it pays to keep the optimizer state on the device, by the last training cycle."""
+        trace = self.traces.get("train")
+        if trace is None or not offer.room_bytes:
+            return frozenset()
+        return self._plan(trace, offer).kept
 
     def get(self, kind: CycleKind) -> StepPlan | None:
         """Return the plan that cycles of a kind follow; None until the first was profiled."""
@@ -129,12 +144,12 @@ class PlanBook:
         while len(self._known) > KNOWN_ORDERS:
             self._known.popitem(last=False)
 
-    def _plan(self, trace: StepTrace) -> StepPlan:
+    def _plan(self, trace: StepTrace, offer: KeepOffer = NOTHING_KEPT) -> StepPlan:
         began = time.perf_counter()
         ahead = self.policy == "ahead"
         speeds = self.speeds if self._early_wanted else replace(self.speeds, updates=without_early(self.speeds.updates))
         budget_bytes = self._budget_bytes
-        plan = best_plan(trace, budget_bytes, speeds) if ahead else make_plan(trace, budget_bytes, self.policy)
+        plan = best_plan(trace, budget_bytes, speeds, offer) if ahead else make_plan(trace, budget_bytes, self.policy)
         self._counters.plans += 1
         self._counters.planning_s += time.perf_counter() - began
         return plan

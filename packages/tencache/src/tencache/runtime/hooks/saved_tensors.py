@@ -113,9 +113,14 @@ class SavedTensors:
     def __init__(self, engine: Engine, arena: Arena) -> None:
         self._engine = engine
         self._activations = engine.activations
-        self._arena = arena
         # Whether save_on_cpu() makes a copy: of what is on the CPU it keeps the tensor itself.
         self._copies = arena.device.type != "cpu"
+        self.begin_anew(arena)
+
+    def begin_anew(self, arena: Arena) -> None:
+        """Begin with an arena, and the parameters that the engine has now."""
+        engine = self._engine
+        self._arena = arena
         self._base, self._end = arena.base, arena.base + arena.size_bytes
         self._by_unit: dict[int, list[ParameterEntry]] = {}
         for entry in engine.entries:
@@ -273,8 +278,8 @@ class SavedTensors:
         # All of it unrouted: even to ask a parameter for its version would be an operation on it.
         with Unrouted(), Bookkeeping():
             self._check_version(packed)
-            if packed.kept is None and self._arena.closed:
-                # A graph from before unwrap(), or from before everything was on the device for good.
+            if packed.kept is None and (self._arena.closed or packed.entry.on_device):
+                # A graph from before unwrap(), or from before the parameter was on the device for good.
                 packed.keep(packed.entry.parameter.detach().to(self._arena.device))
             if packed.kept is not None:
                 return packed.kept

@@ -18,6 +18,8 @@ from torch.optim import Optimizer
 from tencache.plan.step_plan import StepPlan
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.memory.copy_lanes import Copy
+from tencache.runtime.optimizer.cache_pieces import is_piecewise, step_in_pieces
+from tencache.runtime.optimizer.filed_state import FiledState, SecondState, StateStore, is_opened
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.slices import Slice
 from tencache.runtime.optimizer.stand_in import StandIn, settings_can_be_frozen
@@ -25,7 +27,7 @@ from tencache.runtime.optimizer.update_thread import UpdateThread
 from tencache.runtime.optimizer.watched_state import WatchedState
 from tencache.runtime.tensors.looks import LookMark
 from tencache.runtime.tensors.masters import Masters, apart
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, cut_pieces, flat
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version
 
 # So many cycles with looks in a row, and no more is computed early; so many without, and it is tried again.
 PATIENCE = 2
@@ -50,21 +52,31 @@ class EarlyUpdate:
     versions: dict[int, tuple[int, int | None]] = field(default_factory=dict)
     buffers: dict[int, Tensor] = field(default_factory=dict)
     states: dict[int, dict[str, Any]] = field(default_factory=dict)
+    # States whose bytes were in the file, and that the next ones were computed in.
+    filed: dict[int, SecondState] = field(default_factory=dict)
 
 
 class EarlyUpdates:
     """Begins updates as gradients become final, and says at step() which of them stand."""
 
     def __init__(
-        self, optimizer: Optimizer, raw_step: Callable[..., Any], engine: Engine, masters: Masters, thread: UpdateThread
+        self,
+        optimizer: Optimizer,
+        raw_step: Callable[..., Any],
+        engine: Engine,
+        masters: Masters,
+        thread: UpdateThread,
+        store: StateStore | None,
     ) -> None:
         self._optimizer = optimizer
+        self._store = store
         self._raw_step = raw_step
         self._engine = engine
         self._masters = masters
         self._thread = thread
         self._lock = threading.Lock()
         self._parts: dict[int, Slice] = {}
+        self._in_order: list[Slice] = []
         self._raises: dict[int, int] = {}
         self._expected: Counter[int] = Counter()
         self._counts: Counter[int] = Counter()
@@ -80,15 +92,22 @@ class EarlyUpdates:
         self._counts.clear()
         self._arrived.clear()
         self._stand_in = None
-        self._parts, self._raises = {}, raises
+        self._parts, self._raises, self._in_order = {}, raises, []
         if plan is None or not plan.early:
             self._spare.clear()
             return
         self._expected = Counter(grad.unit for grad in plan.trace.grads)
         chosen = {unit for index in plan.early for unit in plan.trace.updates[index].units}
         for part in slices:
-            if part.units and all(unit in chosen for unit in part.units):
+            if part.units and all(unit in chosen and not self._masters.is_filed(unit) for unit in part.units):
                 self._parts.update(dict.fromkeys(part.units, part))
+        final = {grad.unit: rank for rank, grad in enumerate(plan.trace.grads)}
+        parts = dict.fromkeys(self._parts.values())
+        self._in_order = sorted(parts, key=lambda part: max(final.get(unit, -1) for unit in part.units))
+
+    def upcoming(self) -> list[Slice]:
+        """Return the slices that will be updated within this backward, in the order of their last gradients."""
+        return [part for part in self._in_order if part not in self._updates]
 
     def arrived(self, entry: ParameterEntry, state: WatchedState) -> None:
         """Take in that a gradient is on its way; if it is the last that its slice waits for, begin the update."""
@@ -136,6 +155,8 @@ class EarlyUpdates:
             # Also when it failed: the way up must not wait for pieces that do not come.
             for computed in update.pieces:
                 computed.set()
+            if not update.done:
+                self._drop_filed(update)
 
     def _compute_whole(self, update: EarlyUpdate, stand_in: StandIn) -> None:
         for copy in update.copies:
@@ -158,7 +179,7 @@ class EarlyUpdates:
         part.seconds = time.perf_counter() - began
         for entry in part.entries:
             if (new := states.get(twins[id(entry.parameter)])) is not None:
-                update.states[entry.index] = new
+                update.states[entry.index] = self._finished(update, entry, new)
         self._note(update)
         self._engine.computed_early.extend((unit, update.buffers[unit], ()) for unit in part.units)
 
@@ -168,35 +189,54 @@ class EarlyUpdates:
         # A gradient that has not landed is held by nobody: who reads it waits, and has looked.
         state = None if self._is_held(part, update.state) else self._second_state(update, entry)
         gradient = entry.gradient_buffer
-        if state is None or gradient is None or not all(_is_piecewise(value, entry) for value in state.values()):
+        if state is None or gradient is None or not all(is_piecewise(value, entry) for value in state.values()):
             return
         buffer = update.buffers[entry.unit] = self._masters.second_copy(entry.unit)
         data, slope = entry.flat(buffer, entry.dtype), apart(gradient, entry)
-        cuts = cut_pieces(data.numel(), data.element_size())
-        seconds, new = 0.0, state
-        for (begin, end), copy, computed in zip(cuts, update.copies, update.pieces, strict=True):
-            copy.wait()
-            piece = data[begin:end]
-            piece.grad = slope[begin:end]
-            # What is one number for all of the parameter, as the count of steps, each piece makes anew.
-            new = {key: _cut(value, entry, begin, end) for key, value in state.items()}
-            states = defaultdict(dict, {piece: new})
-            began = time.perf_counter()
-            stand_in.step([[piece for _ in some] for some in part.members], states)
-            seconds += time.perf_counter() - began
-            new = states[piece]
-            if not begin:
+        seconds = 0.0
+
+        def landed(number: int) -> None:
+            nonlocal seconds
+            update.copies[number].wait()
+            seconds -= time.perf_counter()
+
+        def computed(number: int) -> None:
+            nonlocal seconds
+            seconds += time.perf_counter()
+            if not number:
                 self._engine.computed_early.append((entry.unit, buffer, update.pieces))
-            computed.set()
+            update.pieces[number].set()
+
+        whole = step_in_pieces(stand_in, part.members, entry, data, slope, state, landed, computed)
         part.seconds = seconds
-        update.states[entry.index] = {
-            key: state[key] if _is_whole(state.get(key), entry) else value for key, value in new.items()
-        }
+        update.states[entry.index] = self._finished(update, entry, whole)
         self._note(update)
 
     def _second_state(self, update: EarlyUpdate, entry: ParameterEntry) -> dict[str, Any] | None:
         known = update.state.peek(entry.parameter)
-        return None if known is None else _second_state(known, self._spare.pop(entry.index, {}))
+        if known is None:
+            return None
+        spare = self._spare.pop(entry.index, {})
+        if not isinstance(known, FiledState):
+            return _second_state(known, spare)
+        assert self._store is not None
+        second = update.filed[entry.index] = self._store.take_second(known)
+        return {**_second_state(known.in_memory(), spare), **second.values}
+
+    def _finished(self, update: EarlyUpdate, entry: ParameterEntry, new: dict[str, Any]) -> dict[str, Any]:
+        """Return the next state of a parameter; what belongs in the file is on its way there."""
+        second = update.filed.get(entry.index)
+        if second is None:
+            return new
+        assert self._store is not None
+        second.values.clear()
+        return self._store.write_second(second, new)
+
+    def _drop_filed(self, update: EarlyUpdate) -> None:
+        for second in update.filed.values():
+            assert self._store is not None
+            self._store.drop_second(second)
+        update.filed.clear()
 
     @staticmethod
     def _note(update: EarlyUpdate) -> None:
@@ -263,7 +303,8 @@ class EarlyUpdates:
 
     def _is_held(self, part: Slice, state: WatchedState) -> bool:
         return not all(self._masters.may_be_borrowed(unit) for unit in part.units) or any(
-            gradient_is_held(entry) or state_is_held(state, entry.parameter) for entry in part.entries
+            gradient_is_held(entry) or state_is_held(state, entry.parameter) or is_opened(state.peek(entry.parameter))
+            for entry in part.entries
         )
 
     def _throw_away(self, update: EarlyUpdate) -> None:
@@ -272,6 +313,7 @@ class EarlyUpdates:
             self._masters.give_second(buffer)
         update.buffers.clear()
         update.states.clear()
+        self._drop_filed(update)
 
     def _learn(self, *, allowed: bool) -> None:
         """Compute early from now on, or not, by whether anyone looks between a gradient and step()."""
@@ -287,22 +329,6 @@ class EarlyUpdates:
 def _versions(entry: ParameterEntry, gradient: Tensor | None) -> tuple[int, int | None]:
     """Return the versions of a parameter and of its gradient."""
     return entry.parameter._version, None if gradient is None else gradient._version  # noqa: SLF001
-
-
-def _is_whole(value: Any, entry: ParameterEntry) -> bool:
-    """Return whether a part of the state has an element for each of the parameter's, at the same place."""
-    return isinstance(value, Tensor) and (value.shape, value.stride()) == (entry.shape, entry.stride)
-
-
-def _is_piecewise(value: Any, entry: ParameterEntry) -> bool:
-    """Return whether a part of the state can be cut into pieces, or is one number."""
-    return _is_whole(value, entry) or not isinstance(value, Tensor) or value.numel() == 1
-
-
-def _cut(value: Any, entry: ParameterEntry, begin: int, end: int) -> Any:
-    if _is_whole(value, entry):
-        return flat(value)[begin:end]
-    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _second_state(state: dict[str, Any], spare: dict[str, Any]) -> dict[str, Any]:
@@ -321,4 +347,5 @@ def _copied(value: Tensor, spare: Tensor | None) -> Tensor:
 
 
 def _tensors(state: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    """Return a state's tensors that are in memory."""
+    return {key: value for key, value in dict.items(state) if isinstance(value, Tensor)}

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tencache.errors import RefusedError
 from tencache.runtime.memory.copy_lanes import Copy
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.nvme_file import Extent, FileTier, blocks
@@ -35,21 +36,60 @@ class StatePiece:
 
 
 class FiledState(dict[str, Any]):
-    """A parameter's state whose large tensors are in the file; reading one brings it as a tensor of its own."""
+    """A parameter's state whose large tensors are in the file.
+
+    Whoever asks for one opens the state: its tensors are in memory then, and are those that the next update goes on
+    with. After that update they go back to the file, unless someone still holds them.
+    """
 
     def __init__(self, rest: dict[str, Any], record: "StateRecord", store: "StateStore") -> None:
         super().__init__(rest)
         self.record = record
+        self.opened = False
         self._store = store
         for piece in record.pieces:
             super().__setitem__(piece.key, None)
 
+    def open(self) -> None:
+        """Bring the tensors into memory of their own, from where the file holds them."""
+        if not self.opened:
+            buffer = self._store.fetch(self.record)
+            for piece in self.record.pieces:
+                super().__setitem__(piece.key, piece.view(buffer).clone())
+            self.opened = True
+
     def __getitem__(self, key: str) -> Any:
-        value = super().__getitem__(key)
-        if value is not None:
-            return value
-        piece = next((piece for piece in self.record.pieces if piece.key == key), None)
-        return value if piece is None else piece.view(self._store.fetch(self.record)).clone()
+        if any(piece.key == key for piece in self.record.pieces):
+            self.open()
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.open()
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        self.open()
+        super().__delitem__(key)
+
+    def update(self, *values: Any, **named: Any) -> None:
+        """Set several."""
+        self.open()
+        super().update(*values, **named)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return a value, set first if there is none."""
+        self.open()
+        return super().setdefault(key, default)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove and return one."""
+        self.open()
+        return super().popitem()
+
+    def clear(self) -> None:
+        """Remove all."""
+        self.open()
+        super().clear()
 
     def __iter__(self) -> Iterator[str]:
         # dict() and ** copy the raw values of a subclass, here None, unless it has an __iter__ of its own.
@@ -60,10 +100,9 @@ class FiledState(dict[str, Any]):
         return dict(self.items())
 
     def pop(self, key: str, *default: Any) -> Any:
-        """Remove a key and return its value, through `__getitem__`."""
-        value = self.get(key)
-        raw = super().pop(key, *default)
-        return raw if value is None else value
+        """Remove a key and return its value."""
+        self.open()
+        return super().pop(key, *default)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value or the default, read from the file if it is there."""
@@ -87,11 +126,26 @@ class FiledState(dict[str, Any]):
 class StateRecord:
     """One parameter's state in the file."""
 
+    name: str
     extent: Extent
     pieces: tuple[StatePiece, ...]
     buffer: Tensor | None = None
     read: Copy | None = None
     write: Copy | None = None
+    # Another place in the file: the next state is written there before anyone has asked for it.
+    second: Extent | None = None
+    # Whether an update that was not asked for has this state's bytes; it is not read ahead meanwhile.
+    taken: bool = False
+
+
+@dataclass(eq=False)
+class SecondState:
+    """A filed state's bytes, taken to compute the next state in; None once they are on their way to the file."""
+
+    # Not the placeholder: held from here, it would look like one that user code holds.
+    record: StateRecord
+    buffer: Tensor | None
+    values: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -132,11 +186,22 @@ class StateStore:
         # Held by one of the threads that step, or look, at a time; never while a read is waited for.
         self._turn = threading.RLock()
 
-    def reserve(self, parameter_bytes: Iterable[int], tensors_each: int) -> None:
-        """Take the disk space that the state will need, so that a full disk is found before training begins."""
+    def reserve(self, parameter_bytes: Iterable[int], tensors_each: int, *, twice: bool) -> bool:
+        """Take the disk space that the state will need, so that a full disk is found before training begins.
+
+        Return whether there was room for it `twice`, if that was asked for.
+        """
         state_bytes = tensors_each * sum(blocks(size) for size in parameter_bytes if size >= SMALLEST_BYTES)
-        if state_bytes > self.shares.limit_bytes:
-            self._file.reserve(state_bytes - self.shares.limit_bytes)
+        filed_bytes = state_bytes - self.shares.limit_bytes
+        if filed_bytes <= 0:
+            return twice
+        self._file.reserve(filed_bytes)
+        try:
+            if twice:
+                self._file.reserve(2 * filed_bytes)
+        except RefusedError:
+            return False
+        return twice
 
     def settle(self, entry: ParameterEntry, state: dict[str, Any], parameter_bytes: int) -> dict[str, Any]:
         """Decide where a parameter's new state is kept, and return it, or its placeholder if that is the file."""
@@ -153,16 +218,27 @@ class StateStore:
             self._ratio = size_bytes / entry.size_bytes
         if self.shares.keeps(size_bytes, round(self._ratio * parameter_bytes)):
             return state
+        return self._file_away(entry, state, tensors)
+
+    def _file_away(self, entry: ParameterEntry, state: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+        if not tensors:
+            return state
         pieces, offset = [], 0
         for key, value in tensors.items():
             pieces.append(StatePiece(key, offset, value.shape, value.stride(), value.dtype, value.nbytes))
             # Each begins at a block, so that its view of the buffer is aligned for any type.
             offset += blocks(value.nbytes)
-        record = StateRecord(self._extent(entry.name, offset), tuple(pieces))
+        record = StateRecord(entry.name, self._extent(entry.name, offset), tuple(pieces))
         record.buffer = self._take(record)
         for piece in pieces:
             piece.view(record.buffer).copy_(tensors[piece.key])
         return self.put_back(FiledState(_without(state, tensors), record, self), _without(state, tensors))
+
+    def close(self, entry: ParameterEntry, state: FiledState) -> dict[str, Any]:
+        """Return an opened state to the file, and return its placeholder."""
+        values = dict(dict.items(state))
+        with self._turn:
+            return self._file_away(entry, values, {key: value for key, value in values.items() if _streams(value)})
 
     def forget(self) -> None:
         """Start over, after the optimizer was given another state; places in the file are used again."""
@@ -175,9 +251,25 @@ class StateStore:
                 self._give(record.buffer)
                 record.buffer = record.read = None
 
+    def let_go(self, state: FiledState) -> dict[str, Any]:
+        """Return a state in memory that the file holds no more."""
+        values = dict(state.items())
+        self.shares.filed_bytes -= sum(piece.bytes for piece in state.record.pieces)
+        self.release(state.record)
+        return values
+
+    def release(self, record: StateRecord) -> None:
+        """Give back the memory that a state was read ahead into."""
+        with self._turn:
+            self._brought.discard(record)
+            if record.buffer is not None and record.read is not None:
+                record.read.wait_over()
+                self._give(record.buffer)
+                record.buffer = record.read = None
+
     def read_ahead(self, state: Any) -> bool:
         """Start reading a parameter's state if it is filed; return whether there was staging memory for it."""
-        if not isinstance(state, FiledState) or state.record.buffer is not None:
+        if not isinstance(state, FiledState) or state.opened or state.record.buffer is not None or state.record.taken:
             return True
         # Who reads ahead does not wait for who steps.
         if not self._turn.acquire(blocking=False):
@@ -195,7 +287,9 @@ class StateStore:
     @staticmethod
     def is_there(state: Any) -> bool:
         """Return whether a state needs no waiting for the file."""
-        return not isinstance(state, FiledState) or (state.record.read is not None and state.record.read.done)
+        if not isinstance(state, FiledState) or state.opened:
+            return True
+        return state.record.read is not None and state.record.read.done
 
     def bring(self, state: FiledState) -> dict[str, Any]:
         """Return the state with every tensor in memory, for one update."""
@@ -207,6 +301,51 @@ class StateStore:
         record.read.wait()
         assert record.buffer is not None
         return {**state.in_memory(), **{piece.key: piece.view(record.buffer) for piece in record.pieces}}
+
+    def take_second(self, state: FiledState) -> "SecondState":
+        """Return a state's bytes to compute the next state in; the file keeps the old one until that is asked for."""
+        record = state.record
+        with self._turn:
+            if record.buffer is None:
+                self._start_read(record)
+            buffer, read = record.buffer, record.read
+            # Not the record's any more: whoever looks at the state meanwhile reads the file.
+            record.buffer = record.read = None
+            record.taken = True
+            self._brought.discard(record)
+        assert buffer is not None
+        assert read is not None
+        second = SecondState(record, buffer)
+        try:
+            read.wait()
+        except BaseException:
+            self.drop_second(second)
+            raise
+        second.values = {piece.key: piece.view(buffer) for piece in record.pieces}
+        return second
+
+    def write_second(self, second: "SecondState", updated: dict[str, Any]) -> FiledState:
+        """Queue a next state for writing to its own place, and return its placeholder."""
+        record, buffer = second.record, second.buffer
+        assert buffer is not None
+        second.buffer = None
+        with self._turn:
+            if record.second is None:
+                record.second = self._extent(f"{record.name}, second", record.extent.bytes)
+            # Writes come in the order in which they are queued, so what was written there before is over then.
+            write = self._file.write(record.second, buffer, lambda: self._give(buffer))
+            self._writing.append(write)
+        keys = {piece.key for piece in record.pieces}
+        rest = {key: value for key, value in updated.items() if key not in keys}
+        new = StateRecord(record.name, record.second, record.pieces, write=write, second=record.extent)
+        return FiledState(rest, new, self)
+
+    def drop_second(self, second: "SecondState") -> None:
+        """Give back what was taken for a next state that nobody asked for."""
+        second.record.taken = False
+        if second.buffer is not None:
+            self._give(second.buffer)
+            second.buffer = None
 
     def put_back(self, state: FiledState, updated: dict[str, Any]) -> FiledState:
         """Queue the state for writing, and return its placeholder."""
@@ -230,10 +369,8 @@ class StateStore:
 
     def fetch(self, record: StateRecord) -> Tensor:
         """Return a record's bytes, for someone who asks from outside the step."""
-        if record.buffer is not None and record.read is not None:
-            record.read.wait()
-            return record.buffer
-        # Not from the staging memory: a checkpoint reads every state at once, and nothing would be left for the step.
+        # Not what was read ahead, which an update may be computed in by now; nor into the staging memory: a checkpoint
+        # reads every state at once, and nothing would be left for the step.
         pool = HostPool()
         buffer = pool.take(record.extent.bytes)
         self._file.read(record.extent, buffer, after=record.write).wait()
@@ -264,6 +401,11 @@ class StateStore:
         self._pool.give(buffer)
         with self._lock:
             self._staged_bytes -= buffer.numel()
+
+
+def is_opened(state: Any) -> bool:
+    """Return whether a state that belongs in the file is in memory, because someone has looked at it."""
+    return isinstance(state, FiledState) and state.opened
 
 
 def _streams(value: Any) -> bool:

@@ -12,8 +12,9 @@ from torch.optim import Optimizer
 from tencache.plan.step_trace import Update
 from tencache.plan.update_order import order_updates
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.optimizer.cache_pieces import may_be_cut, step_in_pieces
 from tencache.runtime.optimizer.early_updates import EarlyUpdates
-from tencache.runtime.optimizer.filed_state import FiledState, StateStore
+from tencache.runtime.optimizer.filed_state import FiledState, StateStore, is_opened
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, raw_step
 from tencache.runtime.optimizer.slices import Slice, cut_slices
@@ -21,7 +22,7 @@ from tencache.runtime.optimizer.stand_in import StandIn, same_elsewhere, setting
 from tencache.runtime.optimizer.update_thread import UpdateThread
 from tencache.runtime.optimizer.watched_state import WatchedState
 from tencache.runtime.tensors.masters import Masters
-from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version
+from tencache.runtime.tensors.parameter_entry import ParameterEntry, bump_version, flat
 from tencache.runtime.unrouted import Routed, Unrouted
 
 SLICE_BYTES = 8 * 2**20
@@ -60,7 +61,9 @@ class Stepper:
         # By how much an update raises each parameter's version; known once it has been updated at once.
         self._raises: dict[int, int] = {}
         self._promised: deque[Slice] = deque()
-        self._early = EarlyUpdates(optimizer, self._raw, engine, masters, self._thread)
+        # Parameters of the slice that is updated at once whose state user code holds.
+        self._watched: set[int] = set()
+        self._early = EarlyUpdates(optimizer, self._raw, engine, masters, self._thread, store)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter; those that the next forward needs first come first."""
@@ -113,6 +116,16 @@ class Stepper:
     def drain(self) -> None:
         """Wait until every promised update is done, and raise if one failed."""
         self._masters.pending.wait_all()
+
+    def let_go(self, entries: Sequence[ParameterEntry]) -> None:
+        """Bring the state of parameters that this moves no more into memory, and cut the step anew."""
+        for entry in entries:
+            state = self._state.peek(entry.parameter)
+            if self.store is not None and isinstance(state, FiledState):
+                self._state.put(entry.parameter, self.store.let_go(state))
+        self._order = []
+        self._slices = []
+        self._early.begin(None, (), self._raises)
 
     def look(self) -> None:
         """Let user code see, and change, everything: what was computed early does not count."""
@@ -183,7 +196,10 @@ class Stepper:
         """Start reading the state that is needed next, as far as the staging memory goes."""
         if self.store is None:
             return
-        for part in self._slices if pending is None else pending:
+        early = self._early.upcoming()
+        # Within backward those come first that are updated there; after it, when those that were promised are read.
+        late = [part for part in self._slices if part not in early] if pending is None else pending
+        for part in (*early, *late) if pending is None else (*late, *early):
             for entry in part.entries:
                 if not self.store.read_ahead(self._state.peek(entry.parameter)):
                     return
@@ -253,6 +269,8 @@ class Stepper:
         began = time.perf_counter()
         for unit in part.units:
             self._masters.open_to_update(unit)
+        if self.store is not None:
+            self._watched = {entry.index for entry in part.entries if state_is_held(self._state, entry.parameter)}
         self._bring(part)
         self._engine.counters.file_stall_s += time.perf_counter() - began
         before = [entry.parameter._version for entry in part.entries]  # noqa: SLF001
@@ -280,6 +298,7 @@ class Stepper:
                 (entry.parameter.grad is not None and entry.index not in self._raises)
                 or gradient_is_held(entry)
                 or state_is_held(self._state, entry.parameter)
+                or is_opened(self._state.peek(entry.parameter))
                 for entry in part.entries
             )
         )
@@ -326,18 +345,38 @@ class Stepper:
                 if (known := state.peek(parameters[id(one)])) is not None:
                     states[one] = known
         began = time.perf_counter()
-        stand_in.step(members, states)
+        # Cut only where it is not the parameters themselves that are written to: each piece would count as a write.
+        members = self._step_large(part, stand_in, twins, states, members) if twins else members
+        if any(members):
+            stand_in.step(members, states)
         part.seconds = time.perf_counter() - began
         for one, value in states.items():
             state.put(parameters[id(one)], value)
         self._put_back(part, state)
+
+    @staticmethod
+    def _step_large(
+        part: Slice, stand_in: StandIn, twins: dict[int, Tensor], states: dict[Tensor, Any], members: list[list[Tensor]]
+    ) -> list[list[Tensor]]:
+        """Update the large parameters of a slice in pieces, and return the others, group by group."""
+        for entry in part.entries:
+            twin = twins[id(entry.parameter)]
+            own = [[one for one in some if one is twin] for some in members]
+            groups = [group for group, some in zip(stand_in.groups, own, strict=True) if some]
+            if all(may_be_cut(entry, twin.grad, states.get(twin), group) for group in groups):
+                assert twin.grad is not None
+                new = step_in_pieces(stand_in, own, entry, flat(twin), flat(twin.grad), states[twin])
+                # The container stays: one from the file goes back there.
+                states[twin].update(new)
+                members = [[one for one in some if one is not twin] for some in members]
+        return members
 
     def _bring(self, part: Slice, state: WatchedState | None = None) -> None:
         state = self._state if state is None else state
         if self.store is not None:
             for entry in part.entries:
                 filed = state.peek(entry.parameter)
-                if isinstance(filed, FiledState):
+                if isinstance(filed, FiledState) and not filed.opened:
                     state.put(entry.parameter, _Brought(self.store.bring(filed), filed))
 
     def _put_back(self, part: Slice, states: WatchedState) -> None:
@@ -347,6 +386,11 @@ class Stepper:
             state = states.peek(entry.parameter)
             if isinstance(state, _Brought):
                 states.put(entry.parameter, self.store.put_back(state.filed, state))
+            elif isinstance(state, FiledState):
+                # Opened by someone who looked, and updated as it is. Who still holds it is to see every update.
+                self.store.release(state.record)
+                if entry.index not in self._watched:
+                    states.put(entry.parameter, self.store.close(entry, state))
             elif state and id(entry) not in self._settled:
                 self._settled.add(id(entry))
                 states.put(entry.parameter, self.store.settle(entry, state, self._parameter_bytes))

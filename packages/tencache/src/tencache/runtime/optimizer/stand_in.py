@@ -25,20 +25,20 @@ class StandIn:
         self._optimizer.__dict__.update(
             {key: keep(value) for key, value in optimizer.__dict__.items() if key not in _LEFT_OUT}
         )
-        self._groups = [
+        self.groups = [
             {key: keep(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups
         ]
 
     def still_holds(self, optimizer: Optimizer) -> bool:
         """Return whether an optimizer's settings are what they were when this was made of it."""
         now = StandIn(optimizer, self._raw_step, frozen=False)
-        groups = [{key: value for key, value in group.items() if key != "params"} for group in now._groups]
-        return _same(self._groups, groups) and _same(_settings(self._optimizer), _settings(optimizer))
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in now.groups]
+        return _same(self.groups, groups) and _same(_settings(self._optimizer), _settings(optimizer))
 
     def step(self, members: Sequence[Sequence[Tensor]], state: defaultdict[Tensor, Any]) -> None:
         """Step these parameters, given group by group."""
         # Groups without members are left out: not every optimizer expects an empty one.
-        pairs = zip(self._groups, members, strict=True)
+        pairs = zip(self.groups, members, strict=True)
         self._optimizer.param_groups = [{**group, "params": list(some)} for group, some in pairs if some]
         self._optimizer.state = state
         # Emptied whatever happens: nothing is to be kept alive until the next slice.

@@ -181,6 +181,19 @@ class DeviceCopies:
                     ".clone())"
                 )
 
+    def begin_anew(self, arena: Arena, beside_bytes: int) -> None:
+        """Begin with another arena, beside so many bytes of the budget that are not in it."""
+        self.clear()
+        self.arena = arena
+        self._used_bytes = beside_bytes
+        self._on_their_way.clear()
+        if self._verify:
+            arena.poison()
+
+    def any_in_use(self) -> bool:
+        """Return whether anything refers to a device copy."""
+        return any(slot.in_use() for slot in self._by_start)
+
     def clear(self) -> None:
         """Forget everything."""
         self.slots.clear()

@@ -8,6 +8,7 @@ from tencache.quantity import parse_bytes, show_bytes
 from tencache.runtime.tensors.units import UnitMembers
 
 STAGING_SHARE = 8
+SECOND_SHARE = 16
 
 
 @dataclass(frozen=True)
@@ -17,10 +18,17 @@ class HostSplit:
     filed: frozenset[int] = frozenset()
     staging_bytes: int = 2**62
     state_bytes: int | None = None
+    # For second copies of what is updated within backward, where there is a file.
+    second_bytes: int = 0
 
 
-def split_tiers(groups: Sequence[UnitMembers], host: int | str | None, *, has_file: bool) -> HostSplit:
-    """Divide the host's memory: gradients first, then parameters, then optimizer state; the rest goes to the file."""
+def split_tiers(
+    groups: Sequence[UnitMembers], host: int | str | None, *, has_file: bool, early: bool = False
+) -> HostSplit:
+    """Divide the host's memory: gradients first, then parameters, then optimizer state; the rest goes to the file.
+
+    If updates may be `early`, a share is for second copies.
+    """
     if host is None:
         return HostSplit()
     sizes = [group.size_bytes for group in groups]
@@ -39,7 +47,8 @@ def split_tiers(groups: Sequence[UnitMembers], host: int | str | None, *, has_fi
         )
     filed = spread_over_file(sizes, room)
     kept = sum(size for unit, size in enumerate(sizes) if unit not in filed)
-    return HostSplit(filed, staging_bytes or 2**62, room - kept)
+    second_bytes = min(host_bytes // SECOND_SHARE, room - kept) if has_file and early else 0
+    return HostSplit(filed, staging_bytes or 2**62, room - kept - second_bytes, second_bytes)
 
 
 def spread_over_file(sizes: Sequence[int], room: int) -> frozenset[int]:

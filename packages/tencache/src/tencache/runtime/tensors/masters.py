@@ -129,6 +129,19 @@ class Masters:
         self._buffers.clear()
         self._filed.clear()
 
+    def let_go(self, units: Iterable[int]) -> None:
+        """Forget units whose parameters are elsewhere for good, and free their memory."""
+        for unit in units:
+            for entry in self._entries.pop(unit):
+                self._halved.pop(-1 if entry.half is None else entry.half, None)
+            self._adopted.discard(unit)
+            buffer = self._buffers.pop(unit, None)
+            if buffer is not None:
+                self._pool.give(buffer)
+            filed = self._filed.pop(unit, None)
+            if filed is not None and filed.opened:
+                self._release(filed)
+
     def lease(self, unit: int, second: Tensor | None = None) -> Lease:
         """Return a source of the bytes of a unit or of its second copy, and what to call once they are copied."""
         if unit in self._halved:
@@ -161,6 +174,10 @@ class Masters:
             return self._bytes(filed)[:size_bytes]
 
         return source, lambda: self._release(filed)
+
+    def is_filed(self, unit: int) -> bool:
+        """Return whether a unit lives in the file."""
+        return unit in self._filed
 
     def is_ready(self, unit: int) -> bool:
         """Return whether a unit's bytes are in memory, and no update of them is to come."""

@@ -69,6 +69,13 @@ class ParameterEntry:
     handles: "WeakSet[SavedHandle]" = field(default_factory=WeakSet)
     # The hook of ours among those that are called when a gradient has been accumulated.
     watch_id: int | None = None
+    # Whether the parameter stays on the device for good, as a plain one.
+    on_device: bool = False
+
+    def unbind(self) -> None:
+        """Let the leaf have no bytes, as before it was first used."""
+        self.leaf.data = blank_like(self.parameter, self.leaf.device)
+        self.slot = self.cast = self.cast_slot = self.blank = None
 
     def forget(self) -> None:
         """Drop every byte, and the leaf, whose hook holds everything else."""
@@ -131,6 +138,12 @@ class ParameterEntry:
         """Return a flat buffer that holds this parameter alone, in its own type and shape."""
         part = data[: self.size_bytes].view(self.dtype)
         return part.as_strided(self.shape, self.stride, part.storage_offset())
+
+
+def blank_like(parameter: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of a parameter's shape without memory of that size."""
+    # One element stretched to the shape: correct in every description, and no memory until it is bound.
+    return torch.zeros((), dtype=parameter.dtype, device=device).expand(parameter.shape).detach()
 
 
 def _node_references(leaf: Tensor) -> int:

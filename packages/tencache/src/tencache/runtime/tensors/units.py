@@ -8,7 +8,7 @@ from torch import nn
 
 from tencache.plan.address_map import aligned
 from tencache.plan.step_trace import Unit
-from tencache.runtime.tensors.parameter_entry import ROUNDING_ALIGN, ParameterEntry
+from tencache.runtime.tensors.parameter_entry import ROUNDING_ALIGN, ParameterEntry, blank_like
 
 SMALL_BYTES = 64 * 1024
 
@@ -64,8 +64,7 @@ def make_entries(groups: Sequence[UnitMembers], device: torch.device) -> list[Pa
     entries: list[ParameterEntry] = []
     for unit, group in enumerate(groups):
         for name, parameter, offset in zip(group.names, group.parameters, group.offsets, strict=True):
-            # One element stretched to the shape: correct in every description, and no memory until it is bound.
-            leaf = torch.zeros((), dtype=parameter.dtype, device=device).expand(parameter.shape).detach()
+            leaf = blank_like(parameter, device)
             size_bytes = parameter.numel() * parameter.element_size()
             entries.append(
                 ParameterEntry(

@@ -1,0 +1,64 @@
+"""How PPO is paid: dense, at the end, or by pairs of runs; several seeds of each from random weights (`imitate` 0).
+
+    python benchmarks/rltune/rewards.py --trace philly_jobs.csv.gz --cluster philly-slice --every 256 \
+      --seeds 5 --out DIR
+
+Models are kept in the folder, so that it can be broken off and begun again. The mean of the seeds has an interval, too:
+of the mean wait over all seeds, window by window.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from lessons import judged, lesson, options, trained
+
+from rltune.learn.ppo import PpoSettings
+from rltune.learn.train_settings import REWARDS
+from rltune.model.model_file import read_model, save_model
+from rltune.trials.intervals import over_time, ratio
+
+
+def main():
+    parser = options(__doc__)
+    parser.add_argument("--rewards", nargs="+", default=REWARDS)
+    parser.add_argument("--features", default="wide")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--changes", type=int, default=32, help="of a window, with paired")
+    parser.add_argument("--rate", type=float, default=PpoSettings().actor_rate, help="learning rate of the actor")
+    parser.add_argument("--out", type=Path, required=True, help="where models are kept")
+    parser.add_argument("--train-only", action="store_true", help="do not look at the held-out windows yet")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    of = lesson(args)
+    how = {"imitate": 0, "changes": args.changes, "ppo": PpoSettings(actor_rate=args.rate)}
+    print(f"{of.name}; estimates: {of.estimator}; against {of.base}, no backfilling; {args.features}", flush=True)
+    models = {}
+    for reward in args.rewards:
+        for seed in range(args.seeds):
+            name, file = f"{reward}, seed {seed}", args.out / f"{reward}-{seed}.rltune"
+            if not file.exists():
+                model, told = trained(of, args.features, seed, reward=reward, **how)
+                save_model(model, file)
+                print(f"- {name}: {told}", flush=True)
+            models[name] = read_model(file)
+    if not args.train_only:
+        show(args, of, models)
+
+
+def show(args, of, models):
+    """Print the table of the held-out windows."""
+    test = judged(of, models).test
+    base = test.index(of.base)
+    waits = test.values[:, :, 0]
+    print(f"\n{len(test.starts)} contended windows of {of.size:,} jobs, {test.disjoint} of them disjoint\n")
+    print(f"| reward | wait, ratio to {of.base}: mean of {args.seeds} seeds | each seed, with its interval |")
+    print("| --- | --- | --- |")
+    for reward in args.rewards:
+        rows = [test.index(f"{reward}, seed {seed}") for seed in range(args.seeds)]
+        each = "; ".join(f"{r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in (test.ratio(i, base) for i in rows))
+        mean = over_time(np.mean(waits[rows], axis=0), waits[base], test.course, ratio, **test.how)
+        print(f"| {reward} | {mean.estimate:.3f} [{mean.low:.3f}, {mean.high:.3f}] | {each} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ from rltune.engine.turns import Turns
 from rltune.jobs import Jobs
 
 BACKFILLS = ("none", "fit-first", "easy", "conservative", "whole-nodes", "shadow", "easy:sjf", "easy:saf")
-PLACEMENTS = ("best-fit", "first-fit", "spread", "hierarchical", "exclusive")
+PLACEMENTS = ("best-fit", "first-fit", "spread", "hierarchical", "exclusive", "slurm")
 POLICIES = ("fcfs", "sjf", "srf", "saf", "wfp3", "unicep", "f1")
 HEADS = ("pool", "global")
 

@@ -92,6 +92,14 @@ def test_racks_and_slowdowns(backfill: str, data) -> None:
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @given(data=st.data())
+def test_nodes_as_slurm_takes_them(backfill: str, data) -> None:
+    """The node with the busiest CPUs is the same one in both, now and in reservations."""
+    case = data.draw(cases(always=("cpus", "shapes"), without=RULES))
+    assert_equal(case, **data.draw(settings(backfill=backfill, placement="slurm")))
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@given(data=st.data())
 def test_pools_of_what_still_waits(backfill: str, data) -> None:
     """Jobs that may use several types join them while they wait, and a start splits the pools alike in both."""
     assert_equal(data.draw(joined_cases()), **data.draw(settings(backfill=backfill, head="pool", view=0)))

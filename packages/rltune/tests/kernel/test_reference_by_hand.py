@@ -132,6 +132,20 @@ def test_choice_among_unequal_nodes(rule, nodes):
     assert [p[0][0] for p in placements] == nodes
 
 
+def test_as_slurm_does_the_node_with_the_busiest_cpus_is_taken():
+    """GPUs do not count: the third job goes where CPUs are scarce, and of equals the first is taken."""
+    cluster = Cluster((NodeGroup(count=2, gpus=8, cpus=16), NodeGroup(count=1, gpus=2, cpus=16)))
+    asked = {"cpus": [12, 1, 2, 8, 8]}
+    placements = run(cluster, [(0, 9, 1)] * 5, columns=asked, placement="slurm").placements
+    assert [p[0][0] for p in placements] == [0, 0, 0, 1, 1]
+    gangs = run(
+        cluster, [(0, 9, 1), (1, 9, 4)], columns={"cpus": [4, 4], "nodes": [0, 2]}, placement="slurm"
+    ).placements
+    assert [node for node, _ in gangs[1]] == [0, 1]
+    plain = Cluster((NodeGroup(count=1, gpus=8), NodeGroup(count=1, gpus=2)))  # whose CPUs are not told
+    assert [p[0][0] for p in run(plain, [(0, 9, 1)] * 3, placement="slurm").placements] == [0, 0, 0]
+
+
 def test_spread_goes_where_most_is_free():
     """Equal nodes are filled in turn."""
     placements = run(TWO_NODES, [(0, 9, 1)] * 4, placement="spread").placements

@@ -290,6 +290,34 @@ def test_a_write_that_broke_off_is_made_good(rig):
     assert as_before(r)
 
 
+ORDERS = ((60.0, 7200.0, 600.0), (7200.0, 60.0, 600.0), (600.0, 7200.0, 60.0))  # limits, by job
+
+
+def reorder(r, limits_s):
+    """Let users change their limits, and so the order."""
+    for number, limit_s in enumerate(limits_s, 1):
+        r.cluster.edit(number, limit_s=limit_s)
+    return r.cycle()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_numbers_that_slurm_forgot_are_still_ours(rig, steps):
+    """slurmctld came back with an older state: older numbers, under the newest record, or with a record as old."""
+    r = rig()
+    r.cycle()
+    jobs, records = r.cluster.now.jobs, dict(r.cluster.records)
+    for limits_s in ORDERS[:steps]:
+        assert reorder(r, limits_s).changes
+    assert {j.id: j.site_factor for j in r.cluster.now.pending} != {j.id: j.site_factor for j in jobs if j.pending}
+    r.cluster.now = replace(r.cluster.now, jobs=jobs)
+    if steps > 1:
+        r.cluster.records = records
+    for limits_s in ORDERS:
+        reorder(r, limits_s)
+    assert r.controller.release() == 0
+    assert {j.site_factor for j in r.cluster.now.pending} == {0}
+
+
 def test_every_decision_can_be_made_again(rig):
     """Byte for byte, with our changes in the snapshot, after a queue that moved."""
     r = rig(pipeline={"policy": "wfp3"})

@@ -1,14 +1,15 @@
 """The record in Slurm where Slurm's own numbers of jobs tell nothing of who came first."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 from live_cases import MemoryCluster, dead, job, snapshot
 
 from rltune.live.give_back import GiveBack
-from rltune.live.keeper import Keeper
+from rltune.live.keeper import FORGED, Keeper, LockedError
 from rltune.live.see.backend import BackendError, ChangeKind, UnreachableError
-from rltune.live.see.record_text import Claim
+from rltune.live.see.record_text import Claim, Holder
 
 
 def test_a_dead_lock_with_a_higher_number_is_taken_over_too():
@@ -94,6 +95,33 @@ def test_numbers_of_another_controller_are_not_told_as_nobodys():
     assert given.all_back
     assert given.unexplained == (3,)
     assert cluster.now.job_by_id[2].site_factor == 700
+
+
+@pytest.mark.parametrize("powerless", [True, False])
+def test_a_lock_holds_only_if_its_account_could_act(powerless):
+    """Anybody can submit a job that looks like a lock; that of an account without rights keeps nobody away."""
+    cluster = MemoryCluster(snapshot((job(1, 1, site_factor=500),)))
+    now_s = cluster.now.taken_s
+    theirs = Keeper(cluster, ("a",), me=Holder("elsewhere", 4711, token="theirs"))
+    theirs.take()
+    theirs.note([Claim(1, ChangeKind.SITE_FACTOR, (500,), 0)], now_s, now_s)
+    cluster.records = {number: replace(record, user="games") for number, record in cluster.records.items()}
+    cluster.powerless = {"games"} if powerless else set()
+    ours = Keeper(cluster, ("a",))
+    if not powerless:
+        with pytest.raises(LockedError, match="user games"):
+            ours.take()
+        given = GiveBack(cluster, partitions=("a",))()
+        assert (given.all_back, given.foreign, given.unexplained) == (False, ("games",), ())
+        return
+    taken = ours.take()
+    assert not taken.holdings.by_job
+    assert taken.told == (f"job {theirs.lock} of user games is the lock of another account ({FORGED}); left alone",)
+    ours.close()
+    given = GiveBack(cluster, partitions=("a",))()
+    assert (given.all_back, given.forgers, given.unexplained) == (True, ("games",), (1,))
+    assert "what user games keeps looks like a record, but is none" in str(given)
+    assert cluster.now.job_by_id[1].site_factor == 500
 
 
 def test_what_slurm_does_not_answer_to_in_time_is_given_back_by_the_next_try():

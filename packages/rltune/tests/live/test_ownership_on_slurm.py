@@ -20,7 +20,7 @@ from rltune.live.give_back import GiveBack
 from rltune.live.holder import this_process
 from rltune.live.journal.store import Journal
 from rltune.live.keeper import Keeper, LockedError
-from rltune.live.see.backend import ChangeKind
+from rltune.live.see.backend import RECORD_NAME, ChangeKind
 from rltune.live.see.ownership import OwnRecords
 from rltune.live.see.record_text import Claim, Holder
 
@@ -291,6 +291,36 @@ def test_a_record_of_another_account_is_not_believed(bed, tmp_path):
     assert factors(bed)[jobs[0]] == 500
     assert release(bed, owner="root").all_back
     assert factors(bed)[jobs[0]] == 0
+
+
+def test_a_lock_that_a_user_forged_keeps_nobody_away(bed, tmp_path):
+    """Made by an account without rights, to the letter: a controller starts, acts, and release ends well."""
+    jobs = wait_in_line(bed, 50, 40, 30)
+    real = Keeper(bed.backend(), ("gpu",), me=ELSEWHERE)
+    real.take()
+    seen = bed.backend().observe()
+    real.note([Claim(jobs[0], ChangeKind.SITE_FACTOR, (500,), 0)], seen.taken_s, seen.taken_s)
+    texts = {record.text for record in bed.backend().observe().records}
+    real.close()
+    forged = [submit_record(bed, "games", text) for text in texts]
+    if isinstance(bed, ThroughRest):  # which does not tell the account of Slurm itself
+        with pytest.raises(LockedError, match="user games"):
+            controller(bed, tmp_path / "j.db").lock.take()
+        return
+    ours = controller(bed, tmp_path / "j.db")
+    ours.cycle()
+    assert any(factors(bed).values())
+    assert ours.release() == 0
+    given = release(bed)
+    assert (given.all_back, given.forgers) == (True, ("games",))
+    assert set(factors(bed).values()) == {0}
+    assert {record.id for record in bed.backend().observe().records} == set(forged)
+
+
+def submit_record(bed, user, text):
+    """Submit a held job that looks like a record."""
+    about = ("--parsable", "--hold", "--output=/dev/null", "--chdir=/", f"--job-name={RECORD_NAME}")
+    return int(bed.run(*bed.account(user), "sbatch", *about, f"--comment={text}", "--wrap=true"))
 
 
 def running_tasks(bed, array):

@@ -238,7 +238,7 @@ def test_auto_chooses():
     assert get_placement("auto").placer(single, FOUR, "none").name == "best-fit"
     assert get_placement("auto").placer(contended(), slow, "none").name == "best-fit"
     assert rltune.simulate(single, FOUR, placement="auto", estimator="oracle").work["placer"] == "best-fit"
-    assert set(NAMES) == {"first-fit", "best-fit", "spread", "hierarchical", "exclusive", "milp", "auto"}
+    assert set(NAMES) == {"first-fit", "best-fit", "spread", "hierarchical", "exclusive", "slurm", "milp", "auto"}
 
 
 def test_k_falls_in_bursts():

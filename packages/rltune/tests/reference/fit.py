@@ -146,4 +146,4 @@ def _in_racks(job: Job, sizes: list[int], nodes: list[Node], free: dict[int, Fre
 
 
 def _preference(rule: str, node: Node, free: Free) -> tuple[float, int]:
-    return ({"best-fit": free.gpus, "first-fit": 0, "spread": -free.gpus}[rule], node.index)
+    return ({"best-fit": free.gpus, "first-fit": 0, "spread": -free.gpus, "slurm": free.cpus}[rule], node.index)

@@ -212,7 +212,7 @@ Backfills = Annotated[
         autocompletion=complete.backfills,
     ),
 ]
-_PLACEMENTS = "best-fit, first-fit, spread, hierarchical, exclusive, milp[:K], auto"
+_PLACEMENTS = "best-fit, first-fit, spread, hierarchical, exclusive, slurm, milp[:K], auto"
 Placement = Annotated[
     str | None,
     typer.Option(

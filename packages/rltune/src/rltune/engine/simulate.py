@@ -53,8 +53,8 @@ def simulate(
         policy: Who runs next: a name (`rltune policies` lists them), a model's file, `mine.py:score`, a function that
             scores the queue, or an object.
         backfill: Who may overtake: "none", "fit-first", "easy", "conservative", "whole-nodes" or "shadow".
-        placement: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "milp" or
-            "auto".
+        placement: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "slurm", "milp"
+            or "auto".
         estimator: What is known of run times: a name, `mine.py:Name`, an object, or one number of seconds a job.
         head: What a job that does not fit blocks: its "pool", or all others ("global").
         commit: Whether to run as RLScheduler's machine does.

@@ -69,8 +69,8 @@ def compare(
         cluster: The machine, from `rltune.Cluster.load(name_or_path)` or `rltune.Cluster.uniform(...)`.
         policies: Who runs next: names, files such as `mine.py:score`, functions or objects.
         backfills: Who may overtake: "none", "fit-first", "easy", "conservative", "whole-nodes" or "shadow".
-        placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "milp" or
-            "auto".
+        placements: How nodes are chosen: "best-fit", "first-fit", "spread", "hierarchical", "exclusive", "slurm",
+            "milp" or "auto".
         windows: Which parts are run, in the words of the command line: "steady" measures the whole trace after its
             first 20 % of time, from the jobs that were running and waiting then (where no starts are recorded, after a
             simulated warm-up); "steady:0.3", "20x1024", "20x1024:contended=600", "1024:every=64"; None or "whole" for

@@ -37,6 +37,7 @@ class GivenBack:
     left: tuple[str, ...] = ()  # what Slurm still holds of ours and would not give up, as sentences
     running: tuple[int, ...] = ()  # jobs whose list of nodes cannot be cleared before they wait again
     foreign: tuple[str, ...] = ()  # users of other accounts whose records were found
+    forgers: tuple[str, ...] = ()  # users whose jobs look like records, but who may change nobody's jobs
     unexplained: tuple[int, ...] = ()  # jobs with a number that no record explains: the site's, or of a lost record
 
     @property
@@ -58,6 +59,7 @@ class GivenBack:
             told.append(f"{keep}: {_listed(self.running)}")
         told += [f"user {user} keeps a record here: run as {user}, or with --owner {user}" for user in self.foreign]
         told += ["Slurm holds nothing of ours"] if self.all_back else []
+        told += [f"what user {user} keeps looks like a record, but is none: left alone" for user in self.forgers]
         if self.unexplained:
             have = f"{len(self.unexplained)} jobs have a SiteFactor that no record explains, which was left alone"
             told.append(f"{have}: {_listed(self.unexplained)}")
@@ -86,9 +88,12 @@ class GiveBack:
         running = tuple(job.id for job in snapshot.jobs if _keeps_nodes(job, holdings))
         if not told.left and not running:
             told = replace(told, left=self._close([*(page.id for page in pages), *(lock.id for lock in locks)]))
-        theirs = [one.page for one in records.pages if one not in pages and one.page.lever is snapshot.lever]
-        unexplained = _unexplained(snapshot, holdings, owned(theirs, snapshot))
-        return replace(told, running=running, foreign=self._foreign(records), unexplained=unexplained)
+        foreign, forgers = self._others(records)
+        believed = (*foreign, self.owner or self.backend.user())
+        others = [one for one in records.pages if one not in pages and one.user in believed]
+        theirs = owned((one.page for one in others if one.page.lever is snapshot.lever), snapshot)
+        unexplained = _unexplained(snapshot, holdings, theirs)
+        return replace(told, running=running, foreign=foreign, forgers=forgers, unexplained=unexplained)
 
     def _apply(self, changes: Sequence[Change]) -> tuple[ChangeOutcome, ...]:
         """Make changes some at a time: what Slurm did not answer to in time leaves those before it done and known."""
@@ -124,10 +129,12 @@ class GiveBack:
         owner = self.owner or self.backend.user()
         return tuple(f"record {job.id} ({why})" for job, why in records.damaged if job.user == owner)
 
-    def _foreign(self, records: OwnRecords) -> tuple[str, ...]:
-        """Name other accounts with records: theirs are not ours to believe, for anybody can submit a job."""
+    def _others(self, records: OwnRecords) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Name other accounts with records, which are not ours to believe: who may change jobs, and who may not."""
         owner = self.owner or self.backend.user()
-        return tuple(sorted({page.user for page in records.pages if page.user != owner}))
+        others = sorted({page.user for page in records.pages if page.user != owner})
+        foreign = tuple(user for user in others if self.backend.may_drive(user))
+        return foreign, tuple(user for user in others if user not in foreign)
 
     def _undo(self, holdings: Holdings, snapshot: Snapshot) -> tuple[GivenBack, Snapshot]:
         """Give back, look, and give back again what is still there."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rltune.errors import InputError
 from rltune.live.holder import this_process, why_dead
-from rltune.live.see.backend import Backend, BackendError, UnreachableError
+from rltune.live.see.backend import Backend, BackendError, ChangeKind, UnreachableError
 from rltune.live.see.holdings import Holdings
 from rltune.live.see.ownership import EVERYWHERE, LockJob, OwnRecords, claims_of, overlap, owned
 from rltune.live.see.record_text import Claim, Holder, Lock, RecordError, lock_text, page_texts, read_lock
@@ -21,6 +21,7 @@ from rltune.live.see.snapshot import Lever, Snapshot
 
 LEASE_S = 600.0  # twice what the clocks of machines that share munge may differ
 _RENEWED = 4  # times within a lease
+FORGED = "an account that may not change jobs holds no lock"
 
 
 class LockedError(InputError):
@@ -82,6 +83,19 @@ class Keeper:
             self._write(snapshot.taken_s, self._pages)
         return ""
 
+    def recorded(self, snapshot: Snapshot) -> Holdings:
+        """Return what jobs are seen to have of what our record, as Slurm shows it, says is ours.
+
+        Slurm may have come back with an older record and older numbers than were written last. They are ours, too.
+        """
+        user = self.backend.user()
+        pages = [one.page for one in OwnRecords.of(snapshot).pages if (one.page.lock, one.user) == (self.lock, user)]
+        held = owned(pages, snapshot)
+        for job, hold in list(held):
+            if hold.kind is ChangeKind.SITE_FACTOR and snapshot.job_by_id[job].site_factor is None:
+                held.drop(job, hold.kind)  # not seen: it may have been given back since the page was written
+        return held
+
     def taken_over(self, snapshot: Snapshot) -> bool:
         """Return whether another controller holds what was ours, so that it is not for us to give back."""
         return bool(self._successors(snapshot))
@@ -95,6 +109,10 @@ class Keeper:
         """Return the locks of others that cover a partition of ours."""
         locks = OwnRecords.of(snapshot).locks
         return [one for one in locks if one.id != self.lock and overlap(one.lock.partitions, self.partitions)]
+
+    def _is_forged(self, one: LockJob) -> bool:
+        """Return whether a lock is of an account that could not act: anybody can submit a job that looks like one."""
+        return one.user != self.backend.user() and not self.backend.may_drive(one.user)
 
     def note(self, claims: Iterable[Claim], at_s: float, now_s: float) -> None:
         """Write down what is ours or about to be, as of a time; raise BackendError if Slurm does not take all of it."""
@@ -130,7 +148,8 @@ class Keeper:
 
     def _refuse_rivals(self, snapshot: Snapshot, before: int = 1 << 62, *, by_force: bool) -> None:
         for one in () if by_force else self._rivals(snapshot):
-            if one.id < before and not why_dead(one.lock, snapshot.taken_s, self.me):
+            living = one.id < before and not why_dead(one.lock, snapshot.taken_s, self.me)
+            if living and not self._is_forged(one):
                 raise LockedError(alive(one))
 
     def _take_over(self, lock: int, snapshot: Snapshot) -> Taken:
@@ -144,7 +163,9 @@ class Keeper:
         dead = [one for one in others if one.id < lock or why_dead(one.lock, snapshot.taken_s, self.me)]
         pages = [page for page in records.orphans() if page.user == mine.user]
         for one in dead:
-            why = why_dead(one.lock, snapshot.taken_s, self.me) or "by force"
+            why = why_dead(one.lock, snapshot.taken_s, self.me)
+            if not why:
+                why = FORGED if self._is_forged(one) else "by force"
             if one.user == mine.user:
                 pages += records.pages_of(one)
                 told.append(f"lock of job {one.id} was taken over: {why}")

@@ -61,6 +61,7 @@ class LockWatch:
 
     def loss(self, snapshot: Snapshot) -> str:
         """Return why what is noted in Slurm is lost; "" if it is there. Raise LockedError if another has taken it."""
+        self.brain.holdings.add(self.keeper.recorded(snapshot))  # before the record is written again
         lost = self.keeper.loss(snapshot)
         if not lost:
             self.keeper.renew(snapshot.taken_s)

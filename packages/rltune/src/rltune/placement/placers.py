@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from rltune.cluster import Cluster
     from rltune.jobs import Jobs
 
+SLURM = "slurm"  # as Slurm takes nodes for jobs that nobody leads to some
 EXCLUSIVE = "exclusive"  # nodes are not shared
 GREEDY = {
     "first-fit": core.FIRST_FIT,
     "best-fit": core.BEST_FIT,
     "spread": core.SPREAD,
     "hierarchical": core.HIERARCHICAL,
+    SLURM: core.BUSIEST_CPUS,
     EXCLUSIVE: core.BEST_FIT,
 }
 NAMES = (*GREEDY, "milp", "auto")

@@ -28,11 +28,13 @@ from rltune.kernel.backfill.profile import (
     with_more_room,
 )
 from rltune.kernel.fit.allocate import picked_speed
+from rltune.kernel.fit.chunk_need import free_cpu
 from rltune.kernel.fit.racks import pick_in_racks
 from rltune.kernel.fit.running import settle_expected, start_job
 from rltune.kernel.jit import allocating_kernel, kernel
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
+    BUSIEST_CPUS,
     DISTURBED,
     DUE_AT,
     DUE_N,
@@ -74,10 +76,14 @@ def _length(s: State, job: int, speed: float) -> float:
 
 
 @kernel
-def _better(placement: int, free: int, best_free: int) -> bool:
-    """Return whether a node with this much free is preferred; nodes are tried lowest first, so ties keep the first."""
+def _better(w: World, s: State, placement: int, node: int, best: int) -> bool:
+    """Return whether a node of s.probe is preferred; nodes are tried lowest first, so ties keep the first."""
     if placement == FIRST_FIT:
         return False
+    if placement == BUSIEST_CPUS:
+        free = free_cpu(w, s.node[node].group, s.probe[node].cpu)
+        return free < free_cpu(w, s.node[best].group, s.probe[best].cpu)
+    free, best_free = s.probe[node].gpu, s.probe[best].gpu
     return free > best_free if placement == SPREAD else free < best_free
 
 
@@ -97,7 +103,7 @@ def _choose(w: World, s: State, o: Options, shape: int) -> bool:
                 for node in range(w.group[group].lo, w.group[group].hi):
                     if s.node[node].picked == s.n[STAMP] or not probed_fits(w, s, shape, kind, node):
                         continue
-                    if best < 0 or _better(o.placement, s.probe[node].gpu, s.probe[best].gpu):
+                    if best < 0 or _better(w, s, o.placement, node, best):
                         best = node
             if best < 0:
                 return False

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses
+from rltune.kernel.fit.chunk_need import chunk_cpu, chunk_mem, clear_of_pauses, free_cpu
 from rltune.kernel.fit.node_index import index_add, index_remove, lowest_bit
 from rltune.kernel.fit.racks import pick_in_racks, probe_now, slowdown
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import ACTIVE_N, FIRST_FIT, FREED, HIERARCHICAL, SPREAD, STAMP, TRIES, State, World
+from rltune.kernel.state.arrays import (
+    ACTIVE_N,
+    BUSIEST_CPUS,
+    FIRST_FIT,
+    FREED,
+    HIERARCHICAL,
+    SPREAD,
+    STAMP,
+    TRIES,
+    UNLIMITED,
+    State,
+    World,
+)
 
 
 @kernel
@@ -73,6 +85,42 @@ def _pick_by_number(w: World, s: State, shape: int, kind: int, estimate: float, 
 
 
 @kernel
+def _busiest(w: World, s: State, shape: int, kind: int, estimate: float) -> int:
+    """Return the node with the least free CPUs that has room for a chunk, the lowest of equals; -1 if there is none."""
+    mask = w.shape[shape].mask
+    need = w.chunk[shape, kind].gpus
+    best, best_free = -1, UNLIMITED
+    for m in range(w.mask[mask].lo, w.mask[mask].hi):
+        group = w.mask_group[m]
+        if w.has_pauses and not clear_of_pauses(w, group, s.now[0], estimate):
+            continue
+        cpu = chunk_cpu(w, shape, kind, group)
+        mem = chunk_mem(w, shape, kind, group)
+        for node in range(w.group[group].lo, w.group[group].hi):
+            if not s.node[node].up or s.node[node].picked == s.n[STAMP] or s.node[node].gpu < need:
+                continue
+            if s.node[node].cpu < cpu or s.node[node].mem < mem:
+                continue
+            free = free_cpu(w, group, s.node[node].cpu)
+            if best < 0 or free < best_free:
+                best, best_free = node, free
+    return best
+
+
+@kernel
+def _pick_by_cpus(w: World, s: State, shape: int, kind: int, estimate: float, found: int) -> int:
+    """Pick nodes for the chunks of one kind by free CPUs, fewest first."""
+    for _ in range(w.chunk[shape, kind].n):
+        node = _busiest(w, s, shape, kind, estimate)
+        if node < 0:
+            return -1
+        s.node[node].picked = s.n[STAMP]
+        s.pick[found] = node
+        found += 1
+    return found
+
+
+@kernel
 def _too_few_nodes(w: World, s: State, shape: int) -> bool:
     """Refuse a gang at once if too few nodes have the GPUs, whatever their CPUs and memory."""
     mask = w.shape[shape].mask
@@ -99,6 +147,8 @@ def find(w: World, s: State, shape: int, estimate: float, placement: int) -> boo
     for kind in range(w.shape[shape].kinds):
         if placement == FIRST_FIT:
             found = _pick_by_number(w, s, shape, kind, estimate, found)
+        elif placement == BUSIEST_CPUS:
+            found = _pick_by_cpus(w, s, shape, kind, estimate, found)
         else:
             found = _pick_by_level(w, s, shape, kind, estimate, placement == SPREAD, found)
         if found < 0:

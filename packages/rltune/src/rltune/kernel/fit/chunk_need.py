@@ -28,6 +28,12 @@ def asked_cpu(w: World, shape: int, kind: int, group: int) -> int:
 
 
 @kernel
+def free_cpu(w: World, group: int, cpu: int) -> int:
+    """Return the free CPUs of a node to compare it by; where its group states none, all are the same."""
+    return UNLIMITED if w.group[group].cpu >= UNLIMITED else cpu
+
+
+@kernel
 def chunk_mem(w: World, shape: int, kind: int, group: int) -> int:
     """Return the MiB that a chunk takes on a node of a group."""
     asked = w.chunk[shape, kind].mem

@@ -4,7 +4,8 @@ Run times are those recorded, as for any history. Three things are in it besides
 its queue, on whole nodes: who is behind may use nothing of them then. A job that could not start at once is started by
 one of the next backfillings, so that its GPUs stay idle for up to their interval: drawn at random, several times over,
 because a few seconds can change who comes next. And the controller orders the queue once a cycle, which is as long as
-it was on average, under its guard. Not in it: that Slurm chooses nodes itself where it is not led to some.
+it was on average, under its guard. Nodes are taken by best fit; Slurm's own rule can be asked for, which tells more of
+its choices and no more of the waits (docs/adr/0172-nodes-as-slurm-takes-them.md).
 
 Where jobs take turns three things are otherwise: backfilling is EASY, for turns know no other with reservations; the
 policy is asked in every pass, for turns know no cycle; and a job that was stopped holds its GPUs for as much longer
@@ -14,9 +15,11 @@ as it took, on average in that run, from the command to the start of the job tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
@@ -26,7 +29,9 @@ from rltune.lab.experiment import tuned_multifactor as multifactor
 from rltune.lab.experiment.experiment_plan import Arm, ExperimentPlan
 from rltune.lab.experiment.one_run import control_settings
 from rltune.lab.experiment.run_record import RunRecord, as_schedule
+from rltune.lab.testbed.testbed_spec import Spec, ports_needed
 from rltune.live.pinned_pipeline import pin_policy
+from rltune.placement.placers import SLURM, Placement
 from rltune.schedule import Schedule
 
 DRAWS = 20
@@ -57,12 +62,15 @@ class Prediction:
         return self.delay_s / self.real_delay_s - 1 if self.real_delay_s > 0 else np.nan
 
 
-def predict(record: RunRecord, plan: ExperimentPlan) -> Prediction:
-    """Simulate a run, and set it beside what was."""
+def predict(record: RunRecord, plan: ExperimentPlan, *, slurms_nodes: bool = False) -> Prediction:
+    """Simulate a run, and set it beside what was; nodes can be those that Slurm takes where nobody leads it."""
     real = as_schedule(record, plan)
     stretch = plan.jobs_profile.stretch
     cycle_s = max(plan.cycle_s, _makespan_s(real) / max(1, record.cycles.count))  # on a busy machine cycles are late
     pipeline = _driven(record.arm, plan, cycle_s) if record.arm.policy else slurm_alone(record.arm, stretch)
+    if slurms_nodes:
+        real = replace(real, cluster=by_name(real.cluster))
+        pipeline = replace(pipeline, placement=Placement(SLURM))
     jobs = _freed_late(real.jobs, record.freed_s) if record.arm.turns else real.jobs
     interval_s = multifactor.backfill_s(stretch)
     return set_beside(real, jobs, replace(pipeline, seed=record.seed), plan.estimator, interval_s)
@@ -93,6 +101,13 @@ def set_beside(
         delay_s=float(np.mean(delays)),
         real_delay_s=float(real.delay_s.mean()),
     )
+
+
+def by_name(cluster: Cluster) -> Cluster:
+    """Return a cluster with its groups in the order of their nodes' names, as Slurm goes through its nodes."""
+    spec = Spec(Path("/"), cluster, range(1, 1 + ports_needed(cluster)))
+    first = {id(node.group): node.name for node in reversed(spec.nodes)}
+    return replace(cluster, groups=tuple(sorted(cluster.groups, key=lambda group: first[id(group)])))
 
 
 def slurm_alone(arm: Arm, stretch: float = 1.0) -> Pipeline:

@@ -10,6 +10,7 @@ from rltune.errors import InputError
 from rltune.lab.faults.fault import Fault
 from rltune.lab.faults.faults_by_others import BY_OTHERS
 from rltune.lab.faults.faults_of_operation import OF_OPERATION
+from rltune.lab.faults.faults_of_people import OF_PEOPLE
 from rltune.lab.faults.faults_of_records import OF_RECORDS
 from rltune.lab.faults.scene import Scene, require_all_up
 from rltune.lab.faults.spell_log import keys_of
@@ -314,5 +315,6 @@ FAULTS = (
     *BY_OTHERS,
     *OF_RECORDS,
     *OF_OPERATION,
+    *OF_PEOPLE,
     Fault("10,000 jobs arrive", partial(_many, 10_000), _end_many, heavy=True),
 )

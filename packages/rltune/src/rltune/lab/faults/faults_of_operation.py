@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Sequence
 
 from rltune.lab.faults.fault import Fault
 from rltune.lab.faults.faults_by_others import reread_conf, restart, restore_conf, write_conf
@@ -106,12 +107,16 @@ def _suspend(scene: Scene) -> None:
 
 def _forge(scene: Scene) -> None:
     """Let a user submit held jobs that look like the controller's record, to the letter, and kill the controller."""
-    texts = [record.text for record in scene.bed.backend().observe().records]
+    forge_records(scene, [record.text for record in scene.bed.backend().observe().records])
+    scene.pass_cycles(3)
+
+
+def forge_records(scene: Scene, texts: Sequence[str]) -> None:
+    """Let a user submit held jobs with these texts, and with two that no controller has written."""
     about = ("--parsable", "--hold", "--time=5", "--output=/dev/null", "--chdir=/", f"--job-name={RECORD_NAME}")
     for text in (*texts, "rltune/1;lock;host=here;pid=1", "rltune/9;what"):
         words = ("sbatch", *about, f"--comment={text}", "--wrap=true")
         scene.forged.append(int(scene.bed.run(*scene.bed.account("games"), *words)))
-    scene.pass_cycles(3)
 
 
 def _take_forged_away(scene: Scene) -> None:

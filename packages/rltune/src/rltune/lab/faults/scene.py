@@ -32,10 +32,11 @@ main()
 _DOOR = """#!/bin/sh
 PATH={path}
 [ -e {folder}/hangs ] && exec sleep 3600
+[ -e {folder}/slow ] && sleep 6
 [ -e {folder}/powerless ] && exec {nobody} {command} "$@"
 exec {command} "$@"
 """  # what a controller takes for Slurm's commands
-_COMMANDS = ("scontrol", "squeue", "sinfo", "sprio", "sbatch", "scancel", "id")
+_COMMANDS = ("scontrol", "squeue", "sinfo", "sprio", "sbatch", "scancel", "sacctmgr", "id")
 _POLICY = """
 from pathlib import Path
 def score(queue):
@@ -63,6 +64,7 @@ class Scene:
     extra: list[int] = field(default_factory=list)  # jobs that say nothing of their spells
     holders: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)  # jobs that lose what they were submitted with
     held: list[int] = field(default_factory=list)  # until all has been given back
     nice_by_others: dict[int, int] = field(default_factory=dict)
     site_by_others: dict[int, int] = field(default_factory=dict)
@@ -118,6 +120,13 @@ class Scene:
         self.wait_for("the nodes to be taken", lambda: all(self.job(job).on_nodes for job in self.holders))
         self.waiting = [self.submit("--nodes=1", limit_min=self.random.randint(5, 55)) for _ in range(waiting)]
 
+    def try_submit(self, *options: str, **about: int) -> int:
+        """Submit a job as `submit` does; 0 if Slurm takes none like it."""
+        try:
+            return self.submit(*options, **about)  # type: ignore[arg-type]
+        except InputError:
+            return 0
+
     def submit_holder(self, *options: str) -> int:
         """Submit a job that holds a node until `let_go`."""
         return self.submit(
@@ -125,7 +134,9 @@ class Scene:
         )
 
     def let_go(self) -> None:
-        """Let the holders end, and so the queue run."""
+        """Let the holders end, and so the queue run; what a user has forged would never end."""
+        if self.forged:
+            self.bed.run("scancel", *map(str, self.forged), check=False)
         (self.folder / "go").touch()
 
     def may_run_again(self, job: int, cause: str) -> None:

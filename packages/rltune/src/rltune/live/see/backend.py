@@ -100,6 +100,10 @@ class Backend(Protocol):
         """Return the account under which this backend changes and submits."""
         ...
 
+    def may_drive(self, user: str) -> bool:
+        """Return whether an account may change others' jobs; True where the scheduler does not tell."""
+        ...
+
     def cannot(self) -> frozenset[ChangeKind]:
         """Return which changes this way of reaching the scheduler does not know."""
         ...

@@ -19,6 +19,7 @@ from rltune.live.see.backend import BackendError, Change, ChangeKind, ChangeOutc
 from rltune.live.see.snapshot import PriorityParts, Snapshot
 from rltune.live.slurm import json_records as parse
 from rltune.live.slurm import record_jobs
+from rltune.live.slurm import rights_of_account as rights
 from rltune.live.slurm import scontrol_orders as orders
 from rltune.live.slurm import scontrol_show as show
 from rltune.live.slurm import sprio as priority
@@ -124,6 +125,17 @@ class Slurm:
         if not self._user:
             self._user = self._run(("id", "-un")).strip()
         return self._user
+
+    def may_drive(self, user: str) -> bool:
+        """Ask Slurm whether an account is its own, root, an Operator or more, or coordinates an account."""
+        try:
+            told = self._ask_scontrol(("show config",))
+            if rights.is_slurms_own(user, told):
+                return True
+            levels = self._run(rights.question(user)) if rights.has_levels(told) else ""
+        except BackendError:
+            return True
+        return rights.may_drive(user, levels)
 
     def open_record(self, text: str, partition: str) -> int:
         """Submit a held job with this text."""

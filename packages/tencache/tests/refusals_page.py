@@ -52,8 +52,8 @@ the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothin
 tensor`) and legacy ones (`torch.FloatTensor(weight)`) read a parameter's bytes on the host by themselves. Where a
 gradient of the parameter is recorded this is found and refused, and in evaluation the bytes are up to date. Inside a
 training forward, what is detached or read under `no_grad()` may be from before the last update, without a word; of a
-parameter in the file it is not a number. Give them `weight.view_as(weight)`. `nn.Parameter(weight)` of a wrapped parameter, and so a parametrization registered after
-`wrap()`, raises torch's own error: register it before.
+parameter in the file it is not a number. Give them `weight.view_as(weight)`. `nn.Parameter(weight)` of a wrapped
+parameter, and so a parametrization registered after `wrap()`, raises torch's own error: register it before.
 
 **Rounded by address:** torch may round a product with a vector differently where the weight does not begin at a
 multiple of 16 bytes. On the device every weight does, as in memory that torch allocates. A

@@ -232,6 +232,16 @@ def test_a_budget_that_runs_little_of_a_history_is_said_and_asks_for_minutes(job
     assert "Too little history" in sentences(replace(doubtful, needed_jobs=10 * tuning.jobs))[0]
 
 
+def test_limits_are_known_though_the_first_jobs_have_none(jobs):
+    few = np.where(np.arange(len(jobs)) % 4 > 0, jobs.limit_s, np.nan)  # the first of every stretch among them
+    runner = StretchRunner(jobs.with_columns(limit_s=few), CLUSTER, "wait", 0)
+    bare = StretchRunner(jobs.with_columns(limit_s=np.full(len(jobs), np.nan)), CLUSTER, "wait", 0)
+    for stretch in (HistoryStretch(0, 600), HistoryStretch(600, 2000)):
+        runner.require_estimates("user", stretch)
+        with pytest.raises(InputError, match="no job of this trace has one"):
+            bare.require_estimates("user", stretch)
+
+
 def test_no_answer_asks_for_no_jobs(made):
     """Where an interval cannot be told, neither can how many jobs would be enough."""
     tuning, _ = made

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rltune.tune.tried_pipelines import Candidate
 
 WARM_UP = 0.25  # of a stretch's jobs are simulated before it, where no starts are recorded
+ASKED = 1_000  # jobs of a stretch, to see whether an estimator knows anything there
 LOOK_BACK = 100_000  # jobs before a run that estimators and policies learn from; older ones would only cost time
 
 
@@ -102,8 +103,9 @@ class StretchRunner:
         ground = self.ground(stretch)
         window, submit = ground.window, ground.jobs.submit_s
         begin = window.interval_s[0] if window.resumes and window.interval_s else submit[window.first]
-        probe = ground.jobs.window(window.first, 1).with_columns(submit_s=np.array([begin]))
-        estimated(ground.knowledge.estimator(estimator, window.first, 1), probe, self.seed)
+        asked = min(ASKED, window.count)  # not one job: that one may be the one without a limit
+        probe = ground.jobs.window(window.first, asked).with_columns(submit_s=np.full(asked, begin))
+        estimated(ground.knowledge.estimator(estimator, window.first, asked), probe, self.seed)
 
     def resumes(self, stretch: HistoryStretch) -> bool:
         """Return whether a stretch begins with what was recorded to run and wait then."""

@@ -183,6 +183,12 @@ def test_too_few_contended_windows_are_refused_with_a_way_out():
         drawn(windows(contended_s=1e9))
 
 
+def test_where_nobody_waits_no_lower_threshold_is_advised():
+    with pytest.raises(InputError, match="make anybody wait under FCFS; enlarge") as refused:
+        drawn(windows(contended_s=0, part=Part("training", 0, 150)))
+    assert "contended=" not in str(refused.value)
+
+
 @pytest.mark.parametrize("wrong", [{"load": 0.5}, {"cluster": 1.0}, {"cluster": -0.1}])
 def test_a_variation_that_cannot_be_is_refused(wrong):
     """In one sentence."""

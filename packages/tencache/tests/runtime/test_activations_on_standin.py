@@ -46,3 +46,28 @@ def test_without_a_fence_before_each_copy_the_run_is_wrong(unstarted, monkeypatc
     cached.unwrap()
     unstarted.synchronize()
     assert not same or unstarted.faults() != []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_only_with_waiting_for_what_comes_back_the_run_is_right(unstarted, monkeypatch, waits):
+    """What went is on the host before backward begins: it must come back, and a device that starts nothing is late."""
+    losses, expected, _ = reference("plain")
+    own = StreamLink.await_on_device
+
+    def await_on_device(self, copy):
+        if waits or sys._getframe(1).f_code.co_name != "_await":
+            own(self, copy)
+
+    model, optimizer, cached = wrapped(CASES["plain"], budget="100%", activations=1)
+    model.register_forward_hook(lambda *_: _all_gone(unstarted, cached))
+    monkeypatch.setattr(StreamLink, "await_on_device", await_on_device)
+    same = train(CASES["plain"], model, optimizer, STEPS, DEVICE) == losses
+    same = same and same_tensors(model.state_dict(), expected.state_dict())
+    cached.unwrap()
+    unstarted.synchronize()
+    assert (same and unstarted.faults() == []) is waits
+
+
+def _all_gone(machine, cached):
+    machine.synchronize()
+    cached.link.drain()

@@ -202,9 +202,12 @@ class Windows:
         return TrainingWindow(first, jobs, self.cluster, estimator, replace(self.pipeline, policy=base))
 
     def _too_few(self, found: int, tried: int) -> str:
+        windows = f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part"
+        if self.contended_s <= 0:
+            return f"{windows} make anybody wait under FCFS; enlarge windows or shrink the cluster"
         return (
-            f"only {found} of {tried:,} windows of {self.size:,} jobs in the {self.part.name} part make FCFS wait "
-            f"{self.contended_s:g} s on average; lower contended= of --windows, enlarge windows or shrink the cluster"
+            f"{windows} make FCFS wait {self.contended_s:g} s on average; lower contended= of --windows, "
+            "enlarge windows or shrink the cluster"
         )
 
 

@@ -13,6 +13,7 @@ a part ends, waiting jobs start by their priorities wherever they fit, and as ma
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -256,7 +257,7 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
         }
         settings = load_settings(None, wanted)
         rehearse(settings, pin_pipeline(settings))
-        controller = Controller(slurm, Journal.create(folder / "j.db"), settings, SystemClock(), say=print)
+        controller = Controller(slurm, Journal.create(folder / "j.db"), settings, SystemClock(), say=to_stderr)
         os.environ["PATH"] = environment["PATH"]
         cycles, calls, cpu = [], [], []
         for _ in range(minutes or CYCLES):
@@ -287,6 +288,11 @@ def measure(jobs: int, nodes: int, pipeline: dict, minutes: int, exact: int | No
             "journal_mib": round(controller.journal.size_bytes() / 2**20, 1),
             "peak_mib": peak_mib(),
         }
+
+
+def to_stderr(text: str) -> None:
+    """Print what the controller says; standard output has the figures alone."""
+    print(text, file=sys.stderr)
 
 
 def peak_mib() -> int:

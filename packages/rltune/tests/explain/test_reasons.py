@@ -339,6 +339,7 @@ SLURMS_OWN = {
     "QOSMaxGRESPerJob": "one job may not have as much",
     "PartitionTimeLimit": "partition gpu allows 30.0 min, and it asks for 60.0 min",
     "PartitionDown": "partition gpu starts no jobs",
+    "PartitionConfig": "partition gpu does not take its QOS, its account or what it asks for",
     "InvalidQOS": "names a QOS that it may not use",
     "BadConstraints": "asks for what no node has",
 }

@@ -109,6 +109,9 @@ def _refused_by_partition(job: LiveJob, snapshot: Snapshot) -> Aside:
         nodes = len({name for one in own for name in one.node_names})
         told = f"it asks for {counted(job.nodes, 'node')}, and {names} has {nodes} or allows fewer {says}"
         return Aside(Why.NEVER, told, "ask for fewer nodes")
+    if job.reason.startswith("PartitionConfig"):  # of a refused QOS Slurm says this and QOSNotAllowed, in turns
+        told = f"{names} does not take its QOS, its account or what it asks for {says}"
+        return Aside(Why.NEVER, told, "take another QOS or partition")
     return Aside(Why.LEFT, f"{names} starts no jobs {says}", "wait until the partition is up, or take another")
 
 

@@ -169,10 +169,10 @@ def tune(
     parts = _parts(len(ordered), SHARES_TAUGHT if learn else SHARES)
     runner = StretchRunner(ordered, cluster, metric, seed)
     search = _Search(runner, spread or Here(), KeptRuns(kept, runner), progress)
+    search.tell("looking which models these jobs taught")
+    policies, notes = _models(models, ordered, parts)  # names that do not exist are refused, however few jobs there are
     if len(ordered) < FEWEST_JOBS:
         return _too_little(today, metric, ordered, parts, minutes, seed)
-    search.tell("looking which models these jobs taught")
-    policies, notes = _models(models, ordered, parts)
     search.tell("looking what can be known of run times")
     estimators, unusable = _estimators(runner, parts[1])
     budget = minutes * (1 - LEARN_SHARE) if learn else minutes

@@ -197,7 +197,7 @@ def _site(runner: StretchRunner, today: Candidate, probed: HistoryStretch) -> Ru
 
 
 def _left_out(plan: Plan) -> tuple[str, ...]:
-    """Say what the budget had no room for."""
+    """Return what the budget had no room for."""
     if not plan.left_out:
         return ()
     estimators = sorted({c.estimator for c in plan.left_out if not c.pipeline.learned})

@@ -73,7 +73,7 @@ def advice(made: Tuning) -> str:
 
 
 def _missing(made: Tuning) -> str:
-    """Say what a history lacks."""
+    """Return what a history lacks."""
     if not math.isfinite(made.testing.estimate):
         return f"nobody waits on its last part, {extent(made, 1)}, so that it can neither bear a gain out nor refute it"
     if not made.needed_jobs:
@@ -93,7 +93,7 @@ def _more_minutes(made: Tuning) -> str:
 
 
 def _until(made: Tuning) -> str:
-    """Say what it takes to be sure."""
+    """Return what it takes to be sure."""
     if _enough_jobs(made):
         return f"more of your history has told (give more --minutes, such as {_more_minutes(made)})"
     if not made.needed_jobs:
@@ -162,7 +162,7 @@ def _tested(made: Tuning) -> list[str]:
 
 
 def extent(made: Tuning, part: int) -> str:
-    """Say how many jobs of the middle part (0) or the last (1) were run."""
+    """Return how many jobs of the middle part (0) or the last (1) were run."""
     run, whole = len(made.run_on[part]), len(made.parts[part + 1])
     return f"{run:,} jobs" if run == whole else f"the newest {run:,} of {whole:,} jobs"
 

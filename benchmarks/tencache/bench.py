@@ -16,7 +16,7 @@ from late_step import kept_table, late_table
 from scale import scale_table
 
 from tencache.bench.policy_bench import BenchSetting, Loaded, TimedTraining, bench_table, compare_policies, interleave
-from tencache.runtime.attach import wrap
+from tencache.runtime.wrapping import wrap
 
 LINKS = ("0.5GB/s", "1GB/s", "2GB/s")
 FLOOR_LIMIT = 1.05

@@ -5,6 +5,8 @@ The GPT of 46M parameters in 4 bytes, budget 35 %, with the durations of a quiet
 
 from dataclasses import replace
 
+from markdown_table import markdown_table
+
 from tencache.plan.policy_costs import cost_of
 from tencache.plan.step_trace import StepTrace
 from tencache.plan.transformer_shapes import PRESETS, Setting, make_trace
@@ -37,11 +39,7 @@ def cost(trace: StepTrace, link: float, policy: str, updates: str, share: float 
 
 def late_table() -> str:
     """One row for each link, speed of compute and time of the updates."""
-    lines = [
-        "## Late updates, on the clock",
-        "| device s | link | updates | planned s | ZeRO-3 / planned | ZeRO-3, late / planned | of bound |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for device_s in DEVICE_S:
         trace = timed_trace(device_s)
         for link in LINKS:
@@ -49,27 +47,23 @@ def late_table() -> str:
             bound_s = cost(trace, link, "ahead", "late").bound_s
             for updates in UPDATE_TIMES:
                 step_s = cost(trace, link, "ahead", updates).step_s
-                lines.append(
-                    f"| {device_s:g} | {link / 1e9:g} GB/s | {updates} | {step_s:.3f} | {after / step_s:.2f} | "
-                    f"{late / step_s:.2f} | {bound_s / step_s:.0%} |"
-                )
-    return "\n".join(lines)
+                ratios = f"{after / step_s:.2f}", f"{late / step_s:.2f}", f"{bound_s / step_s:.0%}"
+                rows.append((f"{device_s:g}", f"{link / 1e9:g} GB/s", updates, f"{step_s:.3f}", *ratios))
+    columns = "device s", "link", "updates", "planned s", "ZeRO-3 / planned", "ZeRO-3, late / planned", "of bound"
+    return markdown_table("Late updates, on the clock", columns, rows)
 
 
 def kept_table() -> str:
     """One row for each link and budget that holds all parameters: with what state stays on the device."""
-    lines = [
-        "## State that stays on the device, on the clock",
-        "| link | budget | step s | up MB | down MB |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     trace = timed_trace(DEVICE_S[0])
     for link in LINKS:
         for share in (1.0, 1.3, 2.0, 3.0):
             row = cost(trace, link, "ahead", "within", share)
-            moved = f"{row.up_bytes / 1e6:.0f} | {row.down_bytes / 1e6:.0f}"
-            lines.append(f"| {link / 1e9:g} GB/s | {share:.0%} | {row.step_s:.3f} | {moved} |")
-    return "\n".join(lines)
+            moved = f"{row.up_bytes / 1e6:.0f}", f"{row.down_bytes / 1e6:.0f}"
+            rows.append((f"{link / 1e9:g} GB/s", f"{share:.0%}", f"{row.step_s:.3f}", *moved))
+    columns = "link", "budget", "step s", "up MB", "down MB"
+    return markdown_table("State that stays on the device, on the clock", columns, rows)
 
 
 if __name__ == "__main__":

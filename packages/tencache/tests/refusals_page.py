@@ -13,6 +13,7 @@ MODULES = (
     "runtime/hooks/test_refusals.py",
     "runtime/hooks/test_unasked_functions.py",
     "runtime/tensors/test_activations.py",
+    "runtime/tensors/test_recomputing.py",
     "runtime/test_right_or_refused.py",
     "runtime/test_memory_of_the_user.py",
     "runtime/test_past_the_router.py",

@@ -8,8 +8,9 @@ from tencache.errors import CopyError, CorruptedError, Notice, PeerError, Refuse
 if TYPE_CHECKING:
     from tencache.plan.step_plan import StepPlan as Plan
     from tencache.plan.step_trace import StepTrace as Trace
-    from tencache.runtime.attach import Cached, wrap
+    from tencache.runtime.attach import Cached
     from tencache.runtime.stats import Stats
+    from tencache.runtime.wrapping import wrap
 
 __all__ = [
     "Cached",
@@ -31,7 +32,7 @@ _HOMES = {
     "Plan": ("tencache.plan.step_plan", "StepPlan"),
     "Stats": ("tencache.runtime.stats", "Stats"),
     "Trace": ("tencache.plan.step_trace", "StepTrace"),
-    "wrap": ("tencache.runtime.attach", "wrap"),
+    "wrap": ("tencache.runtime.wrapping", "wrap"),
 }
 
 

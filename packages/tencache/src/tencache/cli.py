@@ -151,7 +151,9 @@ def _plan(options: argparse.Namespace) -> int:
     _say("\n".join(lines))
     if trace.saves:
         saved = f"{show_bytes(peak_saved_bytes(trace.saves))} at most for backward"
-        _say(f"saved    {saved}; {show_bytes(result.offloaded_bytes)} a step to the host and back")
+        again = sum(trace.saves[number].bytes for number in plan.again)
+        computed = f", {show_bytes(again)} computed again" if again else ""
+        _say(f"saved    {saved}; {show_bytes(result.offloaded_bytes)} a step to the host and back{computed}")
     if options.table:
         _say(plan.table(options.table))
     if options.html is not None:

@@ -75,6 +75,12 @@ CORE = {
     "view_kept_of_what_is_filed": Program(FOUR, PLAIN, alias="data", file=True),
     "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
     "parameters_in_one_buffer": Program(FOUR, PLAIN, alias="one_buffer"),
+    **{
+        f"recomputed_after_{write}_within_autocast": Program(
+            (Layer(recompute="reentrant"), Layer()), (Turn(write_before_backward=write),) * 2, precision="autocast_all"
+        )
+        for write in ("data", "numpy")
+    },
     "data_assigned_and_held": Program(FOUR, (Turn(between="assign_held"), Turn(between="write_held"), Turn())),
     "own_data_swapped_in_and_out": Program(FOUR, (Turn(between="swap_views"),) * 3),
     "held_gradient_read_after_backward": Program(
@@ -131,6 +137,9 @@ LATE = {
     "late_held_gradient_kept": _late(Turn(hold="hold_gradient", between="write_held", set_to_none=False)),
     "late_held_state_written": _late(Turn(hold="hold_state", between="write_held")),
     "late_held_view_written": _late(Turn(between="write_held"), alias="detach"),
+    "held_state_dict_of_what_was_loaded": Program(
+        FOUR, (Turn(between="reload_state"), Turn(hold="hold_state_dict"), Turn(), Turn()), file="state"
+    ),
     "late_held_state_dict": _late(Turn(hold="hold_state_dict")),
     "late_rate_in_place": _late(Turn(between="rate_in_place"), rate="tensor"),
     "late_rate_in_place_fused": _late(Turn(between="rate_in_place"), rate="tensor", optimizer="fused"),
@@ -185,6 +194,7 @@ RAISES = {
 LATE_RAISES = {"backward_after_a_late_step": Program(FOUR, (Turn(), Turn(), Turn(step_twice=True)))}
 
 REFUSED = {
+    "written_in_a_forward_that_is_checked": Program((Layer("renormed"), Layer()), (Turn(),), verify=True, budget=100),
     "weight_given_to_checkpointing_with_old_casts": Program(
         (Layer(ahead=True, recompute="nonreentrant"),), (Turn(), Turn()), precision="autocast_all"
     ),

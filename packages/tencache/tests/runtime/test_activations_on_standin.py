@@ -7,6 +7,7 @@ import pytest
 from tencache_cases import same_state, same_tensors, train
 from test_on_standin import CASES, DEVICE, STEPS, reference, wrapped
 
+from tencache.plan import virtual_clock
 from tencache.runtime.memory.link import StreamLink
 from tencache.runtime.tensors import activations
 
@@ -71,3 +72,16 @@ def test_only_with_waiting_for_what_comes_back_the_run_is_right(unstarted, monke
 def _all_gone(machine, cached):
     machine.synchronize()
     cached.link.drain()
+
+
+@pytest.mark.parametrize("name", ["plain", "evaluation", "batch_shape", "autocast"])
+def test_what_is_computed_again_is_the_same_on_a_device_that_is_late(standin, monkeypatch, name):
+    """Whether the bytes are the same is told when the device has come so far; until then they stay."""
+    monkeypatch.setattr(virtual_clock, "_fastest", lambda plans, _: plans[-1])
+    losses, expected, expected_optimizer = reference(name)
+    model, optimizer, cached = wrapped(CASES[name], budget="60%", activations=1)
+    assert train(CASES[name], model, optimizer, STEPS, DEVICE) == losses
+    assert cached.stats().activation_again_bytes > 0
+    cached.unwrap()
+    assert same_tensors(model.state_dict(), expected.state_dict())
+    assert same_state(optimizer, expected_optimizer)

@@ -1,6 +1,7 @@
 """Parameters, gradients and forwards in the user's hands: memory that is assigned, held or dropped, and Ctrl-C."""
 
 import gc
+import io
 
 import numpy as np
 import pytest
@@ -335,3 +336,34 @@ def test_a_write_before_backward_to_what_is_in_the_file_is_there_in_the_next_for
         return [loss.detach() for loss in losses]
 
     assert_same(loop, budget=budget, file=True)
+
+
+class SeveralTypes(nn.Module):
+    """Layers that are large for the budget, and small parameters of three types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(128, 128) for _ in range(4))
+        self.scales = nn.ParameterList(torch.ones(64, dtype=kind) for kind in (torch.float64, torch.bfloat16))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x)) * (self.scales[0] * self.scales[1]).to(x.dtype).repeat(2)
+        return x
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_small_parameters_of_several_types_can_be_saved(budget):
+    """Torch saves no tensors of two types that lie in one storage."""
+    model = SeveralTypes()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    cached = tencache.wrap(model, optimizer, budget=budget)
+    for _ in range(2):
+        model(torch.ones(2, 128)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        file = io.BytesIO()
+        torch.save([model.state_dict(), optimizer.state_dict()], file)
+        file.seek(0)
+        assert same_tensors(torch.load(file)[0], model.state_dict())
+    cached.unwrap()

@@ -579,3 +579,21 @@ def test_backward_of_a_graph_from_before_the_device_was_let_go(program, options)
         unwrap = wrap(model, optimizer, **options).unwrap if wrapped else lambda: None
         runs.append([program(model, optimizer, unwrap), model.state_dict(), optimizer.state_dict()["state"]])
     assert same_tensors(runs[1], runs[0])
+
+
+@shows_kept("parameters that are frozen between forward and backward, and so get no gradient")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_is_frozen_after_the_forward_gets_no_gradient(options):
+    def program(model, optimizer):
+        seen = []
+        for step in range(4):
+            loss = model(batch(step)).square().mean()
+            model[step % 2][0].weight.requires_grad_(False)
+            loss.backward()
+            seen += [loss.detach(), *(parameter.grad is None for parameter in model.parameters())]
+            model.requires_grad_(True)
+            optimizer.step()
+            optimizer.zero_grad()
+        return seen
+
+    assert_same(program, **options)

@@ -10,7 +10,7 @@ from tencache.plan.timeline_page import draw
 from tencache.plan.virtual_clock import replay_plan
 from tencache.progress_bar import progress
 from tencache.quantity import show_bytes
-from tencache.runtime.attach import wrap
+from tencache.runtime.wrapping import wrap
 
 CONFIG = GPTConfig(vocabulary=2048, context=64, width=256, heads=8, layers=8)
 STEPS = 6

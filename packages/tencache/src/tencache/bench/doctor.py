@@ -20,12 +20,12 @@ from tencache.bench.identity_suite import BUDGET, WAYS, TrainingWay, runs_alike
 from tencache.plan.virtual_clock import replay_plan
 from tencache.progress_bar import progress
 from tencache.quantity import show_bytes
-from tencache.runtime.attach import wrap
 from tencache.runtime.memory.accelerator import Accelerator, find_accelerator, find_device
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
+from tencache.runtime.wrapping import wrap
 
 Verdict = Literal["ok", "bad", "not checked"]
 PROBE_BYTES = 64 * 2**20
@@ -83,10 +83,16 @@ class Patient:
         """Return the device as `wrap()` takes it."""
         return "sim" if self.accelerator is None else str(self.device)
 
-    def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, budget: str = BUDGET) -> Any:
+    def wrap(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        budget: str = BUDGET,
+        activations: int | None = None,
+    ) -> Any:
         """Wrap a model for the device."""
         link = "1GB/s" if self.accelerator is None else None
-        return wrap(model, optimizer, budget=budget, device=self.name, link=link)
+        return wrap(model, optimizer, budget=budget, device=self.name, link=link, activations=activations)
 
 
 def examine(device: str | None = None, *, nvme: Path | None = None, small: bool = False) -> HealthReport:

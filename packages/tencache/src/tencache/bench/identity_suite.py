@@ -19,7 +19,7 @@ from tencache.bench.gpt import GPT, GPTConfig, batches
 
 CONFIG = GPTConfig(vocabulary=96, context=12, width=32, heads=4, layers=4)
 BUDGET = "40%"
-Wrap = Callable[[nn.Module, Optimizer], Any]
+Wrap = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class TrainingWay:
     clip: float | None = None
     evaluate: bool = False
     autocast: bool = False
+    # The device's memory for what autograd saves; one byte lets all of it go that can.
+    activations: int | None = None
 
 
 WAYS = {
@@ -42,6 +44,8 @@ WAYS = {
     "reentrant checkpointing": TrainingWay(replace(CONFIG, recompute="reentrant")),
     "evaluation": TrainingWay(evaluate=True),
     "autocast": TrainingWay(autocast=True),
+    # Large enough to be worth a copy.
+    "saved tensors on the host": TrainingWay(replace(CONFIG, context=64, width=128), activations=1),
 }
 
 
@@ -102,7 +106,7 @@ def _run(way: TrainingWay, device: torch.device, wrap_it: Wrap | None, steps: in
     torch.manual_seed(0)
     model = GPT(way.config)
     optimizer = AdamW(model.parameters(), lr=1e-2)
-    cached = None if wrap_it is None else wrap_it(model, optimizer)
+    cached = None if wrap_it is None else wrap_it(model, optimizer, activations=way.activations)
     seen = _train(way, model if cached is not None else DeviceTwin(model, device), optimizer, device, steps)
     if cached is not None:
         cached.unwrap()

@@ -19,9 +19,10 @@ from tencache.plan.step_plan import StepPlan
 from tencache.plan.virtual_clock import step_s
 from tencache.progress_bar import progress
 from tencache.quantity import parse_bandwidth
-from tencache.runtime.attach import Cached, wrap
+from tencache.runtime.attach import Cached
 from tencache.runtime.memory.copy_lanes import Copy, Lane
 from tencache.runtime.memory.link import SimLink
+from tencache.runtime.wrapping import wrap
 
 WARM_TURNS = 2
 STEPS_IN_A_ROW = 3

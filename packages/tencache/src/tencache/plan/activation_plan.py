@@ -1,11 +1,12 @@
-"""Which of the tensors that autograd saves go to the host after forward, and when each comes back.
+"""Which of the tensors that autograd saves go to the host after forward, and when each comes back, or is made again.
 
 The tensor that is needed last goes first: byte for byte that is the fewest that can go. What comes back does so as
-early as there is room for it until it is used. Pure: no torch, no clock.
+early as there is room for it until it is used. What is computed again from others is dropped once it was saved, and
+those must be there when it is used. Pure: no torch, no clock.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from tencache.plan.step_trace import Saved
 
@@ -18,12 +19,22 @@ class Offload:
     trigger: int
 
 
-def plan_offloads(saves: Sequence[Saved], budget_bytes: int) -> tuple[Offload, ...]:
-    """Return what goes to the host so that the others fit the budget, in the order in which it comes back."""
-    gone = _needed_last(saves, budget_bytes)
+# Shares of what would go to the host that are tried to be computed again instead, the cheapest first.
+AGAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
+# What computing again costs in forward: it is done once more, and compared, before bytes are dropped.
+CHECKS = 2.0
+
+
+def plan_offloads(saves: Sequence[Saved], budget_bytes: int, again: Collection[int] = ()) -> tuple[Offload, ...]:
+    """Return what goes to the host so that the others fit the budget, in the order in which it comes back.
+
+    What is computed `again` does not go.
+    """
+    saves = needed_for(saves, again)
+    gone = _needed_last(saves, budget_bytes, again)
     if not gone:
         return ()
-    on_device = _occupied(saves, gone)
+    on_device = _occupied(saves, gone.union(again))
     rows = []
     for number in sorted(gone, key=lambda number: (saves[number].used, -number)):
         save, trigger = saves[number], saves[number].used
@@ -35,6 +46,37 @@ def plan_offloads(saves: Sequence[Saved], budget_bytes: int) -> tuple[Offload, .
     return tuple(sorted(rows, key=lambda row: (row.trigger, saves[row.saved].used, -row.saved)))
 
 
+def needed_for(saves: Sequence[Saved], again: Collection[int]) -> Sequence[Saved]:
+    """Return what was saved, each used by when what is computed again from it is used."""
+    found = list(saves)
+    # What one is computed from was saved before it.
+    for number in sorted(again, reverse=True):
+        for one in found[number].of:
+            found[one] = replace(found[one], used=min(found[one].used, found[number].used))
+    return found
+
+
+def again_choices(saves: Sequence[Saved], budget_bytes: int | None) -> list[frozenset[int]]:
+    """Return which tensors could be computed again instead of sent to the host: more and more, the cheapest first."""
+    gone = frozenset() if budget_bytes is None else _needed_last(saves, budget_bytes)
+    going_bytes = sum(saves[number].bytes for number in gone)
+    costs = {number: save.again_s / save.bytes for number, save in enumerate(saves) if save.again_s is not None}
+    cheapest = sorted(
+        (number for number in costs if saves[number].used > saves[number].saved + 1), key=costs.__getitem__
+    )
+    found = {_until(cheapest, saves, share * going_bytes) for share in AGAIN_SHARES} if gone else set()
+    return sorted((choice for choice in found if choice), key=len)
+
+
+def _until(numbers: Sequence[int], saves: Sequence[Saved], enough_bytes: float) -> frozenset[int]:
+    taken: set[int] = set()
+    for number in numbers:
+        if sum(saves[one].bytes for one in taken) >= enough_bytes:
+            break
+        taken.add(number)
+    return frozenset(taken)
+
+
 def peak_saved_bytes(saves: Sequence[Saved]) -> int:
     """Return the most bytes that are saved at one time."""
     return max(_occupied(saves, frozenset()), default=0)
@@ -44,19 +86,23 @@ def floor_offloaded_bytes(saves: Sequence[Saved], budget_bytes: int | None) -> i
     """Return the fewest bytes that any plan must send to the host, and back, within a budget.
 
     What an operation uses, and what it saves, is on the device with it, even where that alone is more than the budget.
+    What can be computed again need not go.
     """
     if budget_bytes is None:
         return 0
     may_go = sum(saves[number].bytes for number in _needed_last(saves, budget_bytes))
-    return min(max(peak_saved_bytes(saves) - budget_bytes, 0), may_go)
+    need_not = sum(save.bytes for save in saves if save.again_s is not None)
+    return max(min(peak_saved_bytes(saves) - budget_bytes, may_go) - need_not, 0)
 
 
-def _needed_last(saves: Sequence[Saved], budget_bytes: int) -> frozenset[int]:
+def _needed_last(saves: Sequence[Saved], budget_bytes: int, again: Collection[int] = ()) -> frozenset[int]:
     """Return those that go if, whenever more is saved than fits, what is needed last goes."""
     gone: set[int] = set()
     here: set[int] = set()
     here_bytes = 0
     for number, save in enumerate(saves):
+        if number in again:
+            continue
         over = {old for old in here if saves[old].used <= save.saved}
         here_bytes += save.bytes - sum(saves[old].bytes for old in over)
         here = (here - over) | {number}
@@ -87,9 +133,13 @@ def _occupied(saves: Sequence[Saved], gone: frozenset[int]) -> list[int]:
 class ActivationTraffic:
     """What offloaded tensors do to the two ways on the virtual clock: each goes once it is saved, and comes back."""
 
-    def __init__(self, saves: Sequence[Saved], budget_bytes: int | None) -> None:
-        self._saves = saves
-        self.rows = () if budget_bytes is None else plan_offloads(saves, budget_bytes)
+    def __init__(self, saves: Sequence[Saved], budget_bytes: int | None, again: Collection[int] = ()) -> None:
+        self.rows = () if budget_bytes is None else plan_offloads(saves, budget_bytes, again)
+        self._saves = saves = needed_for(saves, again)
+        # Seconds that computing again adds to operations.
+        self._again_s: dict[int, float] = {}
+        for number in again:
+            self._add_again(saves[number])
         self._budget_bytes = budget_bytes
         gone = {row.saved for row in self.rows}
         self._leaving: dict[int, list[int]] = {}
@@ -98,6 +148,15 @@ class ActivationTraffic:
         self._left_at: dict[int, float] = {}
         self._back_at: dict[int, float] = {}
         self._next = 0
+
+    def _add_again(self, save: Saved) -> None:
+        assert save.again_s is not None
+        for op, seconds in ((save.saved, CHECKS * save.again_s), (save.used, save.again_s)):
+            self._again_s[op] = self._again_s.get(op, 0.0) + seconds
+
+    def again_s(self, op: int) -> float:
+        """Return the seconds that computing again adds to an operation."""
+        return self._again_s.get(op, 0.0)
 
     @property
     def bytes(self) -> int:

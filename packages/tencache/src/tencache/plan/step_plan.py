@@ -46,6 +46,8 @@ class StepPlan:
     # Units whose parameters, gradients and optimizer state stay on the device, beside this plan's own budget.
     kept: frozenset[int] = frozenset()
     kept_bytes: int = 0
+    # Which of the trace's saved tensors are computed again in backward, instead of kept or sent to the host.
+    again: frozenset[int] = frozenset()
 
     @property
     def up_bytes(self) -> int:

@@ -63,12 +63,15 @@ class Update:
 class Saved:
     """Memory that autograd keeps for backward: saved by operation number `saved`, first used by number `used`.
 
-    What nothing used is used by an operation after the last.
+    What nothing used is used by an operation after the last. `again_s` is what it takes to compute it again from those
+    saved tensors whose numbers are in `of`; None if that cannot be done exactly.
     """
 
     bytes: int
     saved: int
     used: int
+    again_s: float | None = None
+    of: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ class StepTrace:
                 Update(tuple(item["units"]), item["compute_s"], item["file_bytes"], item.get("second_bytes", 0))
                 for item in data["updates"]
             ),
-            saves=tuple(Saved(**item) for item in data.get("saves", ())),
+            saves=tuple(Saved(**{**item, "of": tuple(item.get("of", ()))}) for item in data.get("saves", ())),
         )
 
 
@@ -186,6 +189,8 @@ class TraceBuilder:
         self.grads: list[Grad] = []
         # Bytes, the operation that saved them, and the one that used them, if one did.
         self.saves: list[tuple[int, int, int | None]] = []
+        # What it takes to compute one again, and from which others.
+        self.again: dict[int, tuple[float, tuple[int, ...]]] = {}
 
     def op(self, touched: tuple[int, ...], held: tuple[int, ...], phase: Phase) -> None:
         """Begin an operation."""
@@ -220,7 +225,10 @@ class TraceBuilder:
     def build(self, updates: Iterable[Update] = ()) -> StepTrace:
         """Return what was collected."""
         ops = tuple(Op(op.touched, op.held, op.compute_s, op.phase) for op in self.ops)
-        saves = tuple(Saved(size, saved, len(ops) if used is None else used) for size, saved, used in self.saves)
+        saves = tuple(
+            Saved(size, saved, len(ops) if used is None else used, *self.again.get(number, (None, ())))
+            for number, (size, saved, used) in enumerate(self.saves)
+        )
         return StepTrace(self.units, ops, tuple(self.grads), tuple(updates), saves)
 
 

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from tencache.plan.activation_plan import ActivationTraffic, floor_offloaded_bytes
+from tencache.plan.activation_plan import ActivationTraffic, again_choices, floor_offloaded_bytes
 from tencache.plan.kept_state import KeepOffer, choices, kept_bytes, with_kept
 from tencache.plan.planner import STRATEGIES, plan_ahead, plans_early, used_units
 from tencache.plan.step_plan import Load, StepPlan
@@ -146,14 +146,19 @@ def _run(plan: StepPlan, speeds: Bandwidths) -> tuple["_Clock", float]:
 
 
 def best_plan(trace: StepTrace, budget_bytes: int, speeds: Bandwidths, offer: KeepOffer = NOTHING_KEPT) -> StepPlan:
-    """Return the fastest plan, by its replay, with a part of what is offered kept on the device or not."""
+    """Return the fastest plan, by its replay, with a part of what is offered kept on the device or not.
+
+    What does not fit of what autograd saves goes to the host, or a part of it is computed again, whichever is faster.
+    """
     plans = [_best_moving(trace, budget_bytes, speeds)]
     for kept in choices(trace, offer):
         taken = kept_bytes(kept)
         plan = _best_moving(with_kept(trace, kept, offer.candidates), budget_bytes - taken, speeds)
         units = frozenset(unit for one in kept for unit in one.units)
         plans.append(replace(plan, kept=units, kept_bytes=taken))
-    return _fastest(plans, speeds)
+    best = _fastest(plans, speeds)
+    choices_again = again_choices(trace.saves, speeds.activation_bytes)
+    return _fastest([best, *(replace(best, again=again) for again in choices_again)], speeds)
 
 
 def _best_moving(trace: StepTrace, budget_bytes: int, speeds: Bandwidths) -> StepPlan:
@@ -192,7 +197,7 @@ class _Clock:
         self._update_of = {unit: index for index, update in enumerate(plan.trace.updates) for unit in update.units}
         self._last_grad = {grad.unit: index for index, grad in enumerate(plan.trace.grads)}
         self._landed: dict[int, float] = {}
-        self.activations = ActivationTraffic(plan.trace.saves, speeds.activation_bytes)
+        self.activations = ActivationTraffic(plan.trace.saves, speeds.activation_bytes, plan.again)
         self._in_flight: deque[tuple[float, int]] = deque()
         self._staged: deque[tuple[float, int]] = deque()
         self._arrived: dict[int, float] = {unit: 0.0 for unit, _ in plan.carried}
@@ -329,7 +334,7 @@ class _Clock:
         self.hits += sum(unit not in demanded for unit in op.touched)
         self.ready += sum(self._arrived.get(unit, 0.0) <= self.now for unit in op.touched)
         self._wait_until(ready)
-        self._compute(op.phase, op.compute_s)
+        self._compute(op.phase, op.compute_s + self.activations.again_s(index))
         for number, size_bytes in self.activations.leaving(index):
             self._down_free = self._moved("down", "activation", max(self._down_free, self.now), size_bytes)
             self.activations.left(number, self._down_free)

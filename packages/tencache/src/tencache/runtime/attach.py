@@ -1,4 +1,4 @@
-"""Wraps a module and an optimizer, and undoes it."""
+"""A wrapped module and optimizer: the wiring of all parts, and the way back."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -8,37 +8,36 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from tencache.errors import PeerError, RefusedError, UpdateError
+from tencache.errors import PeerError, UpdateError
 from tencache.plan.address_map import aligned
-from tencache.plan.rival_policies import POLICIES
 from tencache.plan.step_plan import StepPlan
 from tencache.plan.step_trace import StepTrace, Unit
 from tencache.plan.virtual_clock import Bandwidths
-from tencache.plan.working_units import add_halves
-from tencache.quantity import parse_bandwidth, parse_bytes
+from tencache.plan.working_units import WorkingUnits, add_halves
+from tencache.quantity import parse_bytes
 from tencache.runtime.all_on_device import Mover, bring_back, move_all, needed_bytes
 from tencache.runtime.attached_model import AttachedModel
 from tencache.runtime.attached_optimizer import AttachedOptimizer
 from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.engine import Engine
-from tencache.runtime.hooks.operation_router import ByteGuard, OperationRouter
-from tencache.runtime.hooks.refusals import FastPaths, check_model, check_optimizer, refuse_hooks
+from tencache.runtime.hooks.byte_guard import ByteGuard
+from tencache.runtime.hooks.operation_router import OperationRouter
+from tencache.runtime.hooks.refusals import FastPaths
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
-from tencache.runtime.memory.accelerator import Accelerator, find_accelerator, find_device
+from tencache.runtime.memory.accelerator import Accelerator, find_accelerator
 from tencache.runtime.memory.device_arena import POISON, Arena
 from tencache.runtime.memory.host_pool import HostPool
 from tencache.runtime.memory.link import Link, SimLink, StreamLink
 from tencache.runtime.memory.nvme_file import FileTier
 from tencache.runtime.optimizer.held_elsewhere import gradient_is_held, state_is_held
 from tencache.runtime.optimizer.host_memory import make_store, room_for_second_copies
-from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced, worth_a_thread
+from tencache.runtime.optimizer.known_optimizers import may_be_late, may_be_sliced
 from tencache.runtime.optimizer.sliced_step import SLICE_BYTES, Stepper
 from tencache.runtime.partly_on_device import STEPS_BEFORE, PartlyOnDevice
-from tencache.runtime.sharding import Sharding, check_sharding, divide
+from tencache.runtime.sharding import Sharding, divide
 from tencache.runtime.stats import Stats, gather
 from tencache.runtime.tensors.activations import Activations
 from tencache.runtime.tensors.device_copies import DeviceCopies
@@ -48,67 +47,11 @@ from tencache.runtime.tensors.host_split import STAGING_SHARE, HostSplit, split_
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.parameter_entry import PIECE_BYTES
 from tencache.runtime.tensors.pending_updates import describe_failure
+from tencache.runtime.tensors.shards import Shards
 from tencache.runtime.tensors.units import UnitMembers, group_parameters, make_entries, make_units, may_halve
 from tencache.runtime.unrouted import Unrouted
 
 PROBE_BYTES = 16 * 2**20
-
-
-def wrap(
-    model: nn.Module,
-    optimizer: Optimizer | None = None,
-    *,
-    budget: int | str,
-    device: str = "sim",
-    link: float | str | None = None,
-    host: int | str | None = None,
-    nvme: str | Path | None = None,
-    verify: bool = False,
-    policy: str = "ahead",
-    overlap: bool = True,
-    shard: Any = None,
-    activations: int | str | None = None,
-) -> "Cached":
-    """Let a model on the CPU train on a device that is too small for it; the training loop stays as it was.
-
-    `device` is "sim", where `link` is the simulated bandwidth ("2GB/s"), or a CUDA device. `budget` is the device's
-    memory for parameters, `host` that of the host for parameters, gradients and optimizer state, `nvme` a folder for
-    what is beyond it. The first step is the profile, and it counts. If the budget holds gradients and optimizer state
-    too, everything stays on the device after that step, and nothing moves any more. With `overlap`, `step()` returns
-    before the parameters are updated, and whoever looks at one first waits for it. With `shard`, a process group or
-    True for the default one, each process holds a share of the parameters, gradients and optimizer state.
-    `activations` is the device's memory for what autograd saves for backward: what is beyond it waits on the host.
-    """
-    if policy not in POLICIES:
-        raise ValueError(f"policy={policy!r}: choose one of {', '.join(POLICIES)}")
-    if nvme is not None and host is None:
-        raise ValueError(
-            "nvme= without host= would never be used: say with host= how much memory to use before the file"
-        )
-    if shard is not None:
-        if host is not None or isinstance(model, DistributedDataParallel):
-            raise RefusedError("shard= divides the model and averages gradients by itself: leave out host=, nvme=, DDP")
-        check_sharding(shard, model, optimizer)
-        refuse_hooks(model)
-    # What is around the model only says with whom to reduce gradients, and says it at each forward.
-    inner = model.module if isinstance(model, DistributedDataParallel) else model
-    check_model(inner)
-    if optimizer is not None:
-        check_optimizer(optimizer, inner)
-    return Cached(
-        inner,
-        optimizer,
-        budget=budget,
-        device=find_device(device),
-        bytes_per_s=None if link is None else parse_bandwidth(link),
-        host=host,
-        nvme=nvme,
-        verify=verify,
-        policy=policy,
-        overlap=overlap and shard is None and optimizer is not None and worth_a_thread(optimizer),
-        shard=shard,
-        activations=None if activations is None else parse_bytes(activations),
-    )
 
 
 class Cached:
@@ -151,9 +94,10 @@ class Cached:
         self._shard = shard
         self._sharding: Sharding | None = None
         self._activations: Activations | None = None
-        self._may_keep = known and policy == "ahead" and shard is None and activations is None
+        self._may_keep = known and policy == "ahead" and shard is None
         late = overlap and optimizer is not None and may_be_late(optimizer)
-        self._split = split_tiers(groups, host, has_file=nvme is not None, early=late)
+        saved = activations is not None
+        self._split = split_tiers(groups, host, has_file=nvme is not None, early=late, saved=saved)
         # Whatever fails, and however, the model is left as it was: there would be no handle to unwrap it with.
         with ExitStack() as undo:
             self._build(undo, groups, bytes_per_s, nvme, verify=verify, policy=policy, overlap=overlap)
@@ -171,56 +115,72 @@ class Cached:
         policy: str,
         overlap: bool,
     ) -> None:
-        split, device = self._split, self.device
-        units = make_units(groups, split.filed)
         self._file = None if nvme is None else FileTier(nvme, verify=verify)
         if self._file is not None:
             undo.callback(self._file.close)
-        accelerator = find_accelerator(device)
+        accelerator = find_accelerator(self.device)
         self.pool = HostPool(accelerator, poison=POISON if verify else None)
-        self.entries = make_entries(groups, device)
-        # The policies to compare with move what they move elsewhere: whole parameters.
-        working = add_halves(
-            units, [entry.unit for entry in self.entries if policy == "ahead" and may_halve(entry, groups)]
-        )
-        for entry in self.entries:
-            entry.half = working.half_of.get(entry.unit)
-        self.units = working.units
+        units = make_units(groups, self._split.filed)
+        working = self._make_working_units(units, groups, policy)
         shards = None if self._shard is None else divide(self._shard, self.model, self.entries, units)
         if shards is not None:
             undo.callback(shards.give_up)
         self._reserve([unit for index, unit in enumerate(units) if shards is None or shards.is_mine(index)])
-        # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
-        stage_casts = verify or accelerator is not None
         self.link: Link = SimLink(bytes_per_s) if accelerator is None else StreamLink(accelerator)
         undo.callback(self.link.close)
+        # A simulated link casts on the way. A real one carries bytes, and so does one whose bytes are checked.
+        stage_casts = verify or accelerator is not None
+        staging_bytes = self._split.staging_bytes
         self.masters = Masters(
-            self.units, self.entries, self.pool, shards or self._file, split.staging_bytes, stage_casts=stage_casts
+            self.units, self.entries, self.pool, shards or self._file, staging_bytes, stage_casts=stage_casts
         )
         self.arena = Arena(self.budget_bytes, accelerator)
-        # The largest gradient must not stop the small ones behind it.
-        window = self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries)
-        up, down = self._measure_link(accelerator)
-        device_copies = DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify)
+        speeds = self._expected_speeds(accelerator, overlap=overlap)
+        window = speeds.gradient_window_bytes
         gradients = Gradients(self.link, self.pool, window, self.counters, stage_casts=stage_casts)
+        self._make_engine(working, gradients, speeds, verify=verify, policy=policy)
+        undo.callback(self._let_go)
+        self._make_hooks(gradients, shards, accelerator, verify=verify, overlap=overlap)
+
+    def _make_working_units(self, units: tuple[Unit, ...], groups: list[UnitMembers], policy: str) -> WorkingUnits:
+        self.entries = make_entries(groups, self.device)
+        # The policies to compare with move what they move elsewhere: whole parameters.
+        halved = [entry.unit for entry in self.entries if policy == "ahead" and may_halve(entry, groups)]
+        working = add_halves(units, halved)
+        for entry in self.entries:
+            entry.half = working.half_of.get(entry.unit)
+        self.units = working.units
+        return working
+
+    def _expected_speeds(self, accelerator: Accelerator | None, *, overlap: bool) -> Bandwidths:
+        """Return what plans are made for: the link as it was measured, and the memory that each way has."""
+        up, down = self._measure_link(accelerator)
         late = overlap and self.optimizer is not None and may_be_late(self.optimizer)
-        speeds = Bandwidths(
+        return Bandwidths(
             up,
             down,
-            gradient_window_bytes=window,
-            staging_bytes=split.staging_bytes,
-            second_bytes=room_for_second_copies(self.optimizer, split, has_file=self._file is not None),
+            # The largest gradient must not stop the small ones behind it.
+            gradient_window_bytes=self.budget_bytes // 8 + max(entry.size_bytes for entry in self.entries),
+            staging_bytes=self._split.staging_bytes,
+            second_bytes=room_for_second_copies(self.optimizer, self._split, has_file=self._file is not None),
             piece_bytes=PIECE_BYTES,
             updates="within" if late else "after",
             activation_bytes=self._activation_bytes,
         )
-        if self._activation_bytes is not None:
-            self._activations = Activations(self.link, self.pool, device, self._activation_bytes, self.counters)
+
+    def _make_engine(
+        self, working: WorkingUnits, gradients: Gradients, speeds: Bandwidths, *, verify: bool, policy: str
+    ) -> None:
+        if (limit_bytes := self._activation_bytes) is not None:
+            host_bytes = self._split.saved_bytes
+            self._activations = Activations(
+                self.link, self.pool, self.device, limit_bytes, self.counters, host_bytes=host_bytes, verify=verify
+            )
         with Unrouted():
             self.engine = Engine(
                 working,
                 self.entries,
-                device_copies,
+                DeviceCopies(self.units, self.arena, self.link, self.masters, self.counters, verify=verify),
                 gradients,
                 self.masters,
                 self.link,
@@ -230,18 +190,29 @@ class Cached:
                 stepped=self.optimizer is not None,
                 activations=self._activations,
             )
-        undo.callback(self._let_go)
+
+    def _make_hooks(
+        self,
+        gradients: Gradients,
+        shards: Shards | None,
+        accelerator: Accelerator | None,
+        *,
+        verify: bool,
+        overlap: bool,
+    ) -> None:
+        """Make what routes operations, keeps what autograd saves, and steps."""
         self._reduction = GradientReduction(self.entries, gradients)
         saved = SavedTensors(self.engine, self.arena)
-        guard = ByteGuard(device_copies) if verify else None
+        guard = ByteGuard(self.engine.device_copies, self.engine.leaves) if verify else None
         reads = None if shards is None else SharedReads(shards, self.masters)
+        paths = FastPaths(self.model)
         self._router = OperationRouter(
-            self.engine, self.masters, saved, device, FastPaths(self.model), self._reduction, guard, reads
+            self.engine, self.masters, saved, self.device, paths, self._reduction, guard, reads
         )
         if shards is not None and reads is not None and self.optimizer is not None:
             self._sharding = Sharding(shards, reads, self.engine, self.masters, self.model, self.optimizer)
-        self._stepper = self._make_stepper(split, overlap=overlap)
-        self._on_model = AttachedModel(self.model, self.entries, self._router, device)
+        self._stepper = self._make_stepper(self._split, overlap=overlap)
+        self._on_model = AttachedModel(self.model, self.entries, self._router, self.device)
         self._partly = PartlyOnDevice(
             self.entries, self.engine, self.masters, self.pool, saved, self._on_model, accelerator
         )

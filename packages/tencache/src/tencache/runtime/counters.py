@@ -27,8 +27,9 @@ class Counters:
     late_updates: int = 0
     early_updates: int = 0
     discarded_updates: int = 0
-    # What autograd saved: bytes sent to the host, the most on the device at once, and the wait for either way.
+    # What autograd saved: bytes sent to the host and computed again, the most on the device, and the wait for copies.
     activation_bytes: int = 0
+    activation_again_bytes: int = 0
     activation_peak_bytes: int = 0
     activation_stall_s: float = 0.0
 

@@ -107,6 +107,8 @@ class PartlyOnDevice:
         arena = Arena(size_bytes, self._accelerator)
         self._saved.begin_anew(arena)
         move_all([entry.parameter for entry in kept], optimizer, mover)
+        if self._engine.activations is not None:
+            self._engine.activations.leave_out(entry.parameter for entry in kept)
         self._masters.let_go(units)
         for entry in kept:
             entry.on_device = True

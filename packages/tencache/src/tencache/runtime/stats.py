@@ -58,6 +58,7 @@ class Stats:
     device_utilisation: float
     gradients_in_flight_peak_bytes: int
     activation_bytes: int
+    activation_again_bytes: int
     activation_peak_bytes: int
     host_pinned_bytes: int
     host_asked_bytes: int
@@ -93,8 +94,10 @@ class Stats:
             f"moved    up {up}, down {down}",
             f"memory   device {device}, host {host}, file {show_bytes(self.file_bytes)}",
         )
-        if self.activation_bytes:
+        if self.activation_bytes or self.activation_again_bytes:
             went = f"{show_bytes(self.activation_bytes)} to the host and back, waited {self.activation_stall_s:.3f} s"
+            if self.activation_again_bytes:
+                went = f"{went}, {show_bytes(self.activation_again_bytes)} computed again"
             lines = (*lines, f"saved    {show_bytes(self.activation_peak_bytes)} on the device at most, {went}")
         return "\n".join(lines)
 
@@ -140,6 +143,7 @@ def gather(
         device_utilisation=_share(counters.device_peak_bytes, budget_bytes),
         gradients_in_flight_peak_bytes=counters.gradients_in_flight_peak_bytes,
         activation_bytes=counters.activation_bytes,
+        activation_again_bytes=counters.activation_again_bytes,
         activation_peak_bytes=counters.activation_peak_bytes,
         host_pinned_bytes=pool.pinned_bytes,
         host_asked_bytes=pool.asked_bytes,

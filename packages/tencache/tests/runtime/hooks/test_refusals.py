@@ -337,3 +337,16 @@ def test_a_refused_forward_leaves_the_model_usable():
     train(Case(), reference, reference_optimizer, 2)
     assert train(Case(), model, optimizer, 2) == train(Case(), reference, reference_optimizer, 2)
     cached.unwrap()
+
+
+@shows_refused(
+    "training inside `torch.autograd.graph.disable_saved_tensors_hooks()`", "leave that context out around the model"
+)
+def test_a_context_that_forbids_hooks_on_saved_tensors():
+    model = nn.Linear(4, 4)
+    cached = tencache.wrap(model, budget="100%")
+    forbidden = torch.autograd.graph.disable_saved_tensors_hooks("not here")
+    with forbidden, pytest.raises(RefusedError, match="disable_saved_tensors_hooks"):
+        model(torch.ones(2, 4))
+    model(torch.ones(2, 4)).sum().backward()
+    assert torch.equal(cached.unwrap().bias.grad, torch.full((4,), 2.0))

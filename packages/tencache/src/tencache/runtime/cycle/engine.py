@@ -128,7 +128,7 @@ class Engine:
             if entry.cast is None and not self.device_copies.held([entry.half]):  # type: ignore[list-item]
                 self._running = tuple(unit for unit in self._running if unit != entry.half)
             self._widen(entry.unit)
-        self.device_copies.bind(entry)
+        self.device_copies.bindings.bind(entry)
 
     def note_whole(self, entry: ParameterEntry) -> None:
         """Take in that an operation uses a parameter as it is, not cast."""
@@ -378,6 +378,8 @@ class Engine:
         given = [unit for unit in units if self._masters.aliased(unit)]
         self.exposed.update(given)
         self.exposures.update(given)
+        if given:
+            self._note_change()
         return given
 
     def take_in_changes(self) -> None:
@@ -391,6 +393,7 @@ class Engine:
         # Between forward and backward nothing is closed: the file's bytes are older than those in memory by then.
         self._masters.note_changed(changed | self.exposed)
         if self.exposed:
+            self._note_change()
             self.device_copies.drop(self.working.forms(self.exposed))
             self.exposed = {unit for unit in self.exposed if self._masters.aliased(unit)}
 
@@ -437,7 +440,7 @@ class Engine:
         offloads = self.plans.offloads(kind)
         if self.activations is not None and offloads is not None and kind == "train":
             rows, floor_bytes = offloads
-            self.activations.begin(rows, plan.trace.saves)
+            self.activations.begin(rows, plan.trace.saves, plan.again)
             self.counters.up_floor_bytes += floor_bytes
             self.counters.down_floor_bytes += floor_bytes
 

@@ -8,6 +8,7 @@ from tencache.errors import RefusedError
 from tencache.plan.working_units import WorkingUnits
 from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.parameter_entry import ParameterEntry, describe_write
+from tencache.runtime.unrouted import Bookkeeping
 
 
 class LeafWrites:
@@ -47,12 +48,13 @@ class LeafWrites:
     def _refuse_written_casts(self, entries: Sequence[ParameterEntry]) -> None:
         for entry in entries:
             if entry.cast is not None and entry.cast._version:  # noqa: SLF001
-                self._device_copies.forget_cast(entry)
+                self._device_copies.bindings.forget_cast(entry)
                 self._refuse(entry)
 
     def _refuse(self, written: ParameterEntry) -> NoReturn:
         # A view of it may be alive, which is refused too: the write is the better reason.
-        for unit in self._working.forms([written.unit]):
-            with suppress(RefusedError):
-                self._device_copies.drop((unit,))
+        with Bookkeeping():
+            for unit in self._working.forms([written.unit]):
+                with suppress(RefusedError):
+                    self._device_copies.drop((unit,))
         raise RefusedError(describe_write(written.name))

@@ -140,7 +140,8 @@ class PlanBook:
         self._halved[kind] = self._working.halved(plan.trace)
         if (limit_bytes := self.speeds.activation_bytes) is not None:
             saves = plan.trace.saves
-            self._offloads[kind] = plan_offloads(saves, limit_bytes), floor_offloaded_bytes(saves, limit_bytes)
+            rows = plan_offloads(saves, limit_bytes, plan.again)
+            self._offloads[kind] = rows, floor_offloaded_bytes(saves, limit_bytes)
         while len(self._known) > KNOWN_ORDERS:
             self._known.popitem(last=False)
 

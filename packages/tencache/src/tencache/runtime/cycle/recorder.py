@@ -1,6 +1,7 @@
 """Records a cycle while it runs: which operation touched what, and how long compute took between waits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -74,6 +75,21 @@ class Recorder:
     def used(self, number: int) -> None:
         """Record that backward uses what was saved."""
         self._builder.used(number)
+
+    def again(self, number: int, seconds: float, of: tuple[int, ...]) -> None:
+        """Record what it takes to compute again what was saved, and from which others."""
+        self._builder.again[number] = seconds, of
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let the stopwatch stand still: what is computed meanwhile is not the model's."""
+        running = self._resumed is not None
+        self.pause()
+        try:
+            yield
+        finally:
+            if running:
+                self.resume()
 
     def finish(self, updates: Iterable[Update]) -> StepTrace:
         """Return the trace."""

@@ -81,7 +81,7 @@ class CastWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 # Some operations return their argument, as einsum may: what user code gets is not moved under it.
                 cast.data = cast.detach().clone()
             elif entry.leaf.requires_grad and torch.is_autocast_cache_enabled():
-                self._engine.device_copies.keep_cast(entry, cast)
+                self._engine.device_copies.bindings.keep_cast(entry, cast)
 
     def _cast(self, args: Sequence[Any], dtype: torch.dtype) -> Tensor:
         entry, unit = self._forms[id(args[0])]
@@ -89,7 +89,7 @@ class CastWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._engine.note_cast(entry, dtype)
             working = unit == entry.half and entry.half_dtype is dtype
             if working:
-                cast = self._engine.device_copies.make_cast(entry)
+                cast = self._engine.device_copies.bindings.make_cast(entry)
             elif unit == entry.half:
                 self._engine.bring_whole(entry)
         if not working:

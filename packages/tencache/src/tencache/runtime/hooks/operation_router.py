@@ -7,11 +7,10 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
-from torch.utils._pytree import tree_leaves
 
 from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
+from tencache.runtime.hooks.byte_guard import ByteGuard, leave_mode
 from tencache.runtime.hooks.cast_watch import CastWatch, autocast_hides, casts_to
 from tencache.runtime.hooks.large_operations import in_parts
 from tencache.runtime.hooks.part_hooks import PartHooks
@@ -26,7 +25,6 @@ from tencache.runtime.hooks.running_forward import RunningForward
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter, swap, swap_back, writes
-from tencache.runtime.tensors.device_copies import DeviceCopies
 from tencache.runtime.tensors.gradient_reduction import GradientReduction
 from tencache.runtime.tensors.masters import Masters
 from tencache.runtime.tensors.other_memory import describe_shared
@@ -47,7 +45,7 @@ class OperationRouter:
         device: torch.device,
         fast_paths: FastPaths,
         reduction: GradientReduction,
-        guard: "ByteGuard | None" = None,
+        guard: ByteGuard | None = None,
         reads: SharedReads | None = None,
     ) -> None:
         self._engine = engine
@@ -109,7 +107,7 @@ class OperationRouter:
             engine.note_whole(entry)
         engine.begin_op(_units(entries))
         try:
-            bind = engine.device_copies.bind
+            bind = engine.device_copies.bindings.bind
             leaves = {id(entry.parameter): bind(entry) for entry in entries}
             return self._run_on(leaves, func, entries, args, kwargs)
         finally:
@@ -317,7 +315,7 @@ class OperationRouter:
             return
         self.parts.put_on()
         if self._guard is not None and self._guarded:
-            _leave_mode(self._guard)
+            leave_mode(self._guard)
             self._guarded = False
         if self._context is not None:
             self._saved.leave(self._context)
@@ -351,7 +349,7 @@ class OperationRouter:
 
     def _compute(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         with Bookkeeping():
-            leaves = {id(entry.parameter): self._engine.device_copies.bind(entry) for entry in entries}
+            leaves = {id(entry.parameter): self._engine.device_copies.bindings.bind(entry) for entry in entries}
         return self._run_on(leaves, func, entries, args, kwargs)
 
     def _compute_casting(
@@ -361,7 +359,9 @@ class OperationRouter:
         copies = self._engine.device_copies
         with Bookkeeping():
             leaves = {
-                id(entry.parameter): copies.bind_half(entry) if form == entry.half else copies.bind(entry)
+                id(entry.parameter): copies.bindings.bind_half(entry)
+                if form == entry.half
+                else copies.bindings.bind(entry)
                 for entry, form in zip(entries, forms, strict=True)
             }
         watched = {
@@ -411,38 +411,5 @@ def _units(entries: list[ParameterEntry]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([entry.unit for entry in entries]))
 
 
-def _leave_mode(mode: TorchDispatchMode) -> None:
-    """Leave a dispatch mode, also if others were entered since: after Ctrl-C in a forward it is left late."""
-    above: list[TorchDispatchMode] = []
-    while _get_current_dispatch_mode() not in {None, mode}:
-        above.append(_pop_mode())
-    mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-    for other in reversed(above):
-        _push_mode(other)
-
-
 def _writes(func: Callable[..., Any]) -> bool:
     return writes(getattr(func, "__name__", ""))
-
-
-class ByteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """For `verify=True`: checks, before every operation of a forward, each argument that lies in the arena.
-
-    Operations on parameters are checked when the parameter is brought. This sees the others, on tensors that share
-    memory with a device copy.
-    """
-
-    def __init__(self, device_copies: DeviceCopies) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._device_copies = device_copies
-
-    def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Check the arguments, and run the operation."""
-        del types
-        if not Bookkeeping.depth:
-            for value in tree_leaves((args, kwargs)):
-                if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-                    self._device_copies.check_read(value)
-        return func(*args, **(kwargs or {}))

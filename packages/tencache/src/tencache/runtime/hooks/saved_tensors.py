@@ -13,8 +13,8 @@ from tencache.errors import RefusedError
 from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter
 from tencache.runtime.memory.device_arena import Arena
-from tencache.runtime.tensors.activations import SavedActivation
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
+from tencache.runtime.tensors.saved_memory import SavedActivation
 from tencache.runtime.unrouted import Bookkeeping, Unrouted
 
 _HALVES = (torch.bfloat16, torch.float16)
@@ -134,6 +134,12 @@ class SavedTensors:
         """Return the context in which handles are made; hooks already around it see everything else."""
         # torch calls the innermost pair only. Activations are handed on to the pair around it, so that offloading and
         # checkpointing by others go on working.
+        enabled = torch._C._autograd._saved_tensors_hooks_is_enabled  # type: ignore[attr-defined]  # noqa: SLF001
+        if not enabled():
+            raise RefusedError(
+                "hooks on saved tensors are switched off here (torch.autograd.graph.disable_saved_tensors_hooks), and "
+                "a wrapped model needs them: leave that context out around it"
+            )
         return saved_tensors_hooks(_Pack(self, top_hooks(), self._base, self._end), self._unpack)
 
     def leave(self, context: saved_tensors_hooks) -> None:
@@ -175,7 +181,7 @@ class SavedTensors:
 
     def _whole(self, tensor: Tensor) -> Tensor:
         """Return the tensor; a leaf that has no bytes yet is brought first: autograd saves before it computes."""
-        if not self._in_arena(tensor) or (entry := self._engine.device_copies.blank_leaf(tensor)) is None:
+        if not self._in_arena(tensor) or (entry := self._engine.device_copies.bindings.blank_leaf(tensor)) is None:
             return tensor
         with Unrouted(), Bookkeeping():
             self._engine.use_whole(entry)
@@ -209,7 +215,7 @@ class SavedTensors:
     @property
     def any_blank(self) -> bool:
         """Return whether some leaf may have no bytes of its own."""
-        return self._engine.device_copies.any_blank
+        return self._engine.device_copies.bindings.any_blank
 
     def in_slot(self, tensor: Tensor, offset: int, *, stored: bool) -> UnitView | None:
         """Return a handle for a tensor that lies at an offset in the arena; None if it must be kept as it is."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tencache.runtime.memory.accelerator import Accelerator
@@ -66,6 +67,10 @@ class Link(ABC):
     @abstractmethod
     def resolve(self, *, wait: bool) -> None:
         """Report the times that are known by now, or all of them."""
+
+    @abstractmethod
+    def tell(self, flag: Tensor, then: Callable[[bool], None]) -> None:
+        """Tell what a byte on the device says, once it is computed: at once, or from a copy thread."""
 
     @abstractmethod
     def speeds(self, source: Tensor, target: Tensor) -> tuple[float, float]:
@@ -127,6 +132,10 @@ class SimLink(Link):
 
     def resolve(self, *, wait: bool) -> None:
         """Do nothing: every time was told at once."""
+
+    def tell(self, flag: Tensor, then: Callable[[bool], None]) -> None:
+        """Tell it."""
+        then(bool(flag))
 
     def speeds(self, source: Tensor, target: Tensor) -> tuple[float, float]:
         """Return the simulated bandwidth; if there is none, that of copies in memory."""
@@ -247,6 +256,14 @@ class StreamLink(Link):
                 return
             self._unresolved.popleft()
             note(max(first.elapsed_time(last), 0.0) / 1e3)
+
+    def tell(self, flag: Tensor, then: Callable[[bool], None]) -> None:
+        """Send the byte down, behind what else is on its way: the host does not wait for the device."""
+        host = torch.empty(1, dtype=torch.uint8)
+        copy = Copy(host, lambda: flag, 1, lambda: then(bool(host)))
+        copy.fence = self.fence()
+        copy.at_once = True
+        self.down.put(copy)
 
     def note_stream(self) -> Any:
         """Take in that the stream which this thread computes on may read what is on the device."""

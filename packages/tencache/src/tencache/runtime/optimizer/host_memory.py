@@ -30,7 +30,7 @@ def make_store(file: FileTier | None, split: HostSplit, optimizer: Optimizer) ->
         return None, True
     if not may_be_sliced(optimizer):
         text = f"{type(optimizer).__name__} is not known to update parameters one by one: its state stays in memory"
-        warnings.warn(text, Notice, stacklevel=6)
+        warnings.warn(text, Notice, stacklevel=7)
         return None, True
     store = StateStore(file, split.state_bytes, split.staging_bytes)
     twice = store.reserve(_trained_bytes(optimizer), state_tensors(optimizer), twice=split.second_bytes > 0)

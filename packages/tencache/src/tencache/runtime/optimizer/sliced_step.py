@@ -391,7 +391,8 @@ class Stepper:
                 self.store.release(state.record)
                 if entry.index not in self._watched:
                     states.put(entry.parameter, self.store.close(entry, state))
-            elif state and id(entry) not in self._settled:
+            elif state and id(entry) not in self._settled and entry.index not in self._watched:
+                # Who holds a state that was loaded, and is not in the file yet, is to see every update, too.
                 self._settled.add(id(entry))
                 states.put(entry.parameter, self.store.settle(entry, state, self._parameter_bytes))
 

@@ -9,6 +9,7 @@ from tencache.runtime.tensors.units import UnitMembers
 
 STAGING_SHARE = 8
 SECOND_SHARE = 16
+SAVED_SHARE = 8
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,21 @@ class HostSplit:
     state_bytes: int | None = None
     # For second copies of what is updated within backward, where there is a file.
     second_bytes: int = 0
+    # For what autograd saved and the device has no room for (None: no limit).
+    saved_bytes: int | None = None
 
 
 def split_tiers(
-    groups: Sequence[UnitMembers], host: int | str | None, *, has_file: bool, early: bool = False
+    groups: Sequence[UnitMembers],
+    host: int | str | None,
+    *,
+    has_file: bool,
+    early: bool = False,
+    saved: bool = False,
 ) -> HostSplit:
     """Divide the host's memory: gradients first, then parameters, then optimizer state; the rest goes to the file.
 
-    If updates may be `early`, a share is for second copies.
+    If updates may be `early`, a share is for second copies; if `saved` tensors may wait on the host, one is for them.
     """
     if host is None:
         return HostSplit()
@@ -38,9 +46,10 @@ def split_tiers(
     host_bytes = parse_bytes(host)
     # Room for four of the largest unit: one being read, one uploaded, one written, and one asked for out of turn.
     staging_bytes = max(host_bytes // STAGING_SHARE, 4 * max(sizes)) if has_file else 0
-    room = host_bytes - gradients - staging_bytes
+    saved_bytes = host_bytes // SAVED_SHARE if saved else 0
+    room = host_bytes - gradients - staging_bytes - saved_bytes
     if room < (0 if has_file else sum(sizes)):
-        needed = gradients + (2 * staging_bytes if has_file else sum(sizes))
+        needed = gradients + saved_bytes + (2 * staging_bytes if has_file else sum(sizes))
         advice = "raise host=" if has_file else "raise host=, or give nvme= a folder on a disk"
         raise RefusedError(
             f"host={show_bytes(host_bytes)} is too little for this model, which needs {show_bytes(needed)}: {advice}"
@@ -48,7 +57,8 @@ def split_tiers(
     filed = spread_over_file(sizes, room)
     kept = sum(size for unit, size in enumerate(sizes) if unit not in filed)
     second_bytes = min(host_bytes // SECOND_SHARE, room - kept) if has_file and early else 0
-    return HostSplit(filed, staging_bytes or 2**62, room - kept - second_bytes, second_bytes)
+    state_bytes = room - kept - second_bytes
+    return HostSplit(filed, staging_bytes or 2**62, state_bytes, second_bytes, saved_bytes if saved else None)
 
 
 def spread_over_file(sizes: Sequence[int], room: int) -> frozenset[int]:

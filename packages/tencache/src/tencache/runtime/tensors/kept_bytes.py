@@ -23,7 +23,7 @@ class KeptBytes:
             # Nearly always so, and asked of every parameter in every step.
             if entry.cast is None and not len(entry.handles):
                 continue
-            cast = self._device_copies.forget_cast(entry)
+            cast = self._device_copies.bindings.forget_cast(entry)
             if cast is not None and autocast_is_open():
                 with torch.no_grad():
                     cast.data = self._data(entry).to(cast.dtype).to(cast.device)

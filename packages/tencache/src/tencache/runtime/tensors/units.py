@@ -39,21 +39,23 @@ class UnitMembers:
 def group_parameters(named: Sequence[tuple[str, nn.Parameter]], budget_bytes: int) -> list[UnitMembers]:
     """Return the units: each large parameter alone, small ones packed, since small copies cost as much as large ones.
 
-    Packs stay below a sixteenth of the budget, and frozen parameters apart: only the others go stale.
+    Packs stay below a sixteenth of the budget. Frozen parameters are apart, since only the others go stale, and so is
+    each type: torch does not save tensors of two types that lie in one storage.
     """
     # Relative to the budget too: in a small arena a pack of 64 KiB would be most of it.
     small_bytes = min(SMALL_BYTES, budget_bytes // 256)
     groups: list[UnitMembers] = []
-    packs: dict[bool, UnitMembers] = {}
+    packs: dict[tuple[bool, torch.dtype], UnitMembers] = {}
     for name, parameter in named:
         size_bytes = parameter.numel() * parameter.element_size()
         if size_bytes > small_bytes:
             groups.append(UnitMembers())
             groups[-1].add(name, parameter)
             continue
-        pack = packs.get(parameter.requires_grad)
+        kind = (parameter.requires_grad, parameter.dtype)
+        pack = packs.get(kind)
         if pack is None or pack.size_bytes + size_bytes > budget_bytes // 16:
-            pack = packs[parameter.requires_grad] = UnitMembers()
+            pack = packs[kind] = UnitMembers()
             groups.append(pack)
         pack.add(name, parameter)
     return groups

@@ -59,8 +59,8 @@ def lesson(args):
     return Lesson(f"{name} on {cluster.name}", jobs, cluster, *how)
 
 
-def trained(of: Lesson, features: str, seed: int = 0, **settings) -> tuple[Model, str]:
-    """Train a network; give it and what is to be said of its training."""
+def trained(of: Lesson, features: str, seed: int = 0, init: Model | None = None, **settings) -> tuple[Model, str]:
+    """Train a network, if need be from one that is there; give it and what is to be said of its training."""
     began = perf_counter()
     usual = TrainSettings(
         base=of.base,
@@ -73,7 +73,8 @@ def trained(of: Lesson, features: str, seed: int = 0, **settings) -> tuple[Model
         contended_s=of.contended_s,
         seed=seed,
     )
-    trainer = Trainer(of.jobs, of.cluster, replace(usual, **settings), threads=of.workers, trace=of.name)
+    made = replace(usual, **settings)
+    trainer = Trainer(of.jobs, of.cluster, made, init, threads=of.workers, trace=of.name)
     for _ in trainer.epochs():
         pass
     at = trainer.progress

@@ -1,10 +1,11 @@
 """How PPO is paid: dense, at the end, or by pairs of runs; several seeds of each from random weights (`imitate` 0).
 
     python benchmarks/rltune/rewards.py --trace philly_jobs.csv.gz --cluster philly-slice --every 256 \
-      --seeds 5 --out DIR
+      --hidden 8x6 --begin 3 --jobs-a-window 512 --windows 30 --epochs 16 --changes 16 --rate 0.001 --seeds 5 --out DIR
 
-Models are kept in the folder, so that it can be broken off and begun again. The mean of the seeds has an interval, too:
-of the mean wait over all seeds, window by window.
+With `--begin` a training begins with so many epochs of 40 short windows at the usual rate: a random order makes long
+queues, which take long to run. Models are kept in the folder, so that it can be broken off and begun again. The mean of
+the seeds has an interval, too: of the mean wait over all seeds, window by window.
 """
 
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 from lessons import judged, lesson, options, trained
 
 from rltune.learn.ppo import PpoSettings
-from rltune.learn.train_settings import REWARDS
+from rltune.learn.train_settings import REWARDS, TrainSettings
 from rltune.model.model_file import read_model, save_model
 from rltune.trials.intervals import over_time, ratio
+
+SHORT = 40  # windows of an epoch at the beginning
 
 
 def main():
@@ -25,24 +28,37 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--changes", type=int, default=32, help="of a window, with paired")
     parser.add_argument("--rate", type=float, default=PpoSettings().actor_rate, help="learning rate of the actor")
+    parser.add_argument("--hidden", default="x".join(map(str, TrainSettings().hidden)), help="layers of the actor")
+    parser.add_argument("--jobs-a-window", type=int, default=TrainSettings().size, help="of the windows that teach")
+    parser.add_argument("--begin", type=int, default=0, help="epochs of short windows before all others")
     parser.add_argument("--out", type=Path, required=True, help="where models are kept")
     parser.add_argument("--train-only", action="store_true", help="do not look at the held-out windows yet")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     of = lesson(args)
-    how = {"imitate": 0, "changes": args.changes, "ppo": PpoSettings(actor_rate=args.rate)}
     print(f"{of.name}; estimates: {of.estimator}; against {of.base}, no backfilling; {args.features}", flush=True)
     models = {}
     for reward in args.rewards:
         for seed in range(args.seeds):
             name, file = f"{reward}, seed {seed}", args.out / f"{reward}-{seed}.rltune"
             if not file.exists():
-                model, told = trained(of, args.features, seed, reward=reward, **how)
+                model, told = from_random(args, of, reward, seed)
                 save_model(model, file)
                 print(f"- {name}: {told}", flush=True)
             models[name] = read_model(file)
     if not args.train_only:
         show(args, of, models)
+
+
+def from_random(args, of, reward, seed):
+    """Train a network from random weights: on short windows first if that is asked, then on those that count."""
+    how = {"imitate": 0, "changes": args.changes, "reward": reward, "hidden": tuple(map(int, args.hidden.split("x")))}
+    init, usual = None, TrainSettings()
+    if args.begin:
+        short = {"epochs": args.begin, "windows": SHORT, "pool": args.begin * SHORT, "size": usual.size}
+        init, _ = trained(of, args.features, seed, held_windows=8, held_every=args.begin, **short, **how)
+    how |= {"size": args.jobs_a_window, "ppo": PpoSettings(actor_rate=args.rate)}
+    return trained(of, args.features, seed, init, **how)
 
 
 def show(args, of, models):

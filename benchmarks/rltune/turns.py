@@ -9,7 +9,8 @@ very windows. The pipeline without turns is always the best in hindsight: of all
 three ways of backfilling, and of the three best of them with the look-ahead solver. Ratios are to it, paired by window,
 with 95 % intervals.
 
---quick takes the pipeline without turns that was the best in a whole run.
+--quick takes the pipeline without turns that was the best in a whole run. --lots draws several times who is willing.
+--prototype asks again what a prototype was asked, on Venus' last 27 days: one pool, cheaper restarts, other windows.
 """
 
 import argparse
@@ -47,9 +48,9 @@ WITH = tuple(
     for backfill in ("fit-first", "easy")
 )
 QUICK_WITHOUT = {
-    "Philly": (f"{LEARNED}:mixed", "easy", "best-fit"),
-    "Helios (Venus)": ("saf", "fit-first", "best-fit"),
-    "PAI": ("qssf", "easy", "best-fit"),
+    "Philly": (f"{LEARNED}:philly-slowdown", "fit-first", "milp"),
+    "Helios (Venus)": (f"{LEARNED}:pai-slowdown", "easy", "best-fit"),
+    "PAI": (f"{LEARNED}:philly-noisy", "none", "best-fit"),
 }
 QUICK_WITH = tuple(named for named in WITH if "most" not in named[0])
 CHOSEN = ("fcfs+preempt:gittins:most=20", "fit-first", "best-fit")
@@ -72,6 +73,9 @@ TRIED = (
     *((f"saf+preempt:{told}:most=20", "fit-first") for told in ("las", "srsf", "srsf:margin=4:each=0.05")),
 )
 OTHER_CHECKPOINTS_S = (0.0, 1800.0, 3600.0)
+LOTS = 8  # times that it is drawn who is willing
+PROTOTYPE_DAYS, PROTOTYPE_POOL = 27, (54, 8)
+FREE = "run=600:most=1000:late=off:once=0:each=0"  # a prototype had no bound and weighed nothing
 SHOWN = 3  # of the best without turns, and with the solver
 DELAY, P99, LOST, PREEMPTIONS, DISPLACED, LATE, OVER_H = range(7)
 HEAD = (
@@ -87,6 +91,12 @@ HEAD = (
     "lost",
     "later by two days",
 )
+
+HEADS_OF = {
+    "all": HEAD,
+    "lots": ("trace", "willing", "lots", "ratio of means (least to most)", "p99 of the delay", "lost"),
+    "prototype": ("windows", "pipeline", "estimates", "willing", "restart", "mean delay", "turns a job"),
+}
 
 Named = tuple[str, str, str]  # policy, backfilling, placement
 
@@ -108,10 +118,17 @@ def measures(schedule: Schedule) -> np.ndarray:
     return np.array([delay.mean(), np.percentile(delay, 99), *cost])
 
 
-def willing(jobs: rltune.Jobs, cluster: rltune.Cluster, share: float, checkpoint_s: float) -> rltune.Jobs:
+def willing(
+    jobs: rltune.Jobs,
+    cluster: rltune.Cluster,
+    share: float,
+    checkpoint_s: float,
+    lot: int = 0,
+    restart_s: float = 120.0,
+) -> rltune.Jobs:
     """Return the jobs of which such a share, by lot, may be displaced, and nobody else."""
     rules = (
-        PreemptionRule(share=share, checkpoint=checkpoint_s, restart=RESTART_S),
+        PreemptionRule(share=share, checkpoint=checkpoint_s, restart=restart_s, seed=lot),
         PreemptionRule(preemptible=False),
     )
     return opted_in(jobs, replace(cluster, preemption=rules))
@@ -140,16 +157,18 @@ class Bench:
         return parts.test if name == "test" else Part(name, int(EARLIER_FROM * len(self.jobs)), parts.validation.end)
 
     @cache  # noqa: B019  a bench lives as long as its rows
-    def trial(self, share: float, checkpoint_s: float) -> Trial:
+    def trial(self, share: float, checkpoint_s: float, lot: int = 0) -> Trial:
         """Return the trace with such a share willing."""
-        return Trial(willing(self.jobs, self.cluster, share, checkpoint_s), self.cluster, "history")
+        return Trial(willing(self.jobs, self.cluster, share, checkpoint_s, lot), self.cluster, "history")
 
     @cache  # noqa: B019  a bench lives as long as its rows
-    def run(self, named: Named, part: str, share: float, checkpoint_s: float = CHECKPOINT_S) -> np.ndarray:
+    def run(
+        self, named: Named, part: str, share: float, checkpoint_s: float = CHECKPOINT_S, lot: int = 0
+    ) -> np.ndarray:
         """Return [window, measure]."""
         policy, backfill, placement = named
         pipeline = parse_pipeline(policy, backfill, placement)
-        trial = self.trial(share, checkpoint_s)
+        trial = self.trial(share, checkpoint_s, lot)
         return np.array([measures(trial.run(pipeline, start, SIZE)) for start in self.starts(part)])
 
     def ranked(self, among: tuple[Named, ...], part: str, share: float) -> list[Named]:
@@ -219,6 +238,40 @@ def rows(bench: Bench, *, everything: bool, bounds_alone: bool) -> Iterator[str]
         yield from (row(CHOSEN, share, "chosen before", every) for every in OTHER_CHECKPOINTS_S)
 
 
+def lot_rows(bench: Bench) -> Iterator[str]:
+    """Yield, for what was chosen, the ratio of means by each of several lots that draw who is willing."""
+    best = bench.run(bench.best_without()[0], "test", 0.0)
+    for share in (0.1, 0.3, 0.5):
+        by_lot = [bench.run(CHOSEN, "test", share, CHECKPOINT_S, lot) for lot in range(LOTS)]
+        delay, p99 = (np.array([one[:, m].mean() / best[:, m].mean() for one in by_lot]) for m in (DELAY, P99))
+        lost = np.array([one[:, LOST].mean() for one in by_lot])
+        spread = " | ".join(f"{v.mean():.2f} ({v.min():.2f} to {v.max():.2f})" for v in (delay, p99))
+        yield f"| {bench.name} | {share:.0%} | {LOTS} | {spread} | {lost.mean():.1%} |"
+
+
+def prototype_rows(jobs: rltune.Jobs) -> Iterator[str]:
+    """Yield the mean delay and preemptions a job of what the prototype tried, over the same windows of its own."""
+    pool = rltune.Cluster.uniform(*PROTOTYPE_POOL)
+    first = int(np.searchsorted(jobs.submit_s, jobs.submit_s[-1] - PROTOTYPE_DAYS * 86400.0))
+    places = range(first, len(jobs) - SIZE + 1, SIZE)
+    starts = [s for s in places if is_contended(fcfs_wait_s(jobs.window(s, SIZE), pool), CONTENDED_S)]
+
+    def row(policy: str, backfill: str, knows: str, share: float = 1.0, restart_s: float = 60.0) -> str:
+        trial = Trial(willing(jobs, pool, share, 0.0, 0, restart_s), pool, knows)
+        values = np.array([measures(trial.run(parse_pipeline(policy, backfill), start, SIZE)) for start in starts])
+        who = f"{len(starts)} | {policy} + {backfill} | {knows} | {share:.0%} | {restart_s:g} s"
+        return f"| {who} | {values[:, DELAY].mean():,.0f} s | {values[:, PREEMPTIONS].mean():.2f} |"
+
+    yield from (row("saf", "easy", knows) for knows in ("history", "oracle"))
+    yield row(f"fcfs+preempt:las:{FREE}", "fit-first", "history")
+    yield row(f"fcfs+preempt:las:{FREE.replace('600', '1800')}", "fit-first", "history", 1.0, 300.0)
+    yield row(f"saf+preempt:srsf:{FREE}:margin=1", "fit-first", "oracle")
+    yield row(CHOSEN[0], CHOSEN[1], "history")
+    for share in (0.1, 0.3, 0.5):
+        yield row(f"fcfs+preempt:las:{FREE}", "fit-first", "history", share, 120.0)
+        yield row(CHOSEN[0], CHOSEN[1], "history", share, 120.0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, metavar="DIR", help="where the traces lie, at any depth")
@@ -230,9 +283,14 @@ def main() -> None:
         "--earlier", action="store_true", help="what was tried, on earlier windows; nothing of the last"
     )
     parser.add_argument("--bounds", action="store_true", help="only the pipeline that was chosen, with each bound")
+    parser.add_argument("--lots", action="store_true", help="what was chosen, with several lots for who is willing")
+    parser.add_argument("--prototype", action="store_true", help="what a prototype was asked, on Venus' last weeks")
     args = parser.parse_args()
-    print(f"| {' | '.join(HEAD)} |")
-    print("| --- " * len(HEAD) + "|")
+    if args.prototype:
+        args.only = "Helios (Venus)"
+    head = HEADS_OF["lots" if args.lots else "prototype" if args.prototype else "all"]
+    print(f"| {' | '.join(head)} |")
+    print("| --- " * len(head) + "|")
     for name, (file, preset) in TRACES.items():
         if args.only not in {None, name}:
             continue
@@ -241,7 +299,14 @@ def main() -> None:
             parser.error(f"{file} is not in {args.traces}")
         jobs, _ = in_order(rltune.read_trace(found[0]), None)
         bench = Bench(name, jobs, rltune.Cluster.load(preset), args.windows, args.quick)
-        shown = earlier_rows(bench) if args.earlier else rows(bench, everything=args.all, bounds_alone=args.bounds)
+        if args.prototype:
+            shown = prototype_rows(jobs)
+        elif args.lots:
+            shown = lot_rows(bench)
+        elif args.earlier:
+            shown = earlier_rows(bench)
+        else:
+            shown = rows(bench, everything=args.all, bounds_alone=args.bounds)
         for row in shown:
             print(row, flush=True)
 

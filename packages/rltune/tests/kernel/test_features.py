@@ -13,7 +13,8 @@ from learn.looking import a_model, inputs, machine, sampled, seen, stopped_at
 
 from rltune.cluster import Cluster, NodeGroup, Outage
 from rltune.jobs import Jobs
-from rltune.model.feature_sets import AS_PRINTED, FEATURES, SLOTS, get_recipe
+from rltune.kernel.score.features import feature_of_job
+from rltune.model.feature_sets import AS_PRINTED, FEATURES, KNOWN, SLOTS, get_recipe
 
 CLUSTER = Cluster(
     (
@@ -154,6 +155,23 @@ def test_only_jobs_of_the_same_pool_are_spared():
     )
     m = stopped_at(1.0, machine(jobs, CLUSTER))
     assert seen(m, 2, "spares") == 1.0
+
+
+def test_what_jobs_have_had_by_hand():
+    """A job of 4 GPUs runs for 1,000 s, gives way, and waits; another runs that may not be displaced."""
+    jobs = Jobs.from_arrays(
+        [0.0, 1000.0, 1200.0], [20000.0, 500.0, 40.0], [4, 4, 2], preemptible=[True, False, True], checkpoint_s=300.0
+    )
+    m = stopped_at(1200.0, machine(jobs, Cluster.uniform(1, 4), a_model("giving-way"), preempt="las"))
+    hand = {"attained": (log1p(4000), 0.0), "displaced": (1.0, 0.0), "willing": (1.0, 1.0), "runs": (0.0, 0.0)}
+    for name, values in hand.items():
+        assert (seen(m, 0, name), seen(m, 2, name)) == pytest.approx(values)
+    # nothing has ended: of the prior of an hour and of that of what is left, for who may be displaced or not
+    assert seen(m, 2, "index") == pytest.approx(log1p(2 * 3600.0))
+    runs = {name: float(feature_of_job(m.w, m.s, 1, 300.0, KNOWN.index(name))) for name in (*hand, "requested_time")}
+    assert runs == pytest.approx(
+        {"attained": log1p(4 * 200), "displaced": 0.0, "willing": 0.0, "runs": 1.0, "requested_time": log1p(300)}
+    )
 
 
 def test_estimates_not_truth_are_seen():

@@ -7,6 +7,7 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
+from learn.looking import a_model
 from reference.check_turns import toll_problems, turn_problems
 from strategies import FEATURES, HEADS, PLACEMENTS, POLICIES, SLOW, Case, cases, guards, joined_cases, turns
 
@@ -19,6 +20,10 @@ from rltune.errors import InputError
 from rltune.estimate import History
 from rltune.jobs import Jobs
 from rltune.labels import Labels
+from rltune.model.feature_sets import get_recipe
+from rltune.policy.learned import Learned
+
+SEEDS = st.integers(0, 1000)
 
 
 def by_core(case: Case, taken: Turns, guard: Guard | None = None, **settings):
@@ -40,7 +45,10 @@ def by_reference(case: Case, taken: Turns, guard: Guard | None = None, **setting
         taken.late_times,
         taken.cover,
         taken.gain,
+        by_network=isinstance(settings.get("policy"), Learned),
     )
+    if how.by_network:
+        settings = {**settings, "policy": reference.Network.of(settings["policy"].model)}
     return reference.simulate(case.jobs, case.cluster, estimate_s=case.estimate_s, guard=same, turns=how, **settings)
 
 
@@ -99,6 +107,50 @@ def test_guards(data) -> None:
     """Owed and SLA jobs come first among running jobs, too."""
     case = data.draw(cases(always=("willing", "qos")))
     assert_equal(case, data.draw(turns()), data.draw(guards()), **data.draw(settings()))
+
+
+def network(data, recipe: str = "giving-way+queue_length") -> Learned:
+    """Draw a network that sees of a job what a running one has, too."""
+    norm = np.array([(2.0, 0.3, -9.0, 9.0)] * len(get_recipe(recipe).inputs))
+    return Learned(a_model(recipe, data.draw(st.sampled_from(((3, 2), (4, 3, 2)))), data.draw(SEEDS), norm=norm))
+
+
+@pytest.mark.parametrize("backfill", TURN_BACKFILLS)
+@given(data=st.data())
+def test_networks(backfill: str, data) -> None:
+    """A network scores those that wait and those that run by what jobs have had, and by what is left of them."""
+    case = data.draw(cases(always=("willing",)))
+    guard = data.draw(st.sampled_from((None, Guard(hours=10 / 3600))))
+    policy = network(data, "gpus+requested_time+job_size+submit_time+urgency+queue_length+attained+displaced+runs")
+    assert_equal(
+        case, data.draw(turns(("policy",))), guard, **data.draw(settings(backfill=backfill)) | {"policy": policy}
+    )
+
+
+@given(data=st.data())
+def test_networks_and_what_history_tells(data) -> None:
+    """What is left, and Gittins' index among the inputs, rest on how long those lasted that have ended."""
+    case = data.draw(cases(always=("willing",), max_jobs=16))
+    how = data.draw(settings()) | {"policy": network(data)}
+    assert_history_equal(case.jobs, case.cluster, data.draw(turns(("policy",))), data, **how)
+
+
+def test_a_network_that_sees_the_index_alone_is_gittins_order() -> None:
+    """Its score is e to the power of the logarithm, and margin and cost are taken as with `gittins`."""
+    rng, n = np.random.default_rng(3), 120
+    jobs = Jobs.from_arrays(
+        np.sort(rng.uniform(0, 4e4, n)),
+        rng.exponential(6000, n),
+        rng.integers(1, 5, n),
+        preemptible=rng.random(n) < 0.7,
+    )
+    case = Case(jobs, Cluster.uniform(nodes=2, gpus=4), jobs.duration_s.copy())
+    model = a_model("index", (1, 1), weights=np.array([1.0, 0.0, 1.0, 0.0, -1.0, 0.0]))
+    by_network = by_core(case, get_turns("policy:margin=4:each=0.05"), policy=Learned(model), backfill="fit-first")
+    by_rule = by_core(case, get_turns("gittins"), backfill="fit-first")
+    assert by_rule.preemptions.sum() > 10
+    np.testing.assert_array_equal(by_network.start_s, by_rule.start_s)
+    np.testing.assert_array_equal(by_network.end_s, by_rule.end_s)
 
 
 def assert_history_equal(jobs: Jobs, cluster: Cluster, taken: Turns, data, **how) -> None:
@@ -227,6 +279,43 @@ def test_a_tick_changes_the_order() -> None:
     """Nothing happens, and yet the running job has had its hour of service and gives way to one that waits."""
     case = one_node(submit_s=[0, 10], duration_s=[20000, 5000], gpus=[4, 4], preemptible=True)
     assert by_core(case, Turns("las", turn_s=250.0)).start_s.tolist() == [0.0, 1000.0]
+
+
+def test_what_was_in_vain_is_asked_again_for_a_newcomer() -> None:
+    """One waits that may not claim; then one comes that may, and does at that very moment, not at the next tick."""
+    case = one_node(
+        submit_s=[0, 2000, 2950, 2960],
+        duration_s=[40000, 30000, 30000, 100],
+        gpus=[4, 4, 4, 4],
+        preemptible=[True, False, False, True],
+    )
+    schedule = by_core(case, Turns("las"))
+    assert schedule.start_s[3] == 2960
+    assert schedule.start_s[1:3].min() > 40000
+
+
+def test_what_was_in_vain_is_asked_again_when_a_spell_is_long_enough() -> None:
+    """A job stands lower at 900 s already, and may be displaced from 1,200 s on: by the tick then, not by a later."""
+    case = one_node(submit_s=[0, 10], duration_s=[20000, 5000], gpus=[4, 4], preemptible=True)
+    assert by_core(case, Turns("las", min_run_s=1200.0)).start_s.tolist() == [0.0, 1200.0]
+
+
+def test_what_was_in_vain_is_asked_again_when_nodes_become_free() -> None:
+    """A gang of two nodes claims one when the other, held by a job that may not be displaced, becomes free.
+
+    Nothing else changes then: forty jobs that ended before keep one end from making an edition.
+    """
+    jobs = Jobs.from_arrays(
+        [0] * 40 + [600, 600, 2600],
+        [100] * 40 + [40000, 5010, 100],
+        [1] * 40 + [4, 4, 8],
+        nodes=[1] * 42 + [2],
+        preemptible=[True] * 41 + [False, True],
+    )
+    case = Case(jobs, Cluster.uniform(nodes=2, gpus=4), jobs.duration_s.copy())
+    schedule = by_core(case, Turns("gittins"), backfill="fit-first")
+    assert schedule.start_s[40:].tolist() == [600.0, 600.0, 5610.0]
+    assert schedule.preemptions[40:].tolist() == [1, 0, 0]
 
 
 def test_the_least_losing_set() -> None:

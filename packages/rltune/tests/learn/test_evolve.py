@@ -178,3 +178,25 @@ def test_a_model_for_turns_is_evolved_and_a_feature_of_weight_0_changes_no_start
         runs.append(simulate(everybody.window(0, 256), SMALL, policy, "fit-first", estimator="oracle", preempt="las"))
     assert runs[0].preemptions.sum() > 0
     assert runs[0].end_s.tolist() == runs[1].end_s.tolist()
+
+
+def test_a_network_that_says_who_gives_way_begins_as_gittins_order(willing: Jobs) -> None:
+    """Before the first step it costs what that order costs, and it is taught to score running jobs, too."""
+    plan = replace(
+        PLAN, base="fcfs", objective="delay", backfill="fit-first", preempt="policy:margin=4:each=0.05",
+        features="giving-way", hidden=(4, 3), estimators=("history",), size=256,
+    )  # fmt: skip
+    found = evolve_policy([(willing, SMALL)], plan)
+    assert found.told[0].validation == pytest.approx(1.0, abs=0.02)
+    assert "runs" in found.model.recipe.inputs
+    schedule = simulate(willing, SMALL, Learned(found.model), "fit-first", preempt="policy", estimator="history")
+    assert schedule.preemptions.sum() > 0
+
+
+@pytest.fixture
+def willing() -> Jobs:
+    jobs = busy(2000, 4)
+    n = len(jobs)
+    return jobs.with_columns(
+        preemptible=np.ones(n, dtype=bool), checkpoint_s=np.full(n, 600.0), restart_s=np.full(n, 60.0)
+    )

@@ -7,13 +7,14 @@ from reference.commit import run_committed
 from reference.guard import Guard
 from reference.loop import run_events
 from reference.machine import Machine, Result, Settings
+from reference.network import Network
 from reference.turns import Turns
 
 
 def simulate(
     jobs,
     cluster,
-    policy: str = "fcfs",
+    policy: str | Network = "fcfs",
     backfill: str = "none",
     placement: str = "best-fit",
     estimate_s=None,
@@ -37,4 +38,4 @@ def simulate(
     return machine.result()
 
 
-__all__ = ["Guard", "Result", "Turns", "simulate"]
+__all__ = ["Guard", "Network", "Result", "Turns", "simulate"]

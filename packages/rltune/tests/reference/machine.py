@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reference.ask import Job, Node, read_jobs, read_nodes
 from reference.fit import Chunk, Free, eligible, free_on, place
 from reference.guard import Guard
+from reference.network import Network
 from reference.remaining import believed_end, worked
 from reference.scores import score
 from reference.tolls import comes_back, is_due
@@ -19,7 +20,7 @@ UNASKED = (3, 0.0)
 
 @dataclass(frozen=True)
 class Settings:
-    policy: str
+    policy: str | Network
     backfill: str
     placement: str
     head: str
@@ -78,6 +79,7 @@ class Machine:
         self.stopped: list[Run] = []  # spells that ended before their jobs did
         self.displaced: list[Job] = []  # in the last pass
         self.patience: dict[int, float] = {}  # of those that may be displaced in this pass
+        self.queue_length = 0  # when this pass began
         self.weight = 0.0  # of what a victim loses, in this pass
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass
@@ -147,6 +149,8 @@ class Machine:
 
     def score_of(self, job: Job) -> float | tuple[float, float]:
         """Score by the policy, or by the order of turns and then by the policy."""
+        if self.settings.turns is not None and self.settings.turns.by_network:
+            return turn_score(self, job)
         by_policy = score(self.settings.policy, job, self.now)
         if self.settings.turns is None or self.settings.turns.order == "policy":
             return by_policy

@@ -80,6 +80,7 @@ def may_be_displaced(m: Machine) -> list[Run]:
     if is_bounded(m):
         m.patience = {r.job.index: patience(m, r, again(m, r)) for r in able}
         able = [r for r in able if m.patience[r.job.index] > least_patience(m, r.job)]
+    m.queue_length = len(m.waiting)
     m.weight = turns.cost_once + turns.cost_each * len(m.waiting)
     worth = [r for r in able if turns.by_work or _gpus_left(m, r) > m.weight * loss(m, r)]
     return sorted(worth, key=lambda r: (loss(m, r), r.job.submit, r.job.index))
@@ -97,7 +98,7 @@ def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:
     mine, theirs = m.rank_now(claimant), m.rank_now(as_waiting)
     if mine[0] != 2 or theirs[0] != 2:
         return mine[0] < theirs[0]
-    if order == "policy":
+    if order == "policy" and not m.settings.turns.by_network:
         return theirs[1] > mine[1]
     first, second = (turn_score(m, job) for job in (claimant, as_waiting))
     if not m.settings.turns.by_work:

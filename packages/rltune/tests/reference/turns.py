@@ -26,15 +26,18 @@ class Turns:
     times: float = math.inf
     cover: int = 0
     gain: float = math.inf
+    by_network: bool = False  # the policy is a network
 
     @property
     def by_work(self) -> bool:
-        return self.order in {"srsf", "gittins"}
+        return self.order in {"srsf", "gittins"} or self.by_network
 
 
 def turn_score(m, job: Job) -> float:
     """Score a job as it waits; a running one is asked about as if it were stopped without loss."""
     order, n = m.settings.turns.order, max(1, job.gpus)
+    if order == "policy":
+        return m.settings.policy.score(m, job)
     if order == "las":
         service = job.service if job.preemptible else job.whole
         return float(sum(n * service >= level for level in _levels(m.gpu_times())))

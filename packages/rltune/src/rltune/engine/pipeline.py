@@ -101,9 +101,9 @@ class Pipeline:
             raise InputError(
                 f"preempt {self.turns}: rules and networks order jobs that take turns, not {self.policy.name}"
             )
-        if self.learned and self.turns.order == "policy":
-            told = "a network scores those that wait, not those that run; choose las, gittins or srsf"
-            raise InputError(f"preempt {self.turns}: {told}")
+        if isinstance(self.policy, Networked) and self.turns.order == "policy" and not self.policy.net.sees_running:
+            told = "sees what a job that runs has not (may it start, what is free for it)"
+            raise InputError(f"preempt {self.turns}: {self.policy.name} {told}; choose las, gittins or srsf")
         others = (
             ("commit mode", self.commit),
             (f"a search ({self.search})", self.search),

@@ -323,7 +323,8 @@ def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs, *, looked_at
     if not pipeline.turns:
         return survival_of(estimator, jobs, pipeline.remaining)
     order = pipeline.turns.order
-    return survival_of(estimator, jobs, HISTORY_NAME, orders=order != "policy", indexed=order == "gittins")
+    indexed = order == "gittins" or (isinstance(pipeline.policy, Networked) and pipeline.policy.net.uses_index)
+    return survival_of(estimator, jobs, HISTORY_NAME, orders=indexed or order != "policy", indexed=indexed)
 
 
 def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -> core.Options:

@@ -16,7 +16,7 @@ MIN_RUN_S, MAX_PREEMPTIONS, TURN_S = 600.0, 5, 300.0
 LATE_S = 172800.0
 # Chosen on parts of the public traces before the held-out one; Gittins' order does better with numbers of its own.
 MARGIN, COST_ONCE, COST_EACH = 2.0, 1.0, 0.3
-OWN_MARGIN, OWN_COST_EACH = {"gittins": 4.0}, {"gittins": 0.05}
+OWN_MARGIN, OWN_COST_EACH = {"gittins": 4.0, "policy": 4.0}, {"gittins": 0.05}
 FORMS = (
     "off, las, gittins, srsf, policy, or with other numbers las:run=600:most=5:turn=300 (seconds of a spell, times a "
     f"job, seconds between looks), day=2 (times a day), margin={MARGIN:g}:once={COST_ONCE:g}:each={COST_EACH:g}:"

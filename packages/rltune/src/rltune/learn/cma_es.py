@@ -1,9 +1,10 @@
 """Evolution of the network: no gradients, any backfilling, the objective itself.
 
-Two linear scores of a job's inputs, one for every job and one more for those that fit now, are the directions in which
-the network's weights are moved, by CMA-ES (Hansen, "The CMA evolution strategy: a tutorial", 2016). So few numbers need
-few windows and do not overfit as a whole network does; `rltune train` can go on from what comes out. What is the same
-for all jobs (how long the queue is) changes nothing in a sum; bends let it change what counts.
+Two linear scores of a job's inputs, one for every job and one more for those that fit now (or run, where jobs take
+turns by the network's order), are the directions in which the network's weights are moved, by CMA-ES (Hansen, "The CMA
+evolution strategy: a tutorial", 2016). So few numbers need few windows and do not overfit as a whole network does;
+`rltune train` can go on from what comes out. What is the same for all jobs (how long the queue is) changes nothing in a
+sum; bends let it change what counts.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def two_scores(
 ) -> tuple[Floats, Floats]:
     """Return weights and a matrix: weights + matrix @ (a, b) score a job by a x + [it fits] max(0, b x + 1).
 
+    Where a network scores running jobs, too, it is [it runs] in place of [it fits].
+
     Each bend adds max(0, c x + d), or takes it away, by turns; its numbers (c, d) stand behind those of a and b.
     What the scores do not use of the network is small and at random, and adds nothing to the logit yet.
     """
@@ -69,12 +72,17 @@ def two_scores(
     for bend in range(bends):
         rows = np.arange(k + 1) * h1 + PLAIN + bend  # the inputs' weights, and behind them the shift
         matrix[rows, 2 * k + 1 + bend * (k + 1) + np.arange(k + 1)] = 1.0
-    fits = recipe.inputs.index("can_schedule_now")
-    # can_schedule_now is normalised: SHUT x (raw - 1) = SHUT x (x / scale + shift - 1)
+    fits = recipe.inputs.index(gate_of(recipe))
+    # it is normalised: SHUT x (raw - 1) = SHUT x (x / scale + shift - 1)
     first[fits, 2] = SHUT / norm[fits, 1]
     shift_1[2] = SHUT * (norm[fits, 0] - 1.0)
     weights = np.concatenate([first.ravel(), shift_1, second.ravel(), np.zeros(h2), last, [0.0]])
     return weights, matrix
+
+
+def gate_of(recipe: Recipe) -> str:
+    """Return the input, 0 or 1, by which the second score counts."""
+    return "runs" if "runs" in recipe.inputs else "can_schedule_now"
 
 
 @dataclass

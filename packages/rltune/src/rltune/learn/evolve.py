@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, field, replace
+from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
-from rltune.learn.cma_es import PLAIN, Evolution, EvolveSettings, Told, evolve, two_scores
+from rltune.learn.cma_es import PLAIN, Evolution, EvolveSettings, Told, evolve, gate_of, two_scores
 from rltune.learn.evolution_checkpoint import read_evolution, save_evolution
 from rltune.learn.input_scaling import Queues, Scaling
 from rltune.learn.replayed_windows import Stage, mean_delay, mean_slowdown, mean_wait
@@ -20,7 +21,7 @@ from rltune.learn.same_training import spelled_out, trace_hash
 from rltune.learn.training_windows import TrainingWindow, Variation, Windows
 from rltune.learn.what_taught import with_lessons
 from rltune.model.card import Card, HeldOut
-from rltune.model.feature_sets import get_recipe
+from rltune.model.feature_sets import Recipe, get_recipe
 from rltune.model.learned_model import Model
 from rltune.opt_in import for_replay
 from rltune.parallel import Here
@@ -72,8 +73,10 @@ class EvolvePlan:
             raise unknown("objective", self.objective, COSTS, "to evolve for")
         if self.preempt != "off" and self.objective != "delay":
             raise InputError(f"preempt {self.preempt}: a job may wait several times; evolve for the objective delay")
-        if "can_schedule_now" not in get_recipe(self.features).inputs:
-            raise InputError("evolution needs the feature can_schedule_now: try --features wide")
+        if gate_of(get_recipe(self.features)) not in get_recipe(self.features).inputs:
+            raise InputError(
+                "evolution needs the feature can_schedule_now, or runs: try --features wide, or giving-way"
+            )
         if len(self.hidden) != 2:
             raise InputError(f"evolution moves networks of two hidden layers, not {'x'.join(map(str, self.hidden))}")
         if min(self.hidden) < PLAIN + self.bends:
@@ -123,9 +126,7 @@ def evolve_policy(
     recipe = get_recipe(plan.features)
     norm = Scaling.of(Queues.under_base(held, recipe, plan.base)).norm
     weights, matrix = two_scores(recipe, plan.hidden, norm, np.random.default_rng(plan.evolve.seed), plan.bends)
-    start = np.zeros(matrix.shape[1])
-    start[: len(recipe.inputs)] = [START.get(name, 0.0) for name in recipe.inputs]
-    start[2 * len(recipe.inputs)] = 1.0
+    start = _start(recipe, norm, weights, matrix)
     model = Model(recipe, plan.hidden, weights + matrix @ start, norm, plan.base)
     identity = _identity(ordered, plan, norm)
     at = Evolution.begin(start, plan.evolve)
@@ -143,6 +144,20 @@ def evolve_policy(
     called = [*names, *[""] * (len(ordered) - len(names))]
     card = _card(plan, [(name, jobs) for name, (jobs, _) in zip(called, ordered, strict=True)], told, held)
     return Evolved(replace(model, weights=found, card=card), tuple(told), whole)
+
+
+def _start(recipe: Recipe, norm: Floats, weights: Floats, matrix: Floats) -> Floats:
+    """Return where the search begins: at smallest area first, or at Gittins' order, with its score as GPU-seconds."""
+    n = len(recipe.inputs)
+    start = np.zeros(matrix.shape[1])
+    if "index" in recipe.inputs:
+        at = recipe.inputs.index("index")
+        start[at] = -1.0 / norm[at, 1]
+        weights[-1] = -norm[at, 0]
+    else:
+        start[:n] = [START.get(name, 0.0) for name in recipe.inputs]
+        start[2 * n] = 1.0
+    return start
 
 
 def _identity(sources: Sequence[tuple[Jobs, Cluster]], plan: EvolvePlan, norm: Floats) -> dict[str, str]:
@@ -212,8 +227,17 @@ def _staged(
     """Make windows ready to be run again and again, with what the base policy costs in each."""
     stages, base = [], []
     for window in windows:
-        machine = window.machine(window.pipeline.policy)
+        machine = _beside(window).machine(window.pipeline.policy)
         machine.run()
         base.append(cost(machine))
         stages.append(Stage.of(window.machine(Learned(model))))
     return stages, np.array(base)
+
+
+def _beside(window: TrainingWindow) -> TrainingWindow:
+    """Return the window as the base policy has it: beside a network that says who gives way stands Gittins' order."""
+    turns = window.pipeline.turns
+    if turns.order != "policy":
+        return window
+    usual = replace(turns, order="gittins", margin=nan, cost_each=nan)
+    return replace(window, pipeline=replace(window.pipeline, turns=usual))

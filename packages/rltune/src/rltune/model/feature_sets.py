@@ -37,7 +37,7 @@ PAPER = FEATURES[:17]
 # What an inspector sees besides, see kernel/backfill/inspector.py.
 OF_REFUSAL = ("refusals", "queue_delay", "fitting", "accept")
 AS_PRINTED = ("demand_supply_eq1", "future_availability_eq2")  # the paper's equations 1 and 2, see features.md
-OF_TURNS = ("attained", "displaced")  # of jobs that take turns
+OF_TURNS = ("attained", "displaced", "index", "willing", "runs")  # of jobs that take turns
 KNOWN = FEATURES + OF_REFUSAL + AS_PRINTED + OF_TURNS
 SLOTS = (
     "gpus",
@@ -71,6 +71,8 @@ WIDE = (
     "busy",
 )
 AHEAD = (*WIDE, "spares")
+# Of the job alone: what a running job has, too, so that a network can say who gives way to whom.
+GIVING_WAY = ("gpus", "requested_time", "job_size", "submit_time", "urgency", *OF_TURNS)
 CRITIC = ("submit_time", "requested_time", "gpus", "can_schedule_now", "job_size")
 
 
@@ -118,7 +120,8 @@ RECIPES = {
         Recipe("paper-17", PAPER),
         Recipe("wide", WIDE),
         Recipe("ahead", AHEAD),
-        Recipe("turns", (*WIDE, *OF_TURNS)),
+        Recipe("turns", (*WIDE, *OF_TURNS[:2])),
+        Recipe("giving-way", GIVING_WAY),
         Recipe("all", FEATURES),
         Recipe("rlscheduler", RLSCHEDULER),
         Recipe("schedinspector", SCHEDINSPECTOR),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rltune.kernel.fit.allocate import find, lend_nodes
 from rltune.kernel.jit import kernel
-from rltune.kernel.score.rules import score_mover, scores_last
+from rltune.kernel.score.rules import orders_by_network, score_mover, scores_last
 from rltune.kernel.score.taking_turns import las_cuts
 from rltune.kernel.state.arrays import (
     ACTIVE_N,
@@ -105,7 +105,7 @@ def rank_movable(w: World, s: State, o: Options) -> float:
 @kernel
 def orders_by_work(o: Options) -> bool:
     """Return whether scores are GPU-seconds of work."""
-    return o.turns == BY_SRSF or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
+    return o.turns == BY_SRSF or o.turns == BY_GITTINS or orders_by_network(o)  # noqa: PLR1714  numba has no tuple `in`
 
 
 @kernel
@@ -121,23 +121,28 @@ def score_of(s: State, job: int) -> float:
 
 
 @kernel
-def somebody_could_claim(w: World, s: State, o: Options, last: int, worst: float) -> bool:
-    """Note which shapes cannot claim nodes in this pass, whoever is displaced; return whether any could.
+def somebody_could_claim(w: World, s: State, o: Options, worst: float) -> bool:
+    """Note which shapes cannot claim nodes in this pass, whatever it costs; return whether any could.
 
-    All are lent who stand lower than the best of those that could claim: nobody else will be displaced. First GPUs
-    alone are counted: that tells it of most shapes, and takes a fraction of the work.
+    GPUs alone are counted, of all who stand lower than the best of those that could claim: nobody else will be
+    displaced. That tells it of most shapes, and takes a fraction of the work.
     """
-    _note_best_scores(s, last)
-    return _some_are_left(w, s, o, worst, True) and _some_are_left(w, s, o, worst, False)
+    return _some_are_left(w, s, o, worst, True, False)
 
 
 @kernel
-def _some_are_left(w: World, s: State, o: Options, worst: float, by_count: bool) -> bool:
+def somebody_could_claim_at_cost(w: World, s: State, o: Options, worst: float) -> bool:
+    """Do the same for those whom it pays to displace: by GPUs first, then with CPUs, memory and all."""
+    return _some_are_left(w, s, o, worst, True, True) and _some_are_left(w, s, o, worst, False, True)
+
+
+@kernel
+def _some_are_left(w: World, s: State, o: Options, worst: float, by_count: bool, weighed: bool) -> bool:
     before = -INF
     best = _best_claimant(s)
     while best > before and stands_lower(o, worst, best):
         if by_count:
-            _count_if_lower_stopped(w, s, o, best)
+            _count_if_lower_stopped(w, s, o, best, weighed)
         else:
             _lend_lower(w, s, o, best, 1)
         for i in range(s.n[ACTIVE_N]):
@@ -154,12 +159,17 @@ def _some_are_left(w: World, s: State, o: Options, worst: float, by_count: bool)
 
 
 @kernel
-def _note_best_scores(s: State, last: int) -> None:
+def note_best_scores(s: State, last: int) -> float:
+    """Note the best score of each shape in the queue; return the best of all."""
     for i in range(s.n[ACTIVE_N]):
         s.demand[s.active[i]].best = INF
     for row in range(s.n[Q_HEAD], last):
         demand = s.demand[s.queue[row].asks]
         demand.best = min(demand.best, s.queue[row].score)
+    best = INF
+    for i in range(s.n[ACTIVE_N]):
+        best = min(best, s.demand[s.active[i]].best)
+    return best
 
 
 @kernel
@@ -175,12 +185,12 @@ def _best_claimant(s: State) -> float:
 @kernel
 def _lend_lower(w: World, s: State, o: Options, best: float, sign: int) -> None:
     for i in range(s.n[MOVABLE_N]):
-        if stands_lower(o, score_of(s, s.movable[i]), best):
+        if stands_lower(o, s.turn[s.movable[i]].score, best):
             lend_nodes(w, s, s.movable[i], sign)
 
 
 @kernel
-def _count_if_lower_stopped(w: World, s: State, o: Options, best: float) -> None:
+def _count_if_lower_stopped(w: World, s: State, o: Options, best: float, weighed: bool) -> None:
     """Count the nodes by how many GPUs would be free, if all stopped who stand lower than a claimant."""
     s.n[STAMP] += 1
     stamp = s.n[STAMP]
@@ -189,7 +199,7 @@ def _count_if_lower_stopped(w: World, s: State, o: Options, best: float) -> None
         s.touched_level[i] = 0
     for i in range(s.n[MOVABLE_N]):
         job = s.movable[i]
-        if not stands_lower(o, score_of(s, job), best):
+        if not stands_lower(o, s.turn[job].score if weighed else score_of(s, job), best):
             continue
         first = w.job[job].chunk_at
         for at in range(first, first + w.shape[s.life[job].form].chunks):

@@ -73,9 +73,13 @@ def _cheaper(s: State, a: int, b: int) -> bool:
 
 
 @kernel
-def weigh_movable(w: World, s: State, o: Options) -> None:
-    """Keep those whom it pays to displace, in order of (GPU-seconds lost, job); asked only if somebody comes first."""
+def weigh_movable(w: World, s: State, o: Options) -> float:
+    """Keep those whom it pays to displace; return the highest score left with the cost taken off, -inf if none is.
+
+    It is asked only if somebody comes first.
+    """
     weight = o.cost_once + o.cost_each * (s.n[Q_TAIL] - s.n[Q_HEAD])
+    worst = -INF
     n = 0
     for i in range(s.n[MOVABLE_N]):
         job = s.movable[i]
@@ -84,13 +88,14 @@ def weigh_movable(w: World, s: State, o: Options) -> None:
         if _pays(w, s, o, job, weight * s.turn[job].loss):
             s.movable[n] = job
             n += 1
+            worst = max(worst, s.turn[job].score)
     s.n[MOVABLE_N] = n
-    _sort_movable(s)
+    return worst
 
 
 @kernel
-def _sort_movable(s: State) -> None:
-    """Sort by Shell's method: short, and quick enough for a few hundred."""
+def sort_movable(s: State) -> None:
+    """Put those who are left in order of (GPU-seconds lost, job), by Shell's method: quick enough for a few hundred."""
     n = s.n[MOVABLE_N]
     gap = n // 2
     while gap > 0:
@@ -140,16 +145,45 @@ def _lend_set(w: World, s: State, n: int, chosen: int, sign: int) -> None:
 
 
 @kernel
+def _gpus_freed(w: World, s: State, i: int, node: int) -> int:
+    """Count the GPUs that a candidate holds on a node."""
+    gpus = 0
+    first = w.job[s.victim[i]].chunk_at
+    for at in range(first, first + w.shape[s.life[s.victim[i]].form].chunks):
+        if s.at[at].node == node:
+            gpus += s.at[at].gpus
+    return gpus
+
+
+@kernel
+def _frees_gpus(w: World, s: State, shape: int, n: int, chosen: int) -> bool:
+    """Return whether one node of these candidates would have the GPUs for a job of one node, which fits nowhere now."""
+    for i in range(n):
+        if not chosen >> i & 1:
+            continue
+        first = w.job[s.victim[i]].chunk_at
+        for at in range(first, first + w.shape[s.life[s.victim[i]].form].chunks):
+            gpus = s.node[s.at[at].node].gpu
+            for k in range(n):
+                if chosen >> k & 1:
+                    gpus += _gpus_freed(w, s, k, s.at[at].node)
+            if gpus >= w.chunk[shape, 0].gpus:
+                return True
+    return False
+
+
+@kernel
 def _choose_exactly(w: World, s: State, o: Options, shape: int, estimate: float, n: int) -> bool:
     """Find the set that loses least, of equals the lowest as a number; leave it in s.victim, its nodes lent."""
     best = 0
     least = INF
+    on_one_node = w.shape[shape].chunks == 1 and w.shape[shape].wider_hi == w.shape[shape].wider_lo
     for chosen in range(1, 1 << n):
         loss = 0.0
         for i in range(n):
             if chosen >> i & 1:
                 loss += s.turn[s.victim[i]].loss
-        if loss < least:
+        if loss < least and (not on_one_node or _frees_gpus(w, s, shape, n, chosen)):
             _lend_set(w, s, n, chosen, 1)
             if find(w, s, shape, estimate, o.placement):
                 best = chosen

@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, plan_stands, start_due
-from rltune.kernel.backfill.could_claim import rank_movable, somebody_could_claim, stands_lower, vain_claims_last
+from rltune.kernel.backfill.could_claim import (
+    note_best_scores,
+    rank_movable,
+    somebody_could_claim,
+    somebody_could_claim_at_cost,
+    stands_lower,
+    vain_claims_last,
+)
 from rltune.kernel.backfill.easy import shadow_time
 from rltune.kernel.backfill.inspector import inspected_look
 from rltune.kernel.backfill.job_turn import consider, fits_now, known_to_delay, try_start
@@ -23,7 +30,7 @@ from rltune.kernel.backfill.pass_heap import (
     push_next,
     unpark,
 )
-from rltune.kernel.backfill.preempt import claim, let_displaced_wait, weigh_movable
+from rltune.kernel.backfill.preempt import claim, let_displaced_wait, sort_movable, weigh_movable
 from rltune.kernel.fit.allocate import find, picked_speed
 from rltune.kernel.fit.pools import bar_pool, is_barring, make_pools, may_split
 from rltune.kernel.fit.running import start_job
@@ -208,18 +215,21 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
         score_queue(w, s, o, end, not o.explain)
     all_rows = o.explain or w.has_limits or w.has_pauses
     singly = asked and w.takes_turns and o.backfill == FIT_FIRST and not o.guarded and not all_rows
-    best = _best_score(s, end) if worst > -INF or singly else INF
+    best = note_best_scores(s, end) if worst > -INF or singly else INF
     rows = ALL_ROWS if all_rows else BEST_OPEN if singly and best > DUE else OPEN
     claims = worst > -INF and stands_lower(o, worst, best)
     lasting = worst > -INF and vain_claims_last(w, o)
     if not claims and lasting:
         note_vain(s, best)
     elif claims and not all_rows:
-        claims = somebody_could_claim(w, s, o, end, worst)
+        claims = somebody_could_claim(w, s, o, worst)
         if not claims and lasting:
             note_vain_shapes(s)
     if claims:
-        weigh_movable(w, s, o)
+        worst = weigh_movable(w, s, o)
+        claims = stands_lower(o, worst, best) and (all_rows or somebody_could_claim_at_cost(w, s, o, worst))
+    if claims:
+        sort_movable(s)
     elif open_shapes == 0 and not o.explain:
         return False
     n = fill_heap(s, o, rows, worst if claims else -INF, end, -1)
@@ -276,14 +286,6 @@ def _scored_pass(w: World, s: State, o: Options, open_shapes: int, pools: int, w
     if last >= 0:
         close_gaps(s, first, last)
     return o.relook and last >= 0
-
-
-@kernel
-def _best_score(s: State, end: int) -> float:
-    best = INF
-    for row in range(s.n[Q_HEAD], end):
-        best = min(best, s.queue[row].score)
-    return best
 
 
 @kernel

@@ -13,7 +13,18 @@ from rltune.cluster import Cluster, Limit, Slowdown, same_name
 from rltune.jobs import Jobs
 from rltune.kernel.build.job_shapes import Masks, Shapes, make_masks, make_shapes
 from rltune.kernel.fit.ways import COLUMNS
-from rltune.kernel.score.features import A_COLUMNS, FIRST_INPUT, HIDDEN_1, HIDDEN_2, HIDDEN_3, INPUTS
+from rltune.kernel.score.features import (
+    A_COLUMNS,
+    FIRST_INPUT,
+    HIDDEN_1,
+    HIDDEN_2,
+    HIDDEN_3,
+    INDEX,
+    INPUTS,
+    LISTED,
+    RECIPE,
+    is_of_job,
+)
 from rltune.kernel.state.arrays import (
     AT,
     B1,
@@ -125,6 +136,22 @@ class Net:
     def none(cls) -> Net:
         """Return a network that is never asked."""
         return cls(np.zeros(1), np.zeros(FIRST_INPUT + 1, dtype=np.int64), np.zeros((1, 4)))
+
+    @property
+    def inputs(self) -> list[int]:
+        """Return what it sees, as the core knows it; none where the situation decides."""
+        codes: list[int] = self.plan[FIRST_INPUT:].tolist()
+        return codes if self.plan[RECIPE] == LISTED else []
+
+    @property
+    def uses_index(self) -> bool:
+        """Return whether it sees Gittins' index."""
+        return INDEX in self.inputs
+
+    @property
+    def sees_running(self) -> bool:
+        """Return whether a running job has all that it sees."""
+        return bool(self.inputs) and all(is_of_job(which) for which in self.inputs)
 
 
 def _groups(cluster: Cluster) -> Records:

@@ -14,7 +14,9 @@ from rltune.kernel.fit.pools import join_pools
 from rltune.kernel.fit.running import settle_expected
 from rltune.kernel.fit.ways import fill_ways
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import ACTIVE_N, F8, Q_HEAD, Q_TAIL, RUN_END, Options, State, World
+from rltune.kernel.score.taking_turns import gittins_score
+from rltune.kernel.state.arrays import ACTIVE_N, F8, Q_HEAD, Q_TAIL, RUN_END, RUNNING, Options, State, World
+from rltune.kernel.state.attained import attained_service, work_done
 
 INF = float("inf")
 
@@ -48,8 +50,11 @@ INF = float("inf")
     FUTURE_EQ_2,
     ATTAINED,  # of jobs that take turns
     SPELLS,
+    INDEX,
+    WILLING,
+    RUNS,
     N_FEATURES,
-) = range(30)
+) = range(33)
 
 # What is known of a shape in this look: columns of State.asked.
 (A_TYPE, A_CPU, A_MEM, A_FREE_NODES, A_CAN, A_WAYS, A_DEMAND, A_FUTURE, A_FRAGMENTATION, A_LEFTOVER, A_VC, A_BUSY) = (
@@ -204,28 +209,16 @@ def _spares(w: World, s: State, row: int) -> float:
 def feature(w: World, s: State, row: int, which: int) -> float:
     """Return one feature of the job in a place of the queue."""
     job = s.queue[row].job
+    if is_of_job(which):
+        return feature_of_job(w, s, job, s.life[job].rank, which)
     a = s.asked[s.queue[row].asks]
-    if which == GPUS:
-        return math.log1p(w.job[job].gpus)
-    if which == TIME:
-        return math.log1p(s.life[job].rank)
-    if which == SUBMIT:
-        return math.log1p(max(0.0, s.now[0] - w.job[job].submit))
-    if which == JOB_SIZE:
-        return math.log1p(w.job[job].rank_n * s.life[job].rank)
-    if which == URGENCY:
-        return math.log1p(max(0.0, s.now[0] - w.job[job].submit) / max(s.life[job].rank, 60.0))
     if which == JOB_ID:
         return (row - s.n[Q_HEAD]) / (s.n[Q_TAIL] - s.n[Q_HEAD])
     if which == USER:
         user = w.job[job].user
         return s.crowd[user] / (s.n[Q_TAIL] - s.n[Q_HEAD]) if user >= 0 else 0.0
-    if which == QUEUE_LENGTH:
-        return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
     if which == SPARES:
         return _spares(w, s, row)
-    if which >= ATTAINED:
-        return _of_turns(w, s, job, which)
     if which >= DEMAND_EQ_1:
         return _as_printed(w, s, row, which)
     if which >= REFUSALS:
@@ -252,11 +245,45 @@ def _as_printed(w: World, s: State, row: int, which: int) -> float:
 
 
 @kernel
+def is_of_job(which: int) -> bool:
+    """Return whether a feature is of the job and the queue alone, so that a running job has it, too."""
+    asked = which == GPUS or which == TIME or which == JOB_SIZE  # noqa: PLR1714  numba has no tuple `in`
+    of_time = which == SUBMIT or which == URGENCY or which == QUEUE_LENGTH  # noqa: PLR1714
+    return asked or of_time or which >= ATTAINED
+
+
+@kernel
+def feature_of_job(w: World, s: State, job: int, rank: float, which: int) -> float:
+    """Return one such feature of a job, waiting or running, that is believed to have so long left."""
+    if which == GPUS:
+        return math.log1p(w.job[job].gpus)
+    if which == TIME:
+        return math.log1p(rank)
+    if which == SUBMIT:
+        return math.log1p(max(0.0, s.now[0] - w.job[job].submit))
+    if which == JOB_SIZE:
+        return math.log1p(w.job[job].rank_n * rank)
+    if which == URGENCY:
+        return math.log1p(max(0.0, s.now[0] - w.job[job].submit) / max(rank, 60.0))
+    if which == QUEUE_LENGTH:
+        return math.log1p(s.n[Q_TAIL] - s.n[Q_HEAD])
+    return _of_turns(w, s, job, which)
+
+
+@kernel
 def _of_turns(w: World, s: State, job: int, which: int) -> float:
-    """Return what a job has had before it came to wait; nothing where jobs take no turns."""
+    """Return what a job has had as of now and what that says; nothing where jobs take no turns."""
     if not w.takes_turns:
         return 0.0
-    return math.log1p(w.job[job].rank_n * s.turn[job].service) if which == ATTAINED else float(s.turn[job].preemptions)
+    if which == ATTAINED:
+        return math.log1p(w.job[job].rank_n * attained_service(s, job))
+    if which == SPELLS:
+        return float(s.turn[job].preemptions)
+    if which == INDEX:
+        return math.log1p(gittins_score(w, s, job, work_done(w, s, job)))
+    if which == WILLING:
+        return 1.0 if w.yields[job].willing != 0 else 0.0
+    return 1.0 if s.life[job].status == RUNNING else 0.0
 
 
 @kernel

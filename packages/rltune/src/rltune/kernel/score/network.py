@@ -8,6 +8,7 @@ from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import (
     DRIFT,
     DRIFT_OFF,
+    FIRST_INPUT,
     HIDDEN_1,
     HIDDEN_2,
     HIDDEN_3,
@@ -16,9 +17,12 @@ from rltune.kernel.score.features import (
     LOW,
     SCALE,
     SHIFT,
+    feature_of_job,
     raw_input,
 )
 from rltune.kernel.state.arrays import F8, State, World
+
+MOST = 600.0  # of an exponent: a score is less than infinite, with any margin
 
 
 @kernel
@@ -64,3 +68,15 @@ def logit(w: World, s: State, x: F8) -> float:
     for i in range(n):
         value += w.net[at + i] * last[i]
     return value if math.isfinite(value) else -1e300
+
+
+@kernel
+def score_in_turns(w: World, s: State, job: int, rank: float, x: F8) -> float:
+    """Return a job's score, waiting or running, as GPU-seconds: e to the power of minus its logit.
+
+    Nothing is outside the range of training here: scores of those that wait and those that run must compare.
+    """
+    for i in range(w.net_plan[INPUTS]):
+        raw = feature_of_job(w, s, job, rank, w.net_plan[FIRST_INPUT + i])
+        x[i] = (raw - w.net_norm[i, SHIFT]) * w.net_norm[i, SCALE]
+    return math.exp(min(-logit(w, s, x), MOST))

@@ -6,7 +6,7 @@ import math
 
 from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
-from rltune.kernel.score.network import fill_inputs, logit
+from rltune.kernel.score.network import fill_inputs, logit, score_in_turns
 from rltune.kernel.score.overtaking import DUE, guard_queue, guarded_score, put_due_first
 from rltune.kernel.score.taking_turns import LAST_LEVEL, attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import (
@@ -269,6 +269,12 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         share_among_waiting(w, s, last)
         for i in range(head, last):
             s.queue[i].score = multifactor_score(w, s, s.queue[i].job, weights, s.life[s.queue[i].job].rank)
+    elif orders_by_network(o):
+        for i in range(head, last):
+            job = s.queue[i].job
+            s.queue[i].score = score_in_turns(w, s, job, s.life[job].rank, s.hidden[2])
+        s.n[LOOKED] += 1
+        s.n[SCORED] += last - head
     elif policy == LEARNED:
         score_by_network(w, s, o, last, hasty and o.backfill == FIT_FIRST and not o.sla_by_base and not w.takes_turns)
     elif policy != GIVEN:
@@ -284,6 +290,12 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
         guard_queue(w, s, o, last)
     if w.has_tolls:
         put_due_first(w, s, last)
+
+
+@kernel
+def orders_by_network(o: Options) -> bool:
+    """Return whether a network scores waiting and running jobs alike."""
+    return o.turns == BY_POLICY and o.policy == LEARNED
 
 
 @kernel
@@ -339,7 +351,9 @@ def score_mover(w: World, s: State, o: Options, i: int, cuts: tuple[float, float
 @kernel
 def running_score(w: World, s: State, o: Options, job: int, cuts: tuple[float, float]) -> float:
     """Score a running job as if it waited with the work that it has left."""
-    if o.turns == BY_POLICY:
+    if orders_by_network(o):
+        score = score_in_turns(w, s, job, rank_left(w, s, o, job, work_done(w, s, job)), s.hidden[2])
+    elif o.turns == BY_POLICY:
         score = base_score(w, s, job, o.policy, rank_left(w, s, o, job, work_done(w, s, job)))
     else:
         score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)

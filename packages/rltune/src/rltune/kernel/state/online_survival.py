@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import BY_GITTINS, BY_LAS, EDITION, EDITION_KNOWN, F8, I4, Options, State, World
+from rltune.kernel.state.arrays import BY_LAS, EDITION, EDITION_KNOWN, F8, I4, Options, State, World
 from rltune.kernel.state.attained import restart_left, whole_estimate, work_done
 
 # How a job's remainder is believed. ENDS_NOW: reservations take a job past its estimate to end at once.
@@ -166,7 +166,7 @@ def renew_edition(s: State, o: Options) -> None:
 
     So levels and indices are worked out now and then, not in every pass.
     """
-    if o.turns != BY_LAS and o.turns != BY_GITTINS:  # noqa: PLR1714  numba has no tuple `in`
+    if o.turns != BY_LAS and len(s.edition) == 0:
         return
     known, then = int(gpu_times_known(s)), s.n[EDITION_KNOWN]
     if s.n[EDITION] > 0 and known - then <= then // EDITION_SHARE:

@@ -67,7 +67,7 @@ def predict(record: RunRecord, plan: ExperimentPlan, *, slurms_nodes: bool = Fal
     real = as_schedule(record, plan)
     stretch = plan.jobs_profile.stretch
     cycle_s = max(plan.cycle_s, _makespan_s(real) / max(1, record.cycles.count))  # on a busy machine cycles are late
-    pipeline = _driven(record.arm, plan, cycle_s) if record.arm.policy else slurm_alone(record.arm, stretch)
+    pipeline = as_driven(record.arm, plan, cycle_s) if record.arm.policy else slurm_alone(record.arm, stretch)
     if slurms_nodes:
         real = replace(real, cluster=by_name(real.cluster))
         pipeline = replace(pipeline, placement=Placement(SLURM))
@@ -115,7 +115,7 @@ def slurm_alone(arm: Arm, stretch: float = 1.0) -> Pipeline:
     return parse_pipeline(multifactor.as_policy(max_age_s=multifactor.AGE_S * stretch), BACKFILL, arm.placement)
 
 
-def _driven(arm: Arm, plan: ExperimentPlan, cycle_s: float) -> Pipeline:
+def as_driven(arm: Arm, plan: ExperimentPlan, cycle_s: float) -> Pipeline:
     """Return the pipeline as the controller has it, under its guard; a search has all the time it needs here."""
     settings = control_settings(plan, arm)
     pinned = pin_policy(settings).pipeline

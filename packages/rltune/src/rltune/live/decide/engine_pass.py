@@ -18,7 +18,7 @@ from rltune.engine.view import scores_of
 from rltune.jobs import Jobs
 from rltune.kernel.backfill.could_claim import rank_movable
 from rltune.kernel.backfill.easy import reservation
-from rltune.kernel.backfill.preempt import claim, weigh_movable
+from rltune.kernel.backfill.preempt import claim, sort_movable, weigh_movable
 from rltune.kernel.build.prepare import Factors, Likeness, Net
 from rltune.kernel.score.overtaking import fill_claims, guard_queue, put_due_first
 from rltune.kernel.score.rules import GIVEN, queue_end_in_view, score_queue
@@ -218,6 +218,7 @@ class CorePass:
         s.n[core.PASSES] += 1
         rank_movable(m.w, m.s, options)
         weigh_movable(m.w, m.s, options)
+        sort_movable(m.s)
         job_of, found = dict(self._problem.tasks), []
         touched: set[str] = set()
         for row in claimants:

@@ -85,7 +85,7 @@ class ReplayedQueue:
     @cached_property
     def _resumed(self) -> Resumption | None:
         """Return the jobs from the first look on; only asked for where some of them count."""
-        return resume(self._posed[0], self.begin_s) if np.isfinite(self.begin_s) else None
+        return resume(self._posed[0], self.begin_s, self._posed[1]) if np.isfinite(self.begin_s) else None
 
     @property
     def ready_s(self) -> Floats:
@@ -128,8 +128,8 @@ class ReplayedQueue:
         if self._resumed is None:
             ran, rows = run_pipeline(jobs, cluster, pipeline, self.pinned.estimator), self._order
         else:
-            made = run_pipeline(self._resumed.jobs, cluster, pipeline, self.pinned.estimator)
-            ran, rows = self._resumed.told(made), self._order[self._resumed.rows]
+            made = run_pipeline(self._resumed.jobs, self._resumed.run_on(cluster), pipeline, self.pinned.estimator)
+            ran, rows = self._resumed.told(made, cluster), self._order[self._resumed.rows]
         waits = np.full(len(self.seen), np.nan)
         waits[rows] = np.where(ran.rejected, np.nan, ran.wait_s)
         return self._so_far(waits)

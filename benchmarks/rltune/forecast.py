@@ -37,13 +37,20 @@ def history_of(kind: str, cluster: Cluster, given: argparse.Namespace, seed: int
     """Make a history up; or take a piece of a recorded one, of which so many jobs are kept that the load is right."""
     if given.traces is None:
         return synthesise(kind, cluster=cluster, jobs=given.jobs, load=LOAD, seed=seed)
-    recorded = read_trace(given.traces / FILES[kind]).sorted()
+    recorded = part_of(read_trace(given.traces / FILES[kind]).sorted(), given.part)
     rng = np.random.default_rng(seed)
     work_s = float((recorded.duration_s * recorded.gpus).sum())
     load = work_s / cluster.gpu_count / float(recorded.submit_s[-1] - recorded.submit_s[0])
     kept = np.flatnonzero(rng.random(len(recorded)) < LOAD / load)
     first = int(rng.integers(0, max(1, len(kept) - given.jobs)))
     return recorded.take(kept[first : first + given.jobs])
+
+
+def part_of(jobs: Jobs, part: str) -> Jobs:
+    """Return the jobs of a part of the time, as 0.5:1."""
+    begin, span = float(jobs.submit_s[0]), float(jobs.submit_s[-1] - jobs.submit_s[0])
+    first, last = (begin + float(share) * span for share in part.split(":"))
+    return jobs.take(np.flatnonzero((jobs.submit_s >= first) & (jobs.submit_s <= np.nextafter(last, np.inf))))
 
 
 def held_out(kind: str, preset: str, pipeline: str, given: argparse.Namespace, seed: int) -> list[TriedMoment]:
@@ -135,12 +142,14 @@ def main() -> None:
     parser.add_argument("what", nargs="?", default="coverage", choices=("coverage", "speed"))
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--rolls", type=int, default=30)
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--traces", type=Path, default=None, help="the folder of the recorded histories")
+    parser.add_argument("--part", default="0:1", help="of a recorded history's time, from which pieces are taken")
     parser.add_argument("--pipelines", default="saf + easy;fcfs + easy")
     parser.add_argument("--estimator", default="history")
     given = parser.parse_args()
@@ -148,8 +157,8 @@ def main() -> None:
         print(speed(given.rolls, given.waiting, given.nodes))
         return
     wanted = [(kind, preset) for kind, preset in HISTORIES if given.only in kind]
-    pipelines = given.pipelines.split(";")
-    print(pooled([held_out(*one, p, given, seed) for one in wanted for seed in range(given.seeds) for p in pipelines]))
+    pipelines, seeds = given.pipelines.split(";"), range(given.first_seed, given.first_seed + given.seeds)
+    print(pooled([held_out(*one, p, given, seed) for one in wanted for seed in seeds for p in pipelines]))
 
 
 if __name__ == "__main__":

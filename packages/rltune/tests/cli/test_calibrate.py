@@ -18,7 +18,10 @@ def test_what_was_found_is_written_only_if_asked_and_then_used(rltune, tmp_path)
     assert "\nWithout the lines below: usable neither" in made.out
     assert "max_gpus = 8" in made.out
     assert site.read_text().count("limit") == 0
-    assert (tmp_path / "new.toml").read_text().split("\n", 2)[2].startswith("# ours\n[[group]]")  # behind two marks
+    marks, ours = (tmp_path / "new.toml").read_text().split("# ours\n[[group]]", 1)
+    assert [line.split(" = ")[0] for line in marks.splitlines()] == ["calibrated", "usable_for", "clock_s"]
+    assert 'usable_for = "sizes of gains"' in marks  # with what was found, though not without
+    assert ours.endswith("max_gpus = 8\n")
     assert json.loads((tmp_path / "c.json").read_text())["good_for"] == "neither"
     words = ("simulate", history, "-p", "fcfs", "-b", "easy", "--estimator", "user", "--json")
     before, after = (json.loads(rltune(*words, "-c", file).out) for file in (site, tmp_path / "new.toml"))

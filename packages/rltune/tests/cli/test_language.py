@@ -208,3 +208,10 @@ def test_json_goes_into_a_file_in_every_command(rltune, words, trace, tmp_path):
     assert said.out.endswith(f"JSON: {tmp_path / 'r.json'}\n")
     assert (tmp_path / "r.json").read_text().startswith("{")
     assert rltune(*words, trace, "--json", tmp_path / "r.json").code == 2
+
+
+def test_a_second_history_is_refused_where_the_output_is_named():
+    """It would be left out without a word of it: only a lone second argument is the file to write, as it once was."""
+    words = ["history.txt", "second.txt", "--out", "both.csv"]
+    assert modern("convert", words) == (words, "")
+    assert modern("convert", ["history.txt", "out.csv"])[0] == ["history.txt", "--out", "out.csv"]

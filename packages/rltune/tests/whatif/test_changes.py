@@ -82,6 +82,19 @@ def test_what_is_not_understood_is_refused(text):
         parse_edit(text)(site(20))
 
 
+@pytest.mark.parametrize("count", [4, 5, 7])
+def test_more_nodes_than_there_are_cannot_be_removed(count):
+    """Nor are fewer than asked taken in their place: `rows[-1:]` would be the last one."""
+    with pytest.raises(InputError, match=r"there are only \d nodes? of V100"):
+        parse_edit(f"remove={count}:V100")(site(20))
+
+
+def test_a_removal_on_a_history_says_which_nodes_it_takes():
+    """Nodes of one type may differ in size."""
+    told = what_if(site(), [parse_edit("remove=1:V100")], ORACLE)
+    assert "remove=1:V100 takes the last of its type in the cluster's file: 1 node of 4 GPUs" in told.notes
+
+
 def test_nothing_changed_is_exactly_nothing():
     """The same pipeline on both sides gives a difference of 0."""
     told = what_if(site(), [parse_edit("pipeline=fcfs + easy")], ORACLE)
@@ -103,6 +116,19 @@ def test_jobs_that_could_never_run_are_counted():
     told = what_if(site(), [parse_edit("retire=V100")], ORACLE)
     assert told.rejected[1] > told.rejected[0]
     assert "could never run" in str(told)
+
+
+def test_where_nobody_is_left_to_compare_one_sentence_says_so():
+    """All nodes that anybody could run on are taken away, and one is left that nobody can use."""
+    base = site(120)
+    useless = NodeGroup(count=1, gpus=4, gpu_type="H100")
+    base = replace(base, cluster=Cluster((base.cluster.groups[0], useless)))
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[90]))
+    gone = [parse_edit("remove=2:V100")]
+    with pytest.raises(InputError, match="with it and without it"):
+        what_if_now(present, gone, rolls=2)
+    with pytest.raises(InputError, match="with it and without it"):
+        what_if(base, gone, ORACLE)
 
 
 @pytest.mark.parametrize("text", ["add=2x4:V100", "remove=1:V100", "pipeline=saf + easy"])

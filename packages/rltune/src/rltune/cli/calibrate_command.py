@@ -13,7 +13,6 @@ from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_line
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import load_workload
-from rltune.errors import InputError
 
 if TYPE_CHECKING:
     from rltune.calibration import Calibration
@@ -120,8 +119,8 @@ def _write(made: "Calibration", cluster: str, path: Path, clock_s: float | None)
     from rltune.calibration.cluster_file import file_with
     from rltune.cluster import Cluster
 
-    if not any(one.toml for one in made.findings):
-        raise InputError(f"{path}: not written, as nothing was found that a cluster's file could say")
-    write_text(file_with(Cluster.text_of(cluster), made.findings, clock_s), path)
+    verdict = (made.after or made.close).verdict
+    write_text(file_with(Cluster.text_of(cluster), made.findings, clock_s, verdict), path)
     Cluster.from_toml(path)
-    show_line(f"cluster: {path}")
+    same = "" if any(one.toml for one in made.findings) else f" (as {cluster}: nothing was found that it could say)"
+    show_line(f"cluster: {path}{same}")

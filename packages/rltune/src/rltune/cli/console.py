@@ -20,7 +20,7 @@ _WIDTH_IN_A_FILE = 200  # of what goes into a file or a pipe, so that tables sta
 
 def results() -> "Console":
     """Return the console for results."""
-    from rich.console import Console
+    from rltune.cli.harmless_console import HarmlessConsole as Console
 
     fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_IN_A_FILE
     return Console(width=fixed, highlight=False, emoji=False)
@@ -28,7 +28,7 @@ def results() -> "Console":
 
 def notes() -> "Console":
     """Return the console for progress, notes and errors."""
-    from rich.console import Console
+    from rltune.cli.harmless_console import HarmlessConsole as Console
 
     return Console(stderr=True, highlight=False, emoji=False)
 
@@ -65,8 +65,9 @@ def show_line(text: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print JSON and nothing else."""
-    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    """Print JSON and nothing else; JSON itself escapes what steers a terminal but for DEL and the C1 codes."""
+    plain = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    sys.stdout.write(plain.translate({code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}) + "\n")
 
 
 def require_free(paths: Iterable[Path | None], *, force: bool) -> None:

@@ -18,7 +18,8 @@ LEAST_NEEDED = (
     "JCT ratio",
     "gap to bound",
 )  # in this order; then the others from the right, but for what is compared by
-WARN = ("p99 wait", "p99 wait ratio", "rejected")  # who pays for a mean: left out after all others
+# Who pays for a mean, and which row is meant: left out after all others.
+WARN = ("p99 wait", "p99 wait ratio", "worst", "p90", "rejected", "role")
 ALWAYS = 2  # columns: who, and the value that is compared by
 
 

@@ -151,7 +151,9 @@ def _fold_windows(made: _Rewritten, usual: str) -> None:
 
 
 def _name_out(made: _Rewritten) -> None:
-    """Put --out before the file to write, where it stood as a second argument."""
+    """Put --out before the file to write, where it stood as a second argument and nothing else names it."""
+    if any(word in {"--out", "-o"} or word.startswith("--out=") for word in made.kept):
+        return  # a second history, say: refused, not left out
     takes_value = [word.startswith("-") and "=" not in word and word not in _FLAGS for word in made.kept]
     bare = [i for i, word in enumerate(made.kept) if not word.startswith("-") and not (i > 0 and takes_value[i - 1])]
     if len(bare) > 1:

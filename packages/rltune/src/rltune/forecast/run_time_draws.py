@@ -5,13 +5,14 @@ would be of short jobs alone (Kaplan and Meier 1958). So for each likeness and e
 kernel/state/online_survival.py) there is a hazard: of the jobs that came so far, how many ended in the step. The finest
 likeness has its own hazard as far as it has jobs, against `trust` jobs' worth of the next coarser one; before the
 coarsest, a job is taken to run for as long again as it has run. Where next to nothing has ended, the job's limit
-stands for it. Jobs of one user are drawn alike: somebody whose jobs run long today runs long in all of them.
+stands for it. Jobs of one user are drawn alike: somebody whose jobs run long today runs long in all of them. Where a
+history names no users, so are jobs of one size and partition that come in one burst. And each future has a level: all
+hazards are higher in one, and lower in another, since a history tells them only so well.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,15 @@ from numpy.typing import NDArray
 from rltune.engine.known_history import long_ago
 from rltune.estimate.estimators import History
 from rltune.estimate.remainders import HISTORY_NAME, survival_of
-from rltune.jobs import Floats
+from rltune.jobs import Floats, Jobs
 from rltune.kernel.build.prepare import Survival
 from rltune.kernel.state.online_survival import EDGES, LONGER, OVERRUN, edge
 from rltune.present.present import Present
 
 TRUST = 4.0  # jobs' worth: less than for estimates, since what a user's jobs do today counts
 ALIKE = 0.4  # correlation of the draws of one user's jobs
+BURST_S = 3600.0  # where no user is known, so long may lie between two jobs of a burst
+LEVEL_SD = 0.2  # of the logarithm of the level of all hazards in one future
 LEAST_S = 1.0
 NO_LIMIT_S = 3600.0  # what nothing is known of is taken to last an hour, as the core's prior
 _EDGE_S = np.array([edge(k) for k in range(EDGES)])
@@ -41,7 +44,7 @@ class RunTimes:
     unknown: Floats  # by row: how much weight its limit has, as next to nothing has ended
     attained_s: Floats  # by row
     limit_s: Floats
-    user: NDArray[np.int32]
+    whose: NDArray[np.int64]  # by row: who is drawn alike; its user, else the burst that it came in
     same_as: NDArray[np.int64]  # the first row of each row's job, if it runs: pieces of one job end together
 
     @classmethod
@@ -59,12 +62,13 @@ class RunTimes:
         unknown = np.full(len(jobs), TRUST / (ended + TRUST))
         limit = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
         limit = np.where(limit > attained, limit, np.inf)  # who has passed it shows that it does not end jobs here
-        return cls(lasting, unknown, attained, limit, jobs.user.codes, first)
+        return cls(lasting, unknown, attained, limit, _whose(jobs), first)
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw how long each row runs in all."""
         n = len(self.attained_s)
-        share = _alike(rng, self.user, n)
+        share = _alike(rng, self.whose, n)
+        share = 1.0 - (1.0 - share) ** np.exp(LEVEL_SD * rng.normal())  # all hazards so many times as high
         by_limit = self._by_prior(rng.random(n))
         by_history = _lasts(self.lasting, self.attained_s, share)
         total = np.where(rng.random(n) < self.unknown, by_limit, by_history)
@@ -124,13 +128,23 @@ def _lasts(table: Floats, attained: Floats, share: Floats) -> Floats:
     return np.maximum(found, attained)
 
 
-def _alike(rng: np.random.Generator, user: NDArray[Any], n: int) -> Floats:
-    """Draw shares from 0 to 1, those of one user's jobs alike."""
-    common = rng.normal(size=int(user.max(initial=-1)) + 2)
-    own = rng.normal(size=n)
-    return _normal_share(
-        np.sqrt(ALIKE) * np.where(user >= 0, common[user], own) + np.sqrt(1 - ALIKE) * rng.normal(size=n)
-    )
+def _whose(jobs: Jobs) -> NDArray[np.int64]:
+    """Return a number for each user, and one for each burst of jobs whose user is not known."""
+    user = jobs.user.codes.astype(np.int64)
+    kinds = (jobs.vc.codes, np.asarray(jobs.gpus))
+    order = np.lexsort((jobs.submit_s, *kinds))
+    apart = np.diff(jobs.submit_s[order], prepend=-np.inf) > BURST_S
+    for kind in kinds:
+        apart |= np.diff(kind[order], prepend=kind[order[:1]]) != 0
+    burst = np.empty(len(jobs), dtype=np.int64)
+    burst[order] = np.cumsum(apart)
+    return np.where(user >= 0, user, user.max(initial=-1) + burst)
+
+
+def _alike(rng: np.random.Generator, whose: NDArray[np.int64], n: int) -> Floats:
+    """Draw shares from 0 to 1, those of one user's jobs, or of one burst's, alike."""
+    common = rng.normal(size=int(whose.max(initial=-1)) + 1)
+    return _normal_share(np.sqrt(ALIKE) * common[whose] + np.sqrt(1 - ALIKE) * rng.normal(size=n))
 
 
 def _normal_share(z: Floats) -> Floats:

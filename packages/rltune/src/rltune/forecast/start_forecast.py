@@ -32,7 +32,7 @@ class StartCalibration:
 
     def __str__(self) -> str:
         if not self.moments:
-            return "not calibrated: no history to try it on"
+            return "not calibrated: how often they held here was not tried (--calibrate 12, on a history or journal)"
         truth = f"{counted(self.jobs, 'start')} at {counted(self.moments, 'earlier moment')}"
         held = (
             ""

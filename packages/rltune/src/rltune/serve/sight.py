@@ -167,6 +167,8 @@ class ExplainedCycle:
         try:
             explainer = Explainer(present_of_cycle(journal, cycle))
             every, planned = explainer.all_reasons(), explainer.planned_starts()
+            for name in explainer.present.waiting_names[:1]:  # loads what only a job's page asks of the core: it may
+                explainer.explain(name, changes=False)  # take seconds, and here nobody waits for it
         except InputError as error:
             unknown = Reason(Why.LEFT, f"why is not known: {error}")
             return cls({job.id: unknown for job in snapshot.pending}, {}, "easy", None, str(error))

@@ -14,6 +14,7 @@ from rltune.engine.pipeline import Pipeline
 from rltune.engine.turns import get_turns
 from rltune.errors import InputError, unknown
 from rltune.jobs import TYPE_SEPARATOR, Jobs
+from rltune.text import counted
 
 _ONE_OF_EACH = ("pipeline", "turns", "load")
 _MOST = ("max_gpus", "max_running", "max_submitted")  # what a limit may bound
@@ -147,10 +148,37 @@ def _remove(value: str, text: str) -> Callable[[Site], Site]:
         raise InputError(f"{text}: nodes to remove are written as 2:V100")
 
     def make(site: Site) -> Site:
-        rows = _of_type(site.cluster, kind)
-        return replace(site, cluster=without_nodes(site.cluster, rows[len(rows) - int(count) :], text))
+        return replace(site, cluster=without_nodes(site.cluster, _last_of_type(site.cluster, kind, count, text), text))
 
     return make
+
+
+def _last_of_type(cluster: Cluster, kind: str, count: str, text: str) -> list[int]:
+    rows = _of_type(cluster, kind)
+    if int(count) > len(rows):
+        raise InputError(f"{text}: there are only {counted(len(rows), 'node')} of {kind}")
+    return rows[len(rows) - int(count) :]
+
+
+def notes_on_removals(site: Site, edits: Sequence[Edit]) -> list[str]:
+    """Return for each removal by number which nodes it takes: nodes of one type may differ in size."""
+    notes = []
+    for edit in edits:
+        kind, _, value = edit.text.partition("=")
+        if kind.strip() == "remove":
+            notes.append(
+                f"{edit.text} takes the last of its type in the cluster's file: {_sizes(site, value, edit.text)}"
+            )
+        site = edit(site)
+    return notes
+
+
+def _sizes(site: Site, value: str, text: str) -> str:
+    count, _, name = value.strip().partition(":")
+    gone = set(_last_of_type(site.cluster, name, count, text))
+    sizes = [group.gpus for group, node in _nodes(site.cluster) if node in gone]
+    told = (f"{counted(sizes.count(size), 'node')} of {size} GPUs" for size in sorted(set(sizes)))
+    return " and ".join(told) or "none"
 
 
 def _retire(value: str, text: str) -> Callable[[Site], Site]:

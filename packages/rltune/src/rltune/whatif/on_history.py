@@ -19,7 +19,7 @@ from rltune.schedule import Schedule
 from rltune.text import percent
 from rltune.trials.intervals import difference, over_jobs, ratio
 from rltune.trials.shares import shares_between
-from rltune.whatif.edits import Edit, Site, notes_on_types
+from rltune.whatif.edits import Edit, Site, notes_on_removals, notes_on_types
 from rltune.whatif.outcome_of_change import WhatIf
 
 WARM_UP = 0.2  # of the time, in which the cluster fills; its jobs are not counted
@@ -41,7 +41,7 @@ def what_if(
     now = run_site(site, estimator, progress)
     then = run_site(changed_site(site, edits), estimator, progress)
     made = compared(now, then, ", ".join(edit.text for edit in edits), warm_up)
-    return replace(made, notes=(*made.notes, *notes_on_types(site, edits)))
+    return replace(made, notes=(*made.notes, *notes_on_types(site, edits), *notes_on_removals(site, edits)))
 
 
 def from_when_ready(site: Site) -> Site:
@@ -72,6 +72,8 @@ def counted_jobs(schedule: Schedule, warm_up: float) -> NDArray[np.bool_]:
 def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_UP) -> WhatIf:
     """Pair two runs of the same jobs."""
     kept = np.flatnonzero(now.ran & then.ran & counted_jobs(now, warm_up))
+    if not len(kept):
+        raise InputError(f"{change}: no job of this history runs both with it and without it")
     ours, theirs, submit = then.wait_s[kept], now.wait_s[kept], now.jobs.submit_s[kept]
     notes = [_part_counted(warm_up), *level_notes(now, warm_up)]
     if not np.array_equal(now.jobs.submit_s, then.jobs.submit_s):

@@ -107,6 +107,8 @@ def _parted(edit: Edit) -> tuple[str, str]:
 def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label: str) -> WhatIf:
     """Compare the same jobs under the same draws, roll by roll."""
     kept = np.isfinite(now_s).all(axis=0) & np.isfinite(then_s).all(axis=0)
+    if not kept.any():
+        raise InputError(f"{change}: none of the jobs that wait starts both with it and without it")
     rows = present.waiting[kept]
     ours, theirs = then_s[:, kept].mean(axis=1), now_s[:, kept].mean(axis=1)
     waits = [np.zeros(len(present.jobs)) for _ in range(2)]

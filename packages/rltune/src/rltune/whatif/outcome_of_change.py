@@ -39,8 +39,10 @@ class WhatIf:
         waits = f"the mean wait goes from {seconds(self.now_s['mean'])} to {seconds(self.then_s['mean'])}"
         if not math.isfinite(self.difference.low):
             return f"{self.change}: {waits}; too few jobs to say how sure that is"
-        unsure = "so in some nothing is gained" if self.of_futures else "so nothing is shown"
-        sure = "" if self.difference.excludes_zero else f"; that includes 0, {unsure}"
+        of_some = f"so in some nothing is {'lost' if gain > 0 else 'gained'}"
+        unsure = of_some if self.of_futures else "so nothing is shown"
+        zero = "" if span == "unknown" else "that includes 0, "
+        sure = "" if self.difference.excludes_zero else f"; {zero}{unsure}"
         than = "" if not self.now_s["mean"] else f", {told_change(1 - self.then_s['mean'] / self.now_s['mean'])}"
         held = f"on average, {span} in four futures of five" if self.of_futures else f"95 % interval {span}"
         return f"{self.change}: {waits}{than} ({_signed(gain)}{' ' if self.of_futures else ', '}{held}){sure}"

@@ -13,8 +13,8 @@ from rltune.errors import InputError
 from rltune.estimate.estimators import LEVELS, History, RunSeen, join_jobs, likeness
 from rltune.estimate.kind_memory import ASK, END, START, SUBMIT, TOLD, Happenings, KindMemory
 from rltune.estimate.kinds import bursts, kinds_of, split_name
-from rltune.estimate.predicted import FEWEST, EndedJobs, Fit, Predicted, PredictionCourse, Prophet
-from rltune.estimate.run_time_spread import OVERRUN, KeptShares, RunTimeSpread, seen_weights
+from rltune.estimate.predicted import FEWEST, THIN, EndedJobs, Fit, Predicted, PredictionCourse, Prophet
+from rltune.estimate.run_time_spread import OVERRUN, KeptShares, RunTimeSpread, seen_weights, wide_spread
 from rltune.jobs import Jobs
 from rltune.policy.qssf_boost import QssfBoost
 from rltune.trials.warm_start import Knowledge
@@ -259,15 +259,33 @@ def test_jobs_that_still_run_are_made_up_for_once(days):
     assert np.average(kept.run_s, weights=seen_weights(kept.run_s, early_s)) == pytest.approx(run_s.mean(), rel=0.03)
 
 
-def test_it_leans_to_what_was_less_far_off():
-    rng = np.random.default_rng(3)
-    log_run = rng.normal(6.0, 1.0, 4_000)
-    sharp, blunt = log_run + rng.normal(0.0, 0.2, 4_000), rng.normal(8.0, 0.1, 4_000)
-    spread = RunTimeSpread.of(sharp, log_run, np.ones(4_000))
-    fits = [Fit(None, spread).leaning(a, b, log_run, np.ones(4_000)) for a, b in ((sharp, blunt), (blunt, sharp))]
-    assert fits[0].lean > 0.9
-    assert fits[1].lean < 0.1
-    assert fits[0].believed_s(sharp, blunt).mean() == pytest.approx(np.exp(log_run).mean())
+def test_who_is_long_now_and_then_is_believed_to_be_longer_than_who_is_steady():
+    """Of the logarithm the steady one is the longer: 600 s, against mostly 60 s and every fifth time 20,000 s."""
+    many = 3_000
+    steady = np.arange(many) % 2 == 0
+    long_s = np.random.default_rng(5).random(many) < 0.2
+    run_s = np.where(steady, 600.0, np.where(long_s, 20_000.0, 60.0))
+    users = np.where(steady, "steady", "now and then").tolist()
+    jobs = Jobs.from_arrays(np.arange(many) * 300.0, run_s, 1, user=users)
+    before, last = jobs.window(0, many - 2), jobs.window(many - 2, 2)
+    believed = Predicted(before).estimate(last, 0).values_s
+    median = Predicted(before, order_by=0.5).estimate(last, 0).values_s
+    assert believed[1] > 1.3 * believed[0]
+    assert median[1] < median[0]
+    assert believed[0] + believed[1] == pytest.approx(600 + 0.8 * 60 + 0.2 * 20_000, rel=0.25)
+
+
+def test_of_a_size_that_hardly_ever_came_what_is_usual_is_believed():
+    """The regression says 400 s and history 10,000 s: after no job of the size the latter, after many the former."""
+
+    class TwentyAlways:
+        def predict(self, table):
+            return np.full(len(table), 20.0)
+
+    fit = Fit(None, wide_spread(), TwentyAlways())
+    ended = np.array([0.0, THIN, 1e6])
+    believed_s = np.exp(fit.believed_log_s(np.zeros((3, 1)), np.log(np.full(3, 10_000.0)), ended))
+    assert believed_s == pytest.approx([10_000.0, 2_000.0, 400.0], rel=0.01)
 
 
 def test_spread_has_the_mean_the_quantiles_and_the_remainder_of_what_it_saw():

@@ -387,7 +387,7 @@ if __name__ == "__main__":
     rng = np.random.default_rng(0)
     jobs = Jobs.from_arrays(np.arange(20_000) * 60.0, rng.exponential(900, 20_000), 1)
     told = lambda done, total, label: print(done, flush=True)
-    got = compare(jobs, Cluster.uniform(4, 4), ["fcfs"], windows=WindowSpec(1_000, 3_000), workers=2, progress=told)
+    got = compare(jobs, Cluster.uniform(4, 4), ["fcfs"], windows=WindowSpec(1_000, 15_000), workers=2, progress=told)
     print("partial", got.complete, len(got.runs) == got.standings[0].windows > 0)
 """
 

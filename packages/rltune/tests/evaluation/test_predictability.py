@@ -55,6 +55,25 @@ def test_the_page_says_for_whom_by_what_and_what_it_is_worth(made):
     assert "50% is reached" in " ".join(lines(Predictability(made.told, made.groups, worth, 12)))
 
 
+def test_with_too_few_windows_nothing_is_said_of_waits(made):
+    """One window gives a ratio and no interval: a reader would take the ratio for an answer."""
+    nan = Interval(1.96, np.nan, np.nan)
+    worth = tuple(EstimatorWorth(name, 90.0, nan) for name in ("history", "predicted", "oracle"))
+    few = Predictability(made.told, made.groups, worth, 1)
+    *_, last = lines(few)
+    assert last.startswith("Only 1 window of these jobs had a queue: too few to say")
+    assert "1.96" not in render_predictability(few)
+
+
+def test_what_is_worse_than_history_reaches_nothing(made):
+    found = {"history": (100.0, Interval(1.0, 1.0, 1.0)), "predicted": (120.0, Interval(1.2, 0.9, 1.5))}
+    found["oracle"] = (50.0, Interval(0.5, 0.4, 0.6))
+    worth = tuple(EstimatorWorth(name, wait, interval) for name, (wait, interval) in found.items())
+    *_, beside, _, reached = lines(Predictability(made.told, made.groups, worth, 12))
+    assert beside.endswith("no difference is shown.")
+    assert "nothing is reached" in reached
+
+
 def test_a_history_too_short_to_learn_from(jobs):
     with pytest.raises(InputError, match="too few to learn from some and predict others"):
         predictability(jobs.window(0, 20))

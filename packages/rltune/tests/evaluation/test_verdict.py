@@ -47,6 +47,13 @@ def test_who_is_shown_to_be_better_is_named_though_another_looks_best(clear):
     assert "saf is shown to be better than the baseline" in verdict(three)
 
 
+def test_where_there_is_no_bound_none_is_told(clear):
+    """On a real Slurm, with turns, no bound is worked out; a dash above it would be no answer."""
+    assert "above a bound" in verdict(clear)
+    unknown = replace(clear, standings=tuple(replace(one, gap=float("nan")) for one in clear.standings))
+    assert "above a bound" not in verdict(unknown)
+
+
 def test_jobs_that_never_ran_come_first():
     asked = np.where(np.arange(400) % 20 == 0, 9, 1)
     told = verdict(compare(jobs(400, asked), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle", windows="whole"))
@@ -67,3 +74,10 @@ def test_a_comparison_in_which_nobody_waits_says_so(clear):
     calm = compare(jobs(400, np.ones(400)), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle")
     assert "Hardly anybody waits under fcfs" in verdict(calm)
     assert "Hardly anybody" not in verdict(clear)
+
+
+def test_a_cluster_whose_replays_tell_nothing_is_said_to_be_one():
+    """`rltune tune` does not act on it, so the reader of a comparison must know."""
+    doubted = replace(CLUSTER, usable_for="neither")
+    told = [verdict(compare(jobs(400), on, ["fcfs", "saf"], windows="whole")) for on in (CLUSTER, doubted)]
+    assert ["usable neither for ranking nor for sizes" in one for one in told] == [False, True]

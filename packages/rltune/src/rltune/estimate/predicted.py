@@ -37,6 +37,7 @@ from rltune.jobs import Floats, Jobs
 PREDICTED = "predicted"
 FEWEST = 200  # jobs that must have ended before anything is fitted
 NEWEST = 40_000  # of the ended jobs, so many are learnt from
+THIN = 20  # jobs of a size that must have ended for a prediction to count as much as what is usual
 HELD_BACK = 0.2  # of those, the newest share shows how far predictions are off
 SETTLED = 0.95  # of the jobs run no longer than those that are learnt from could have
 REFIT = 4_096  # submissions after which it is fitted anew
@@ -48,37 +49,28 @@ USUAL = ("all jobs", "size", "size and partition", "size, partition and limit", 
 
 @dataclass(frozen=True)
 class Fit:
-    """A regression, and how far it was off on jobs that it had not seen."""
+    """Two regressions, and how far one was off on jobs that it had not seen."""
 
-    regressor: Regressor | None  # None: too little has ended yet
+    regressor: Regressor | None  # of the logarithm, for intervals and remainders; None: too little has ended yet
     spread: RunTimeSpread
-    lean: float = 0.5  # how much the prediction counts in what is believed, against what is usual
+    order: Regressor | None = None  # of the square root, for what is believed: long jobs count for more in it
     scale: float = 0.0  # logarithm of the factor that gives what is believed the right mean
 
     def log_s(self, table: Floats, usual: Floats) -> Floats:
         """Predict logarithms of run times; what is usual where nothing is fitted."""
         return usual if self.regressor is None else self.regressor.predict(table)
 
-    def believed_s(self, log_s: Floats, usual: Floats) -> Floats:
-        """Return what is believed of run times: the weighted geometric mean of the prediction and what is usual.
+    def believed_log_s(self, table: Floats, usual: Floats, ended_of_size: Floats) -> Floats:
+        """Return logarithms of what is believed of run times; what is usual where nothing is fitted.
 
-        A prediction of the logarithm tells short from long, and the mean of a kind how long its long ones are. Jobs
-        are ordered best by both.
+        The fewer jobs of a size have ended, the more is what is usual believed: a rare size is mostly a large one,
+        and taken for short it stands before everybody.
         """
-        values: Floats = np.exp(self.lean * log_s + (1 - self.lean) * usual + self.scale)
-        return values
-
-    def leaning(self, log_s: Floats, usual: Floats, log_run: Floats, weight: Floats) -> Fit:
-        """Lean to whichever was less far off on jobs that neither had seen, and get their mean right."""
-        off = [_mean_square(log_run - log_s, weight), _mean_square(log_run - usual, weight)]
-        fit = replace(self, lean=off[1] / max(sum(off), 1e-12), scale=0.0)
-        believed = np.average(fit.believed_s(log_s, usual), weights=weight)
-        return replace(fit, scale=float(np.log(np.average(np.exp(log_run), weights=weight) / believed)))
-
-
-def _mean_square(off: Floats, weight: Floats) -> float:
-    """Return the weighted variance: a factor that all are off by is no error of the order."""
-    return float(np.average((off - np.average(off, weights=weight)) ** 2, weights=weight))
+        if self.order is None:
+            return usual
+        predicted = 2.0 * np.log(np.maximum(self.order.predict(table), 1.0)) + self.scale
+        found: Floats = usual + ended_of_size / (ended_of_size + THIN) * (predicted - usual)
+        return found
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ class Predicted:
     """Predict run times from users, names, sizes and what has ended, refitted as time goes on."""
 
     before: Jobs | None = field(default=None, repr=False, compare=False)  # earlier history; what ended is known at once
-    order_by: float | None = None  # the quantile that is believed; None = between the prediction and what is usual
+    order_by: float | None = None  # the quantile that is believed; None = the square of the mean square root
     plain: bool = False  # without LightGBM, even if it is there
     name: str = PREDICTED
 
@@ -196,6 +188,12 @@ class PredictionCourse:
         usual: Floats = np.log(np.maximum(mean_s, 1.0))
         return usual
 
+    def ended_of_size(self, table: Floats) -> Floats:
+        """Return how many jobs of the same size have ended."""
+        at = self.kinds.own.shape[1] + self.kinds.levels.index("size") * len(TOLD)
+        number: Floats = np.expm1(np.nan_to_num(table[:, at + ENDED_N]))
+        return number
+
     def estimates(self, first: int, rows: Codes, order_by: float | None) -> Estimates:
         """Return the estimates of a run of some rows that begins when row `first` is submitted."""
         prophet = Prophet(self, first, rows, order_by)
@@ -235,17 +233,18 @@ def fit_rows(course: PredictionCourse, ended: EndedJobs, age_s: Floats) -> Fit:
     if len(ended.rows) < FEWEST:
         return Fit(None, wide_spread())
     ended, early_s = ended.settled(age_s)
-    rows, table, weight = ended.rows, ended.table, seen_weights(ended.run_s, early_s)
-    log_run = np.log(np.maximum(ended.run_s, 1.0))
-    idle, cut = _as_if_idle(course.kinds, table), int(len(rows) * (1 - HELD_BACK))
+    table, weight, run_s = ended.table, seen_weights(ended.run_s, early_s), np.maximum(ended.run_s, 1.0)
+    idle, cut, log_run = _as_if_idle(course.kinds, table), int(len(table) * (1 - HELD_BACK)), np.log(run_s)
 
-    def fit(upto: int) -> Regressor:
-        learnt = (idle[:upto], course.kinds.labels, log_run[:upto], weight[:upto])
-        return fit_regressor(*learnt, course.seed, plain=course.plain)
+    def fit(target: Floats) -> Regressor:
+        upto = len(target)
+        return fit_regressor(idle[:upto], course.kinds.labels, target, weight[:upto], course.seed, plain=course.plain)
 
-    held, log_s = slice(cut, None), fit(cut).predict(table[cut:])
-    made = Fit(fit(len(rows)), RunTimeSpread.of(log_s, log_run[held], weight[held]))
-    return made.leaning(log_s, course.usual_log_s(rows[held], table[held]), log_run[held], weight[held])
+    off = RunTimeSpread.of(fit(log_run[:cut]).predict(table[cut:]), log_run[cut:], weight[cut:])
+    order = fit(np.sqrt(run_s))
+    squares = np.maximum(order.predict(idle), 1.0) ** 2
+    times_too_low = np.average(run_s, weights=weight) / np.average(squares, weights=weight)
+    return Fit(fit(log_run), off, order, float(np.log(times_too_low)))
 
 
 def _as_if_idle(kinds: Kinds, table: Floats) -> Floats:
@@ -288,7 +287,7 @@ class Onlooker:
         self._known_rows = np.flatnonzero(self._course.end_s[: prophet.first] <= self._time(prophet.first))
         self.every, self._first = prophet.every, prophet.first
         n, width = len(self._rows), self._course.kinds.own.shape[1] + self._course.kinds.of.shape[1] * len(TOLD)
-        self._log_s, self._usual = np.zeros(n), np.zeros(n)  # what was last predicted, and what is usual
+        self._log_s, self._believed = np.zeros(n), np.zeros(n)  # what was last predicted, and what is believed
         self._table = np.full((n, width), np.nan)  # what each was told at submission
         self._log_run, self._start_s = np.full(len(self._course), np.nan), np.full(len(self._course), np.nan)
         self._ended: list[NDArray[np.int64]] = []
@@ -380,14 +379,16 @@ class Onlooker:
     def _predict(self, jobs: Codes, table: Floats) -> None:
         """Predict jobs from what they are told now."""
         if len(jobs):
-            self._usual[jobs] = self._course.usual_log_s(self._rows[jobs], table)
-            self._log_s[jobs] = self._fit.log_s(table, self._usual[jobs])
+            usual = self._course.usual_log_s(self._rows[jobs], table)
+            self._log_s[jobs] = self._fit.log_s(table, usual)
+            of_size = self._course.ended_of_size(table)
+            self._believed[jobs] = self._fit.believed_log_s(table, usual, of_size)
 
     def _values(self, jobs: Codes) -> Floats:
-        log_s, usual = self._log_s[jobs], self._usual[jobs]
         if self._order_by is not None:
-            return self._fit.spread.quantile_s(log_s, self._order_by)
-        return self._fit.believed_s(log_s, usual)
+            return self._fit.spread.quantile_s(self._log_s[jobs], self._order_by)
+        values: Floats = np.exp(self._believed[jobs])
+        return values
 
     def _known(self, jobs: NDArray[np.integer]) -> Codes:
         """Leave strangers out."""

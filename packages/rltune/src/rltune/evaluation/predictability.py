@@ -13,7 +13,7 @@ from rltune.estimate.predicted import LOOK_EVERY, REFIT, PredictionCourse
 from rltune.estimate.run_time_spread import KeptShares
 from rltune.evaluation.evaluate import evaluate
 from rltune.opt_in import for_replay
-from rltune.text import seconds
+from rltune.text import counted, seconds
 from rltune.trials.intervals import Interval, over_time, ratio
 from rltune.trials.parts import split
 
@@ -105,6 +105,11 @@ class Predictability:
     groups: dict[str, tuple[Group, ...]]
     worth: tuple[EstimatorWorth, ...]  # none without a cluster
     windows: int
+
+    @property
+    def waits_are_told(self) -> bool:
+        """Return whether there were enough windows with a queue to say anything of waits."""
+        return bool(self.worth) and not any(np.isnan(w.ratio.low) for w in self.worth[1:])
 
     @property
     def left(self) -> float:
@@ -248,17 +253,34 @@ def lines(made: Predictability) -> list[str]:
         ),
         f"Of the intervals that should hold {INTERVAL:.0%} of the jobs, {told.coverage:.0%} did.",
     ]
-    if made.worth:
-        best = made.worth[-1]
-        found += [
-            f"Mean wait {seconds(w.wait_s)} with {w.estimator}: {w.ratio.estimate:.2f} of {made.worth[0].estimator}'s "
-            f"{w.ratio.ends('{:.2f}'.format)}."
-            for w in made.worth
-            if w is not made.worth[0]
-        ]
-        if best.estimator == TRUTH and np.isfinite(made.left):
-            found.append(f"Of what perfect knowledge would gain here, {1 - made.left:.0%} is reached.")
-    return found
+    return [*found, *_worth_told(made)]
+
+
+def _worth_told(made: Predictability) -> list[str]:
+    """Return what predictions are worth in waits; nothing but that it cannot be told, where windows are too few."""
+    if not made.worth:
+        return []
+    usual, *others = made.worth
+    if not made.waits_are_told:
+        few = counted(made.windows, "window")
+        return [f"Only {few} of these jobs had a queue: too few to say what knowing run times is worth in waits here."]
+    return [*(_told_beside(w, usual.estimator) for w in others), *_told_reached(made)]
+
+
+def _told_beside(w: EstimatorWorth, usual: str) -> str:
+    """Return what an estimator makes of waits beside the usual one, and whether that is more than chance."""
+    ends = w.ratio.ends("{:.2f}".format)
+    shown = "" if w.ratio.low > 1 or w.ratio.high < 1 else ", no difference is shown"
+    return f"Mean wait {seconds(w.wait_s)} with {w.estimator}: {w.ratio.estimate:.2f} of {usual}'s {ends}{shown}."
+
+
+def _told_reached(made: Predictability) -> list[str]:
+    """Return how much of what the truth would gain is reached, where it gains anything."""
+    best = made.worth[-1]
+    if best.estimator != TRUTH or not np.isfinite(made.left) or best.ratio.high >= 1:
+        return []
+    reached = f"{1 - made.left:.0%}" if made.left < 1 else "nothing"
+    return [f"Of what perfect knowledge would gain here, {reached} is reached."]
 
 
 def _span(jobs: int, part: str) -> tuple[int, int]:

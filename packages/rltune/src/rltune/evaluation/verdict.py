@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rltune.evaluation.recorded_waits import recorded_level
 from rltune.metrics.formats import percent
+from rltune.metrics.recorded import UNBELIEVED
 from rltune.trials.calm import calm_warning
 from rltune.trials.measures import Metric, metric_of
 
@@ -27,6 +28,7 @@ def verdict(comparison: Comparison) -> str:
             *_result(comparison),
             *_from_what(comparison),
             *recorded_level(comparison),
+            *_unbelieved(comparison),
             *_calm(comparison),
         ]
     )
@@ -36,10 +38,16 @@ def _result(comparison: Comparison) -> list[str]:
     metric = metric_of(comparison.metric)
     ranked = _ranked(comparison, metric)
     best = ranked[0]
-    gap = f"The mean JCT of {best.label} is {percent(best.gap)} above a bound that no schedule can beat."
     if len(ranked) == 1:
-        return [f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}.", gap]
-    return [_winner(comparison, ranked, metric), _beside_baseline(comparison, ranked, metric), gap]
+        return [f"One pipeline was run, {best.label}: {metric.title} {metric.write(best.value)}.", *_above_bound(best)]
+    return [_winner(comparison, ranked, metric), _beside_baseline(comparison, ranked, metric), *_above_bound(best)]
+
+
+def _above_bound(best: Standing) -> list[str]:
+    """Say how far from the bound it is, if there is one for it."""
+    if math.isnan(best.gap):
+        return []
+    return [f"The mean JCT of {best.label} is {percent(best.gap)} above a bound that no schedule can beat."]
 
 
 def _ranked(comparison: Comparison, metric: Metric) -> list[Standing]:
@@ -95,6 +103,12 @@ def _rejected(comparison: Comparison) -> list[str]:
     if not jobs or rejected <= REJECTED_SHARE * jobs:
         return []
     return [f"{rejected:,} of {jobs:,} jobs ({percent(rejected / jobs)}) never ran and are in no mean."]
+
+
+def _unbelieved(comparison: Comparison) -> list[str]:
+    """Return that replays tell nothing, where the file of a cluster says so."""
+    believed = all(run.schedule.cluster.believed for run in comparison.runs)
+    return [] if believed else [f"But {UNBELIEVED}: do not act on this."]
 
 
 def _calm(comparison: Comparison) -> list[str]:

@@ -13,7 +13,7 @@ from rltune.evaluation.comparison_tables import comparison_notes, estimates_told
 from rltune.evaluation.recorded_waits import recorded_beside
 from rltune.metrics.formats import number, percent, seconds
 from rltune.report.chart_data import pipelines
-from rltune.trials.groups import SIZES, size_name
+from rltune.trials.groups import SIZES, size_name, sizes_of
 from rltune.trials.measures import metric_of
 
 if TYPE_CHECKING:
@@ -135,14 +135,15 @@ def cluster(comparison: Comparison) -> Table:
 
 
 def by_size(comparison: Comparison) -> Table:
-    """Return mean and p99 of the wait by the GPUs a job asks for."""
-    gpus = _sample(comparison, lambda run: run.schedule.jobs.gpus)
-    present = [(low, high) for low, high in SIZES if bool(((gpus >= low) & (gpus <= high)).any())]
-    names = tuple(size_name(low, high) for low, high in present)
-    counts = [int(((gpus >= low) & (gpus <= high)).sum()) for low, high in present]
+    """Return mean and p99 of the wait by the GPUs a job asks for, or the CPUs where no job asks for a GPU."""
+    asked = _sample(comparison, lambda run: sizes_of(run.schedule.jobs)[0])
+    unit = sizes_of(comparison.runs[0].schedule.jobs)[1]
+    present = [(low, high) for low, high in SIZES if bool(((asked >= low) & (asked <= high)).any())]
+    names = tuple(size_name(low, high, unit) for low, high in present)
+    counts = [int(((asked >= low) & (asked <= high)).sum()) for low, high in present]
 
     def cells(runs: list[Run]) -> tuple[str, ...]:
-        sizes = np.concatenate([r.schedule.jobs.gpus[measured(r)] for r in runs])
+        sizes = np.concatenate([sizes_of(r.schedule.jobs)[0][measured(r)] for r in runs])
         wait = np.concatenate([r.schedule.wait_s[measured(r)] for r in runs])
         return tuple(_wait_cell(wait[(sizes >= low) & (sizes <= high)]) for low, high in present)
 

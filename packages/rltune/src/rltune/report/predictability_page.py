@@ -52,7 +52,7 @@ def _points(made: Predictability) -> list[dict[str, Any]]:
 
 
 def _worth(made: Predictability) -> Table | None:
-    if not made.worth:
+    if not made.waits_are_told:
         return None
     columns = ("mean wait", f"of {made.worth[0].estimator}'s", "95 % interval")
     rows = tuple(

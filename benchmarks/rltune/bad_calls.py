@@ -202,7 +202,6 @@ compare {good} -c {two} --warm
 compare {good} -c {two},{two}
 compare {good} -c {two},nowhere
 compare {good} -c ,
-compare {good} -c {two},philly --report {folder}/r.html
 evaluate {good} -c {two}
 evaluate {good} -c {two} --holdout 2
 evaluate {good} -c {two} --holdout 0

@@ -78,7 +78,8 @@ def test_a_forbidden_import_breaks_a_contract(where, tmp_path):
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        # This tree's tencache, whichever is installed.
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'packages/tencache/src'}", "PATH": "/usr/bin:/bin"},
     )
     assert told.returncode == 1, told.stdout + told.stderr
     assert "BROKEN" in told.stdout

@@ -33,6 +33,9 @@ def same_name(one: str, other: str) -> bool:
     return one.casefold() == other.casefold()
 
 
+NOT_USABLE = "neither"  # a verdict of `rltune calibrate` on replays: neither for ranking nor for sizes of gains
+
+
 class NodeGroup(BaseModel):
     """Nodes that are alike."""
 
@@ -160,6 +163,7 @@ class _File(BaseModel):
     preemption: tuple[PreemptionRule, ...] = ()
     scheduler: Scheduler | None = None
     calibrated: Annotated[bool, Field(strict=True)] = False
+    usable_for: Literal["", "sizes of gains", "ranking", "neither"] = ""
     clock_s: Time | None = None
 
 
@@ -178,6 +182,7 @@ class Cluster:
     scheduler: Scheduler | None = None  # what orders the queue now, if the file says so
     preemption: tuple[PreemptionRule, ...] = ()  # who may be displaced; the first that fits a job counts
     calibrated: bool = False  # whether the file has what `rltune calibrate` found; changes no run
+    usable_for: str = ""  # the verdict of `rltune calibrate` on replays with this file; "" = not told
     clock_s: float | None = None  # seconds since 1970 at time 0 of maintenance and outages; None = not told
 
     def __post_init__(self) -> None:
@@ -268,6 +273,7 @@ class Cluster:
                 scheduler=file.scheduler,
                 preemption=file.preemption,
                 calibrated=file.calibrated,
+                usable_for=file.usable_for,
                 clock_s=file.clock_s,
             )
         except InputError as error:
@@ -297,6 +303,11 @@ class Cluster:
         told += [("scheduler", f"{self.scheduler.policy} + {self.scheduler.backfill}")] if self.scheduler else []
         told += [("slowdown", str(self.slowdown))] if self.slowdown != Slowdown() else []
         return [*told, *(("preemption", str(rule)) for rule in self.preemption)]
+
+    @property
+    def believed(self) -> bool:
+        """Return whether its replays tell something, as far as its file says."""
+        return self.usable_for != NOT_USABLE
 
     @property
     def node_count(self) -> int:

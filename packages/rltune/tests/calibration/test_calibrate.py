@@ -14,7 +14,9 @@ from rltune.calibration import calibration_text as text
 from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
 from rltune.calibration.cluster_file import lines_of
 from rltune.cli.array_limits import parse_array_limits
+from rltune.cluster import NodeGroup, Outage
 from rltune.errors import InputError
+from rltune.labels import Labels
 from rltune.policy.multifactor import Multifactor
 from rltune.report.calibration_page import render_calibration
 from rltune.trace import load
@@ -154,3 +156,33 @@ def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
         assert parse_array_limits(named) == dict.fromkeys(range(min(most, arrays)), 2)
         (told,) = (one for one in text.as_dict(made)["findings"] if one["cause"] == fact.cause)
         assert list(told["named"]) == ["0=2", "1=2", "2=2"]
+
+
+def test_cpu_jobs_of_which_one_would_not_have_fitted_tell_nothing_of_the_order():
+    """On a machine without GPUs all jobs ask for none: what they ask of CPUs says who could have gone first."""
+    rng = np.random.default_rng(3)
+    n = 2500
+    cpus = rng.choice([4.0, 8.0, 16.0, 32.0], n)
+    run = rng.lognormal(8, 1, n)
+    submit = np.sort(rng.uniform(0, (cpus * run).sum() / (160 * 0.95), n))
+    user = [f"u{i}" for i in rng.integers(0, 5, n)]
+    site = Cluster(groups=(NodeGroup(count=5, gpus=0, cpus=32),))
+    bare = Jobs.from_arrays(submit, run, np.zeros(n, dtype=int), limit_s=2 * run, cpus=cpus, user=user)
+    made = calibrate(happened(bare, site), site)
+    assert not [one for one in made.findings if one.cause == "waiting with room"]
+    lines = [line for one in made.findings for line in one.toml]
+    assert not any(line.startswith("age = 0.0") for line in lines)
+    assert made.after.waits.ratio == pytest.approx(1, abs=0.1)
+
+
+def test_parts_of_a_history_in_which_the_machine_was_small_are_one_outage_a_node():
+    """Where nodes are not recorded: half of them came half way."""
+    jobs = workload(n=3000, load=1.1)
+    half = float(jobs.submit_s[-1]) / 2
+    small = replace(cluster(nodes=8), outages=tuple(Outage(node=i, down_s=0.0, up_s=half) for i in range(4, 8)))
+    bare = replace(happened(jobs, small), recorded_nodes=Labels.none(len(jobs)))
+    made = calibrate(bare, cluster(nodes=8))
+    down = found(made).get("outage", [])
+    assert [one["node"] for one in down] == [4, 5, 6, 7]
+    assert len({(one["down_s"], one["up_s"]) for one in down}) == 1
+    assert down[0]["up_s"] < 1.2 * half

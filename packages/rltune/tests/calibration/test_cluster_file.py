@@ -59,3 +59,23 @@ def test_what_is_advised_can_be_done(tmp_path):
     made = taken_over(tmp_path, path.read_text(), work.origin_s)
     assert made.clock_s == pytest.approx(work.origin_s, abs=0.1)
     assert len(load_workload(str(history), None, made).jobs) == 50
+
+
+def test_a_site_of_which_nothing_is_found_has_a_file_to_go_on_with():
+    """The next command names it: the same cluster, marked, without a clock that nothing is told by."""
+    text = file_with(f'name = "x"\n{NODES}', [SiteFact("hidden priorities", "something else")], 1000.0)
+    made = tomllib.loads(text)
+    assert made["calibrated"]
+    assert "clock_s" not in made
+    assert "found nothing to add" in text
+    assert "Inferred" not in text
+
+
+def test_the_verdict_stands_in_the_file_once_and_is_the_last(tmp_path):
+    """Calibrating a calibrated file again replaces it."""
+    once = file_with(f'name = "x"\n{NODES}', FOUND, 1000.0, "neither")
+    again = file_with(once, [SiteFact("hidden priorities", "something else")], 1000.0, "ranking")
+    path = tmp_path / "c.toml"
+    for text, verdict in ((once, "neither"), (again, "ranking")):
+        path.write_text(text)
+        assert Cluster.from_toml(path).usable_for == verdict

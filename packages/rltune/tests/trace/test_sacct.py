@@ -130,6 +130,12 @@ def test_a_finished_job_that_somebody_ran_again_counts_once_with_its_last_run(tm
     assert trace.quality["duplicate-requeue"] == 2
 
 
+def test_exports_of_two_clusters_are_not_taken_for_requeues_of_one(tmp_path):
+    """A number that stands for jobs of two users is of two clusters; one of the jobs would be left out as a requeue."""
+    with pytest.raises(InputError, match=r"line 4.*'7' is a job of 'ann' in line 2, here of 'bob'.*several clusters"):
+        load(write(tmp_path, line(job="7"), line(job="8"), line(job="7", user="bob", submit="200", start="210")))
+
+
 def test_a_list_of_nodes_that_was_cut_short_is_left_out_and_counted(tmp_path):
     lines = [line(job=str(i)) + f"|{nodes}" for i, nodes in enumerate(["gpu[1-2]", "gpu[1-", "None assigned"])]
     trace = load(write(tmp_path, *lines, head=f"{HEAD}|NodeList"))

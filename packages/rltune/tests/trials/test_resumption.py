@@ -1,12 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rltune import Cluster, Jobs, simulate
+from rltune.cluster import Maintenance, NodeGroup, Outage
 from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.evaluation import compare
 from rltune.trials.resumption import gpus_running, has_starts, resume
 from rltune.trials.trial import Trial
-from rltune.trials.windows import Steady, choose_windows
+from rltune.trials.windows import Steady, Window, choose_windows
 
 CLUSTER = Cluster.uniform(1, 8)
 
@@ -31,7 +34,7 @@ def test_going_on_under_the_recorded_policy_repeats_what_was_recorded(policy, ba
     waiting = (jobs.submit_s < window.interval_s[0]) & (made.start_s >= window.interval_s[0])
     assert waiting.sum() > 3
     got = Trial(jobs, CLUSTER, "oracle").run_window(parse_pipeline(policy, backfill, "best-fit"), window)
-    rows = resume(jobs, window.interval_s[0]).rows
+    rows = resume(jobs, window.interval_s[0], CLUSTER).rows
     assert (got.jobs.id == jobs.id[rows]).all()
     np.testing.assert_allclose(got.start_s, made.start_s[rows])
     assert len(got.placements) == len(rows)
@@ -74,3 +77,26 @@ def test_only_later_jobs_count():
     begin = got.windows[0].interval_s[0]
     assert got.standings[0].wait_s.mean == pytest.approx(made.wait_s[jobs.submit_s >= begin].mean())
     assert got.runs[0].summary.jobs == (jobs.submit_s >= begin).sum()
+
+
+@pytest.mark.parametrize("what", ["maintenance", "outage", "slow"])
+@pytest.mark.parametrize("placement", ["best-fit", "first-fit"])
+def test_those_that_waited_are_not_held_by_what_had_closed_the_machine(what, placement):
+    """Neither a maintenance that lasts, nor an outage, nor a slow node may hold up the gate behind which they wait."""
+    bare = Cluster(groups=(NodeGroup(count=2, gpus=8, gpu_type="old"),))
+    n = 60
+    submit = np.arange(n) * 100.0
+    jobs = Jobs.from_arrays(submit, np.full(n, 600.0), np.full(n, 8), limit_s=np.full(n, 600.0))
+    closed = {
+        "maintenance": replace(bare, maintenance=(Maintenance(start_s=1050.0, end_s=4050.0),)),
+        "outage": replace(bare, outages=(Outage(node=0, down_s=2000.0, up_s=2100.0),)),
+        "slow": replace(bare, speed={"old": 0.5}),
+    }[what]
+    made = simulate(jobs, closed, "fcfs", "none", placement, estimator="user")
+    jobs = jobs.with_columns(recorded_start_s=made.start_s)
+    window = Window(0, n, (3000.0, 1e9), resumes=True)
+    got = Trial(jobs, closed, "user").run_window(parse_pipeline("fcfs", "none", placement), window)
+    waited = np.flatnonzero((made.start_s >= 3000.0) & (jobs.submit_s < 3000.0))
+    starts = got.start_s[np.searchsorted(got.jobs.id, jobs.id[waited])]
+    np.testing.assert_allclose(starts, made.start_s[waited], atol=650.0)  # what ran runs anew, for 600 s
+    assert got.cluster is closed

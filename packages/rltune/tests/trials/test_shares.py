@@ -39,3 +39,12 @@ def test_shares_are_means_of_groups_with_enough_jobs_the_largest_first(jobs):
     assert shares[-1].worst_s == (19, 38)
     assert shares[-1].p90_s == pytest.approx((np.quantile(now[:20], 0.9), np.quantile(then[:20], 0.9)))
     assert not any(s.kind == "partition" for s in shares_between(jobs, now, then, np.arange(15), fewest=20))
+
+
+def test_sizes_of_jobs_without_gpus_are_their_cpus():
+    """Or all of a machine without GPUs would be one group, and nobody's tail would be looked at."""
+    n = 60
+    bare = Jobs.from_arrays(np.arange(n), 1, np.zeros(n, dtype=int), cpus=np.tile([1.0, 7.5], n // 2))
+    assert {str(g) for g in totals_by_group(bare, np.arange(n), np.ones((n, 1)))} == {"1 CPU", "5 to 8 CPUs"}
+    mixed = Jobs.from_arrays(np.arange(n), 1, np.tile([0, 2], n // 2), cpus=np.full(n, 16.0))
+    assert {str(g) for g in totals_by_group(mixed, np.arange(n), np.ones((n, 1)))} == {"0 GPUs", "2 GPUs"}

@@ -19,13 +19,14 @@ from rltune.text import text_of
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import Exam, leaks
 from rltune.tune import tune
+from rltune.tune.advice import Advice, decide
+from rltune.tune.choose_and_report import PROBED
 from rltune.tune.halving import Scoreboard, halve
 from rltune.tune.past_events import without_past
 from rltune.tune.pick import pick
 from rltune.tune.plan import SEARCH_SHARE, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner
 from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
-from rltune.tune.tuning import PROBED, Advice, decide
 from rltune.tune.tuning_page import render_tuning
 from rltune.tune.tuning_text import RIGHT_ALONE, RIGHT_TOGETHER, finalists_table, sentences, settings_file
 from rltune.tune.work import RunWork
@@ -93,6 +94,18 @@ def test_where_nothing_changes_no_change_is_explained(made):
     assert not [told for told in sentences(again) if told.startswith(("What decided it", "By "))]
     assert "mean wait by size" not in render_tuning(again)
     assert "until then stay with what you have" in sentences(again)[0]
+
+
+def test_whether_replays_can_be_believed_is_said_whatever_the_answer(made):
+    """Second, where the answer itself does not say it: chance as the reason must not hide the verdict."""
+    tuning, _ = made
+    assert "was not asked" in " ".join(sentences(tuning)[:3])
+    asked = replace(tuning, recorded=replace(tuning.recorded, calibrated=True))
+    assert "was not asked" not in " ".join(sentences(asked))
+    for answer in Advice:
+        doubted = replace(asked, answer=answer, believed=False)
+        assert "usable neither for ranking nor for sizes" in " ".join(sentences(doubted)[:2])
+        assert "usable neither" in settings_file(doubted)
 
 
 def test_a_calm_history_says_that_it_cannot_speak_of_busy_times(made):

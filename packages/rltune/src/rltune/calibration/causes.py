@@ -112,7 +112,7 @@ def _capacity(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
     if history.jobs.recorded_nodes.names:
         return  # known by node
     edges = np.linspace(*history.span_s, _PARTS + 1)
-    lines: list[str] = []
+    spans: list[tuple[int, float, float]] = []  # the most in use, from, to
     small = []
     for low, high in pairwise(edges.tolist()):
         inside = (history.use.time_s >= low) & (history.use.time_s < high)
@@ -121,9 +121,13 @@ def _capacity(history: Happened, cluster: Cluster) -> Iterator[SiteFact]:
         would_fit = (waited >= WAITED_S) & (history.size <= gpus - most) & (history.start_s < high)
         if most < 0.95 * gpus and int(would_fit.sum()) >= 4 * FEWEST_WAITING:
             small.append(most)
-            lines += _down(cluster, gpus - most, low, high)
+            goes_on = bool(spans) and spans[-1][0] == most and spans[-1][2] == low
+            begin = spans.pop()[1] if goes_on else low
+            spans.append((most, begin, high))
     if small:
-        seen = f"at most {min(small):,} to {max(small):,} of {gpus:,} GPUs were in use though smaller jobs waited"
+        lines = [line for most, low, high in spans for line in _down(cluster, gpus - most, low, high)]
+        peaks = f"{min(small):,}" if min(small) == max(small) else f"{min(small):,} to {max(small):,}"
+        seen = f"at most {peaks} of {gpus:,} GPUs were in use though smaller jobs waited"
         told = f"in {len(small)} of {_PARTS} parts of the history {seen}"
         yield SiteFact("nodes down or not there yet", told, tuple(lines))
 
@@ -158,8 +162,8 @@ def _stops(history: Happened) -> Iterator[SiteFact]:
 
 
 def _with_room(history: Happened, room: FreeRoom, seed: int) -> Iterator[SiteFact]:
-    """Measure which share of all waiting happened while as many GPUs as the job wanted were free."""
-    wait = history.start_s - history.ready_s
+    """Measure which share of all waiting for GPUs happened while as many as the job wanted were free."""
+    wait = np.where(history.size > 0, history.start_s - history.ready_s, 0.0)
     if not (wait > 0).any():
         return
     rows = np.flatnonzero(wait > 0)

@@ -12,6 +12,7 @@ from rltune.calibration.finding import SiteFact
 from rltune.cluster import Cluster, Limit, Maintenance, Outage, Scheduler
 
 _CLOCK = re.compile(r"""^[ \t]*["']?clock_s["']?[ \t]*=.*\n?""", re.MULTILINE)
+_VERDICT = re.compile(r"""^[ \t]*["']?usable_for["']?[ \t]*=.*\n?""", re.MULTILINE)
 _MOMENT = re.compile(r"(?:start_s|end_s|down_s|up_s) = ([\d.]+)")
 
 
@@ -60,17 +61,24 @@ def lines_of(findings: Sequence[SiteFact]) -> str:
     return "\n".join(parts)
 
 
-def file_with(text: str, findings: Sequence[SiteFact], clock_s: float | None = None) -> str:
+def file_with(text: str, findings: Sequence[SiteFact], clock_s: float | None = None, verdict: str = "") -> str:
     """Put the lines behind those of a cluster's file, and mark it, so that results do not send to calibrate again.
 
-    `clock_s` is the history's clock at its time 0: maintenance and outages of one history are not those of another.
-    A clock that the file has from before stays only with maintenance or outages that were told by it.
+    `verdict` is what replays with the new file are good for. `clock_s` is the history's clock at its time 0:
+    maintenance and outages of one history are not those of another. A clock that the file has from before stays only
+    with maintenance or outages that were told by it.
     """
+    text = _VERDICT.sub("", text, count=1)
     known = tomllib.loads(text)
     if not known.keys() & {"maintenance", "outage"}:
         text = _CLOCK.sub("", text, count=1) if "clock_s" in known else text
         known.pop("clock_s", None)
-    mark = "" if "calibrated" in known else "calibrated = true  # the last lines are of `rltune calibrate`\n"
+    inferred = lines_of(findings)
+    told = "the last lines are of `rltune calibrate`" if inferred else "`rltune calibrate` found nothing to add"
+    mark = "" if "calibrated" in known else f"calibrated = true  # {told}\n"
+    mark += f'usable_for = "{verdict}"  # what its replays are good for, by that history\n' if verdict else ""
+    if not inferred:
+        return f"{mark}{text.rstrip()}\n"
     if clock_s is not None and "clock_s" not in known:
         mark += f"clock_s = {clock_s:.1f}  # seconds since 1970 at time 0 of maintenance and outages\n"
-    return f"{mark}{text.rstrip()}\n\n# Inferred by rltune calibrate.\n\n{lines_of(findings)}"
+    return f"{mark}{text.rstrip()}\n\n# Inferred by rltune calibrate.\n\n{inferred}"

@@ -1,9 +1,9 @@
 """Weights of the multifactor priority, fitted to who started first.
 
-Whenever a job starts that had waited, others wait that would have fitted in its place: of the same size, not longer,
-for the same nodes. That it went before them tells of the order. A logistic regression on the differences of the factors
-(age, fair share, and each QOS and partition) gives the weights. The weight of the size cannot be told: whether a larger
-job would have fitted is not recorded, and that a smaller one fitted is no choice.
+Whenever a job starts that had waited, others wait that would have fitted in its place: of as many GPUs, no more CPUs
+and memory, not longer, for the same nodes. That it went before them tells of the order. A logistic regression on the
+differences of the factors (age, fair share, and each QOS and partition) gives the weights. The weight of the size
+cannot be told: whether a larger job would have fitted is not recorded, and that a smaller one fitted is no choice.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def start_pairs(history: Happened, held: Mask, seed: int) -> Order:
     """
     rng = np.random.default_rng(seed)
     jobs, size = history.jobs, history.size
+    cpus, mem = np.nan_to_num(jobs.cpus), np.nan_to_num(jobs.mem_gib)
     limit = np.where(np.isnan(jobs.limit_s), np.inf, jobs.limit_s)
     waited = history.start_s - history.ready_s >= WAITED_S
     take = min(1.0, 4 * MOST_PAIRS / max(int(waited.sum()), 1))
@@ -111,6 +112,8 @@ def start_pairs(history: Happened, held: Mask, seed: int) -> Order:
             other = waiting[int(next(draws) * len(waiting))]
             if (
                 size[other] == size[row]
+                and cpus[other] <= cpus[row]
+                and mem[other] <= mem[row]
                 and limit[other] <= limit[row]
                 and jobs.gpu_types.codes[other] == jobs.gpu_types.codes[row]
                 and jobs.nodes[other] <= max(int(jobs.nodes[row]), 1)
@@ -163,7 +166,7 @@ class PairFactors:
         return np.array([float(name == ("age", "")) for name in self.names])
 
     def toml(self, weights: Floats) -> tuple[str, ...]:
-        """Write weights as a cluster's file has them, the largest being 1000."""
+        """Write weights as a cluster's file has them, the largest being 1000; nothing if none counts for a job."""
         by_name = dict(zip(self.names, weights.tolist(), strict=True))
         plain = {
             "age": max(by_name.get(("age", ""), 0.0), 0.0),
@@ -174,7 +177,10 @@ class PairFactors:
         for kind, name in self.usual.items():
             tables[kind][name] = 0.0
         reach = {kind: max([0.0, *table.values()]) - min([0.0, *table.values()]) for kind, table in tables.items()}
-        scale = 1000.0 / max([*plain.values(), *reach.values(), 1e-9])
+        largest = max([*plain.values(), *reach.values()])
+        if largest <= 0:
+            return ()
+        scale = 1000.0 / largest
         lines = ["[scheduler]", 'policy = "multifactor"', 'backfill = "easy"']
         lines += [f"{name} = {scale * value:.1f}" for name, value in (plain | reach).items()]
         for kind, table in tables.items():

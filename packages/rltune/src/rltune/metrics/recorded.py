@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FAR = {"mean": 1.5, "p90": 2.0, "p99": 2.0}
 SMALL_S = 60.0  # differences below this are not
 NEARLY_ALL = 0.99  # of the jobs: the rest is not worth a row of its own
+UNBELIEVED = (
+    "`rltune calibrate` found replays of your cluster usable neither for ranking nor for sizes (its usable_for)"
+)
 UNEXPLAINED = "What `rltune calibrate` found is in the cluster's file and does not explain it"
 NOTHING_RECORDED = "No starts are recorded in this history, so nothing shows whether simulated waits are right."
 

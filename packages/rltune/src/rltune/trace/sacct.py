@@ -27,7 +27,7 @@ from rltune.trace.trace_file import DEDUPE
 from rltune.trace.tres import Tres, parse_duration, parse_tres
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rltune.trace.trace_file import Source
 
@@ -90,6 +90,7 @@ def read(source: Source) -> Trace:
     ended = np.array([s in STATES for s in state])
     unused = np.array([g == Tres() for g in given]) if "AllocTRES" in columns else start == end
     ran = ended & ~np.isnan(start) & ~(unused & ~(elapsed > 0))
+    _require_one_cluster(ledger, ids, columns.labels("User"))
     _drop_copies(ledger, ids, state, start)
     waits, runs = (np.array([s in states for s in state]) for states in (WAITING, RUNNING))
     records = Records(ids, state, submit, start, elapsed, ran, waits | runs)
@@ -264,6 +265,22 @@ def _arrays(ids: NDArray[np.str_], asked_by: list[str | None]) -> tuple[Floats, 
         if part is not None and (found := _THROTTLE.search(line or "")):
             throttle_of.setdefault(float(part["array"]), float(found["limit"]))
     return array, np.array([throttle_of.get(a, 0.0) for a in array.tolist()])
+
+
+def _require_one_cluster(ledger: Ledger, ids: NDArray[np.str_], user: Sequence[str | None] | None) -> None:
+    """Refuse records of which one number stands for jobs of two users: they would be taken for requeues of one job."""
+    if user is None:
+        return
+    seen: dict[str, int] = {}
+    named = [row for row in np.flatnonzero(ledger.alive).tolist() if user[row]]
+    pairs = [(seen.setdefault(str(ids[row]), row), row) for row in named]
+    other = [(before, row) for before, row in pairs if user[before] != user[row]]
+    if other:
+        before, row = other[0]
+        problem = f"job id {str(ids[row])!r} is a job of {user[before]!r} in line {ledger.lines[before]}"
+        why = "were exports of several clusters joined, or did job numbers begin anew? Give each by itself"
+        lines = ledger.lines[[row for _, row in other]].tolist()
+        raise ledger.source.error(f"{problem}, here of {user[row]!r}; {why}", column="JobID", lines=lines)
 
 
 def _drop_copies(ledger: Ledger, ids: NDArray[np.str_], state: list[str], start: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Jobs by the GPUs they ask for, by VC and by user: a mean over all hides who pays for it."""
+"""Jobs by the GPUs (or CPUs) they ask for, by VC and by user: a mean over all hides who pays for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ if TYPE_CHECKING:
 SIZES = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 2**31))
 
 
-def size_name(low: int, high: int) -> str:
+def size_name(low: int, high: int, unit: str = "GPU") -> str:
     """Name a class of sizes."""
     if low == high:
-        return f"{low} GPU" if low == 1 else f"{low} GPUs"
-    return f"{low} GPUs and more" if high > 2**20 else f"{low} to {high} GPUs"
+        return f"{low} {unit}" if low == 1 else f"{low} {unit}s"
+    return f"{low} {unit}s and more" if high > 2**20 else f"{low} to {high} {unit}s"
+
+
+def sizes_of(jobs: Jobs) -> tuple[NDArray[np.int32], str]:
+    """Return what jobs ask for, and of what: GPUs, or CPUs where no job asks for a GPU."""
+    cpus = np.ceil(np.nan_to_num(jobs.cpus)).astype(np.int32)
+    return (cpus, "CPU") if cpus.any() and not jobs.gpus.any() else (jobs.gpus, "GPU")
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,11 @@ class Groups:
 
     @classmethod
     def by_size(cls, jobs: Jobs) -> Groups:
-        """Group by GPUs."""
+        """Group by GPUs, or by CPUs where no job asks for a GPU."""
+        sizes, unit = sizes_of(jobs)
         lows = np.array([low for low, _ in SIZES])
-        names = tuple(size_name(low, high) for low, high in SIZES)
-        return cls(names, np.searchsorted(lows, jobs.gpus, side="right") - 1)
+        names = tuple(size_name(low, high, unit) for low, high in SIZES)
+        return cls(names, np.searchsorted(lows, sizes, side="right") - 1)
 
     @classmethod
     def by_vc(cls, jobs: Jobs) -> Groups:

@@ -2,7 +2,8 @@
 
 The core is not told. A job that was running arrives when it was recorded to start, into a cluster that holds only such
 jobs. A job that was waiting keeps its submission, and so its age, but waits for a gate: a job of no resources that ends
-at the moment from which policies decide.
+at the moment from which policies decide. Where nodes go down, are closed or are of several speeds, the gate has a node
+of its own, or it would open when they let it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rltune.cluster import Cluster, NodeGroup
 from rltune.jobs import Jobs
 from rltune.labels import LABEL_COLUMNS, Labels
 from rltune.schedule import Schedule, TurnsTaken
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from rltune.jobs import Floats
 
 RESOURCES = ("gpus", "nodes", "gpus_per_node", "cpus", "mem_gib")
+GATE = "gate of a resumption"  # partition and type of its node
+NEXT_TO_NOTHING = 1 / 1024  # of a CPU or GiB: so that no other job fits its node
 MOSTLY = 0.9  # of the jobs must have a recorded start, or else too few would be running
 
 
@@ -35,11 +39,23 @@ class Resumption:
     order: NDArray[np.intp]  # of these in `kept`; the gate comes after the last of them
     first: int  # row of the trace: the first job that was submitted later
 
-    def told(self, schedule: Schedule) -> Schedule:
-        """Return the schedule of the jobs as recorded, without the gate."""
+    def run_on(self, cluster: Cluster) -> Cluster:
+        """Return a cluster with a node for the gate, if the gate needs one of its own."""
+        if GATE not in self.jobs.vc.names:
+            return cluster
+        tiny = NodeGroup(
+            count=1, gpus=0, gpu_type=GATE, cpus=NEXT_TO_NOTHING, mem_gib=NEXT_TO_NOTHING, vc=(GATE,), name=GATE
+        )
+        every = tuple(range(len(cluster.groups)))
+        closed = tuple(window.model_copy(update={"groups": window.groups or every}) for window in cluster.maintenance)
+        return replace(cluster, groups=(*cluster.groups, tiny), maintenance=closed)
+
+    def told(self, schedule: Schedule, cluster: Cluster) -> Schedule:
+        """Return the schedule of the jobs as recorded, without the gate and its node."""
         back = np.argsort(self.order, kind="stable")[: len(self.rows)]
         return replace(
             schedule,
+            cluster=cluster,
             jobs=self.kept,
             start_s=schedule.start_s[back],
             end_s=schedule.end_s[back],
@@ -68,8 +84,8 @@ def there_at(jobs: Jobs, now_s: float, end: int) -> NDArray[np.intp]:
     return np.flatnonzero((_running(jobs, start, now_s) | _waiting(jobs, start, now_s))[:end])
 
 
-def resume(jobs: Jobs, now_s: float) -> Resumption:
-    """Pose the jobs of a trace, in order of submit, so that a run goes on from a moment."""
+def resume(jobs: Jobs, now_s: float, cluster: Cluster) -> Resumption:
+    """Pose the jobs of a trace, in order of submit, so that a run on a cluster goes on from a moment."""
     start = _starts(jobs)
     running = _running(jobs, start, now_s)
     waiting = _waiting(jobs, start, now_s)
@@ -78,6 +94,9 @@ def resume(jobs: Jobs, now_s: float) -> Resumption:
     arrives = np.where(running[rows], start[rows], kept.submit_s)
     first = int(np.searchsorted(jobs.submit_s, now_s, side="left"))
     posed = _with_gate(kept, arrives, waiting[rows], now_s)
+    if cluster.maintenance or cluster.outages or cluster.speed:
+        apart = {name: getattr(posed, name).with_name(-1, GATE) for name in ("vc", "gpu_types")}
+        posed = replace(posed, **apart)
     order = np.argsort(posed.submit_s, kind="stable")
     return Resumption(rows, kept, posed.take(order), order, first)
 

@@ -78,11 +78,13 @@ class Trial:
             return self.run(pipeline, window.first, window.count)
         now_s = window.interval_s[0]
         if now_s not in self._resumed:
-            resumption = resume(self.jobs, now_s)
+            resumption = resume(self.jobs, now_s, self.cluster)
             self._resumed[now_s] = resumption, self._known.resumed(self.estimator, resumption)
         resumption, estimates = self._resumed[now_s]
         planned = replace(pipeline, policy=self._known.resumed_policy(pipeline.policy, resumption))
-        return resumption.told(run_pipeline(resumption.jobs, self.cluster, planned, estimates, timer=perf_counter))
+        cluster = resumption.run_on(self.cluster)
+        made = run_pipeline(resumption.jobs, cluster, planned, estimates, timer=perf_counter)
+        return resumption.told(made, self.cluster)
 
     def _estimates(self, first: int, jobs: Jobs) -> Estimator:
         """Return the estimates of a window, made once: growing trees takes seconds, and all pipelines ask."""

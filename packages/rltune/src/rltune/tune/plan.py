@@ -72,7 +72,10 @@ class Plan:
     @property
     def left_s(self) -> float:
         """Return what is left of the budget for trying, in seconds of work."""
-        return max(SEARCH_SHARE * 60.0 * self.minutes - self.spent_s, 0.0)
+        return self._left_of(SEARCH_SHARE)
+
+    def _left_of(self, share: float) -> float:
+        return max(share * 60.0 * self.minutes - self.spent_s, 0.0)
 
     def scale(self, number: int, left: Sequence[Candidate]) -> float:
         """Return by which factor stretches must be shorter from this round on to fit; above 1 there is room."""
@@ -119,11 +122,11 @@ class Plan:
         new = [name for name in learnt_by(candidates) if (name, stretch) not in self.known]
         return self.site.seconds(candidates) * len(stretch) + sum(LEARN_S[name] for name in new)
 
-    def affordable(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return those for whom there is room in the last round, the least work first, and take it from the budget."""
+    def affordable(self, candidates: Sequence[Candidate], share: float = SEARCH_SHARE) -> list[Candidate]:
+        """Return those for whom a share of the budget has room in the last round, the least work first, and take it."""
         kept: list[Candidate] = []
         for candidate in sorted(candidates, key=self.site.job_us):
-            if self.allows(candidate) and self._cost_s([candidate], self.final) <= self.left_s:
+            if self.allows(candidate) and self._cost_s([candidate], self.final) <= self._left_of(share):
                 self.spend([candidate], [self.final])
                 kept.append(candidate)
         return kept

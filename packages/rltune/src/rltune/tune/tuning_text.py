@@ -13,14 +13,17 @@ from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
-from rltune.metrics.recorded import NOTHING_RECORDED, UNEXPLAINED, spread, times_apart
+from rltune.metrics.recorded import NOTHING_RECORDED, UNBELIEVED, UNEXPLAINED, spread, times_apart
 from rltune.text import counted
 from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
+from rltune.tune.advice import TO_CHANGE, Advice
 from rltune.tune.pick import WORTH, preference
-from rltune.tune.tuning import FEWEST_JOBS, Advice
+from rltune.tune.tuning import FEWEST_JOBS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rltune.trials.shares import Share
     from rltune.tune.tried_pipelines import Candidate
     from rltune.tune.tuning import Tuning
@@ -30,7 +33,7 @@ SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
 WIDTH = 100  # of a line of comment in settings
-RIGHT_ALONE = (5, 5)  # "change" right on later jobs, of how many, where the last part alone showed it (docs/results)
+RIGHT_ALONE = (7, 7)  # "change" right on later jobs, of how many, where the last part alone showed it (docs/results)
 RIGHT_TOGETHER = (2, 2)  # the same where only both parts together did
 REASONS = ("is a rule and no model", "changes less of what you have", "is plainer")  # as `preference` has them
 
@@ -40,7 +43,16 @@ def sentences(made: Tuning) -> list[str]:
     if not made.finalists:
         return [f"Too little history to tell: {made.jobs:,} jobs; at least {FEWEST_JOBS:,} are needed."]
     why = (*_tested(made), *_not_first(made), *_decided(made), *_who(made))
-    return [advice(made), *_level(made), *_past(made), *why, *_sure(made)]
+    return [
+        advice(made),
+        *_doubted(made),
+        *_set_aside(made),
+        *_level(made),
+        *_unasked(made),
+        *_past(made),
+        *why,
+        *_sure(made),
+    ]
 
 
 def advice(made: Tuning) -> str:
@@ -50,17 +62,14 @@ def advice(made: Tuning) -> str:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
         return f"Change to {made.chosen.label} ({_shown(made)}): on both parts {both}. {_borne_out(made)}"
     if made.answer is Advice.WATCH:
-        both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        doubt = f"chance may explain it; stay as you are until {_until(made)}"
-        where = (
-            "on the middle part and on the last" if made.borne_out else "on both parts, though not on the last alone"
-        )
-        return f"Let {made.chosen.label} watch first, in shadow: better {where} ({both}), but {doubt}."
+        return _watch(made)
     if made.answer is Advice.STAY and made.chosen.label != made.now.label:
         worse = "is not better on both parts together" if made.borne_out else "is not better on the last"
         worse = "is shown to be worse on the last" if made.testing.low > 1 else worse
         back = f"{made.chosen.label} was chosen on the middle part but {worse}"
         return f"Stay with what you have, {made.now.label}: {back}."
+    if made.answer is Advice.STAY and made.set_aside:
+        return f"Stay with what you have, {made.now.label}: by all that is better somebody would starve."
     if made.answer is Advice.STAY:
         return (
             f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
@@ -70,6 +79,57 @@ def advice(made: Tuning) -> str:
     if _enough_jobs(made):
         return f"Too few jobs were run to tell: give more --minutes, such as {_more_minutes(made)}. {until}"
     return f"Too little history to tell: {_missing(made)}. {until}"
+
+
+def _watch(made: Tuning) -> str:
+    """Return what is better, and why it is not to act yet."""
+    metric = metric_of(made.metric)
+    both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
+    where = "on the middle part and on the last" if made.borne_out else "on both parts, though not on the last alone"
+    better = f"Let {made.chosen.label} watch first, in shadow: better {where} ({both}), but"
+    price = _hunger(made.starving)
+    if made.testing.estimate < 1 and any(one.high < 1 for one in (made.testing, made.together)):
+        reasons = [*([f"on the last part {price}"] if price else []), *([] if made.believed else [UNBELIEVED])]
+        guard = "Put a guard around it that bounds this, or stay" if price else "Stay"
+        return f"{better} {', and '.join(reasons)}. {guard} as you are."
+    also = f", and on the last part {price}" if price else ""
+    return f"{better} chance may explain it{also}; stay as you are until {_until(made)}."
+
+
+def _doubted(made: Tuning) -> list[str]:
+    """Return that replays are not to be believed, where the answer itself does not say so."""
+    if made.believed or UNBELIEVED in advice(made):
+        return []
+    return [f"But {UNBELIEVED}: more jobs do not change that, so do not act on this."]
+
+
+def _unasked(made: Tuning) -> list[str]:
+    """Return that nobody asked whether replays are to be believed, if something is to be changed."""
+    asked = made.recorded is None or not made.recorded.recorded_s.n or made.recorded.calibrated
+    if asked or made.answer not in TO_CHANGE:
+        return []
+    told = "Whether replays with this cluster's file can be believed was not asked"
+    return [f"{told}: before you act, run `rltune calibrate --write FILE`, and tune with the FILE that it writes."]
+
+
+def _hunger(starving: Sequence[Share]) -> str:
+    """Return who starves, the worst by name; "" if nobody does."""
+    if not starving:
+        return ""
+    worst, more = starving[0], len(starving) - 1
+    others = f" ({more} more {'group' if more == 1 else 'groups'} alike)" if more else ""
+    now, then = worst.p90_s
+    return f"the slowest tenth of {worst.kind} {worst.name} would wait {seconds(then)}, now {seconds(now)}{others}"
+
+
+def _set_aside(made: Tuning) -> list[str]:
+    """Return what else would have been chosen, and who would have starved by it."""
+    if not made.set_aside:
+        return []
+    first, more = made.set_aside[0], len(made.set_aside) - 1
+    also = f", and {counted(more, 'other candidate')}" if more else ""
+    told = f"Set aside, because somebody would starve by it: {first.candidate.label} (score {write_ratio(first.score)})"
+    return [f"{told}; on the middle part {_hunger(first.starving)}{also}."]
 
 
 def _missing(made: Tuning) -> str:
@@ -169,12 +229,14 @@ def extent(made: Tuning, part: int) -> str:
 
 def _not_first(made: Tuning) -> list[str]:
     """Return why others stand before what is recommended."""
-    above = [candidate.label for candidate, _ in made.finalists].index(made.chosen.label)
+    aside = {one.candidate.label for one in made.set_aside}
+    standing = [candidate for candidate, _ in made.finalists if candidate.label not in aside]
+    above = [candidate.label for candidate in standing].index(made.chosen.label)
     if not above or made.recommended.label == made.now.label:
         return []
     others = "One stands" if above == 1 else f"{above} stand"
     each = "it" if above == 1 else "against each of them it"
-    reasons = {_reason(made, candidate) for candidate, _ in made.finalists[:above]}
+    reasons = {_reason(made, candidate) for candidate in standing[:above]}
     why = ", or ".join(one for one in REASONS if one in reasons)
     told = f"{others} before it by score on the middle part, as chance may explain"
     return [f"{told}; {each} {why}." if why else f"{told}."]
@@ -249,7 +311,7 @@ def finalists_table(made: Tuning) -> Table:
     table.add_column("pipeline (estimates)", no_wrap=True)
     table.add_column("score", justify="right")
     table.add_column(metric.title, justify="right")
-    table.add_column("", justify="left")
+    table.add_column("role", justify="left")
     for rank, ((candidate, value), score) in enumerate(zip(made.finalists, made.scores, strict=True)):
         if rank < SHOWN or mark(made, candidate):
             table.add_row(Text(candidate.label), write_ratio(score), metric.write(value), mark(made, candidate))
@@ -276,8 +338,9 @@ def share_cells(share: Share) -> tuple[str, ...]:
 
 
 def mark(made: Tuning, candidate: Candidate) -> str:
-    """Return what a candidate is in this tuning: what there is now, the chosen one, or nothing."""
-    marks = [word for word, one in (("now", made.now), ("chosen", made.chosen)) if candidate.label == one.label]
+    """Return what a candidate is in this tuning: what there is now, the chosen one, set aside, or nothing."""
+    marked = [("now", made.now), ("chosen", made.chosen), *(("set aside", one.candidate) for one in made.set_aside)]
+    marks = [word for word, one in marked if candidate.label == one.label]
     return ", ".join(marks)
 
 
@@ -309,7 +372,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
         "answer": made.answer.value,
         "recommended": made.recommended.label,
     }
-    kept = ("metric", "jobs", "tried", "needed_jobs", "rejected", "resumed", "minutes", "seed")
+    kept = ("metric", "jobs", "tried", "needed_jobs", "rejected", "resumed", "believed", "minutes", "seed")
     values: dict[str, Any] = plain(
         {
             "sentences": sentences(made),
@@ -328,6 +391,10 @@ def as_values(made: Tuning) -> dict[str, Any]:
                 {"label": c.label, "score": score, "value": v}
                 for (c, v), score in zip(made.finalists, made.scores, strict=True)
                 if math.isfinite(v)
+            ],
+            "set_aside": [
+                {"label": one.candidate.label, "score": one.score, "starving": [asdict(s) for s in one.starving]}
+                for one in made.set_aside
             ],
             "groups": [asdict(share) for share in made.shares],
             "without_past": None if made.without_past is None else asdict(made.without_past),

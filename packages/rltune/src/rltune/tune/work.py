@@ -19,6 +19,7 @@ LEARNED_EACH_US = 0.4  # of a network, for each waiting job
 FOR_ALL_US, FOR_ALL_EACH_US = 3.0, 0.15  # of conservative backfilling, for each node; more for each waiting job
 SOLVER_US = 10_000.0  # of the solver of placement
 PREDICTED_US, PREDICTED_EACH_US = 500.0, 1.0  # of estimates that are predicted in the run
+GUARDED_QUEUE = 10.0  # times as long where a guard's job holds up all others, because nothing backfills
 TURNS = 5.0  # times the work, where jobs take turns
 DEAR = 15.0  # times the work of a rule: what is dearer waits until the cheaper have shown what is worth it
 LEARN_S = {"predicted": 4.0}  # before the runs of a stretch: what an estimator learns first
@@ -39,12 +40,14 @@ class RunWork:
 
     def job_us(self, candidate: Candidate) -> float:
         """Return the work of a job under a candidate."""
-        pipeline, made = candidate.pipeline, self.rule_us
-        made += LEARNED_EACH_US * self.queue if pipeline.learned else 0.0
-        made += self.nodes * (FOR_ALL_US + FOR_ALL_EACH_US * self.queue) if pipeline.backfill == "conservative" else 0.0
+        pipeline = candidate.pipeline
+        queue = self.queue * (GUARDED_QUEUE if pipeline.guard and pipeline.backfill == "none" else 1.0)
+        made = RULE_US + RULE_EACH_US * queue * self.nodes
+        made += LEARNED_EACH_US * queue if pipeline.learned else 0.0
+        made += self.nodes * (FOR_ALL_US + FOR_ALL_EACH_US * queue) if pipeline.backfill == "conservative" else 0.0
         made += SOLVER_US if pipeline.placement.may_solve else 0.0
         made *= TURNS if pipeline.turns else 1.0
-        return made + (PREDICTED_US + PREDICTED_EACH_US * self.queue if "predicted" in candidate.estimator else 0.0)
+        return made + (PREDICTED_US + PREDICTED_EACH_US * queue if "predicted" in candidate.estimator else 0.0)
 
     def seconds(self, candidates: Iterable[Candidate]) -> float:
         """Return the work of one job under each of some candidates, in seconds."""

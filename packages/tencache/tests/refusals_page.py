@@ -47,6 +47,8 @@ TAIL = """
 **Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
+With `activations=` and a graph that is kept (`retain_graph=True`): what the first backward wrote, unseen by torch, to
+memory that it was given. The second gets what was saved.
 
 **Not asked:** code that turns torch's question off (`torch._C.DisableTorchFunctionSubclass`, as a tensor class with a
 `__torch_function__` of its own may do), constructors that were imported by name before `wrap()` (`from torch import

@@ -148,6 +148,54 @@ def test_what_was_written_to_is_no_longer_what_was_made():
     assert_same(lambda x: functional.silu(x, inplace=True))
 
 
+class InPlace(torch.autograd.Function):
+    """A tenth of its argument; its gradient is put where that lay, unseen by torch, as some fused kernels do."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 0.1
+
+    @staticmethod
+    def backward(ctx, slope):
+        (x,) = ctx.saved_tensors
+        x.data.copy_(slope * 0.1)
+        return x.clone()
+
+
+class Beside(nn.Module):
+    """Something made of a tensor, and a function beside it whose backward runs first and writes to that tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        made_from = self.up(x)
+        return x + self.down(functional.gelu(made_from)) + InPlace.apply(made_from)
+
+
+@shows_kept("functions of your own whose backward writes to what they saved, unseen by torch")
+@pytest.mark.parametrize("options", [{}, {"verify": True}, {"link": "1GB/s"}], ids=["plain", "verify", "a slow link"])
+def test_what_backward_writes_to_is_not_what_others_are_computed_of(options):
+    found = []
+    for wrapped in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(*(Beside() for _ in range(LAYERS)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        cached = tencache.wrap(model, optimizer, budget="90%", activations=1, **options) if wrapped else None
+        for step in range(5):
+            loss = model(torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step))).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if cached is not None:
+            assert cached.stats().activation_again_bytes > 0
+            cached.unwrap()
+        found.append(model.state_dict())
+    assert same_tensors(found[1], found[0])
+
+
 def test_random_numbers_are_not_drawn_again():
     stats = assert_same(lambda x: functional.dropout(torch.relu(x), 0.5))
     assert stats.activation_again_bytes == 0

@@ -7,6 +7,9 @@ parameters. Writes that torch counts are found as torch finds them, by the versi
 What the plan computes again is computed once more before its bytes are dropped, and compared. So it does not matter
 what user code did to it unseen: if the bytes are others, they go to the host. What it is computed from is held by
 nobody but the graph by then, either, and so stays what it is.
+
+Backward itself hands memory out, to functions of the user's own, too, and these may write to it unseen: some put the
+gradient where the input lay. So what rests on memory is computed before that is handed out, and stays.
 """
 
 import contextlib
@@ -134,11 +137,14 @@ class Activations:
         tensor = self._on_device(saved)
         if self._planned is None and memory.host is not None:
             self._bring_those_before(memory)
+        self._bring_those_that_rest_on(memory)
+        memory.handed_out = True
         if memory.used >= memory.saved and (memory.host is not None or memory.dropped):
             # Once more, if the graph is kept: from the host, or by computing, again.
             memory.used = 0
-            memory.wanted = False
-            self._drop(memory)
+            if memory.host is not None or _sources_stay(memory):
+                memory.wanted = memory.handed_out = False
+                self._drop(memory)
         return tensor
 
     def _on_device(self, saved: SavedActivation) -> Tensor:
@@ -146,7 +152,8 @@ class Activations:
         memory = saved.memory
         data = self._bring(memory)
         self._await(memory)
-        if memory.checksum is not None and checksum(data) != memory.checksum:
+        # Once it has been handed out its bytes are the program's.
+        if memory.checksum is not None and not memory.handed_out and checksum(data) != memory.checksum:
             raise CorruptedError(
                 f"a tensor of shape {tuple(saved.shape)} that was saved for backward is not what it was when it left "
                 "the device; something wrote to memory that is tencache's, or a copy went wrong"
@@ -266,7 +273,7 @@ class Activations:
             if not (memory.needed_by.isdisjoint(self._undecided) and self._is_the_graphs(memory)):
                 kept.append(reference)
                 continue
-            dropped = memory.may_drop and self._drop_if_same(memory)
+            dropped = memory.may_drop and _sources_stay(memory) and self._drop_if_same(memory)
             self._undecided.discard(memory.number)
             if not dropped:
                 self._send(memory)
@@ -279,8 +286,7 @@ class Activations:
     @staticmethod
     def _is_the_graphs(memory: SavedMemory) -> bool:
         """Return whether nobody else holds some memory, nor, if it is to be computed again, what that needs."""
-        sources = memory.again.inputs if memory.may_drop and memory.again is not None else ()
-        needed = [memory.data, *(one.memory.data for one in sources)]
+        needed = [memory.data, *(source.data for source in (_sources(memory) if memory.may_drop else ()))]
         return all(data is None or is_idle(data) for data in needed)
 
     def _drop_if_same(self, memory: SavedMemory) -> bool:
@@ -295,16 +301,19 @@ class Activations:
         return True
 
     def _found_same(self, memory: SavedMemory, *, same: bool) -> None:
-        if not same:
-            memory.may_drop = False
-            self._candidates.append(weakref.ref(memory))
-            return
         with self._lock:
             # Asked for meanwhile, it stays.
-            if not memory.wanted and not self._closed:
-                memory.dropped = True
-                self._counters.activation_again_bytes += memory.size_bytes
-                self._drop(memory)
+            if memory.wanted or self._closed:
+                return
+            if not same or not _sources_stay(memory):
+                memory.may_drop = False
+                self._candidates.append(weakref.ref(memory))
+                return
+            for source in _sources(memory):
+                source.resting.add(memory)
+            memory.dropped = True
+            self._counters.activation_again_bytes += memory.size_bytes
+            self._drop(memory)
 
     def _send(self, memory: SavedMemory) -> None:
         assert memory.data is not None
@@ -375,6 +384,15 @@ class Activations:
             self._on_device_bytes += memory.size_bytes
         return data
 
+    def _bring_those_that_rest_on(self, memory: SavedMemory) -> None:
+        """Compute what was dropped and needs some memory, while that is as it was.
+
+        In the usual order backward has used it before, and it is alive only if the graph is kept.
+        """
+        for resting in list(memory.resting):
+            self._bring(resting)
+        memory.resting.clear()
+
     def _await(self, memory: SavedMemory) -> None:
         copy = memory.coming
         if copy is not None:
@@ -396,6 +414,16 @@ class Activations:
 
     def _stalled(self, seconds: float) -> None:
         self._counters.activation_stall_s += seconds
+
+
+def _sources(memory: SavedMemory) -> list[SavedMemory]:
+    """Return what some memory is to be computed from."""
+    return [] if memory.again is None else [one.memory for one in memory.again.inputs]
+
+
+def _sources_stay(memory: SavedMemory) -> bool:
+    """Return whether nobody can have written to what some memory is to be computed from since it was compared."""
+    return not any(source.handed_out for source in _sources(memory))
 
 
 def _source(data: Tensor) -> Callable[[], Tensor]:

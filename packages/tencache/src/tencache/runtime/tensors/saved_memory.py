@@ -1,5 +1,6 @@
 """What the graph keeps for backward: memory on the device, on the host, or to be computed again; and its parts."""
 
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -48,11 +49,15 @@ class SavedMemory:
         # How many saved tensors are views of it, and how many of these backward has asked for.
         self.saved = self.used = 0
         self.wanted = False
+        # Whether backward has asked for it since its bytes were last known: what it is given to may write to it unseen.
+        self.handed_out = False
         # How it can be computed again; whether the plan has it so; and whether its bytes were dropped for that.
         self.again: Again | None = None
         self.may_drop = self.dropped = False
         # The numbers of those that are to be computed of it.
         self.needed_by: set[int] = set()
+        # What was dropped because it can be computed of it.
+        self.resting: weakref.WeakSet[SavedMemory] = weakref.WeakSet()
         # What its bytes were when they left, for `verify=True`.
         self.checksum: int | None = None
 

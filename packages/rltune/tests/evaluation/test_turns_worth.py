@@ -7,10 +7,11 @@ import pytest
 
 from rltune import simulate
 from rltune.cluster import Cluster
+from rltune.engine.parse_pipeline import read_pipeline
 from rltune.errors import InputError
 from rltune.evaluation.consent import Consent
 from rltune.evaluation.turns_tables import worth_table
-from rltune.evaluation.turns_worth import turns_worth
+from rltune.evaluation.turns_worth import turns_worth, ways_around
 from rltune.evaluation.who_pays_for_turns import DISPLACED, DISPLACED_WITH, JOBS, WITH, WITHOUT, ledger
 from rltune.report.turns_page import render_turns
 from rltune.text import text_of
@@ -53,6 +54,18 @@ def test_a_cell_is_what_the_schedules_say(jobs, made):
             delays.append(schedule.delay_s.mean())
     assert made.windows == len(delays)
     assert made.cells[1].delay_s == pytest.approx(np.mean(delays))
+
+
+def test_turns_are_tried_around_the_policy_that_is_best_without(jobs):
+    """So that those who may not be displaced keep its order."""
+    best = read_pipeline("sjf + easy")
+    ways = ways_around(best)
+    assert {way.policy.name for way in ways} == {"sjf"}
+    assert {way.turns.order for way in ways} == {"las", "gittins", "srsf"}
+    sides = {"without": ("sjf + fit-first",)}
+    made = turns_worth(jobs, CLUSTER, (1e-9,), (10.0,), 60.0, "oracle", **sides, **LOOK)
+    assert made.turns.startswith("sjf+preempt:")
+    assert made.among == 1 + len(ways)
 
 
 def test_without_anybody_willing_nothing_is_displaced(jobs):

@@ -1,6 +1,7 @@
 """What taking turns would be worth: the numbers are those of the schedules, and the verdict is theirs."""
 
 from dataclasses import replace
+from math import nan
 
 import numpy as np
 import pytest
@@ -96,6 +97,7 @@ def test_who_pays_adds_up(jobs):
     ("ratio", "disjoint", "said"),
     [
         (Interval(0.5, 0.4, 0.6), 20, "mean delay is 0.50 [0.40, 0.60] of the best"),
+        (Interval(0.5, nan, nan), 1, "over 1 window the mean delay is 0.50 [unknown] of the best"),
         (Interval(0.98, 0.9, 1.1), 20, "not shown to be worth anything"),
         (Interval(1.3, 1.1, 1.5), 20, "shown to make things worse"),
         (Interval(0.5, 0.1, 3.0), 4, "Too little history to tell"),

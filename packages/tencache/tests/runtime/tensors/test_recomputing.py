@@ -1,5 +1,6 @@
 """Saved tensors that are computed again, from others that autograd saved: the unwrapped run bit by bit."""
 
+import threading
 from unittest.mock import patch
 
 import pytest
@@ -150,6 +151,66 @@ def test_what_was_written_to_is_no_longer_what_was_made():
 def test_random_numbers_are_not_drawn_again():
     stats = assert_same(lambda x: functional.dropout(torch.relu(x), 0.5))
     assert stats.activation_again_bytes == 0
+
+
+def train_with_backward_elsewhere(options):
+    """Train within one autocast that goes on over all steps, whose casts are kept, with backward in another thread."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Layer(functional.gelu, None) for _ in range(LAYERS)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    cached = None if options is None else tencache.wrap(model, optimizer, **options)
+    seen = []
+    with torch.autocast("cpu", torch.bfloat16):
+        for step in range(6):
+            x = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step)) + 2
+            loss = model(x).float().square().mean()
+            backward = threading.Thread(target=loss.backward)
+            backward.start()
+            backward.join()
+            seen.append(loss.detach())
+            optimizer.step()
+            optimizer.zero_grad()
+    again_bytes = 0 if cached is None else cached.stats().activation_again_bytes
+    if cached is not None:
+        cached.unwrap()
+    return seen, model.state_dict(), again_bytes
+
+
+def test_casts_of_an_autocast_in_another_thread_are_kept():
+    """Backward on a GPU has a thread of its own, in which no autocast is open."""
+    seen, state, _ = train_with_backward_elsewhere(None)
+    found, found_state, again_bytes = train_with_backward_elsewhere({"budget": "90%", "activations": 1})
+    assert again_bytes > 0
+    assert same_tensors(found, seen)
+    assert same_tensors(found_state, state)
+
+
+def test_it_is_computed_with_as_many_threads_as_it_was_made():
+    """On the CPU the last bits of Mish depend on how many threads share it."""
+    rows, width = 301, 203
+    slopes = []
+    before = torch.get_num_threads()
+    try:
+        for wrapped in (False, True):
+            torch.manual_seed(0)
+            model = nn.Sequential(*(Layer(functional.mish, None) for _ in range(LAYERS)))
+            for layer in model:
+                layer.up, layer.down = nn.Linear(width, width), nn.Linear(width, width)
+            cached = tencache.wrap(model, budget="100%", activations=1) if wrapped else None
+            for _ in range(3):
+                model.zero_grad()
+                torch.set_num_threads(1)
+                loss = model(torch.randn(rows, width, generator=torch.Generator().manual_seed(0))).sum()
+                torch.set_num_threads(2)
+                loss.backward()
+            assert torch.get_num_threads() == 2
+            slopes.append([parameter.grad.clone() for parameter in model.parameters()])
+            if cached is not None:
+                assert cached.stats().activation_again_bytes > 0
+                cached.unwrap()
+    finally:
+        torch.set_num_threads(before)
+    assert same_tensors(slopes[1], slopes[0])
 
 
 def test_a_graph_from_before_unwrap_has_what_was_dropped():

@@ -7,7 +7,8 @@ by its number: a node takes its number right before it saves.
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -54,17 +55,37 @@ class Again:
         self.inputs = tuple(inputs)
         self._operation = operation
         self._layout = made.shape, made.stride(), made.dtype
+        self._threads = torch.get_num_threads()
 
     def bytes_of(self, inputs: Sequence[Tensor]) -> Tensor | None:
         """Return the bytes that come out; None if they lie in memory otherwise than those that were saved."""
         device = inputs[0].device
-        # The arguments are those of after any cast.
-        with torch.autocast(device.type, enabled=False):
+        with _as_it_was_made(device.type, self._threads):
             found = self._operation(*inputs)
         if (found.shape, found.stride(), found.dtype) != self._layout:
             return None
         storage = found.untyped_storage()
         return torch.empty(0, dtype=torch.uint8, device=device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+@contextmanager
+def _as_it_was_made(device_type: str, threads: int) -> Iterator[None]:
+    """Compute without autocast, since the arguments are those of after any cast, and with so many threads.
+
+    Leaving `torch.autocast()` in a thread where no other is open forgets the casts of the whole process, also those of
+    an autocast that goes on in another thread; so the switch alone is turned. On the CPU the last bits of some
+    operations depend on how many threads share them.
+    """
+    casts, before = torch.is_autocast_enabled(device_type), torch.get_num_threads()
+    torch.set_autocast_enabled(device_type, False)
+    if before != threads:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device_type, casts)
+        if before != threads:
+            torch.set_num_threads(before)
 
 
 class PackedByNode:

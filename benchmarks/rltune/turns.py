@@ -10,6 +10,7 @@ three ways of backfilling, and of the three best of them with the look-ahead sol
 with 95 % intervals.
 
 --quick takes the pipeline without turns that was the best in a whole run. --lots draws several times who is willing.
+--bases asks, on earlier windows, whose order those should keep who may not be displaced.
 --prototype asks again what a prototype was asked, on Venus' last 27 days: one pool, cheaper restarts, other windows.
 """
 
@@ -43,7 +44,7 @@ ORDERED = (*(rule.name for rule in policy_table()), *(f"{LEARNED}:{name}" for na
 WITHOUT = tuple((policy, backfill, "best-fit") for policy in ORDERED for backfill in ("none", "fit-first", "easy"))
 WITH = tuple(
     (f"{policy}+preempt:{order}{most}", backfill, "best-fit")
-    for policy, order in (("fcfs", "las"), ("saf", "las"), ("fcfs", "gittins"), ("saf", "srsf"))
+    for policy, order in (("fcfs", "las"), ("saf", "las"), ("fcfs", "gittins"), ("saf", "gittins"), ("saf", "srsf"))
     for most in ("", ":most=20")
     for backfill in ("fit-first", "easy")
 )
@@ -53,7 +54,8 @@ QUICK_WITHOUT = {
     "PAI": (f"{LEARNED}:philly-noisy", "none", "best-fit"),
 }
 QUICK_WITH = tuple(named for named in WITH if "most" not in named[0])
-CHOSEN = ("fcfs+preempt:gittins:most=20", "fit-first", "best-fit")
+BASE = f"{LEARNED}:mixed"  # those keep its order who may not be displaced
+CHOSEN = (f"{BASE}+preempt:gittins:most=20", "fit-first", "best-fit")
 SHARES = (1.0, 0.3)
 BOUNDS = (
     (":late=24h", "one day"),
@@ -63,15 +65,16 @@ BOUNDS = (
 BOUND_S = 172800.0
 EARLIER_FROM, EARLIER_WINDOWS = 0.6, 20  # what is chosen is chosen between there and the last tenth
 EARLIER_WITHOUT = tuple((p, b, "best-fit") for p in ("saf", "qssf", "sjf", LEARNED) for b in ("fit-first", "easy"))
-_OLD = "fcfs+preempt:gittins:margin=2:each=0.3"  # as all orders weigh cost
 TRIED = (
-    *((f"{_OLD}:late={late}{most}", "fit-first") for late in ("24h", "48h", "off") for most in ("", ":most=20")),
-    *((f"fcfs+preempt:gittins:most=20:late={late}", "fit-first") for late in ("24h", "48h", "72h", "off")),
-    *((f"fcfs+preempt:gittins:most=20:late=24h:times={times}", "fit-first") for times in (2, 4)),
-    *((f"fcfs+preempt:gittins:most=20:{told}", "fit-first") for told in ("margin=2", "each=0", "each=0.3", "gain=4")),
-    ("fcfs+preempt:gittins:most=20", "easy"),
-    *((f"saf+preempt:{told}:most=20", "fit-first") for told in ("las", "srsf", "srsf:margin=4:each=0.05")),
+    *((f"{BASE}+preempt:gittins{told}", "fit-first") for told in ("", ":late=24h", ":late=off")),
+    *((f"{CHOSEN[0]}:late={late}", "fit-first") for late in ("24h", "48h", "72h", "off")),
+    (f"{CHOSEN[0]}:late=24h:times=4", "fit-first"),
+    *((f"{CHOSEN[0]}:{told}", "fit-first") for told in ("margin=2", "each=0", "each=0.3", "gain=4")),
+    (CHOSEN[0], "easy"),
+    *((f"{BASE}+preempt:{told}:most=20", "fit-first") for told in ("las", "srsf", "srsf:margin=4:each=0.05")),
 )
+BASES = ("fcfs", "saf", LEARNED, *(f"{LEARNED}:{name}" for name in ("mixed", "philly-slowdown", "pai-slowdown")))
+BASE_SHARES, BASE_LOTS = (0.0, 0.1, 0.3), 3
 OTHER_CHECKPOINTS_S = (0.0, 1800.0, 3600.0)
 LOTS = 8  # times that it is drawn who is willing
 PROTOTYPE_DAYS, PROTOTYPE_POOL = 27, (54, 8)
@@ -94,6 +97,7 @@ HEAD = (
 
 HEADS_OF = {
     "all": HEAD,
+    "bases": ("trace", "windows", "base", *(f"{share:.0%}" for share in BASE_SHARES)),
     "lots": ("trace", "willing", "lots", "ratio of means (least to most)", "p99 of the delay", "lost"),
     "prototype": ("windows", "pipeline", "estimates", "willing", "restart", "mean delay", "turns a job"),
 }
@@ -213,6 +217,23 @@ def earlier_rows(bench: Bench) -> Iterator[str]:
             yield f"{start} {label} | {compared(values, best)} | {told(values)} |"
 
 
+def base_rows(bench: Bench) -> Iterator[str]:
+    """Yield, on earlier windows, the delay by base, over lots, beside the best base with nobody willing."""
+    delays = [[_over_lots(bench, base, share) for share in BASE_SHARES] for base in BASES]
+    best = min(row[0] for row in delays)
+    for base, row in zip(BASES, delays, strict=True):
+        told = " | ".join(f"{delay / best:.2f}" for delay in row)
+        yield f"| {bench.name} | {len(bench.starts('earlier'))} | {base} | {told} |"
+
+
+def _over_lots(bench: Bench, base: str, share: float) -> float:
+    """Return the mean delay with such a share willing, over lots."""
+    named = (CHOSEN[0].replace(BASE, base), *CHOSEN[1:])
+    lots = BASE_LOTS if share else 1
+    runs = (bench.run(named, "earlier", share, CHECKPOINT_S, lot) for lot in range(lots))
+    return float(np.mean([values[:, DELAY].mean() for values in runs]))
+
+
 def rows(bench: Bench, *, everything: bool, bounds_alone: bool) -> Iterator[str]:
     """Yield the best without turns, then by share what was chosen, with other bounds too, and the best in hindsight."""
     start = f"| {bench.name} | {len(bench.starts('test'))} |"
@@ -241,12 +262,12 @@ def rows(bench: Bench, *, everything: bool, bounds_alone: bool) -> Iterator[str]
 def lot_rows(bench: Bench) -> Iterator[str]:
     """Yield, for what was chosen, the ratio of means by each of several lots that draw who is willing."""
     best = bench.run(bench.best_without()[0], "test", 0.0)
-    for share in (0.1, 0.3, 0.5):
-        by_lot = [bench.run(CHOSEN, "test", share, CHECKPOINT_S, lot) for lot in range(LOTS)]
+    for share in (0.0, 0.1, 0.3, 0.5):
+        by_lot = [bench.run(CHOSEN, "test", share, CHECKPOINT_S, lot) for lot in range(LOTS if share else 1)]
         delay, p99 = (np.array([one[:, m].mean() / best[:, m].mean() for one in by_lot]) for m in (DELAY, P99))
         lost = np.array([one[:, LOST].mean() for one in by_lot])
         spread = " | ".join(f"{v.mean():.2f} ({v.min():.2f} to {v.max():.2f})" for v in (delay, p99))
-        yield f"| {bench.name} | {share:.0%} | {LOTS} | {spread} | {lost.mean():.1%} |"
+        yield f"| {bench.name} | {share:.0%} | {len(by_lot)} | {spread} | {lost.mean():.1%} |"
 
 
 def prototype_rows(jobs: rltune.Jobs) -> Iterator[str]:
@@ -284,11 +305,12 @@ def main() -> None:
     )
     parser.add_argument("--bounds", action="store_true", help="only the pipeline that was chosen, with each bound")
     parser.add_argument("--lots", action="store_true", help="what was chosen, with several lots for who is willing")
+    parser.add_argument("--bases", action="store_true", help="whose order who is not willing keeps, on earlier windows")
     parser.add_argument("--prototype", action="store_true", help="what a prototype was asked, on Venus' last weeks")
     args = parser.parse_args()
     if args.prototype:
         args.only = "Helios (Venus)"
-    head = HEADS_OF["lots" if args.lots else "prototype" if args.prototype else "all"]
+    head = HEADS_OF[next((mode for mode in ("bases", "lots", "prototype") if getattr(args, mode)), "all")]
     print(f"| {' | '.join(head)} |")
     print("| --- " * len(head) + "|")
     for name, (file, preset) in TRACES.items():
@@ -303,6 +325,8 @@ def main() -> None:
             shown = prototype_rows(jobs)
         elif args.lots:
             shown = lot_rows(bench)
+        elif args.bases:
+            shown = base_rows(bench)
         elif args.earlier:
             shown = earlier_rows(bench)
         else:

@@ -1,16 +1,18 @@
 """What taking turns would be worth: the numbers are those of the schedules, and the verdict is theirs."""
 
 from dataclasses import replace
+from math import nan
 
 import numpy as np
 import pytest
 
 from rltune import simulate
 from rltune.cluster import Cluster
+from rltune.engine.parse_pipeline import read_pipeline
 from rltune.errors import InputError
 from rltune.evaluation.consent import Consent
 from rltune.evaluation.turns_tables import worth_table
-from rltune.evaluation.turns_worth import turns_worth
+from rltune.evaluation.turns_worth import turns_worth, ways_around
 from rltune.evaluation.who_pays_for_turns import DISPLACED, DISPLACED_WITH, JOBS, WITH, WITHOUT, ledger
 from rltune.report.turns_page import render_turns
 from rltune.text import text_of
@@ -55,6 +57,18 @@ def test_a_cell_is_what_the_schedules_say(jobs, made):
     assert made.cells[1].delay_s == pytest.approx(np.mean(delays))
 
 
+def test_turns_are_tried_around_the_policy_that_is_best_without(jobs):
+    """So that those who may not be displaced keep its order."""
+    best = read_pipeline("sjf + easy")
+    ways = ways_around(best)
+    assert {way.policy.name for way in ways} == {"sjf"}
+    assert {way.turns.order for way in ways} == {"las", "gittins", "srsf"}
+    sides = {"without": ("sjf + fit-first",)}
+    made = turns_worth(jobs, CLUSTER, (1e-9,), (10.0,), 60.0, "oracle", **sides, **LOOK)
+    assert made.turns.startswith("sjf+preempt:")
+    assert made.among == 1 + len(ways)
+
+
 def test_without_anybody_willing_nothing_is_displaced(jobs):
     """The cells of a share so small that nobody is drawn have no displacement, no loss, and nobody who pays."""
     nobody = turns_worth(jobs, CLUSTER, (1e-9,), (10.0,), 60.0, "oracle", **SIDES, **LOOK).cells[0]
@@ -83,6 +97,7 @@ def test_who_pays_adds_up(jobs):
     ("ratio", "disjoint", "said"),
     [
         (Interval(0.5, 0.4, 0.6), 20, "mean delay is 0.50 [0.40, 0.60] of the best"),
+        (Interval(0.5, nan, nan), 1, "over 1 window the mean delay is 0.50 [unknown] of the best"),
         (Interval(0.98, 0.9, 1.1), 20, "not shown to be worth anything"),
         (Interval(1.3, 1.1, 1.5), 20, "shown to make things worse"),
         (Interval(0.5, 0.1, 3.0), 4, "Too little history to tell"),

@@ -134,3 +134,69 @@ def test_maintenance_tests_what_remains_and_the_restart(restart_s, again_s):
     jobs = Jobs.from_arrays([0, 1000], [2500, 500], [4, 4], preemptible=True, checkpoint_s=0.0, restart_s=restart_s)
     schedule = taking_turns(jobs, kept, "las:once=0:each=0")
     assert spells_of(schedule, 0)[1][0] == again_s
+
+
+def test_a_job_stops_or_starts_at_most_once_a_pass():
+    """Who is displaced would fit on the other node at once, and stands first; the next gets it in this very pass."""
+    jobs = Jobs.from_arrays(
+        [0, 0, 2000, 2000],
+        [20000, 30000, 500, 20000],
+        [2, 2, 4, 2],
+        preemptible=[True, False, True, False],
+        checkpoint_s=0.0,
+    )
+    schedule = taking_turns(jobs, TWO, backfill="fit-first", placement="spread")
+    assert schedule.start_s.tolist() == [0.0, 0.0, 2000.0, 2000.0]
+    assert spells_of(schedule, 0)[1][0] == 2500
+
+
+def test_a_victim_keeps_its_age_for_the_guard():
+    """Small jobs pass it until it is owed, an hour after it was submitted and not after it was displaced."""
+    jobs = Jobs.from_arrays([0, *range(1000, 9000, 500)], [20000] + [500] * 16, [4] * 17, **BEARS)
+    schedule = taking_turns(jobs, ONE, "las:late=off", guard="1h")
+    assert [start for start, _ in spells_of(schedule, 0)] == [0.0, 4000.0]
+
+
+@pytest.mark.parametrize(("duration_s", "starts"), [(19490.0, True), (19491.0, False)])
+def test_a_running_job_holds_its_nodes_to_its_expected_end_with_its_restart(duration_s, starts):
+    """A gang has both nodes reserved at 21,100 s, when the restart of 600 s and what is left are over."""
+    jobs = Jobs.from_arrays(
+        [0, 0, 1000, 1600, 1610],
+        [20000, 1550, 500, 5000, duration_s],
+        [4, 4, 4, 8, 4],
+        nodes=[1, 1, 1, 2, 1],
+        preemptible=[True, False, True, False, False],
+        checkpoint_s=0.0,
+        restart_s=[600.0, 0.0, 0.0, 0.0, 0.0],
+    )
+    schedule = taking_turns(jobs, TWO, backfill="easy")
+    assert spells_of(schedule, 0) == [(0.0, 1000.0), (1500.0, 21100.0)]
+    assert (schedule.start_s[4] == 1610) == starts
+
+
+def test_a_limit_in_the_trace_bounds_work():
+    """A job that asked for as much as it needs is run to its end, though its nodes are held for longer in all."""
+    jobs = Jobs.from_arrays(
+        [0, 1000],
+        [20000, 500],
+        [4, 4],
+        limit_s=[20000.0, 500.0],
+        preemptible=True,
+        checkpoint_s=300.0,
+        restart_s=60.0,
+    )
+    schedule = rltune.simulate(jobs, ONE, estimator="user", preempt="las")
+    assert spells_of(schedule, 0) == [(0.0, 1000.0), (1500.0, 1500.0 + 60.0 + 20000.0 - 900.0)]
+
+
+def test_what_was_in_vain_is_asked_again_when_a_job_is_due():
+    """It may be away for an hour; at 4,000 s, between two ticks, it claims the node that it could not claim before."""
+    jobs = Jobs.from_arrays([0, 1000], [20000, 20000], [4, 4], **BEARS)
+    schedule = taking_turns(jobs, ONE, "las:late=3600")
+    assert spells_of(schedule, 0)[:2] == [(0.0, 1000.0), (4000.0, 23000.0)]
+
+
+def test_what_was_in_vain_is_asked_again_when_a_job_comes_to_a_higher_level():
+    """At 900 s of service it has had its level's share: by the tick then, though nothing has happened since 10 s."""
+    jobs = Jobs.from_arrays([0, 10], [20000, 20000], [4, 4], **BEARS)
+    assert taking_turns(jobs, ONE).start_s.tolist() == [0.0, 900.0]

@@ -24,6 +24,7 @@ from rltune.model.feature_sets import get_recipe
 from rltune.policy.learned import Learned
 
 SEEDS = st.integers(0, 1000)
+ORDERS = ["las", "gittins", "srsf", "policy"]
 
 
 def by_core(case: Case, taken: Turns, guard: Guard | None = None, **settings):
@@ -136,13 +137,16 @@ def test_networks_and_what_history_tells(data) -> None:
 
 
 def test_a_network_that_sees_the_index_alone_is_gittins_order() -> None:
-    """Its score is e to the power of the logarithm, and margin and cost are taken as with `gittins`."""
+    """Its score is e to the power of the logarithm, and margin and cost are taken as with `gittins`.
+
+    Where some may not be displaced, those keep the policy's order under `gittins`, and the network's here.
+    """
     rng, n = np.random.default_rng(3), 120
     jobs = Jobs.from_arrays(
         np.sort(rng.uniform(0, 4e4, n)),
         rng.exponential(6000, n),
         rng.integers(1, 5, n),
-        preemptible=rng.random(n) < 0.7,
+        preemptible=True,
     )
     case = Case(jobs, Cluster.uniform(nodes=2, gpus=4), jobs.duration_s.copy())
     model = a_model("index", (1, 1), weights=np.array([1.0, 0.0, 1.0, 0.0, -1.0, 0.0]))
@@ -191,7 +195,7 @@ def test_gittins(data) -> None:
     assert_history_equal(jobs, Cluster.uniform(nodes=1, gpus=2), taken, data, policy="saf", backfill=backfill)
 
 
-@pytest.mark.parametrize("order", ["las", "gittins", "srsf", "policy"])
+@pytest.mark.parametrize("order", ORDERS)
 @given(data=st.data())
 def test_promises(order: str, data) -> None:
     """Work is conserved, nobody unwilling is touched, every stop makes room at once, and losses are bounded."""
@@ -238,18 +242,48 @@ def test_pools_of_what_still_waits(data) -> None:
     assert_equal(replace(case, jobs=jobs), data.draw(turns()), **data.draw(settings(head="pool", view=0)))
 
 
-@given(case=cases(always=("willing",)), how=settings())
-def test_nobody_willing_is_no_turns(case: Case, how: dict) -> None:
-    """Where nobody may be displaced, and outages cost everything, `policy` gives the schedule that there is without."""
-    nobody = case.jobs.with_columns(
-        preemptible=np.zeros(len(case.jobs), dtype=bool),
-        checkpoint_s=np.full(len(case.jobs), np.inf),
-        restart_s=np.zeros(len(case.jobs)),
-    )
-    case = replace(case, jobs=nobody)
-    off, on = (by_core(case, Turns(order), **how, remaining="history") for order in ("off", "policy"))
-    np.testing.assert_array_equal(off.end_s, on.end_s)
-    assert [sorted(p) for p in off.placements] == [sorted(p) for p in on.placements]
+def nobody_willing(jobs: Jobs, checkpoint_s: float) -> Jobs:
+    """Return the jobs, none of which may be displaced."""
+    n = len(jobs)
+    columns = {"checkpoint_s": np.full(n, checkpoint_s), "restart_s": np.zeros(n)}
+    return jobs.with_columns(preemptible=np.zeros(n, dtype=bool), **columns)
+
+
+def assert_same_schedule(one: rltune.Schedule, other: rltune.Schedule) -> None:
+    np.testing.assert_array_equal(one.start_s, other.start_s)
+    np.testing.assert_array_equal(one.end_s, other.end_s)
+    assert [sorted(p) for p in one.placements] == [sorted(p) for p in other.placements]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(data=st.data())
+def test_those_who_may_not_be_displaced_keep_the_policys_order(order: str, data) -> None:
+    """Where nobody may be, the schedule is that of the policy alone, whatever scores its jobs share out.
+
+    They write checkpoints, so that turns are not left out altogether.
+    """
+    case = data.draw(cases(always=("willing",), without=("outages",)))
+    case = replace(case, jobs=nobody_willing(case.jobs, 2.0))
+    how = data.draw(settings())
+    assert_same_schedule(*(by_core(case, Turns(name), **how, remaining="history") for name in ("off", order)))
+
+
+@pytest.mark.parametrize("backfill", TURN_BACKFILLS)
+@pytest.mark.parametrize("checkpoint_s", [600.0, np.inf])
+def test_a_network_keeps_its_order_where_nobody_may_be_displaced(backfill: str, checkpoint_s: float) -> None:
+    """It is asked again after every start, as it is without turns."""
+    rng, n = np.random.default_rng(1), 100
+    jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 2e4, n)), rng.exponential(3000, n), rng.integers(1, 9, n))
+    case = Case(nobody_willing(jobs, checkpoint_s), Cluster.uniform(nodes=3, gpus=4), jobs.duration_s.copy())
+    how = {"policy": "learned", "backfill": backfill, "remaining": "history"}
+    assert_same_schedule(*(by_core(case, Turns(order), **how) for order in ("off", "gittins")))
+
+
+@given(case=cases(always=("willing",)), how=settings(), order=st.sampled_from(ORDERS))
+def test_where_nobody_takes_turns_there_are_none(case: Case, how: dict, order: str) -> None:
+    """If nobody may be displaced nor writes checkpoints, `preempt` changes nothing, nor what is believed to be left."""
+    case = replace(case, jobs=nobody_willing(case.jobs, np.inf))
+    assert_same_schedule(*(by_core(case, Turns(name), **how) for name in ("off", order)))
 
 
 def one_node(**columns) -> Case:

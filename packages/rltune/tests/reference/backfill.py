@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reference.ask import Job, Node
 from reference.fit import Chunk, Free, fits, free_on
 from reference.machine import Machine, Run, age, in_the_way, is_down
-from reference.preempt import again, choose_victims, may_be_displaced, stop
+from reference.preempt import again, choose_victims, may_be_displaced, share_scores, stop
 from reference.scores import score
 from reference.tolls import debts_are_covered, goes_away, is_bounded, is_due, one_turn_more
 from reference.turns import turn_score
@@ -37,6 +37,7 @@ def run_pass(m: Machine) -> None:
 def _behind_heads(m: Machine) -> None:
     had_turn: list[Job] = []  # in order, without those that a limit passed over
     movable = may_be_displaced(m) if m.settings.turns else []
+    m.shares = share_scores(m, m.in_view(m.waiting)) if m.settings.turns else {}
     m.displaced = []
     for job in m.in_order(m.in_view(m.waiting)):
         head = _head_of(m, job, had_turn)

@@ -80,6 +80,7 @@ class Machine:
         self.displaced: list[Job] = []  # in the last pass
         self.patience: dict[int, float] = {}  # of those that may be displaced in this pass
         self.queue_length = 0  # when this pass began
+        self.shares: dict[int, float] = {}  # scores of waiting jobs that may not be displaced, in this pass
         self.weight = 0.0  # of what a victim loses, in this pass
         self.told: dict[int, tuple[int, float]] = {}  # ranks when the policy was last asked
         self.until: dict[int, float] = {}  # by conservative backfilling, of jobs that have started in this pass

@@ -5,8 +5,9 @@ from dataclasses import replace
 from itertools import compress, product
 
 from reference.ask import Job
-from reference.machine import Machine, Run
+from reference.machine import Machine, Run, age
 from reference.remaining import work_left
+from reference.scores import score
 from reference.tolls import is_bounded, least_patience, patience, turns_today
 from reference.turns import turn_score
 
@@ -88,6 +89,17 @@ def may_be_displaced(m: Machine) -> list[Run]:
 
 def _gpus_left(m: Machine, run: Run) -> float:
     return max(1, run.job.gpus) * work_left(m, run.job, run.job.saved + done_in(m, run))
+
+
+def share_scores(m: Machine, waiting: list[Job]) -> dict[int, float]:
+    """Give the lowest of the scores of those that may not be displaced to the policy's first of them, and so on."""
+    if m.settings.turns.order == "policy":
+        return {}
+    m.shares = {}
+    fixed = [job for job in waiting if not job.preemptible]
+    scores = sorted(turn_score(m, job) for job in fixed)
+    by_policy = sorted(fixed, key=lambda job: (score(m.settings.policy, job, m.now), *age(job)))
+    return {job.index: own for job, own in zip(by_policy, scores, strict=True)}
 
 
 def stands_lower(m: Machine, run: Run, claimant: Job) -> bool:

@@ -35,6 +35,8 @@ class Turns:
 
 def turn_score(m, job: Job) -> float:
     """Score a job as it waits; a running one is asked about as if it were stopped without loss."""
+    if job.index in m.shares:
+        return m.shares[job.index]
     order, n = m.settings.turns.order, max(1, job.gpus)
     if order == "policy":
         return m.settings.policy.score(m, job)

@@ -271,6 +271,14 @@ def test_one_part_is_changed_at_a_time():
     assert len(variations([base], solver=True)) == 8
 
 
+@pytest.mark.parametrize("policy", ["saf", "learned"])
+def test_turns_are_tried_around_rules_and_networks(policy):
+    """Who may not be displaced keeps the order of either."""
+    base = Candidate(parse_pipeline(policy, "fit-first"), "history")
+    made = {c.pipeline.turns.order for c in variations([base], solver=False, turns=True) if c.pipeline.turns}
+    assert made == {"las", "gittins"}
+
+
 def outcome(*means):
     """Make what a candidate made of a stretch: mean waits by blocks of a hundred jobs."""
     return BlockSums(tuple(100.0 * m for m in means), (100.0,) * len(means), 0)

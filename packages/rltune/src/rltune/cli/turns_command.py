@@ -53,8 +53,8 @@ def turns(
 ) -> None:
     """Show what letting jobs take turns would be worth: which share must agree for which gain.
 
-    The best pipeline without turns and the best with are chosen on one part of the history and compared on the part
-    after it, for each share of willing jobs and each cost of a restart.
+    The best pipeline without turns and the best way of taking turns around its policy are chosen on one part of the
+    history and compared on the part after it, for each share of willing jobs and each cost of a restart.
     """
     outputs = Outputs(json, report=report)
     outputs.require_free(force=force)
@@ -68,12 +68,13 @@ def turns(
     from rltune import Cluster
     from rltune.engine.parse_pipeline import read_pipeline
     from rltune.estimate import sites_estimator
-    from rltune.evaluation.turns_worth import WITH, WITHOUT, turns_worth
+    from rltune.evaluation.turns_worth import WITHOUT, turns_worth, ways_around
     from rltune.parallel import spread_over
 
     on = Cluster.load(cluster)
     work = load_workload(trace, format, on, allow_rejected=allow_rejected)
-    compile_core([read_pipeline(text) for text in (*WITHOUT[:3], *WITH)])
+    plain = [read_pipeline(text) for text in WITHOUT[:3]]
+    compile_core([*plain, *ways_around(plain[0])])
     how = {"guard": None if guard == "off" else guard, "holdout": holdout, "seed": seed, **held_out(windows)}
     with spread_over(workers) as spread, bar("taking turns") as tell:
         guess = estimator or sites_estimator(work.jobs)

@@ -14,7 +14,7 @@ from rltune.engine.checks import rejections, require_possible
 from rltune.engine.estimator_looks import MOMENTS, LookingOn
 from rltune.engine.lookahead import PassMaker
 from rltune.engine.pipeline import BACKFILLS, BEHIND, PLANNING, SECOND_ROUND, Pipeline
-from rltune.engine.turns import ORDERS
+from rltune.engine.turns import ORDERS, Turns
 from rltune.engine.view import queue_view, scores_of
 from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given, estimated, likeness
@@ -57,7 +57,9 @@ def run_pipeline(
     order = np.argsort(jobs.submit_s, kind="stable")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
-    machine = Machine.of(jobs.take(order), cluster, pipeline, estimator)
+    made = replace(pipeline, turns=Turns()) if _nobody_takes_turns(jobs) else pipeline
+    machine = Machine.of(jobs.take(order), cluster, made, estimator)
+    machine = replace(machine, settings=pipeline.settings(machine.settings.estimator))
     machine.run(progress, timer)
     return machine.schedule(jobs, order)
 
@@ -91,7 +93,7 @@ class Machine:
         if own is None and estimates.rank_s is not None:
             own = likeness(jobs, (), trust=1.0, own=estimates.rank_s)
         looks = None if pipeline.commit else estimates.looks
-        options = _options(pipeline, placer, online=estimates.likeness is not None, ranks=own is not None)
+        options = _options(pipeline, placer, jobs, online=estimates.likeness is not None, ranks=own is not None)
         options = options._replace(dynamic=options.dynamic or looks is not None)
         world, state = prepare(
             jobs,
@@ -313,6 +315,11 @@ class Machine:
         return {**drift, "refusals": int(n[core.REFUSALS_N])} if inspects else drift
 
 
+def _nobody_takes_turns(jobs: Jobs) -> bool:
+    """Return whether no job may be displaced, nor keeps any work when a node fails."""
+    return not (jobs.preemptible.any() or np.isfinite(jobs.checkpoint_s).any() or jobs.restart_s.any())
+
+
 def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs, *, looked_at: bool) -> Survival:
     """Return what is known of how long jobs last; where they take turns, remainders always come from it.
 
@@ -327,10 +334,11 @@ def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs, *, looked_at
     return survival_of(estimator, jobs, HISTORY_NAME, orders=indexed or order != "policy", indexed=indexed)
 
 
-def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -> core.Options:
+def _options(pipeline: Pipeline, placer: Placer, jobs: Jobs, *, online: bool, ranks: bool) -> core.Options:
     """Return the pipeline in numbers, as compiled code takes it."""
     policy, guard, turns = pipeline.policy, pipeline.guard, pipeline.turns
     networked = isinstance(policy, Networked)
+    by_index = bool(turns) and turns.order != "policy"
     view = pipeline.view or (policy.view if isinstance(policy, Networked) else 0)
     by_age = pipeline.commit or view > 0 or pipeline.backfill in SECOND_ROUND or pipeline.cycle_s > 0
     return core.Options(
@@ -350,11 +358,12 @@ def _options(pipeline: Pipeline, placer: Placer, *, online: bool, ranks: bool) -
         grace_times=guard.times or 0.0,
         cycle_s=float(pipeline.cycle_s),
         relook=networked
-        and not turns
+        and (not turns or by_index)
         and pipeline.cycle_s == 0
         and pipeline.backfill not in {*PLANNING, *SECOND_ROUND},
         explain=False,
         turns=ORDERS[turns.order],
+        shared=by_index and not jobs.preemptible.all(),
         min_run_s=float(turns.min_run_s),
         max_preemptions=turns.max_preemptions,
         turn_s=float(turns.turn_s),

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import number, percent, seconds
+from rltune.text import counted
 
 if TYPE_CHECKING:
     from rltune.evaluation.turns_verdict import ConsentWorth, TurnsWorth
@@ -47,7 +48,8 @@ def worth_notes(made: TurnsWorth) -> list[str]:
     full = max(made.cells, key=lambda cell: cell.consent.share)
     sides = f"Without turns: {made.without}, mean delay {seconds(made.without_delay_s)}. With: {made.turns}."
     chosen = f"Both were chosen among {made.among} pipelines on the validation part, then frozen."
-    cut = f"Test part: {made.windows} contended windows of {made.size:,} jobs, {made.disjoint} of which share no job."
+    windows = f"{counted(made.windows, 'contended window')} of {made.size:,} jobs"
+    cut = f"Test part: {windows}, {made.disjoint} of which share no job."
     read = "Ratios are of mean delays, paired by window, with 95% intervals; under 1 turns are better."
     notes = [
         f"{sides} {chosen} Estimates: {made.estimator}.",

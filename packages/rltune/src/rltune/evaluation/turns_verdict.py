@@ -93,7 +93,7 @@ class TurnsWorth:
             return "Taking turns is shown to make things worse here. Stay without."
         if self.disjoint < _ENOUGH and best.ratio.estimate < _PROMISING:
             return (
-                f"{_TOO_LITTLE}: over {self.disjoint} windows the mean delay is {_of(best.ratio)} of the "
+                f"{_TOO_LITTLE}: over {counted(self.disjoint, 'window')} the mean delay is {_of(best.ratio)} of the "
                 f"best without turns. {_ENOUGH} windows that share no job are needed, so about "
                 f"{_ENOUGH / max(self.disjoint, 1):.0f} times this history, or smaller windows."
             )

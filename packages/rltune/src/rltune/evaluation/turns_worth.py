@@ -1,7 +1,8 @@
 """What taking turns would be worth here: by the share of jobs that agree to it, and by what a restart costs.
 
-Both sides are chosen on the validation part of a history: the best pipeline without turns, and the best with. Then they
-are frozen and run on the contended windows of the test part, for every share and every cost.
+Both sides are chosen on the validation part of a history: the best pipeline without turns, and the best way of taking
+turns around its policy, whose order those keep who may not be displaced. Then they are frozen and run on the contended
+windows of the test part, for every share and every cost.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.engine.parse_pipeline import read_pipeline
+from rltune.engine.turns import get_turns
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.evaluation.consent import CHECKPOINT_S, Consent, ConsentTrial
@@ -37,11 +39,7 @@ SHARES = (0.1, 0.3, 0.5, 1.0)
 RESTARTS_S = (30.0, 120.0, 600.0)
 _RULES = ("fcfs", "sjf", "saf", "wfp3", "unicep", "f1")
 WITHOUT = tuple(f"{rule}{backfill}" for rule in _RULES for backfill in ("", " + fit-first", " + easy"))
-WITH = tuple(
-    f"{rule}+preempt:{order}{backfill}"
-    for order, rule in (("las", "fcfs"), ("las", "saf"), ("gittins", "fcfs"), ("srsf", "fcfs"))
-    for backfill in (" + fit-first", " + easy")
-)
+WAYS = tuple((order, backfill) for order in ("las", "gittins", "srsf") for backfill in ("fit-first", "easy"))
 
 
 def turns_worth(
@@ -53,7 +51,7 @@ def turns_worth(
     estimator: Any = "history",
     *,
     without: Sequence[str] = WITHOUT,
-    turns: Sequence[str] = WITH,
+    turns: Sequence[str] | None = None,
     guard: str | None = None,
     holdout: float = 0.0,
     size: int | None = None,
@@ -73,7 +71,7 @@ def turns_worth(
         checkpoint_s: How often jobs write checkpoints.
         estimator: What is known of run times.
         without: The pipelines without turns, of which the best on the validation part is chosen.
-        turns: The pipelines with turns, likewise.
+        turns: The pipelines with turns, likewise; if not told, some around the policy of the best without.
         guard: A bound on how long a job may be overtaken, around all of them.
         holdout: The share of the trace that is the test part, and as much before it the validation part; 0 = a tenth,
             more of a short history.
@@ -92,11 +90,21 @@ def turns_worth(
     work = spread or Here()
     cut = settle_cut(ordered, cluster, parts.test, work, (size or 0, every or 0, contended_s), STARTS_A_WINDOW)
     study = _Study(ordered, cluster, estimator, seed, parts, cut.size, cut.every, cut.contended_s, work, progress)
-    pipelines = [read_pipeline(text, seed=seed, **({"guard": guard} if guard else {})) for text in (*without, *turns)]
+    plain, given = (
+        [read_pipeline(text, seed=seed, **({"guard": guard} if guard else {})) for text in texts]
+        for texts in (without, turns or ())
+    )
     usual = sorted(restarts_s)[len(restarts_s) // 2]
-    sides = study.chosen(pipelines, Consent(1.0, usual, checkpoint_s))
+    consent = Consent(1.0, usual, checkpoint_s)
+    best = study.best(plain, consent)
+    tried = ways_around(best) if turns is None else given
     consents = tuple(Consent(share, restart, checkpoint_s) for restart in restarts_s for share in sorted(shares))
-    return study.judged(sides, consents, len(pipelines))
+    return study.judged(_Sides(best, study.best(tried, consent)), consents, len(plain) + len(tried))
+
+
+def ways_around(best: Pipeline) -> list[Pipeline]:
+    """Return ways of taking turns in which those who may not be displaced keep the order of a pipeline without."""
+    return [replace(best, backfill=backfill, turns=get_turns(order)) for order, backfill in WAYS]
 
 
 @dataclass(frozen=True)
@@ -105,16 +113,6 @@ class _Sides:
 
     without: Pipeline
     turns: Pipeline
-
-    @classmethod
-    def best_of(cls, results: Results) -> _Sides:
-        """Return the two with the least mean delay."""
-        best: dict[bool, Pipeline] = {}
-        for i in np.argsort(results.means("delay"), kind="stable").tolist():
-            best.setdefault(bool(results.pipelines[i].turns), results.pipelines[i])
-        if len(best) < 2:
-            raise InputError("give pipelines without turns and pipelines with turns")
-        return cls(best[False], best[True])
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,14 @@ class _Study:
         willing = consent.applied(self.jobs, self.cluster, self.seed)
         return Trial(willing, self.cluster, self.estimator, seed=self.seed)
 
-    def chosen(self, pipelines: list[Pipeline], consent: Consent) -> _Sides:
-        """Choose both sides on the validation part."""
+    def best(self, pipelines: list[Pipeline], consent: Consent) -> Pipeline:
+        """Return that with the least mean delay on the validation part."""
+        if not pipelines:
+            raise InputError("give pipelines without turns and pipelines with turns")
         trial = HeldOutTrial(self.trial(consent), beside_fcfs(pipelines), self.size, self.contended_s, ())
-        return _Sides.best_of(run_part(trial, self.parts.validation, self.size, self.spread, self.progress))
+        results = run_part(trial, self.parts.validation, self.size, self.spread, self.progress)
+        delays = results.means("delay")
+        return min(pipelines, key=lambda one: delays[[p.label for p in results.pipelines].index(one.label)])
 
     def judged(self, sides: _Sides, consents: tuple[Consent, ...], among: int) -> TurnsWorth:
         """Run both sides on the windows of the test part, with each consent."""

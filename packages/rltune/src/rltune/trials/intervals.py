@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +44,7 @@ FURTHEST = 10.0  # times 1, the estimate or the longer wait: an end beyond says 
 WIDER = 1.25  # power of the ends' distance from the estimate, beyond what decides whether a difference is shown
 ROOM = 0.3  # of how unsure the baseline's level is goes to the end away from 1
 UNSEEN = 3.0  # over the blocks: how unsure a level is because of longer queues that no block has seen
+_UNKNOWN = "unknown"
 MOST_UNSURE = 3.0  # half the width of a baseline's level, over the level: more would make of nothing an interval
 
 
@@ -58,20 +60,19 @@ class Interval:
 
     def ends(self, write: Callable[[float], str]) -> str:
         """Write both ends in brackets; an end that says nothing is unknown."""
-        if self.low_unknown and self.high_unknown:
-            return "[unknown]"
-        return f"[{', '.join(self._written(write))}]"
+        told = self._written(write)
+        return "[unknown]" if set(told) == {_UNKNOWN} else f"[{', '.join(told)}]"
 
     def span(self, write: Callable[[float], str], *, high_first: bool = False) -> str:
         """Write from which end to which, for a sentence; an end that says nothing is unknown."""
-        if self.low_unknown and self.high_unknown:
-            return "unknown"
         low, high = self._written(write)
+        if {low, high} == {_UNKNOWN}:
+            return _UNKNOWN
         return f"{high} to {low}" if high_first else f"{low} to {high}"
 
     def _written(self, write: Callable[[float], str]) -> tuple[str, str]:
-        low = "unknown" if self.low_unknown else write(self.low)
-        return low, "unknown" if self.high_unknown else write(self.high)
+        low = _UNKNOWN if self.low_unknown or isnan(self.low) else write(self.low)
+        return low, _UNKNOWN if self.high_unknown or isnan(self.high) else write(self.high)
 
     @property
     def excludes_zero(self) -> bool:

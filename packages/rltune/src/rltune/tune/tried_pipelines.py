@@ -114,7 +114,7 @@ def variations(
 
 def _in_turns(candidate: Candidate) -> Iterator[Candidate]:
     base = candidate.pipeline
-    if base.backfill in TURN_BACKFILLS and not base.learned:
+    if base.backfill in TURN_BACKFILLS:
         for order in TURNS:
             yield replace(candidate, pipeline=replace(base, turns=get_turns(order)))
 

@@ -80,7 +80,7 @@ def rank_movable(w: World, s: State, o: Options) -> float:
         mover = s.mover[i]
         if mover.barred < 0:
             _look_at_spell(w, s, o, i)
-        if mover.barred > 0:
+        if mover.barred > 0 or mover.started_in == s.n[PASSES]:
             continue
         ready = mover.start + mover.hold + o.min_run_s
         if now < ready - ROUNDING_S:
@@ -156,6 +156,13 @@ def _some_are_left(w: World, s: State, o: Options, worst: float, by_count: bool,
         before = best
         best = _best_claimant(s)
     return stands_lower(o, worst, best)
+
+
+@kernel
+def forget_unclaimed(s: State) -> None:
+    """Forget which shapes cannot claim nodes in this pass: the queue is scored anew."""
+    for i in range(s.n[ACTIVE_N]):
+        s.demand[s.active[i]].unclaimed_in = -1
 
 
 @kernel

@@ -10,6 +10,7 @@ import numpy as np
 
 from rltune.kernel.backfill.conservative import conservative_pass, nobody_came, plan_stands, start_due
 from rltune.kernel.backfill.could_claim import (
+    forget_unclaimed,
     note_best_scores,
     rank_movable,
     somebody_could_claim,
@@ -395,6 +396,7 @@ def make_pass(w: World, s: State, o: Options) -> None:
         return
     while _pass(w, s, o):
         s.n[EPOCH] += 1
+        forget_unclaimed(s)  # scores are new: who of a shape comes first may be another
     if w.takes_turns:
         let_displaced_wait(w, s, o)
 

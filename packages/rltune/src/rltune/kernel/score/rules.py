@@ -8,6 +8,7 @@ from rltune.kernel.jit import kernel
 from rltune.kernel.score.features import A_CAN, BASE, DRIFT, DRIFT_WHOLE, look_around
 from rltune.kernel.score.network import fill_inputs, logit, score_in_turns
 from rltune.kernel.score.overtaking import DUE, guard_queue, guarded_score, put_due_first
+from rltune.kernel.score.shared_scores import share_scores
 from rltune.kernel.score.taking_turns import LAST_LEVEL, attained_for, las_cuts, turn_score
 from rltune.kernel.state.arrays import (
     BY_GITTINS,
@@ -286,6 +287,8 @@ def _score_as_of_now(w: World, s: State, o: Options, last: int, hasty: bool) -> 
             s.queue[i].tie = s.queue[i].score
             job = s.queue[i].job
             s.queue[i].score = turn_score(w, s, o.turns, job, attained_for(w, s, o.turns, job), cuts)
+        if o.shared:
+            share_scores(w, s, last)
     if o.guarded and o.guard_orders:
         guard_queue(w, s, o, last)
     if w.has_tolls:
@@ -307,7 +310,7 @@ def scores_last(w: World, o: Options) -> bool:
     by_edition = o.turns == BY_LAS or o.turns == BY_GITTINS  # noqa: PLR1714  numba has no tuple `in`
     by_estimate = o.turns == BY_SRSF and w.left_by == BY_ESTIMATE
     is_static = o.policy <= F1 or o.policy == FIXED
-    as_usual = not o.guarded and not o.explain and o.cycle_s == 0.0 and o.backfill != EASY_BY
+    as_usual = not o.shared and not o.guarded and not o.explain and o.cycle_s == 0.0 and o.backfill != EASY_BY
     return (by_edition or by_estimate) and is_static and as_usual
 
 

@@ -98,8 +98,9 @@ SCOPES = 5
     VAIN_EDITION,
     VAIN_ENTERED,
     VAIN_PASS,
+    CHANGED_N,
     N_COUNTERS,
-) = range(49)
+) = range(50)
 
 # Places in State.mark, the times that a run changes.
 NEXT_DUE, RESCORE_AT, FIRST_EXPECTED, VAIN_UNTIL, VAIN_BEST, FIRST_NEW_MOVER, N_MARKS = range(7)
@@ -213,6 +214,7 @@ MOVER = _record(  # a running job that is willing: what a pass asks of it, side 
     score="f8",
     until="f8",  # the score holds before this time, and in this edition
     edition="i8",
+    started_in="i8",  # the pass
     barred="i8",  # it has had all its turns, or been due; -1 = not looked at in this spell
     patient="i8",  # whatever work it would have to repeat, it has patience
 )
@@ -305,6 +307,7 @@ class Options(NamedTuple):
     relook: bool  # score anew after every start, as a policy does that looks at what is free
     explain: bool  # give a reason for every job left waiting; takes no short cuts
     turns: int  # by which order running jobs may be displaced
+    shared: bool  # some jobs may not be, and keep the policy's order among themselves
     min_run_s: float  # of a spell, restart apart, before it may be cut short
     max_preemptions: int  # of one job
     turn_s: float  # between two passes that are made only because time has passed
@@ -383,6 +386,8 @@ class State(NamedTuple):
     seen: Records  # [predictor, key] run times of ended jobs
     survival: F8  # [key, edge, column] how long ended jobs lasted; one edge = nobody asks
     edition: F8  # the same as of the last edition, if an order asks for indices; see online_survival.py
+    changed: I8  # keys whose tables have changed since,
+    changed_in: I8  # and by key the edition since which that is noted
     cuts: F8  # where levels of attained service part, as of the last edition
     indices: F8  # [slot, edge] indices of the last edition that were asked for
     index_tag: I8  # and of which chain and edition they are
@@ -402,6 +407,7 @@ class State(NamedTuple):
     mover: Records  # running jobs that are willing
     movable: I8  # running jobs that may be displaced in this pass, the cheapest first
     victim: I8  # scratch: those of them that a job would displace
+    own_score: F8  # scratch by place in the queue, see shared_scores.py
     spell: Records  # those that ended before their jobs did, since Python last took them
     spell_at: Records  # their chunks, one after the other
     away: I8  # who was displaced and has not started since, if what that costs is bounded

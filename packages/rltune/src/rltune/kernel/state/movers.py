@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import FIRST_NEW_MOVER, MOVERS_N, State
+from rltune.kernel.state.arrays import FIRST_NEW_MOVER, MOVERS_N, PASSES, State
 
 INF = float("inf")
 
@@ -20,6 +20,7 @@ def enter_mover(s: State, job: int) -> None:
     mover.hold = s.turn[job].restart / s.life[job].speed
     mover.until = -INF
     mover.barred = -1
+    mover.started_in = s.n[PASSES]
     s.mark[FIRST_NEW_MOVER] = min(s.mark[FIRST_NEW_MOVER], mover.start + mover.hold)
 
 

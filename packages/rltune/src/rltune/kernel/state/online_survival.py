@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rltune.kernel.jit import kernel
-from rltune.kernel.state.arrays import BY_LAS, EDITION, EDITION_KNOWN, F8, I4, Options, State, World
+from rltune.kernel.state.arrays import BY_LAS, CHANGED_N, EDITION, EDITION_KNOWN, F8, I4, Options, State, World
 from rltune.kernel.state.attained import restart_left, whole_estimate, work_done
 
 # How a job's remainder is believed. ENDS_NOW: reservations take a job past its estimate to end at once.
@@ -66,11 +66,37 @@ def enter(table: F8, work: float) -> None:
     """Add a job that lasted so long; every job counts at edge 0, one of zero duration too."""
     table[0, LONGER] += 1.0
     table[0, REST] += work
-    for k in range(1, EDGES):
-        if edge(k) >= work:
+    base = 1.0
+    k = 1
+    while True:
+        for part in range(PARTS):
+            at = base * (1.0 + part / PARTS)  # edge(k), without a division of whole numbers
+            if at >= work or k == EDGES:
+                return
+            table[k, LONGER] += 1.0
+            table[k, REST] += work - at
+            k += 1
+        base *= 2.0
+
+
+@kernel
+def _note_changed(s: State, key: int) -> None:
+    """Note that a table is no longer that of the last edition; the first edition is of all tables."""
+    edition = s.n[EDITION]
+    if len(s.edition) > 0 and s.changed_in[key] != edition:
+        s.changed_in[key] = edition
+        s.changed[s.n[CHANGED_N]] = key
+        s.n[CHANGED_N] += 1
+
+
+@kernel
+def _put_into_edition(s: State, key: int) -> None:
+    """Copy a table, up to where nobody lasted longer: what is behind has always been nothing."""
+    for e in range(EDGES):
+        s.edition[key, e, LONGER] = s.survival[key, e, LONGER]
+        s.edition[key, e, REST] = s.survival[key, e, REST]
+        if s.survival[key, e, LONGER] == 0.0:
             return
-        table[k, LONGER] += 1.0
-        table[k, REST] += work - edge(k)
 
 
 @kernel
@@ -81,6 +107,7 @@ def learn_survival(w: World, s: State, job: int, work: float) -> None:
         key = int(w.survival_key[job, level])
         if key >= 0:
             enter(s.survival[key], work)
+            _note_changed(s, key)
     enter(s.survival[likenesses + GPU_TIME], w.job[job].rank_n * work)
 
 
@@ -176,10 +203,13 @@ def renew_edition(s: State, o: Options) -> None:
     s.cuts[0], s.cuts[1] = LOW_GPU_S, HIGH_GPU_S
     if known >= FEWEST_KNOWN:
         s.cuts[0], s.cuts[1] = gpu_time_quantile(s, LOW_QUANTILE), gpu_time_quantile(s, HIGH_QUANTILE)
-    for key in range(len(s.edition) - EXTRA_ROWS):
-        for e in range(EDGES):
-            s.edition[key, e, LONGER] = s.survival[key, e, LONGER]
-            s.edition[key, e, REST] = s.survival[key, e, REST]
+    if s.n[EDITION] == 1:
+        for key in range(len(s.edition) - EXTRA_ROWS):
+            _put_into_edition(s, key)
+    else:
+        for i in range(s.n[CHANGED_N]):
+            _put_into_edition(s, s.changed[i])
+    s.n[CHANGED_N] = 0
 
 
 @kernel

@@ -193,6 +193,13 @@ def test_a_network_that_says_who_gives_way_begins_as_gittins_order(willing: Jobs
     assert schedule.preemptions.sum() > 0
 
 
+@pytest.mark.parametrize("preempt", ["off", "las", "gittins"])
+def test_who_gives_way_is_not_taught_where_nobody_asks_it(preempt: str) -> None:
+    """Running jobs are scored by the order `policy` only: elsewhere half of what is searched would do nothing."""
+    with pytest.raises(InputError, match="they say who gives way"):
+        EvolvePlan(features="giving-way", objective="delay", preempt=preempt)
+
+
 @pytest.fixture
 def willing() -> Jobs:
     jobs = busy(2000, 4)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rltune.engine.parse_pipeline import parse_pipeline
+from rltune.engine.turns import get_turns
 from rltune.errors import InputError, unknown
 from rltune.estimate import get_estimator
 from rltune.learn.cma_es import PLAIN, Evolution, EvolveSettings, Told, evolve, gate_of, two_scores
@@ -76,6 +77,11 @@ class EvolvePlan:
         if gate_of(get_recipe(self.features)) not in get_recipe(self.features).inputs:
             raise InputError(
                 "evolution needs the feature can_schedule_now, or runs: try --features wide, or giving-way"
+            )
+        if "runs" in get_recipe(self.features).inputs and get_turns(self.preempt).order != "policy":
+            raise InputError(
+                f"features {self.features}: they say who gives way, which preempt {self.preempt} does not ask; "
+                "take preempt=policy:each=0.05, or other features"
             )
         if len(self.hidden) != 2:
             raise InputError(f"evolution moves networks of two hidden layers, not {'x'.join(map(str, self.hidden))}")

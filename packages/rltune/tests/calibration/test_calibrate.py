@@ -1,12 +1,13 @@
 """What was hidden in a made-up site is found in its history, and offered as lines that simulations use."""
 
+import datetime as dt
 import re
 import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_history import as_sacct, broken, cluster, happened, limited, workload
+from made_history import as_sacct, broken, cluster, happened, limited, stopped, workload
 
 from rltune import Cluster, Jobs
 from rltune.calibration import calibrate, causes
@@ -14,7 +15,7 @@ from rltune.calibration import calibration_text as text
 from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
 from rltune.calibration.cluster_file import lines_of
 from rltune.cli.array_limits import parse_array_limits
-from rltune.cluster import NodeGroup, Outage, Scheduler
+from rltune.cluster import Maintenance, NodeGroup, Outage, Scheduler
 from rltune.errors import InputError
 from rltune.labels import Labels
 from rltune.policy.multifactor import Multifactor
@@ -97,6 +98,60 @@ def test_nodes_that_were_down_are_found():
     assert wrong < 0.15 * sum(o["up_s"] - o["down_s"] for o in seen)
     assert made.close.verdict == RANKING
     assert made.after.verdict == SIZES
+
+
+@pytest.mark.parametrize("longer", [1, 20])
+@pytest.mark.parametrize(("share", "load"), [(0.9, 0.6), (1.0, 0.6), (0.9, 0.8)])
+def test_a_stretch_in_which_starts_nearly_stopped_is_named_and_taken_over(share, load, longer):
+    """By its dates, though nobody knew of it before. Where limits reach into it, each node is closed when it is empty.
+
+    As maintenance it would hold up all that has long limits for days before it.
+    """
+    jobs = workload(n=3000, load=load)
+    jobs = replace(jobs, limit_s=longer * jobs.limit_s)
+    begin = np.floor(0.4 * jobs.submit_s[-1] / 3600) * 3600
+    end = begin + 3 * 86_400
+    made = calibrate(stopped(jobs, cluster(), begin, end, share), cluster(), "fcfs + easy", origin_s=0.0)
+    (fact,) = (one for one in made.findings if one.cause == "starts nearly stopped with room")
+    low, high = (
+        dt.datetime.fromisoformat(f"{when}+00:00").timestamp()
+        for when in re.search(r"from ([\d-]+ [\d:]+) to ([\d-]+ [\d:]+)", fact.evidence).groups()
+    )
+    assert abs(low - begin) < 8 * 3600
+    assert abs(high - end) < 2 * 3600
+    assert ("outage" in found(made)) is (longer > 1)
+    assert made.close.verdict == NEITHER
+    assert made.after.verdict in {RANKING, SIZES}
+    assert abs(np.log(made.after.waits.ratio)) < abs(np.log(made.close.waits.ratio)) / 8
+
+
+def test_a_partition_that_was_closed_is_named_with_its_nodes_alone():
+    """The other goes on; a stop that jobs were kept from running into is maintenance of these nodes."""
+    site = Cluster(
+        (NodeGroup(count=6, gpus=4, vc=("a",)), NodeGroup(count=6, gpus=4, vc=("b",))),
+        maintenance=(Maintenance(start_s=600_000.0, end_s=800_000.0, groups=(1,)),),
+    )
+    jobs = workload(n=2500, load=0.7, gpus=48)
+    both = replace(jobs, vc=Labels.of([("a", "b")[i % 2] for i in range(len(jobs))], len(jobs)))
+    history = replace(happened(both, site), recorded_nodes=Labels.none(len(jobs)))
+    made = calibrate(history, replace(site, maintenance=()), "fcfs + easy")
+    (fact,) = (one for one in made.findings if one.cause == "starts nearly stopped with room")
+    assert "in partition b" in fact.evidence
+    assert "from day 6.9 to day 9.3 of the history" in fact.evidence
+    (window,) = found(made)["maintenance"]
+    assert window["groups"] == [1]
+    assert abs(window["start_s"] - 600_000) < 4 * 3600
+    assert abs(window["end_s"] - 800_000) < 2 * 3600
+    assert made.after.waits.ratio == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("backfill", ["none", "easy"])
+def test_a_queue_behind_large_jobs_is_no_stop(seed, backfill):
+    """Without backfilling nodes stand idle for hours beside jobs that would fit: that is the policy, no event."""
+    jobs = workload(load=0.8, seed=seed)
+    made = calibrate(happened(jobs, cluster(), "fcfs", backfill), cluster(), f"fcfs + {backfill}")
+    assert not [one for one in made.findings if "stopped" in one.cause]
 
 
 def test_nodes_that_never_existed_are_found():

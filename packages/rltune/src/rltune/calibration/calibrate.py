@@ -16,6 +16,7 @@ from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
+from rltune.calibration.slow_starts import slow_stretches
 from rltune.calibration.weights import HIDDEN, find_weights
 from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import read_pipeline
@@ -104,11 +105,13 @@ def calibrate(
         others = [other for other in map(read_pipeline, OTHERS) if other.label != how.label]
         chosen += "".join(_nearer(other.label, close, replay(cluster, other)[1]) for other in others)
     tell("looking for causes")
-    limits, held = find_limits(history, FreeRoom.of(history, cluster))
+    free = FreeRoom.of(history, cluster)
+    limits, held = find_limits(history, free)
     beside_room = held | held_beside_room(history, cluster, seed)
+    slow = slow_stretches(history, free, held, schedule.start_s[rows])
     found = [
-        *find_causes(history, jobs.take(rows), cluster, schedule, seed),
-        *find_nodes(history, cluster, beside_room),
+        *find_causes(history, jobs.take(rows), cluster, schedule, seed, free=free, slow=slow, origin_s=origin_s),
+        *find_nodes(history, cluster, beside_room, [(one.begin_s, one.end_s) for one in slow]),
         *limits,
     ]
     tell("fitting weights")

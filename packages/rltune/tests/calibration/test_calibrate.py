@@ -207,6 +207,32 @@ def test_the_first_lines_answer_and_the_page_says_the_same():
     assert " ".join(lines[:3]) in page
     assert lines[3] in page
     assert "max_gpus = 8" in page
+    assert page.count("<h2>Evidence, ") == 2
+    assert "with the lines (fcfs + easy)" in page or "with the lines (multifactor + easy)" in page
+
+
+def test_lines_that_make_a_replay_worse_are_called_so():
+    """One verdict may be the same for both; what gets farther from what happened is named, with how far it was."""
+    made = calibrate(happened(workload(load=0.6, users=4), limited(8)), cluster())
+    assert not [line for line in text.verdicts(made) if "worse" in line]
+    swapped = replace(made, close=made.after, after=made.close)
+    (told,) = (line for line in text.verdicts(swapped) if "make it worse" in line)
+    assert "the p90 wait is" in told
+    assert "ranks of waits correlate by" in told
+    assert text.verdicts(swapped)[2].startswith("With them taken over: usable neither")
+
+
+def test_tables_have_both_replays_and_say_how_many_groups_there_are():
+    made = calibrate(happened(workload(load=0.9, users=20), limited(8)), cluster())
+    heads = {title.split(",")[0]: (title, table) for title, table in text.tables(made)}
+    title, users = heads["by user"]
+    assert title == "by user, the 12 of 20 that waited longest in all"
+    assert [column.header for column in users.columns[4:]] == ["of recorded", "with the lines", "of recorded"]
+    sizes = {row.name: row for row in made.groups["size"]}
+    assert sum(row.jobs for row in sizes.values()) == len(made.history)
+    wait = made.after_start_s - made.history.ready_s
+    assert sizes["2 GPUs"].with_lines_s == pytest.approx(wait[made.history.size == 2].mean())
+    assert {"account", "QOS"} <= set(made.groups)
 
 
 def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
@@ -216,12 +242,15 @@ def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
     start = 10.0 * array + 3600.0 * (task // 2)
     ran = {"duration_s": np.full(len(array), 3590.0), "gpus": 1, "array": array, "recorded_start_s": start}
     history = Jobs.from_arrays(submit_s=10.0 * array, **ran).sorted()
-    for most, so in ((20, "` holds them so"), (2, "` holds the first 2 of them so, and --json names all")):
+    for most, so in ((20, "although there was room"), (2, "although there was room; of 2 of them")):
         monkeypatch.setattr(causes, "MOST_NAMED", most)
         made = calibrate(history, Cluster.uniform(8, 8), "fcfs + easy", "oracle")
         (fact,) = (one for one in made.findings if one.cause == "arrays throttled")
         assert fact.evidence.endswith(so)
-        named = re.search(r"--array-limit (\S+)`", fact.evidence)[1]
+        told = text.told(fact, "the history.txt")
+        start = "`rltune trace convert 'the history.txt' -o 'the history-throttled.csv' --array-limit "
+        assert f"{so}; {start}" in told
+        named = re.search(r"--array-limit (\S+)`", told)[1]
         assert parse_array_limits(named) == dict.fromkeys(range(min(most, arrays)), 2)
         (told,) = (one for one in text.as_dict(made)["findings"] if one["cause"] == fact.cause)
         assert list(told["named"]) == ["0=2", "1=2", "2=2"]

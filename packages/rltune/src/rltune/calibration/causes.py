@@ -94,10 +94,9 @@ def _arrays(history: Happened, free: FreeRoom) -> Iterator[SiteFact]:
             throttled.append(f"{jobs.array[rows[0]]}={most}")
     if throttled:
         told = f"{counted(len(throttled), 'array')} ran no more than a few tasks at once although there was room"
-        command = f"`rltune trace convert --array-limit {','.join(throttled[:MOST_NAMED])}`"
-        some = len(throttled) > MOST_NAMED
-        so = f"holds the first {MOST_NAMED} of them so, and --json names all" if some else "holds them so"
-        yield SiteFact("arrays throttled", f"{told}; {command} {so}", named=tuple(throttled))
+        first = f"--array-limit {','.join(throttled[:MOST_NAMED])}"
+        more = f"; of {MOST_NAMED} of them" if len(throttled) > MOST_NAMED else ""
+        yield SiteFact("arrays throttled", f"{told}{more}", convert=first, named=tuple(throttled))
 
 
 def _before_the_export(history: Happened) -> Iterator[SiteFact]:

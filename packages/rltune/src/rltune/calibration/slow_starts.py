@@ -7,7 +7,7 @@ wanted, in the nodes that they may use, while far fewer started than usually do,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,10 +71,16 @@ def slow_stretches(history: Happened, free: FreeRoom, held: Mask, replayed_s: Fl
             for time_s in (history.start_s, history.ready_s, replayed_s)
         )
         waiting = _waiting_with_room(history, free, kind, mine & ~held, edges)
-        own = list(_runs(kind, edges, (starts, came, replayed), waiting))
+        own = [_to_the_start(s, history.start_s[mine]) for s in _runs(kind, edges, (starts, came, replayed), waiting)]
         if sum(s.end_s - s.begin_s for s in own) <= MOSTLY * (end - begin):
             found += own
     return _told_once(found, free)
+
+
+def _to_the_start(one: SlowStretch, start_s: Floats) -> SlowStretch:
+    """Let a stretch end as the next job starts: an hour in which many start is no part of it, but its beginning is."""
+    later = start_s[start_s >= one.end_s]
+    return replace(one, end_s=float(later.min())) if len(later) else one
 
 
 def _told_once(found: list[SlowStretch], free: FreeRoom) -> list[SlowStretch]:

@@ -78,8 +78,12 @@ def find_nodes(
         never = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
         lines = [line for node in missing for line in ("[[outage]]", f"node = {node}", "down_s = 0.0")]
         found.append(SiteFact("nodes that did not exist", never, tuple(lines)))
-    new = [s for s in idle if not any(s.begin_s < high and low < s.end_s for low, high in told)]
-    return [*found, *_downs(new)]
+    return [*found, *_downs([s for s in idle if not _mostly_within(s, told)])]
+
+
+def _mostly_within(idle: Idle, spans: Sequence[tuple[float, float]]) -> bool:
+    inside = sum(max(0.0, min(idle.end_s, high) - max(idle.begin_s, low)) for low, high in spans)
+    return inside > 0.5 * (idle.end_s - idle.begin_s)
 
 
 def held_beside_room(history: Happened, cluster: Cluster, seed: int = 0) -> NDArray[np.bool_]:

@@ -145,6 +145,12 @@ def test_a_partition_that_was_closed_is_named_with_its_nodes_alone():
     assert made.after.waits.ratio == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.parametrize("jobs", [1, 2, 20])
+def test_a_history_of_an_hour_is_calibrated(jobs):
+    made = calibrate(happened(workload(n=jobs), cluster()), cluster(), "fcfs + easy")
+    assert len(made.history) == jobs
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 def test_a_queue_behind_large_jobs_is_no_stop(seed, backfill):

@@ -114,7 +114,8 @@ def _runs(kind: int, edges: Floats, events: tuple[Counts, Counts, Counts], waiti
     starts, came, replayed = events
     usual = float(starts.mean())
     width = 2 * AROUND + 1
-    few = np.convolve(starts, np.ones(width), "same") <= FELL * usual * width
+    around = np.convolve(starts, np.ones(width), "full")[AROUND : AROUND + len(starts)]  # "same" fails on a few hours
+    few = around <= FELL * usual * width
     closed = few & (waiting >= FEWEST_WAITING)
     hours = np.flatnonzero(closed)
     for run in np.split(hours, np.flatnonzero(np.diff(hours) > GAP + 1) + 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rltune.text import columns, counted, percent, seconds, told_change
@@ -78,6 +78,26 @@ class WhatIf:
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON keeps; what is not known is null."""
         return {"sentence": self.sentence, **finite_or_null(asdict(self))}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> WhatIf:
+        """Read what `to_dict` wrote; null is what is not known."""
+        told = {one.name: plain[one.name] for one in fields(cls)}
+        told |= {name: Interval(**_known(plain[name])) for name in ("difference", "ratio")}
+        told |= {name: _known(plain[name]) for name in ("now_s", "then_s")}
+        shares = [
+            {**_known(one), "p90_s": tuple(one["p90_s"]), "worst_s": tuple(one["worst_s"])} for one in plain["shares"]
+        ]
+        told["utilisation"] = tuple(math.nan if value is None else value for value in plain["utilisation"])
+        told |= {
+            "shares": tuple(Share(**one) for one in shares),
+            "small": tuple(SmallGroup(**g) for g in plain["small"]),
+        }
+        return cls(**{**told, "rejected": tuple(plain["rejected"]), "notes": tuple(plain["notes"])})
+
+
+def _known(plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.nan if value is None else value for name, value in plain.items()}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from rltune.cli.control_command import slurm_of
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import Workload, load_workload
 from rltune.errors import InputError
-from rltune.text import date_and_time
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -242,6 +241,8 @@ def told_date(asked: str, at_s: float, origin_s: float | None) -> str:
     """Return the date on a history's own clock of a time that was asked for otherwise; "" where there is none."""
     if origin_s is None or not _is_number(asked.removesuffix("%")):
         return ""
+    from rltune.present.present import date_and_time
+
     return f" ({date_and_time(origin_s + at_s)})"
 
 

@@ -14,12 +14,13 @@ from rltune.calibration import calibration_text as text
 from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
 from rltune.calibration.cluster_file import lines_of
 from rltune.cli.array_limits import parse_array_limits
-from rltune.cluster import NodeGroup, Outage
+from rltune.cluster import NodeGroup, Outage, Scheduler
 from rltune.errors import InputError
 from rltune.labels import Labels
 from rltune.policy.multifactor import Multifactor
 from rltune.report.calibration_page import render_calibration
 from rltune.trace import load
+from rltune.tune.tried_pipelines import usual_now
 
 
 def found(made):
@@ -27,11 +28,24 @@ def found(made):
 
 
 def test_a_site_that_is_as_described_is_replayed_exactly():
-    made = calibrate(happened(workload(), cluster()), cluster())
+    made = calibrate(happened(workload(), cluster()), cluster(), "fcfs + easy")
     assert made.pipeline == "fcfs + easy"
     assert made.close.verdict == SIZES
     assert (made.close.waits.ratio, made.close.rank_of_waits, made.close.queue) == pytest.approx((1, 1, 1))
     assert found(made) == {"scheduler": {"policy": "fcfs", "backfill": "easy"}}  # no limit and no node that was down
+
+
+def test_what_runs_today_is_the_same_for_calibrate_and_tune():
+    """Where the file does not say it; what comes nearer to the history is named, and is not taken silently."""
+    history = happened(workload(), cluster())
+    made = calibrate(history, cluster())
+    assert made.pipeline == usual_now(history, cluster()).pipeline.label == "multifactor + easy"
+    assert "fcfs + easy is nearer to what happened" in made.chosen
+    assert made.after_pipeline == "fcfs + easy"  # by the lines that are offered
+    nobody = replace(history, user=Labels.none(len(history)))
+    assert calibrate(nobody, cluster()).pipeline == usual_now(nobody, cluster()).pipeline.label == "fcfs + easy"
+    told = replace(cluster(), scheduler=Scheduler(policy="wfp3", backfill="none"))
+    assert calibrate(history, told).pipeline == usual_now(history, told).pipeline.label == "wfp3"
 
 
 def test_a_hidden_limit_of_users_is_found_in_an_export_of_sacct(tmp_path):
@@ -112,7 +126,7 @@ def test_fair_share_is_told_from_age():
 def test_what_was_held_counts_from_when_it_could_start():
     jobs = happened(workload(n=300), cluster())
     held = jobs.with_columns(submit_s=np.maximum(jobs.submit_s - 50_000, 0), recorded_eligible_s=jobs.submit_s)
-    made = calibrate(held, cluster())
+    made = calibrate(held, cluster(), "fcfs + easy")
     assert made.close.waits.ratio == pytest.approx(1)
     assert any("could not start when submitted" in one.evidence for one in made.findings)
 

@@ -56,7 +56,7 @@ def test_what_is_refused_is_said_in_a_sentence(address):
     url, _ = address
     for words, environment, told in (
         (("explain", "77", "--service", url), {}, "does not wait here"),
-        (("forecast", "77", "--service", url), {}, "no start to forecast"),
+        (("forecast", "77", "--service", url), {}, "does not wait here"),
         (("forecast", "--service", url), {"RLTUNE_TOKEN": "wrong"}, "set RLTUNE_TOKEN"),
         (("forecast", "--service", "http://127.0.0.1:1"), {}, "no service answers"),
         (("forecast", "--service", "head:80"), {}, "give an address"),

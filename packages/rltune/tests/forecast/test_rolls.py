@@ -10,10 +10,11 @@ from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import read_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
-from rltune.forecast import forecast
+from rltune.forecast import Forecast, forecast
 from rltune.forecast.arrivals import FARTHEST, Arrivals, level_spread
 from rltune.forecast.before_submitting import NAME, WORTH_S, compare_requests, parse_request, with_request
 from rltune.forecast.calibrate_forecast import TriedMoment, calibrate, calibration_of, correction
+from rltune.forecast.drawn_futures import DrawnFutures
 from rltune.forecast.rolls import drawn_quantiles
 from rltune.forecast.run_time_draws import RunTimes, _whose
 from rltune.forecast.start_forecast import StartCalibration
@@ -245,3 +246,36 @@ def test_quantiles_of_drawn_futures_hold_as_many_further_ones_as_they_say():
     never = np.array([[1.0], [2.0], [3.0], [np.inf]])
     assert drawn_quantiles(never, (0.2, 0.6, 0.7, 0.9)).T.tolist() == [[1.0, 3.0, np.inf, np.inf]]
     assert drawn_quantiles(np.full((5, 1), np.inf), (0.5,)).tolist() == [[np.inf]]
+    left = drawn_quantiles(np.array([[5.0, 5.0], [1.0, 1.0], [3.0, np.inf], [4.0, 4.0]]), (0.5,), np.array([1, 2]))
+    assert left.tolist() == [[4.0, np.inf]]  # of 3, 4, 5, and of 5 and never
+
+
+def test_at_a_later_time_futures_that_did_not_come_are_left_out(present):
+    """The starts of who still waits are those of the futures that are left; who has none left is told apart."""
+    drawn, now_s = DrawnFutures.draw(present, 20), present.now_s
+    assert drawn.forecast() == drawn.as_of(now_s, present.waiting_names)
+    assert drawn.forecast().drawn_s == now_s
+    first, last = present.waiting_names[0], present.waiting_names[-1]
+    starts = drawn.starts[:, present.waiting_row(last)]
+    later_s = float(np.median(starts)) + 1.0
+    told = drawn.as_of(later_s, [last])
+    assert set(told.by_job) | set(told.outlasted) == {last}
+    left = np.sort(starts[starts >= later_s])
+    assert 2 <= len(left) < 20
+    one = told.by_job[last]
+    assert told.now_s == later_s <= one.p10_s <= one.p50_s <= one.p90_s
+    assert one.p50_s == pytest.approx(np.median(left), abs=60.0 + 0.1 * np.ptp(left))  # read in the logarithm
+    assert one.rolled_s >= later_s
+    over = drawn.as_of(float(starts.max()) + 1.0, [last])
+    assert (over.jobs, over.outlasted) == ((), (last,))
+    assert f"Any moment: {last}" in str(over.only(last))
+    assert Forecast.of_plain(over.to_dict()).outlasted == (last,)
+    assert first not in told.by_job  # it no longer waits
+
+
+def test_drawing_ends_when_there_is_enough(present):
+    """Whole handfuls are drawn until somebody has enough; the first is always drawn."""
+    few = DrawnFutures.draw(present, 20, lambda done: done < 8)
+    assert len(few.starts) == 8
+    assert np.array_equal(few.starts, DrawnFutures.draw(present, 20).starts[:8])
+    assert len(DrawnFutures.draw(present, 2, lambda _: False).starts) == 2

@@ -264,16 +264,16 @@ def test_what_a_job_depends_on_is_told_by_number_to_everybody_but_who_may_not_se
 def test_a_page_waits_for_no_forecast_that_takes_long(path, monkeypatch):
     """Why is answered while when is worked out, and the page says so; the next look has both."""
     slow, done = threading.Event(), threading.Event()
-    made = answers.forecast
+    drawn = answers.DrawnFutures.draw
 
-    def forecast(*args, **more):
+    def draw(*args, **more):
         slow.wait(60)
         try:
-            return made(*args, **more)
+            return drawn(*args, **more)
         finally:
             done.set()
 
-    monkeypatch.setattr(answers, "forecast", forecast)
+    monkeypatch.setattr(answers.DrawnFutures, "draw", draw)
     monkeypatch.setattr(answers, "PATIENCE_S", 0.01)
     with TestClient(service(path, limits=MANY)) as client:
         page = client.get("/jobs/3").text

@@ -18,7 +18,7 @@ from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
 from rltune.calibration.weights import HIDDEN, find_weights
 from rltune.cluster import Cluster
-from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
+from rltune.engine.parse_pipeline import read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
@@ -26,8 +26,10 @@ from rltune.estimate import get_estimator, sites_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.schedule import Schedule
 from rltune.trials.groups import Groups
+from rltune.trials.site_pipeline import site_pipeline
 
-UNTOLD = ("fcfs + easy", "multifactor + easy")  # what is tried if nothing says what the site has
+OTHERS = ("fcfs + easy", "multifactor + easy")  # also replayed if nothing says what the site has
+MUCH_NEARER = 0.1  # of `distance`
 MOST_ROWS = 12
 Told = Callable[[str], None]
 
@@ -74,7 +76,7 @@ def calibrate(
     Args:
         jobs: The history; starts must be recorded.
         cluster: The machine; its file may name the scheduler.
-        pipeline: What ran, as "multifactor + easy"; by the cluster's file, or else the nearest of some, if not told.
+        pipeline: What ran, as "multifactor + easy"; by the cluster's file, or else what `tune` takes, if not told.
         estimator: What is known of run times; the limits asked, if most jobs have one, else "history".
         seed: For what is drawn.
         progress: Called with what is being done.
@@ -96,9 +98,11 @@ def calibrate(
         made = run_pipeline(ready, on, how, guess)
         return made, Nearness.of(history, made.start_s[rows], float(made.rejected.mean()))
 
-    candidates, chosen = _candidates(cluster, pipeline)
-    made = [(how, *replay(cluster, how)) for how in candidates]
-    how, schedule, close = min(made, key=lambda one: distance(one[2]))
+    how, chosen = _site(jobs, cluster, pipeline)
+    schedule, close = replay(cluster, how)
+    if pipeline is None and cluster.scheduler is None:
+        others = [other for other in map(read_pipeline, OTHERS) if other.label != how.label]
+        chosen += "".join(_nearer(other.label, close, replay(cluster, other)[1]) for other in others)
     tell("looking for causes")
     limits, held = find_limits(history, FreeRoom.of(history, cluster))
     beside_room = held | held_beside_room(history, cluster, seed)
@@ -113,7 +117,7 @@ def calibrate(
     after_pipeline, after = how.label, None
     if any(one.toml for one in found):
         better = taken_over(cluster, found)
-        then = _site(better) or how
+        then = how if pipeline is not None and better.scheduler is None else site_pipeline(jobs, better)[0]
         after_pipeline, after = then.label, replay(better, then)[1]
     start = schedule.start_s[rows]
     return Calibration(
@@ -128,18 +132,15 @@ def _weights(history: Happened, held: Sequence[NDArray[np.bool_]], seed: int, *,
     return next((facts for facts in made if all(one.cause != HIDDEN for one in facts)), made[0])
 
 
-def _candidates(cluster: Cluster, pipeline: str | None) -> tuple[list[Pipeline], str]:
-    if pipeline is not None:
-        return [read_pipeline(pipeline)], "as told"
-    site = _site(cluster)
-    if site is not None:
-        return [site], "by the cluster's file"
-    return [read_pipeline(text) for text in UNTOLD], f"not told: the nearest of {', '.join(UNTOLD)}"
+def _site(jobs: Jobs, cluster: Cluster, pipeline: str | None) -> tuple[Pipeline, str]:
+    return site_pipeline(jobs, cluster) if pipeline is None else (read_pipeline(pipeline), "as told")
 
 
-def _site(cluster: Cluster) -> Pipeline | None:
-    named = cluster.scheduler
-    return None if named is None else parse_pipeline(named.policy, named.backfill)
+def _nearer(label: str, close: Nearness, other: Nearness) -> str:
+    """Return that another pipeline comes nearer to what happened than the one that is taken, if it does by far."""
+    if distance(other) > distance(close) - MUCH_NEARER:
+        return ""
+    return f"; {label} is nearer to what happened: if you have that, say so (--pipeline, or [scheduler] in the file)"
 
 
 def _groups(history: Happened, start_s: Floats, origin_s: float | None) -> dict[str, tuple[GroupRow, ...]]:

@@ -10,7 +10,7 @@ from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, show, show_line, write_text
 from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.options import examples
-from rltune.cli.outputs import Outputs, cluster_line
+from rltune.cli.outputs import Outputs, cluster_and_file
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import load_workload
 
@@ -70,14 +70,14 @@ def calibrate(
     with spinner("replaying and comparing"):
         made = run(work.jobs, on, pipeline, estimator and estimator_for(estimator, trace), seed, origin_s=work.origin_s)
     if not outputs.only_json:
-        _show(made, f"{work.name} on {cluster_line(on, cluster)}")
+        _show(made, f"{work.name} on {cluster_and_file(on, cluster)}")
     outputs.write_json({"trace": work.name, "cluster": cluster, **text.as_dict(made)})
     if write is not None:
         _write(made, cluster, write, work.origin_s)
     if outputs.report is not None:
         from rltune.report.calibration_page import write_calibration
 
-        write_calibration(made, outputs.report, work.name, cluster_line(on, cluster))
+        write_calibration(made, outputs.report, work.name, cluster_and_file(on, cluster))
     outputs.name_files()
 
 

@@ -5,7 +5,7 @@ import os
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from rltune.errors import InputError
@@ -39,7 +39,7 @@ def forecast(service: str, job: str | None) -> "Forecast":
     """Ask when waiting jobs will start, or one of them."""
     from rltune.forecast import Forecast
 
-    told = Forecast.of_plain(_get(service, "forecast"))
+    told = Forecast.of_plain(_get(service, f"forecast?{urlencode({'job': job})}" if job else "forecast"))
     return told if job is None else told.only(job)
 
 

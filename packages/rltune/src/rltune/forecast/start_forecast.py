@@ -13,6 +13,7 @@ from rltune.text import columns, counted, percent, seconds
 
 QUANTILES = (0.1, 0.5, 0.9)
 _SHOWN = 20
+_OUTLASTED = "which waits longer than in any future that was drawn"
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,14 @@ class JobForecast:
 class Forecast:
     """When the waiting jobs of a present will start."""
 
-    now_s: float
+    now_s: float  # the time that it is told for
     jobs: tuple[JobForecast, ...] = field(repr=False)
     rolls: int
     order: str  # the pipeline in force
     calibration: StartCalibration = field(default_factory=StartCalibration)
     notes: tuple[str, ...] = ()
+    drawn_s: float = math.nan  # when its futures were drawn, if that is known; not later than now
+    outlasted: tuple[str, ...] = ()  # jobs that have waited longer than in every future that was drawn
 
     @cached_property
     def by_job(self) -> dict[str, JobForecast]:
@@ -79,27 +82,32 @@ class Forecast:
 
     def lines(self, most: int = _SHOWN) -> list[str]:
         """Return the answer line by line: who starts first comes first."""
-        head = f"{counted(len(self.jobs), 'waiting job')}, {self.order}, {counted(self.rolls, 'roll')}"
+        ago = f", drawn {seconds(self.now_s - self.drawn_s)} ago" if self.drawn_s < self.now_s else ""
+        head = f"{counted(len(self.jobs), 'waiting job')}, {self.order}, {counted(self.rolls, 'roll')}{ago}"
         rows: list[tuple[str, ...]] = [("job", "p10", "p50", "p90", "deterministic")]
         ordered = sorted(self.jobs, key=lambda one: (one.p50_s, one.job))
         rows += [(one.job, *(self.told(t) for t in (one.p10_s, one.p50_s, one.p90_s, one.rolled_s))) for one in ordered]
         shown = columns(rows[: most + 1]) if self.jobs else []
         more = [f"  ... and {len(rows) - 1 - most:,} more"] if len(rows) - 1 > most else []
-        told = [f"Calibration: {self.calibration}.", *(f"Note: {note}." for note in self.notes)]
+        late = [f"Any moment: {', '.join(self.outlasted)}, {_OUTLASTED}."] if self.outlasted else []
+        told = [*late, f"Calibration: {self.calibration}.", *(f"Note: {note}." for note in self.notes)]
         return [head, *shown, *more, *told]
 
     def only(self, job: str) -> Forecast:
         """Return what concerns one job."""
+        if job in self.outlasted:
+            return replace(self, jobs=(), outlasted=(job,))
         if job not in self.by_job:
             raise InputError(f"job {job} has no start to forecast: it does not wait for its turn")
-        return replace(self, jobs=(self.by_job[job],))
+        return replace(self, jobs=(self.by_job[job],), outlasted=())
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Forecast:
         """Read what `to_dict` wrote; null is what is not known."""
         calibration = StartCalibration(**_or(plain["calibration"], math.nan))
         jobs = tuple(JobForecast(**_or(one, math.inf)) for one in plain["jobs"])
-        return cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
+        known = cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
+        return replace(known, drawn_s=plain["drawn_s"], outlasted=tuple(plain["outlasted"]))
 
     def told(self, time_s: float) -> str:
         """Write a time."""
@@ -112,10 +120,12 @@ class Forecast:
         """Return what JSON keeps; what is not known is null."""
         return {
             "now_s": self.now_s,
+            "drawn_s": self.now_s if math.isnan(self.drawn_s) else self.drawn_s,
             "order": self.order,
             "rolls": self.rolls,
             "calibration": _finite(asdict(self.calibration)),
             "jobs": [_finite(asdict(one)) for one in self.jobs],
+            "outlasted": list(self.outlasted),
             "notes": list(self.notes),
         }
 

@@ -18,6 +18,7 @@ from rltune.serve.kept_pages import KeptPages
 from rltune.serve.live_view import stream
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.status import EventRow, NodeState, Status, events_of, node_states, status_of
+from rltune.serve.tokens import Caller
 from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
 
 MOST_ROWS = 1000
@@ -140,16 +141,35 @@ async def explanation(
     return told.to_dict()
 
 
-@router.get("/forecast")
-async def starts(sight: Newest, answers: Answering, caller: Viewer) -> dict[str, Any]:
-    """Forecast when the waiting jobs will start: p10, p50 and p90, by rolling the core forward."""
-    made = await answers.aside(answers.forecast)
+@router.get("/forecast", responses=_NOT_THERE)
+async def starts(
+    sight: Newest,
+    answers: Answering,
+    caller: Viewer,
+    job: Annotated[str, Query(max_length=100, description="One job alone, as Slurm's commands name it.")] = "",
+) -> dict[str, Any]:
+    """Forecast when the waiting jobs will start: p10, p50 and p90, by rolling the core forward.
+
+    `drawn_s` is when futures were drawn, `now_s` the cycle that they are told for: jobs that have started by then are
+    left out, and so are futures that did not come. `outlasted` jobs wait longer than in all that were drawn.
+    """
+    if job and job not in _names_seen(sight, caller):
+        raise HTTPException(404, f"job {job} does not wait here, or is not yours")
+    try:
+        made = await answers.forecast_aside(job)
+    except TimeoutError:
+        raise HTTPException(503, "the first forecast is being made; ask again", {"retry-after": "10"}) from None
     if made is None:
         raise HTTPException(503, "too many jobs wait for a forecast here; ask `rltune forecast`")
-    told = made.to_dict()
+    told, seen = made.to_dict(), {job} if job else _names_seen(sight, caller)
+    jobs = [one for one in told["jobs"] if one["job"] in seen]
+    return told | {"jobs": jobs, "outlasted": [name for name in told["outlasted"] if name in seen]}
+
+
+def _names_seen(sight: Sight, caller: Caller) -> set[str]:
+    """Name the jobs that a caller may see as Slurm's commands do."""
     jobs = sight.snapshot.job_by_id
-    seen = {jobs[row.id].command_name for row in visible_rows(sight, caller)}
-    return told | {"jobs": [one for one in told["jobs"] if one["job"] in seen]}
+    return {jobs[row.id].command_name for row in visible_rows(sight, caller)}
 
 
 class Question(BaseModel):

@@ -125,7 +125,7 @@ class Follower:
             return
         self._forecast_s = self._taken_s
         try:
-            made = self._answers.forecast()
+            made = self._answers.new_forecast()
         except InputError:
             made = None
         self._rest_until = began + _REST * (self._timer() - began)

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from rltune.errors import InputError
 from rltune.explain import Explanation
-from rltune.forecast import JobForecast
+from rltune.forecast import Forecast
 from rltune.live.journal.store import Journal
 from rltune.serve.answers import MOST_FORECAST, Answers
 from rltune.serve.api import Answering, Asked, JobId, Newest, Watched
@@ -120,18 +120,20 @@ def _job_values(
     if life is None:
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
     row = find_row(sight, job, caller) or job_row(sight, life)
-    why, when = _why_and_when(answers, sight, row, caller, changes=changes)
-    made = answers.newest_forecast
+    why, made = _why_and_forecast(answers, sight, row, caller, changes=changes)
+    waiting = sight.snapshot.job_by_id[row.id].command_name if why else ""
+    when = made.by_job.get(waiting) if made else None
     gone = life.id not in sight.row_by_id
     told: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    told |= {"forecast_s": made.now_s if made else None, "forecasting": when is None and answers.is_forecasting}
+    told |= {"forecast_s": made.drawn_s if made else None, "outlasted": made is not None and waiting in made.outlasted}
+    told |= {"forecasting": when is None and not told["outlasted"] and answers.is_forecasting}
     return {**told, "gone": gone, "tried": changes}
 
 
-def _why_and_when(
+def _why_and_forecast(
     answers: Answers, sight: Sight, row: JobRow, caller: Caller, *, changes: bool
-) -> tuple[Explanation | None, JobForecast | None]:
-    """Ask the core about a waiting job; a job that has just started, or is left to Slurm, has no forecast."""
+) -> tuple[Explanation | None, Forecast | None]:
+    """Ask the core about a waiting job; of one that has just started there is nothing to tell."""
     waiting = sight.snapshot.job_by_id.get(row.id)
     if waiting is None or not waiting.pending:
         return None, None
@@ -139,8 +141,7 @@ def _why_and_when(
         why = answers.explain(waiting, caller, changes=changes)
     except InputError:  # it started between the two looks
         return None, None
-    made = answers.forecast_at_hand()
-    return why, made.by_job.get(waiting.command_name) if made else None
+    return why, answers.forecast_at_hand()
 
 
 @router.get("/whatif")
@@ -224,7 +225,9 @@ async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answer
             drawn = timeline(journal, sight, caller, forecast)
         return page_text(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
 
-    return await kept_page(request, ("timeline", sight.cycle.id, caller, forecast and forecast.now_s), made)
+    return await kept_page(
+        request, ("timeline", sight.cycle.id, caller, forecast and (forecast.now_s, forecast.drawn_s)), made
+    )
 
 
 @router.get("/policies")

@@ -105,7 +105,8 @@ def level_notes(now: Schedule, warm_up: float = WARM_UP) -> list[str]:
     """Return what the history records of the jobs that count, and a warning where the replay is far from it."""
     counts = now.ran & counted_jobs(now, warm_up)
     beside = recorded_wait(now.jobs, now.wait_s, counts, calibrated=now.cluster.calibrated)
-    told = f"recorded wait of these jobs: {spread(beside.recorded_s)}" if beside.recorded_s.n else NOTHING_RECORDED
+    recorded = f"recorded wait of these {beside.of_whom()}: {spread(beside.recorded_s)}"
+    told = recorded if beside.recorded_s.n else NOTHING_RECORDED
     return [line.removesuffix(".") for line in (told, *beside.level_lines(now.settings.label))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,22 @@ def seconds(value: float, like: float | None = None) -> str:
 def unit_of(value: float) -> tuple[float, str]:
     """Return the greatest unit of which a time has at least two, with its length in seconds."""
     return next(((size, unit) for size, unit in UNITS if abs(value) >= 2 * size), (1.0, "s"))
+
+
+def elapsed(value: float) -> str:
+    """Write a time span as Slurm does, in days, hours and minutes: 1-04:30, so that a column can be compared."""
+    if not math.isfinite(value):
+        return "-"
+    days, rest = divmod(max(0, round(value / 60)), 1440)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}" if days else f"{rest // 60}:{rest % 60:02d}"
+
+
+def date_and_time(since_1970_s: float) -> str:
+    """Write a date with its time of day; seconds beyond the calendar as they are."""
+    try:
+        return f"{datetime.fromtimestamp(since_1970_s, UTC):%Y-%m-%dT%H:%M}"
+    except (OverflowError, OSError, ValueError):
+        return f"{since_1970_s:g} s"
 
 
 def read_seconds(told: str) -> float:

@@ -45,7 +45,17 @@ def site(n=300, pipeline="fcfs + easy"):
 
 @pytest.mark.parametrize(
     ("text", "nodes"),
-    [("add=2x8:H100", 6), ("remove=1:V100", 3), ("retire=v100", 1), ("drain=r1", 2), ("cap=a:4", 4), ("load=+50%", 4)],
+    [
+        ("add=2x8:new:H100", 6),
+        ("add=2x4:v100", 6),
+        ("remove=1:V100", 3),
+        ("remove=1x4:V100", 3),
+        ("remove=2x4", 2),
+        ("retire=v100", 1),
+        ("drain=r1", 2),
+        ("cap=a:4", 4),
+        ("load=+50%", 4),
+    ],
 )
 def test_a_change_is_made_on_a_copy(text, nodes):
     """Nodes are as many as they should be, and the site itself stays as it was."""
@@ -90,10 +100,35 @@ def test_more_nodes_than_there_are_cannot_be_removed(count):
         parse_edit(f"remove={count}:V100")(site(20))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("add=2x8:V10", "no GPU type 'V10' (add=2x8:V10); did you mean V100? there are: "),
+        ("add=2x8:H100", "If it is to be a new one, write 2x8:new:H100"),
+        ("add=2x8", "says no GPU type; there are: "),
+        ("remove=2x16:V100", "there are only 0 nodes of V100 with 16 GPUs"),
+        ("remove=2x16", "there are only 0 nodes with 16 GPUs"),
+        ("remove=0:V100", "written as 2:V100, 2x8:V100 or 2x8"),
+        ("remove=1x4:V10", "did you mean V100?"),
+    ],
+)
+def test_a_type_that_is_not_there_may_be_misspelt(text, told):
+    """On a history, on the queue of now and for a target alike."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[90]))
+    for ask in (lambda edits: what_if(base, edits, ORACLE), lambda edits: what_if_now(present, edits, rolls=2)):
+        with pytest.raises(InputError) as refused:
+            ask([parse_edit(text)])
+        assert told in str(refused.value)
+    if text == "add=2x8:V10":
+        with pytest.raises(InputError, match="did you mean V100"):
+            solve(base, Target.parse("mean wait < 1h"), "8:V10", ORACLE)
+
+
 def test_a_removal_on_a_history_says_which_nodes_it_takes():
     """Nodes of one type may differ in size."""
     told = what_if(site(), [parse_edit("remove=1:V100")], ORACLE)
-    assert "remove=1:V100 takes the last of its type in the cluster's file: 1 node of 4 GPUs" in told.notes
+    assert "remove=1:V100 takes the last of its kind in the cluster's file: 1 node of 4 GPUs" in told.notes
 
 
 def test_nothing_changed_is_exactly_nothing():
@@ -251,11 +286,10 @@ def test_a_replay_far_from_the_record_says_so(recorded, told):
     assert any("do not read sizes of gains" in note for note in solved.notes) == told
 
 
-@pytest.mark.parametrize(("kind", "told"), [("v100", False), ("H100", True), ("", False)])
-def test_nodes_of_a_type_that_is_not_there_are_told(kind, told):
-    """All jobs of this site name types, none of them H100; nodes of no type are any."""
-    text = f"add=1x4:{kind}" if kind else "add=1x4"
-    notes = what_if(site(60), [parse_edit(text)], ORACLE).notes
+@pytest.mark.parametrize(("kind", "told"), [("v100", False), ("new:H100", True)])
+def test_nodes_of_a_new_type_are_told(kind, told):
+    """All jobs of this site name types, none of them H100."""
+    notes = what_if(site(60), [parse_edit(f"add=1x4:{kind}")], ORACLE).notes
     said = "no node has GPU type H100 now (there are V100, A100): 0 of 60 jobs with GPUs may use it"
     assert any(note.startswith(said) for note in notes) == told
 

@@ -17,6 +17,7 @@ from rltune.cli.control_command import slurm_of
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import Workload, load_workload
 from rltune.errors import InputError
+from rltune.text import date_and_time
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -146,7 +147,7 @@ class Asked:
         (jobs, cluster, pipeline, estimator, at_s), origin_s = self._site_and_clock()
         when = f"{self.at}{told_date(str(self.at), at_s, origin_s)}"
         with spinner("replaying the history"):
-            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {when}")
+            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {when}", origin_s)
 
     def _time(self, work: "Workload") -> float:
         """Return the time asked for, in seconds of the trace; a date is on the history's own clock."""
@@ -241,10 +242,7 @@ def told_date(asked: str, at_s: float, origin_s: float | None) -> str:
     """Return the date on a history's own clock of a time that was asked for otherwise; "" where there is none."""
     if origin_s is None or not _is_number(asked.removesuffix("%")):
         return ""
-    try:
-        return f" ({datetime.fromtimestamp(origin_s + at_s, UTC):%Y-%m-%dT%H:%M})"
-    except (OverflowError, OSError, ValueError):  # seconds beyond the calendar
-        return ""
+    return f" ({date_and_time(origin_s + at_s)})"
 
 
 def _is_number(text: str) -> bool:

@@ -49,7 +49,7 @@ class FutureRoller:
     @cached_property
     def deterministic(self) -> Floats:
         """Return each row's start if estimates were the truth and nobody came."""
-        return roll(self.present, rows=self.asked)
+        return roll(self.present)
 
     @property
     def asked(self) -> range:
@@ -66,9 +66,11 @@ class FutureRoller:
         return ready
 
     def _needed_s(self) -> float:
-        """Return for how long jobs should come: long enough for all that wait to start, not for ever."""
-        asked = self.deterministic[self.asked.start : self.asked.stop]
-        waits = asked - self.present.now_s
+        """Return for how long jobs should come: long enough for all that wait to start, not for ever.
+
+        Also where one is asked about, so that it is told what it is told among all.
+        """
+        waits = self.deterministic - self.present.now_s
         known = waits[np.isfinite(waits)]
         return max(3600.0, LONGEST * float(known.max(initial=0.0)))
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rltune.errors import InputError
-from rltune.present.present import told_time
+from rltune.present.present import told_times, told_unit
 from rltune.text import columns, counted, percent, seconds
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -23,18 +23,19 @@ class StartCalibration:
     In the logarithm of the wait, p10 and p90 are `wider` times as far from p50 as they were drawn (see ADR 0028).
     """
 
-    moments: int = 0
+    moments: int = 0  # at which somebody waited
     jobs: int = 0
     covered: float = math.nan  # share of later truths inside the 80 % interval, as drawn
     covered_corrected: float = math.nan  # and as corrected, each moment by those before it
     median_error_s: float = math.nan  # of the corrected p50, there
     roll_error_s: float = math.nan  # of the deterministic roll, there
     wider: float = 1.0
+    tried: int = 0  # moments, also those at which nobody waited; 0 = as many as `moments`
 
     def __str__(self) -> str:
         if not self.moments:
             return "not calibrated: how often they held here was not tried (--calibrate 12, on a history or journal)"
-        truth = f"{counted(self.jobs, 'start')} at {counted(self.moments, 'earlier moment')}"
+        truth = f"{counted(self.jobs, 'start')} at {counted(self.moments, 'earlier moment')}{self._without_jobs()}"
         held = (
             ""
             if math.isnan(self.covered_corrected)
@@ -48,6 +49,10 @@ class StartCalibration:
             )
         )
         return f"of {truth}, {percent(self.covered)} lay inside the 80 % interval as drawn{held}{errors}"
+
+    def _without_jobs(self) -> str:
+        idle = max(0, self.tried - self.moments)
+        return f" (at {idle:,} more nobody waited)" if idle else ""
 
 
 @dataclass(frozen=True)
@@ -83,15 +88,40 @@ class Forecast:
     def lines(self, most: int = _SHOWN) -> list[str]:
         """Return the answer line by line: who starts first comes first."""
         ago = f", drawn {seconds(self.now_s - self.drawn_s)} ago" if self.drawn_s < self.now_s else ""
-        head = f"{counted(len(self.jobs), 'waiting job')}, {self.order}, {counted(self.rolls, 'roll')}{ago}"
-        rows: list[tuple[str, ...]] = [("job", "p10", "p50", "p90", "deterministic")]
-        ordered = sorted(self.jobs, key=lambda one: (one.p50_s, one.job))
-        rows += [(one.job, *(self.told(t) for t in (one.p10_s, one.p50_s, one.p90_s, one.rolled_s))) for one in ordered]
-        shown = columns(rows[: most + 1]) if self.jobs else []
-        more = [f"  ... and {len(rows) - 1 - most:,} more"] if len(rows) - 1 > most else []
+        how = f"{self.order}, {counted(self.rolls, 'roll')}{ago}{told_unit(self.now_s)}"
+        head = f"{counted(len(self.jobs), 'waiting job')}, {how}"
+        ordered = sorted(self.jobs, key=lambda one: (one.p50_s, one.job))[:most]
+        names = ("p10", "p50", "p90", "deterministic")
+        times = [t for one in ordered for t in (one.p10_s, one.p50_s, one.p90_s, one.rolled_s)]
+        cells = told_times(times, self.now_s, "not seen to start")
+        rows = [(one.job, *cells[i * len(names) : (i + 1) * len(names)]) for i, one in enumerate(ordered)]
+        shown = columns([("job", *names), *rows]) if rows else []
+        more = [f"  ... and {len(self.jobs) - most:,} more"] if len(self.jobs) > most else []
         late = [f"Any moment: {', '.join(self.outlasted)}, {_OUTLASTED}."] if self.outlasted else []
-        told = [*late, f"Calibration: {self.calibration}.", *(f"Note: {note}." for note in self.notes)]
+        told = [
+            *late,
+            f"Calibration: {self.calibration}.",
+            *(f"Note: {note}." for note in (*self._beside(), *self.notes)),
+        ]
         return [head, *shown, *more, *told]
+
+    def _beside(self) -> list[str]:
+        """Say why the deterministic roll lies outside of intervals, where it does."""
+        after = sum(one.p90_s < one.rolled_s < math.inf for one in self.jobs)
+        before = sum(one.rolled_s < one.p10_s for one in self.jobs)
+        of = f"of {counted(len(self.jobs), 'job')}"
+        told = []
+        if after:
+            told.append(
+                f"the deterministic roll is after p90 for {after:,} {of}: in it all run as long as estimated, "
+                "and run times are drawn as history has them, mostly shorter"
+            )
+        if before:
+            told.append(
+                f"the deterministic roll is before p10 for {before:,} {of}: in it nobody comes after now, "
+                "and nobody runs longer than estimated"
+            )
+        return told
 
     def only(self, job: str) -> Forecast:
         """Return what concerns one job."""
@@ -108,10 +138,6 @@ class Forecast:
         jobs = tuple(JobForecast(**_or(one, math.inf)) for one in plain["jobs"])
         known = cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
         return replace(known, drawn_s=plain["drawn_s"], outlasted=tuple(plain["outlasted"]))
-
-    def told(self, time_s: float) -> str:
-        """Write a time."""
-        return told_time(time_s, self.now_s) if math.isfinite(time_s) else "not seen to start"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

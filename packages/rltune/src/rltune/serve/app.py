@@ -115,11 +115,8 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def misread(request: Request, error: RequestValidationError) -> Response:
-        if _is_page(request):
-            first = error.errors()[0]
-            return answer(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
-        plain = [{k: v for k, v in one.items() if k in {"loc", "msg", "type"}} for one in error.errors()]
-        return JSONResponse({"detail": plain}, 422)
+        wrong = [f"{'.'.join(map(str, one['loc'][1:])) or one['loc'][0]}: {one['msg']}" for one in error.errors()]
+        return answer(request, 422, "; ".join(wrong))
 
     @app.exception_handler(InputError)
     async def mistaken(request: Request, error: InputError) -> Response:

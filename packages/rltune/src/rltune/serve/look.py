@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from rltune.text import seconds
+from rltune.text import elapsed, seconds
 
 NOTHING = "-"
 _OF = {
@@ -30,8 +30,9 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"span": span, "clock": clock, "hour": hour, "percent": percent, "count": count, "elapsed": elapsed}
+    made.filters |= {"span": span, "clock": clock, "hour": hour, "percent": percent, "count": count}
     made.filters |= {"sentence": sentence, "day_or_hour": day_or_hour}
+    made.filters["elapsed"] = lambda value: NOTHING if value is None else elapsed(value)
     made.tests["finite"] = math.isfinite
     return made
 
@@ -51,15 +52,6 @@ def asset(name: str) -> bytes | None:
 def span(value: float | None, like: float | None = None) -> str:
     """Write a time span, in the unit of `like` if that is given."""
     return NOTHING if value is None else seconds(value, like)
-
-
-def elapsed(value: float | None) -> str:
-    """Write a time span as Slurm does, in days, hours and minutes: 1-04:30, so that a column can be compared."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    minutes = max(0, round(value / 60))
-    days, rest = divmod(minutes, 1440)
-    return f"{days}-{rest // 60:02d}:{rest % 60:02d}" if days else f"{rest // 60}:{rest % 60:02d}"
 
 
 def clock(value: float | None) -> str:

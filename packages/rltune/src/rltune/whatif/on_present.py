@@ -13,9 +13,10 @@ from rltune.forecast.rolls import FutureRoller, Progress, drawn_quantiles, drawn
 from rltune.forecast.start_forecast import QUANTILES
 from rltune.jobs import Floats
 from rltune.present.present import Present
+from rltune.text import counted
 from rltune.trials.intervals import Interval
 from rltune.trials.shares import shares_between
-from rltune.whatif.edits import Edit, Site, notes_on_types
+from rltune.whatif.edits import Edit, Removal, Site, notes_on_types
 from rltune.whatif.on_history import changed_site, told_waits
 from rltune.whatif.outcome_of_change import WhatIf
 
@@ -87,14 +88,23 @@ def _without_removals(present: Present, edits: Sequence[Edit]) -> tuple[Present,
             others.append(edit)
             continue
         edit(Site(present.jobs, present.cluster, present.pipeline))  # it says what is wrong
-        count, _, wanted = value.partition(":") if kind == "remove" else ("", "", value)
+        some = Removal.parse(value, edit.text) if kind == "remove" else None
         named = [
             node
             for node, group in enumerate(groups)
-            if (group.rack == wanted if kind == "drain" else same_name(group.gpu_type, wanted)) and node not in down
+            if node not in down
+            and (
+                some.takes(group)
+                if some is not None
+                else group.rack == value
+                if kind == "drain"
+                else same_name(group.gpu_type, value)
+            )
         ]
         named.sort(key=lambda node: (node in busy, -node))
-        down |= set(named[: int(count)] if count else named)
+        if some is not None and some.count > len(named):
+            raise InputError(f"{edit.text}: there are only {counted(len(named), 'node')} {some} that are up")
+        down |= set(named if some is None else named[: some.count])
     return replace(present, down=tuple(sorted(down))), others
 
 

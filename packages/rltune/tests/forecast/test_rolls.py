@@ -268,6 +268,11 @@ def test_at_a_later_time_futures_that_did_not_come_are_left_out(present):
     assert told.now_s == later_s <= one.p10_s <= one.p50_s <= one.p90_s
     assert one.p50_s == pytest.approx(np.median(left), abs=60.0 + 0.1 * np.ptp(left))  # read in the logarithm
     assert one.rolled_s >= later_s
+    assert one.futures == len(left)
+    assert one.has_interval == (len(left) >= 9)
+    nearly = drawn.as_of(float(np.sort(starts)[-3]), [last])
+    assert (nearly.by_job[last].futures, nearly.by_job[last].has_interval) == (3, False)
+    assert "for 1 of 1 job fewer than 9 of the futures that were drawn can still come" in str(nearly)
     over = drawn.as_of(float(starts.max()) + 1.0, [last])
     assert (over.jobs, over.outlasted) == ((), (last,))
     assert f"Any moment: {last}" in str(over.only(last))

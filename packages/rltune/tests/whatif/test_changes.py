@@ -14,7 +14,7 @@ from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.present.of_run import replay
 from rltune.trials.intervals import Interval
-from rltune.trials.shares import Share
+from rltune.trials.shares import Share, SmallGroup
 from rltune.whatif import Target, WhatIf, parse_edit, solve, what_if, what_if_now
 from rltune.whatif.edits import Site, new_nodes, with_nodes
 from rltune.whatif.on_history import run_site
@@ -298,5 +298,39 @@ def test_who_gains_is_told_by_how_much():
     """Also where both waits look the same."""
     share = Share("size", "1 GPU", 90, 9_100.0, 9_000.0, (0.0, 0.0), (0.0, 0.0))
     waits = dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)
-    made = WhatIf("c", "here", 90, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), (share,))
+    made = WhatIf("c", "here", 120, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), (share,))
     assert "  size 1 GPU (90 jobs): 2.5 h -> 2.5 h (-100.0 s)" in made.lines()
+
+
+def test_groups_are_told_once_and_who_gains_stands_beside_who_loses():
+    """A group of all jobs tells nothing, and one that is the same jobs under another name is no other group."""
+
+    def share(kind, name, jobs, now_s, then_s):
+        return Share(kind, name, jobs, now_s, then_s, (now_s, then_s), (now_s, then_s))
+
+    waits = dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)
+    shares = (
+        share("size", "1 GPU", 60, 600.0, 900.0),
+        share("size", "2 GPUs", 30, 7200.0, 14_400.0),
+        share("user", "ann", 30, 7200.0, 14_400.0),
+        share("partition", "a", 90, 2800.0, 5400.0),
+    )
+    small = (SmallGroup("user", "bob", 3), SmallGroup("size", "3 to 4 GPUs", 4))
+    made = WhatIf("c", "here", 90, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), shares, small=small)
+    told = made.lines()
+    begin = told.index("Gain most: no group")
+    assert told[begin + 1 :] == [
+        "Lose most:",
+        "  size 2 GPUs, user ann (30 jobs): 2.0 h -> 4.0 h (+2.0 h)",
+        "  size 1 GPU (60 jobs): 10.0 min -> 15.0 min (+5.0 min)",
+        "Too few jobs to be a group of their own (under 20): 3 to 4 GPUs (4 jobs), 1 user",
+    ]
+
+
+def test_the_ratio_of_futures_is_that_of_the_sentence():
+    """The means that the sentence tells, one over the other: not the mean of many ratios."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, get_estimator("history"), float(base.jobs.submit_s[90]))
+    told = what_if_now(present, [parse_edit("add=2x4:V100")], rolls=8)
+    assert told.ratio.estimate == pytest.approx(told.then_s["mean"] / told.now_s["mean"])
+    assert told.difference.estimate == pytest.approx(told.then_s["mean"] - told.now_s["mean"])

@@ -88,6 +88,7 @@ class Explainer:
             changes=made,
             changes_tried=tried,
             notes=present.notes,
+            by_priority=isinstance(present.pipeline.policy, FixedOrder),
         )
 
     def reason(self, job: str) -> Reason:

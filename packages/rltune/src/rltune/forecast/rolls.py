@@ -166,6 +166,7 @@ def summed_up(
             p90_s=float(quantiles[2, row]),
             rolled_s=max(at_s, float(roller.deterministic[row])),
             started=float(started[row]),
+            futures=int(left[row]),
         )
         for name, row in rows
         if left[row]

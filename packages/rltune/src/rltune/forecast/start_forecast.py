@@ -12,6 +12,7 @@ from rltune.present.present import told_times, told_unit
 from rltune.text import columns, counted, percent, seconds
 
 QUANTILES = (0.1, 0.5, 0.9)
+FEWEST_FUTURES = 9  # of which 80 % of further ones lie between the first and the last
 _SHOWN = 20
 _OUTLASTED = "which waits longer than in any future that was drawn"
 
@@ -64,7 +65,13 @@ class JobForecast:
     p50_s: float
     p90_s: float
     rolled_s: float  # by the deterministic roll: estimates taken for the truth, nobody else comes
-    started: float = 1.0  # share of the rolls in which it started at all
+    started: float = 1.0  # share of the futures that can still come in which it started at all
+    futures: int = 0  # that can still come for it, of those that were drawn; 0 = not told
+
+    @property
+    def has_interval(self) -> bool:
+        """Return whether enough futures are left for p10 and p90: with fewer they are the first and the last."""
+        return not 0 < self.futures < FEWEST_FUTURES
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,13 @@ class Forecast:
         after = sum(one.p90_s < one.rolled_s < math.inf for one in self.jobs)
         before = sum(one.rolled_s < one.p10_s for one in self.jobs)
         of = f"of {counted(len(self.jobs), 'job')}"
+        few = sum(not one.has_interval for one in self.jobs)
         told = []
+        if few:
+            told.append(
+                f"for {few:,} {of} fewer than {FEWEST_FUTURES} of the futures that were drawn can still come: "
+                "p10 and p90 are the first and the last of these, and hold less than 80 %"
+            )
         if after:
             told.append(
                 f"the deterministic roll is after p90 for {after:,} {of}: in it all run as long as estimated, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -54,10 +53,9 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         if how.follow:
-            threading.Thread(target=app.state.follower.run, name="follower", daemon=True).start()
-            threading.Thread(target=app.state.follower.run_forecasts, name="forecasts", daemon=True).start()
+            app.state.follower.begin()
         yield
-        app.state.follower.stop()
+        await to_thread.run_sync(app.state.follower.stop)
         app.state.whatif_runs.close()
         watch.close()
 

@@ -29,7 +29,7 @@ from rltune.serve.own_history import FEWEST, OwnHistory
 from rltune.serve.policy_tables import policy_tables, told_ratio
 from rltune.serve.request_token import COOKIE
 from rltune.serve.sight import Sight, Watch
-from rltune.serve.status import EventRow, events_of, news_of, status_of
+from rltune.serve.status import EventRow, news_of, status_of
 from rltune.serve.tokens import Caller
 from rltune.serve.training_runs import shipped_cards, training_runs
 from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
@@ -37,7 +37,8 @@ from rltune.serve.whatif_runs import WhatIfRun, WhatIfRuns
 from rltune.whatif import WhatIf
 
 MOST_CHANGES = 10
-MOST_EVENTS = 5
+MOST_EVENTS = 5  # on the overview
+MOST_TOLD = 100  # on the controller's page
 OVERVIEW = "overview"  # under which its content is kept
 _YEAR_S = 365 * 86_400
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -251,7 +252,7 @@ def training(request: Request, sight: Newest, caller: Viewer) -> Response:
 @router.get("/controller")
 def controller(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show how the controller is set, and what happened to it."""
-    events = _asked(watch, caller, lambda journal: events_of(journal, 0, 100))
+    events = _asked(watch, caller, lambda journal: news_of(journal, MOST_TOLD, calls=True))
     settings = list(_flat(sight.settings.model_dump(mode="json"))) if caller.is_operator else None
     values: dict[str, Any] = {"status": status_of(watch, sight), "events": events, "settings": settings}
     values["record"] = request.app.state.follower.record

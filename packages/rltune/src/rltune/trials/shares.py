@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.metrics.distribution import Distribution
+from rltune.text import counted
 from rltune.trials.groups import Groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -85,6 +86,18 @@ def small_groups(jobs: Jobs, kept: NDArray[np.intp], fewest: int = FEWEST) -> tu
     """Return the groups that have some of the kept jobs, but too few for a share."""
     made = (SmallGroup(kind, name, len(inside)) for kind, name, inside in _members(jobs, kept))
     return tuple(group for group in made if group.jobs < fewest)
+
+
+def told_small_groups(groups: Sequence[SmallGroup]) -> str:
+    """Name each size, and count the others: 17 to 32 GPUs (3 jobs), 12 users."""
+    sizes = [f"{g.name} ({counted(g.jobs, 'job')})" for g in groups if g.kind == "size"]
+    kinds = [g.kind for g in groups if g.kind != "size"]
+    return ", ".join([*sizes, *(told_kind(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))])
+
+
+def told_kind(number: int, kind: str) -> str:
+    """Write how many groups of a kind there are."""
+    return f"{number:,} QOS" if kind == "QOS" else counted(number, kind)
 
 
 def shares_between(

@@ -17,7 +17,7 @@ from rltune.metrics.recorded import NOTHING_RECORDED, UNBELIEVED, UNEXPLAINED, s
 from rltune.text import counted
 from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
-from rltune.trials.shares import FEWEST
+from rltune.trials.shares import FEWEST, told_kind, told_small_groups
 from rltune.tune.advice import TO_CHANGE, Advice
 from rltune.tune.pick import WORTH, preference
 from rltune.tune.tuning import FEWEST_JOBS
@@ -286,14 +286,8 @@ def _too_small(made: Tuning) -> list[str]:
     """Return who is in none of these groups: each size by name, of others how many."""
     if not made.small:
         return []
-    sizes = [f"{g.name} ({counted(g.jobs, 'job')})" for g in made.small if g.kind == "size"]
-    kinds = [g.kind for g in made.small if g.kind != "size"]
-    others = [_how_many(kind, kinds.count(kind)) for kind in dict.fromkeys(kinds)]
-    return [f"Too few jobs of the last part to be a group of their own (under {FEWEST}): {', '.join(sizes + others)}."]
-
-
-def _how_many(kind: str, number: int) -> str:
-    return f"{number:,} QOS" if kind == "QOS" else counted(number, kind)
+    few = f"Too few jobs of the last part to be a group of their own (under {FEWEST})"
+    return [f"{few}: {told_small_groups(made.small)}."]
 
 
 def _tail(made: Tuning) -> list[str]:
@@ -365,7 +359,7 @@ def _cut(made: Tuning) -> str:
     """Return of which kinds not all groups are in the table."""
     kinds = [share.kind for share in made.shares]
     of = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
-    return ", ".join(f"{SHOWN} of {_how_many(kind, number)}" for kind, number in of.items() if number > SHOWN)
+    return ", ".join(f"{SHOWN} of {told_kind(number, kind)}" for kind, number in of.items() if number > SHOWN)
 
 
 def share_cells(share: Share) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from rltune.opt_in import for_replay
 from rltune.schedule import Schedule
 from rltune.text import percent
 from rltune.trials.intervals import difference, over_jobs, ratio
-from rltune.trials.shares import shares_between
+from rltune.trials.shares import shares_between, small_groups
 from rltune.whatif.edits import Edit, Site, notes_on_removals, notes_on_types
 from rltune.whatif.outcome_of_change import WhatIf
 
@@ -89,6 +89,7 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
         ratio=over_jobs(ours, theirs, submit, ratio, confidence=CONFIDENCE),
         utilisation=(share_in_use(now), share_in_use(then)),
         shares=shares_between(now.jobs, now.wait_s, then.wait_s, kept),
+        small=small_groups(now.jobs, kept),
         rejected=(int(now.rejected.sum()), int(then.rejected.sum())),
         notes=tuple(notes),
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rltune.live.see.backend import Backend
     from rltune.live.see.snapshot import Snapshot
 from rltune.present import Present
-from rltune.present.dates import date_and_time
+from rltune.present.told_date import date_and_time
 
 USUAL = "multifactor + easy"
 MOST_HISTORY = 20_000  # ended jobs that a forecast draws from

@@ -208,14 +208,6 @@ def told_unit(now_s: float) -> str:
     return ", d-hh:mm from now" if now_s < _EPOCH_SINCE_S else ""
 
 
-def date_and_time(since_1970_s: float) -> str:
-    """Write a date with its time of day; seconds beyond the calendar as they are."""
-    try:
-        return f"{datetime.fromtimestamp(since_1970_s, UTC):%Y-%m-%dT%H:%M}"
-    except (OverflowError, OSError, ValueError):
-        return f"{since_1970_s:g} s"
-
-
 def _with_cell(column: Any, row: int, value: Any) -> Any:
     changed = column.copy()
     changed[row] = value

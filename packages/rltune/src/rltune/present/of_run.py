@@ -17,10 +17,10 @@ from rltune.kernel.state import arrays as core
 from rltune.metrics.recorded import NOTHING_RECORDED, recorded_wait
 from rltune.opt_in import for_replay
 from rltune.policy.multifactor import Multifactor
-from rltune.present.told_date import date_and_time
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import order_of
 from rltune.present.present import Aside, Present, SetAside, Why
+from rltune.present.told_date import date_and_time
 
 
 def replay(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -37,14 +36,6 @@ def elapsed(value: float) -> str:
         return "-"
     days, rest = divmod(max(0, round(value / 60)), 1440)
     return f"{days}-{rest // 60:02d}:{rest % 60:02d}" if days else f"{rest // 60}:{rest % 60:02d}"
-
-
-def date_and_time(since_1970_s: float) -> str:
-    """Write a date with its time of day; seconds beyond the calendar as they are."""
-    try:
-        return f"{datetime.fromtimestamp(since_1970_s, UTC):%Y-%m-%dT%H:%M}"
-    except (OverflowError, OSError, ValueError):
-        return f"{since_1970_s:g} s"
 
 
 def read_seconds(told: str) -> float:

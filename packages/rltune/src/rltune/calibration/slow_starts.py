@@ -62,7 +62,7 @@ def slow_stretches(history: Happened, free: FreeRoom, held: Mask, replayed_s: Fl
     """Find the stretches, by the nodes that jobs may use; jobs that a limit held do not count as waiting."""
     begin, end = history.span_s
     width = max(HOUR_S, (end - begin) / MOST_HOURS)
-    edges = begin + width * np.arange(int((end - begin) / width) + 2)
+    edges: Floats = np.asarray(begin + width * np.arange(int((end - begin) / width) + 2), dtype=np.float64)
     found = []
     for kind in range(len(free.gpus)):
         mine = (free.kind == kind) & (history.size > 0)

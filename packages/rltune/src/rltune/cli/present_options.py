@@ -17,7 +17,6 @@ from rltune.cli.control_command import slurm_of
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import Workload, load_workload
 from rltune.errors import InputError
-from rltune.text import date_and_time
 
 if TYPE_CHECKING:
     from rltune.cluster import Cluster
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from rltune.jobs import Jobs
     from rltune.live.see.backend import Backend
     from rltune.live.see.snapshot import Snapshot
-    from rltune.present import Present
+from rltune.present import Present
+from rltune.present.told_date import date_and_time
 
 USUAL = "multifactor + easy"
 MOST_HISTORY = 20_000  # ended jobs that a forecast draws from

@@ -20,7 +20,7 @@ from rltune.policy.multifactor import Multifactor
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import order_of
 from rltune.present.present import Aside, Present, SetAside, Why
-from rltune.text import date_and_time
+from rltune.present.told_date import date_and_time
 
 
 def replay(

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import tencache
 from tencache import RefusedError
 from tencache.runtime.optimizer import known_optimizers
+from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.unrouted import Unrouted
 
 # Of optimizers of one's own it is said that their state stays in memory.
 pytestmark = pytest.mark.filterwarnings("ignore::tencache.errors.Notice")
@@ -463,6 +466,30 @@ def test_a_forked_process_reads_parameters(options):
         return [*seen, _in_child(lambda: [parameter.detach().sum() for parameter in model.parameters()])]
 
     assert_same(program, **options)
+
+
+def test_a_thread_that_reads_what_is_in_the_file_has_its_view_before_that_closes(monkeypatch):
+    """A forward that begins in another thread closes what is open and not held."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
+    expected = [parameter.detach().clone() for parameter in model.parameters()]
+    cached = tencache.wrap(model, None, budget="100%", **half_in_file(model))
+    opened = Masters.open
+
+    def close(masters):
+        with Unrouted():
+            masters.close_all(lambda _: False)
+
+    def open_and_let_others_come(masters, unit):
+        opened(masters, unit)
+        other = threading.Thread(target=close, args=(masters,))
+        other.start()
+        other.join(0.05)
+
+    monkeypatch.setattr(Masters, "open", open_and_let_others_come)
+    found = [parameter.detach().clone() for parameter in model.parameters()]
+    monkeypatch.undo()
+    cached.unwrap()
+    assert same_tensors(found, expected)
 
 
 @shows_refused("a forked process that changes what is in the file", "start it before `wrap()`")

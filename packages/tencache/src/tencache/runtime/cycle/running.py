@@ -20,6 +20,9 @@ class RunningBackward:
     def begin(self, forward: "RunningForward") -> None:
         """Take in that a backward runs here, unless another one, or a forward, runs in another thread."""
         before, thread = self._thread, _backward_thread()
+        if thread is None:
+            self._thread = None
+            return
         if before != thread and _runs_backward(before):
             _refuse()
         # Noted before it asks, as a forward does: if both begin at once, at least one sees the other.
@@ -107,10 +110,14 @@ def _in_backward() -> bool:
 
 def _backward_thread() -> int | None:
     """Return the thread that called the backward which runs here, if that can be told."""
-    if _runs_backward(here := threading.get_ident()):
+    # On a GPU autograd has threads of its own, which may call backward() again. The one that called it first waits.
+    found = [
+        thread.ident
+        for thread in threading.enumerate()
+        if not isinstance(thread, threading._DummyThread) and _runs_backward(thread.ident)  # noqa: SLF001
+    ]
+    if (here := threading.get_ident()) in found:
         return here
-    # On a GPU autograd has threads of its own, and the one that called backward() waits.
-    found = [thread for thread in sys._current_frames() if _runs_backward(thread)]  # noqa: SLF001
     return found[0] if len(found) == 1 else None
 
 

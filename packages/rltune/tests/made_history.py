@@ -49,6 +49,18 @@ def happened(jobs, truth, policy="fcfs", backfill="easy"):
     return replace(jobs, recorded_start_s=made.start_s, recorded_nodes=Labels.of(nodes, len(jobs)))
 
 
+def stopped(jobs, truth, begin_s, end_s, share=0.9, policy="fcfs", backfill="easy"):
+    """Record what happens if most jobs cannot start for a time, of which nobody knew before; the others still do."""
+    free = happened(jobs, truth, policy, backfill)
+    rng = np.random.default_rng(5)
+    waits = (free.recorded_start_s >= begin_s) & (jobs.submit_s < end_s) & (rng.random(len(jobs)) < share)
+    late = replace(jobs, submit_s=np.where(waits, np.maximum(jobs.submit_s, end_s), jobs.submit_s))
+    order = np.argsort(late.submit_s, kind="stable")
+    made = happened(late.take(order), truth, policy, backfill)
+    back = np.argsort(order, kind="stable")
+    return replace(made.take(back), submit_s=jobs.submit_s)
+
+
 def as_sacct(jobs):
     """Write jobs as sacct would."""
     lines = [HEAD]

@@ -30,6 +30,14 @@ def unit_of(value: float) -> tuple[float, str]:
     return next(((size, unit) for size, unit in UNITS if abs(value) >= 2 * size), (1.0, "s"))
 
 
+def elapsed(value: float) -> str:
+    """Write a time span as Slurm does, in days, hours and minutes: 1-04:30, so that a column can be compared."""
+    if not math.isfinite(value):
+        return "-"
+    days, rest = divmod(max(0, round(value / 60)), 1440)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}" if days else f"{rest // 60}:{rest % 60:02d}"
+
+
 def read_seconds(told: str) -> float:
     """Read 90, 90s, 10m, 2h, 1d or inf as seconds; ValueError if it is none of them."""
     text = told.strip().lower()

@@ -1,12 +1,13 @@
 """What was hidden in a made-up site is found in its history, and offered as lines that simulations use."""
 
+import datetime as dt
 import re
 import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_history import as_sacct, broken, cluster, happened, limited, workload
+from made_history import as_sacct, broken, cluster, happened, limited, stopped, workload
 
 from rltune import Cluster, Jobs
 from rltune.calibration import calibrate, causes
@@ -14,12 +15,13 @@ from rltune.calibration import calibration_text as text
 from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
 from rltune.calibration.cluster_file import lines_of
 from rltune.cli.array_limits import parse_array_limits
-from rltune.cluster import NodeGroup, Outage
+from rltune.cluster import Maintenance, NodeGroup, Outage, Scheduler
 from rltune.errors import InputError
 from rltune.labels import Labels
 from rltune.policy.multifactor import Multifactor
 from rltune.report.calibration_page import render_calibration
 from rltune.trace import load
+from rltune.tune.tried_pipelines import usual_now
 
 
 def found(made):
@@ -27,11 +29,24 @@ def found(made):
 
 
 def test_a_site_that_is_as_described_is_replayed_exactly():
-    made = calibrate(happened(workload(), cluster()), cluster())
+    made = calibrate(happened(workload(), cluster()), cluster(), "fcfs + easy")
     assert made.pipeline == "fcfs + easy"
     assert made.close.verdict == SIZES
     assert (made.close.waits.ratio, made.close.rank_of_waits, made.close.queue) == pytest.approx((1, 1, 1))
     assert found(made) == {"scheduler": {"policy": "fcfs", "backfill": "easy"}}  # no limit and no node that was down
+
+
+def test_what_runs_today_is_the_same_for_calibrate_and_tune():
+    """Where the file does not say it; what comes nearer to the history is named, and is not taken silently."""
+    history = happened(workload(), cluster())
+    made = calibrate(history, cluster())
+    assert made.pipeline == usual_now(history, cluster()).pipeline.label == "multifactor + easy"
+    assert "fcfs + easy is nearer to what happened" in made.chosen
+    assert made.after_pipeline == "fcfs + easy"  # by the lines that are offered
+    nobody = replace(history, user=Labels.none(len(history)))
+    assert calibrate(nobody, cluster()).pipeline == usual_now(nobody, cluster()).pipeline.label == "fcfs + easy"
+    told = replace(cluster(), scheduler=Scheduler(policy="wfp3", backfill="none"))
+    assert calibrate(history, told).pipeline == usual_now(history, told).pipeline.label == "wfp3"
 
 
 def test_a_hidden_limit_of_users_is_found_in_an_export_of_sacct(tmp_path):
@@ -85,6 +100,66 @@ def test_nodes_that_were_down_are_found():
     assert made.after.verdict == SIZES
 
 
+@pytest.mark.parametrize("longer", [1, 20])
+@pytest.mark.parametrize(("share", "load"), [(0.9, 0.6), (1.0, 0.6), (0.9, 0.8)])
+def test_a_stretch_in_which_starts_nearly_stopped_is_named_and_taken_over(share, load, longer):
+    """By its dates, though nobody knew of it before. Where limits reach into it, each node is closed when it is empty.
+
+    As maintenance it would hold up all that has long limits for days before it.
+    """
+    jobs = workload(n=3000, load=load)
+    jobs = replace(jobs, limit_s=longer * jobs.limit_s)
+    begin = np.floor(0.4 * jobs.submit_s[-1] / 3600) * 3600
+    end = begin + 3 * 86_400
+    made = calibrate(stopped(jobs, cluster(), begin, end, share), cluster(), "fcfs + easy", origin_s=0.0)
+    (fact,) = (one for one in made.findings if one.cause == "starts nearly stopped with room")
+    low, high = (
+        dt.datetime.fromisoformat(f"{when}+00:00").timestamp()
+        for when in re.search(r"from ([\d-]+ [\d:]+) to ([\d-]+ [\d:]+)", fact.evidence).groups()
+    )
+    assert abs(low - begin) < 8 * 3600
+    assert abs(high - end) < 2 * 3600
+    assert ("outage" in found(made)) is (longer > 1)
+    assert made.close.verdict == NEITHER
+    assert made.after.verdict in {RANKING, SIZES}
+    assert abs(np.log(made.after.waits.ratio)) < abs(np.log(made.close.waits.ratio)) / 8
+
+
+def test_a_partition_that_was_closed_is_named_with_its_nodes_alone():
+    """The other goes on; a stop that jobs were kept from running into is maintenance of these nodes."""
+    site = Cluster(
+        (NodeGroup(count=6, gpus=4, vc=("a",)), NodeGroup(count=6, gpus=4, vc=("b",))),
+        maintenance=(Maintenance(start_s=600_000.0, end_s=800_000.0, groups=(1,)),),
+    )
+    jobs = workload(n=2500, load=0.7, gpus=48)
+    both = replace(jobs, vc=Labels.of([("a", "b")[i % 2] for i in range(len(jobs))], len(jobs)))
+    history = replace(happened(both, site), recorded_nodes=Labels.none(len(jobs)))
+    made = calibrate(history, replace(site, maintenance=()), "fcfs + easy")
+    (fact,) = (one for one in made.findings if one.cause == "starts nearly stopped with room")
+    assert "in partition b" in fact.evidence
+    assert "from day 6.9 to day 9.3 of the history" in fact.evidence
+    (window,) = found(made)["maintenance"]
+    assert window["groups"] == [1]
+    assert abs(window["start_s"] - 600_000) < 4 * 3600
+    assert abs(window["end_s"] - 800_000) < 2 * 3600
+    assert made.after.waits.ratio == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 20])
+def test_a_history_of_an_hour_is_calibrated(jobs):
+    made = calibrate(happened(workload(n=jobs), cluster()), cluster(), "fcfs + easy")
+    assert len(made.history) == jobs
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("backfill", ["none", "easy"])
+def test_a_queue_behind_large_jobs_is_no_stop(seed, backfill):
+    """Without backfilling nodes stand idle for hours beside jobs that would fit: that is the policy, no event."""
+    jobs = workload(load=0.8, seed=seed)
+    made = calibrate(happened(jobs, cluster(), "fcfs", backfill), cluster(), f"fcfs + {backfill}")
+    assert not [one for one in made.findings if "stopped" in one.cause]
+
+
 def test_nodes_that_never_existed_are_found():
     made = calibrate(happened(workload(load=1.1), cluster(nodes=8)), cluster(nodes=10))
     assert [o["node"] for o in found(made)["outage"]] == [8, 9]
@@ -112,7 +187,7 @@ def test_fair_share_is_told_from_age():
 def test_what_was_held_counts_from_when_it_could_start():
     jobs = happened(workload(n=300), cluster())
     held = jobs.with_columns(submit_s=np.maximum(jobs.submit_s - 50_000, 0), recorded_eligible_s=jobs.submit_s)
-    made = calibrate(held, cluster())
+    made = calibrate(held, cluster(), "fcfs + easy")
     assert made.close.waits.ratio == pytest.approx(1)
     assert any("could not start when submitted" in one.evidence for one in made.findings)
 
@@ -138,6 +213,32 @@ def test_the_first_lines_answer_and_the_page_says_the_same():
     assert " ".join(lines[:3]) in page
     assert lines[3] in page
     assert "max_gpus = 8" in page
+    assert page.count("<h2>Evidence, ") == 2
+    assert "with the lines (fcfs + easy)" in page or "with the lines (multifactor + easy)" in page
+
+
+def test_lines_that_make_a_replay_worse_are_called_so():
+    """One verdict may be the same for both; what gets farther from what happened is named, with how far it was."""
+    made = calibrate(happened(workload(load=0.6, users=4), limited(8)), cluster())
+    assert not [line for line in text.verdicts(made) if "worse" in line]
+    swapped = replace(made, close=made.after, after=made.close)
+    (told,) = (line for line in text.verdicts(swapped) if "make it worse" in line)
+    assert "the p90 wait is" in told
+    assert "ranks of waits correlate by" in told
+    assert text.verdicts(swapped)[2].startswith("With them taken over: usable neither")
+
+
+def test_tables_have_both_replays_and_say_how_many_groups_there_are():
+    made = calibrate(happened(workload(load=0.9, users=20), limited(8)), cluster())
+    heads = {title.split(",")[0]: (title, table) for title, table in text.tables(made)}
+    title, users = heads["by user"]
+    assert title == "by user, the 12 of 20 that waited longest in all"
+    assert [column.header for column in users.columns[4:]] == ["of recorded", "with the lines", "of recorded"]
+    sizes = {row.name: row for row in made.groups["size"]}
+    assert sum(row.jobs for row in sizes.values()) == len(made.history)
+    wait = made.after_start_s - made.history.ready_s
+    assert sizes["2 GPUs"].with_lines_s == pytest.approx(wait[made.history.size == 2].mean())
+    assert {"account", "QOS"} <= set(made.groups)
 
 
 def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
@@ -147,12 +248,15 @@ def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
     start = 10.0 * array + 3600.0 * (task // 2)
     ran = {"duration_s": np.full(len(array), 3590.0), "gpus": 1, "array": array, "recorded_start_s": start}
     history = Jobs.from_arrays(submit_s=10.0 * array, **ran).sorted()
-    for most, so in ((20, "` holds them so"), (2, "` holds the first 2 of them so, and --json names all")):
+    for most, so in ((20, "although there was room"), (2, "although there was room; of 2 of them")):
         monkeypatch.setattr(causes, "MOST_NAMED", most)
         made = calibrate(history, Cluster.uniform(8, 8), "fcfs + easy", "oracle")
         (fact,) = (one for one in made.findings if one.cause == "arrays throttled")
         assert fact.evidence.endswith(so)
-        named = re.search(r"--array-limit (\S+)`", fact.evidence)[1]
+        told = text.told(fact, "the history.txt")
+        start = "`rltune trace convert 'the history.txt' -o 'the history-throttled.csv' --array-limit "
+        assert f"{so}; {start}" in told
+        named = re.search(r"--array-limit (\S+)`", told)[1]
         assert parse_array_limits(named) == dict.fromkeys(range(min(most, arrays)), 2)
         (told,) = (one for one in text.as_dict(made)["findings"] if one["cause"] == fact.cause)
         assert list(told["named"]) == ["0=2", "1=2", "2=2"]

@@ -30,6 +30,29 @@ def test_what_was_found_is_written_only_if_asked_and_then_used(rltune, tmp_path)
     assert 0.9 < after["wait_s"]["mean"] / recorded < 1.1
 
 
+def test_a_verdict_is_an_answer_and_no_error(rltune, tmp_path):
+    """Whatever it is: the command has done its work, and scripts read the verdict in JSON."""
+    history, site = write(tmp_path)
+    made = rltune("calibrate", history, "-c", site, "--json")
+    assert json.loads(made.out)["good_for"] == "neither"
+    assert made.code == 0
+
+
+def test_what_a_file_lacks_is_said(rltune, tmp_path):
+    """On the terminal, on the page and in JSON: without limits and nodes less can be found out."""
+    history, site = write(tmp_path)
+    rows = [line.split("|") for line in history.read_text().splitlines()]
+    gone = [rows[0].index(name) for name in ("TimelimitRaw", "NodeList")]
+    bare = tmp_path / "bare.txt"
+    bare.write_text("".join("|".join(c for i, c in enumerate(row) if i not in gone) + "\n" for row in rows))
+    made = rltune("calibrate", bare, "-c", site, "--json", tmp_path / "c.json", "--report", tmp_path / "c.html")
+    page, notes = (tmp_path / "c.html").read_text(), json.loads((tmp_path / "c.json").read_text())["notes"]
+    for told in (made.out, page, " ".join(notes)):
+        assert "Column TimelimitRaw is missing: which times were asked is not known" in told
+        assert "Column NodeList is missing: where jobs ran is not known" in told
+    assert "is missing" not in rltune("calibrate", history, "-c", site).out
+
+
 def test_a_page_is_written(rltune, tmp_path):
     history, site = write(tmp_path)
     rltune("calibrate", history, "-c", site, "--report", tmp_path / "c.html")

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from rltune.cli import app
+from rltune.whatif import WhatIf
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,13 @@ def address(tmp_path_factory):
                 self.send_error(401)
                 return
             answer = client.get(self.path)
+            self.send_response(answer.status_code)
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = client.post(self.path, content=body, headers={"content-type": self.headers["Content-Type"]})
             self.send_response(answer.status_code)
             self.end_headers()
             self.wfile.write(answer.content)
@@ -51,18 +59,33 @@ def test_a_service_explains_and_forecasts(address):
     assert "p90" in done.output
 
 
+def test_a_service_says_what_a_change_would_come_to(address):
+    """The lines are those of the value that it sends."""
+    url, client = address
+    done = invoke("whatif", "add=2x4:p100", "--service", url)
+    assert done.exit_code == 0, done.output
+    plain = client.post("/api/v1/whatif", json={"changes": ["add=2x4:p100"]}).json()
+    assert plain["sentence"] in done.output
+    made = WhatIf.of_plain(plain)
+    assert made.to_dict() == plain
+    assert str(made) in done.output
+
+
 def test_what_is_refused_is_said_in_a_sentence(address):
     """A job that is not there, a token that is none, an address where nobody is."""
     url, _ = address
     for words, environment, told in (
         (("explain", "77", "--service", url), {}, "does not wait here"),
-        (("forecast", "77", "--service", url), {}, "no start to forecast"),
+        (("forecast", "77", "--service", url), {}, "does not wait here"),
         (("forecast", "--service", url), {"RLTUNE_TOKEN": "wrong"}, "set RLTUNE_TOKEN"),
         (("forecast", "--service", "http://127.0.0.1:1"), {}, "no service answers"),
         (("forecast", "--service", "head:80"), {}, "give an address"),
         (("forecast", "--service", url, "--submit", "gpus=2"), {}, "leave out --submit"),
         (("explain", "1", "--service", url, "--trace", "x", "--at", "5"), {}, "leave out --trace, --at"),
         (("explain", "all", "--service", url), {}, "one job at a time"),
+        (("whatif", "add=2x4:p10", "--service", url), {}, "did you mean p100?"),
+        (("whatif", "add=2x4:p100", "--service", url, "--journal", "x"), {}, "leave out --journal"),
+        (("whatif", "--target", "p90 wait < 1h", "--service", url), {}, "leave out --target"),
     ):
         done = invoke(*words, **environment)
         assert done.exit_code == 2, (words, done.output)

@@ -67,8 +67,8 @@ def test_a_date_is_on_the_clock_of_the_history(tmp_path):
     moment = ("forecast", *asked[2:-1], "--rolls", "2", "--at")
     assert "history.txt at 0% (2026-03-01T10:00): 1 job" in " ".join(run(*moment, "0%")[1].split())
     for at, told in (
-        ("2025-01-01", "the history begins"),
-        ("2027-01-01", "is over by"),
+        ("2025-01-01", "the history begins at 2026-03-01T10:00, after the time asked for, 2025-01-01T00:00"),
+        ("2027-01-01", "is over by 2026-03-01T12:00, before the time asked for, 2027-01-01T00:00"),
         ("soon", "a date, or a share"),
     ):
         code, text = run(*asked, "--at", at)

@@ -19,7 +19,7 @@ def compared(recorded):
 def test_the_nearest_contender_is_named():
     """fcfs makes them wait 0, 100 and 110 s, sjf 20, 0 and 10 s."""
     made, notes = compared([0.0, 100.0, 110.0])
-    assert notes[0].startswith("Recorded wait of these jobs: mean 70.0 s, median 100.0 s")
+    assert notes[0].startswith("Recorded wait of these 3 jobs, from when each could start: mean 70.0 s, median 100.0 s")
     assert "Nearest here is fcfs: mean 70.0 s" in notes[0]
     assert not any("level of waiting" in note for note in notes)
     assert recorded_beside(made, 1).simulated_s.mean == 10

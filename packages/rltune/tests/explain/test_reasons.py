@@ -14,7 +14,7 @@ from rltune.errors import InputError
 from rltune.estimate import get_estimator
 from rltune.explain import Explainer, explain
 from rltune.explain.reasons_while_waiting import reasons_while_waiting
-from rltune.explain.request_changes import changed, starts_now
+from rltune.explain.request_changes import _other_partitions, changed, starts_now
 from rltune.jobs import Jobs
 from rltune.kernel.state import arrays as core
 from rltune.live.decide.decide import Known, Situation
@@ -123,6 +123,58 @@ def test_the_dominant_reason(why):
     assert told.next_step or why is Why.STARTS
     assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["reason"]["why"] == why.value
     assert str(told).startswith(f"Job {name}: {why}")
+
+
+MIXED = [*nodes(8), *(replace(node, name=f"s{i}") for i, node in enumerate(nodes(2, 2, 2, 2)))]
+
+
+def test_free_gpus_on_nodes_that_are_too_small_are_no_fragments():
+    """8 of the 12 free ones lie where no 8 will ever be: it is the large node that is in use."""
+    told = explain(of_slurm([running(1, "n0", 4), job(9, 8, nodes=1)], MIXED), "9", changes=False)
+    assert told.reason.why is Why.FULL
+    assert "4 of the 8 p100 GPUs it may use are free, and 8 on nodes too small for it" in told.reason.text
+
+
+def test_where_those_before_it_take_what_lies_apart_they_are_the_reason():
+    """Four GPUs are free on two nodes; a job before it starts on one of them, and two would not do in one place."""
+    apart = [running(1, "n0", 2), running(2, "n1", 2)]
+    first = job(8, 2, priority=30_000)
+    told = explain(of_slurm([*apart, first, job(9, 4, nodes=1)]), "9", changes=False)
+    assert told.reason.why is Why.PRIORITY
+    assert [one.why for one in told.others] == [Why.FRAGMENTED]
+    held = explain(of_slurm([*apart, job(8, 4, nodes=1, priority=30_000), job(9, 4, nodes=1)]), "9", changes=False)
+    assert held.reason.why is Why.FRAGMENTED  # who is before it starts nothing: in one place they would do
+
+
+def test_the_step_at_a_throttle_is_the_throttle():
+    """Of a history and of Slurm: no higher limit helps."""
+    columns = {"submit_s": [0.0, 1.0], "duration_s": 900.0, "gpus": [1, 1], "array": [7, 7], "array_limit": [1, 1]}
+    of_core = explain(of_history(columns), "1", changes=False)
+    tasks = [running(50, "n0", 1, array_id=50), job(51, 1, array_id=50, array_throttle=1)]
+    of_queue = explain(of_slurm(tasks), "51", changes=False)
+    for told, number in ((of_core, "1"), (of_queue, "51")):
+        assert told.reason.why is Why.LIMIT
+        assert told.next_step.endswith(f"scontrol update JobId={number} ArrayTaskThrottle=N")
+
+
+def test_no_start_is_planned_for_now_but_of_who_starts():
+    """Where running jobs have outlived their time a reservation is for now; it is no time to tell anybody."""
+    over = [running(1, "n0", 4, minutes=5, ran_s=600), running(2, "n1", 4, minutes=5, ran_s=600)]
+    assert Explainer(of_slurm([*over, job(9, 4)])).planned_starts() == {}
+    assert set(Explainer(of_slurm([job(9, 4)])).planned_starts()) <= {"9"}
+
+
+def test_another_partition_says_which_gpus_it_means():
+    """In partition a there are V100s and A100s, in b A100s alone."""
+    present = busy(1)
+    told = {}
+    for name in present.waiting_names:
+        row = present.waiting_row(name)
+        kind, own = present.jobs.gpu_types.name_of(row), present.jobs.vc.name_of(row)
+        told |= {(kind, own, change.columns["vc"]): change.text for change in _other_partitions(present, row)}
+    assert told["A100|V100", "a", "b"] == "partition b in place of a, which means A100 GPUs, if its user may"
+    assert told["A100|V100", "b", "a"] == "partition a in place of b, which means A100 or V100 GPUs, if its user may"
+    assert not any("means" in text for (kind, _, _), text in told.items() if kind == "A100")
 
 
 def test_every_kind_has_its_situation():

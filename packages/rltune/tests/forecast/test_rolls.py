@@ -1,6 +1,7 @@
 """Futures are drawn from what is known, alike for the same seed, and their quantiles are in order."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +9,14 @@ import pytest
 
 from rltune.cluster import Cluster
 from rltune.engine.parse_pipeline import read_pipeline
+from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
 from rltune.estimate import get_estimator
-from rltune.forecast import forecast
+from rltune.forecast import Forecast, forecast
 from rltune.forecast.arrivals import FARTHEST, Arrivals, level_spread
 from rltune.forecast.before_submitting import NAME, WORTH_S, compare_requests, parse_request, with_request
 from rltune.forecast.calibrate_forecast import TriedMoment, calibrate, calibration_of, correction
+from rltune.forecast.drawn_futures import DrawnFutures
 from rltune.forecast.rolls import drawn_quantiles
 from rltune.forecast.run_time_draws import RunTimes, _whose
 from rltune.forecast.start_forecast import StartCalibration
@@ -245,3 +248,97 @@ def test_quantiles_of_drawn_futures_hold_as_many_further_ones_as_they_say():
     never = np.array([[1.0], [2.0], [3.0], [np.inf]])
     assert drawn_quantiles(never, (0.2, 0.6, 0.7, 0.9)).T.tolist() == [[1.0, 3.0, np.inf, np.inf]]
     assert drawn_quantiles(np.full((5, 1), np.inf), (0.5,)).tolist() == [[np.inf]]
+    left = drawn_quantiles(np.array([[5.0, 5.0], [1.0, 1.0], [3.0, np.inf], [4.0, 4.0]]), (0.5,), np.array([1, 2]))
+    assert left.tolist() == [[4.0, np.inf]]  # of 3, 4, 5, and of 5 and never
+
+
+def test_at_a_later_time_futures_that_did_not_come_are_left_out(present):
+    """The starts of who still waits are those of the futures that are left; who has none left is told apart."""
+    drawn, now_s = DrawnFutures.draw(present, 20), present.now_s
+    assert drawn.forecast() == drawn.as_of(now_s, present.waiting_names)
+    assert drawn.forecast().drawn_s == now_s
+    first, last = present.waiting_names[0], present.waiting_names[-1]
+    starts = drawn.starts[:, present.waiting_row(last)]
+    later_s = float(np.median(starts)) + 1.0
+    told = drawn.as_of(later_s, [last])
+    assert set(told.by_job) | set(told.outlasted) == {last}
+    left = np.sort(starts[starts >= later_s])
+    assert 2 <= len(left) < 20
+    one = told.by_job[last]
+    assert told.now_s == later_s <= one.p10_s <= one.p50_s <= one.p90_s
+    assert one.p50_s == pytest.approx(np.median(left), abs=60.0 + 0.1 * np.ptp(left))  # read in the logarithm
+    assert one.rolled_s >= later_s
+    assert one.futures == len(left)
+    assert one.has_interval == (len(left) >= 9)
+    nearly = drawn.as_of(float(np.sort(starts)[-3]), [last])
+    assert (nearly.by_job[last].futures, nearly.by_job[last].has_interval) == (3, False)
+    assert "for 1 of 1 job fewer than 9 of the futures that were drawn can still come" in str(nearly)
+    over = drawn.as_of(float(starts.max()) + 1.0, [last])
+    assert (over.jobs, over.outlasted) == ((), (last,))
+    assert f"Any moment: {last}" in str(over.only(last))
+    assert Forecast.of_plain(over.to_dict()).outlasted == (last,)
+    assert first not in told.by_job  # it no longer waits
+
+
+def test_drawing_ends_when_there_is_enough(present):
+    """Whole handfuls are drawn until somebody has enough; the first is always drawn."""
+    few = DrawnFutures.draw(present, 20, lambda done: done < 8)
+    assert len(few.starts) == 8
+    assert np.array_equal(few.starts, DrawnFutures.draw(present, 20).starts[:8])
+    assert len(DrawnFutures.draw(present, 2, lambda _: False).starts) == 2
+
+
+def test_one_job_is_told_what_it_is_told_among_all(present):
+    """The same futures are drawn for it, whoever is asked about."""
+    every = forecast(present, rolls=6)
+    for name in (present.waiting_names[0], present.waiting_names[-1]):
+        assert forecast(present, rolls=6, job=name).by_job == {name: every.by_job[name]}
+
+
+def test_a_roll_outside_the_interval_is_explained_and_columns_have_one_unit():
+    """Estimates that are far too long put the deterministic roll behind p90."""
+    jobs = history()
+    on, late = Cluster.uniform(2, 4, "V100"), jobs.with_columns(limit_s=jobs.limit_s * 50)
+    here = replay(late, on, read_pipeline("fcfs + easy"), get_estimator("user"), float(jobs.submit_s[60]))
+    told = forecast(here, rolls=12)
+    text = str(told)
+    after = sum(one.p90_s < one.rolled_s for one in told.jobs)
+    assert after
+    assert f"the deterministic roll is after p90 for {after} of {len(told.jobs)} jobs: in it all run as long as" in text
+    assert text.splitlines()[0].endswith(", d-hh:mm from now")
+    cells = [cell for line in text.splitlines()[2 : 2 + len(told.jobs)] for cell in line.split()[1:]]
+    assert all(re.fullmatch(r"(\d+-)?\d+:\d\d", cell) for cell in cells)
+
+
+def test_a_calibration_says_how_many_moments_nobody_waited_at():
+    """Twelve were asked for, three had a queue."""
+    made = StartCalibration(moments=3, jobs=40, covered=0.8, tried=12)
+    assert str(made).startswith("of 40 starts at 3 earlier moments (at 9 more nobody waited), ")
+
+
+@pytest.mark.parametrize(("text", "told"), [("gpus=1,time=0", "asks for no time"), ("gpus=1,time=0s", "asks for no")])
+def test_a_request_for_no_time_is_refused(text, told):
+    with pytest.raises(InputError, match=told):
+        parse_request(text)
+
+
+def test_a_name_that_nobody_bears_is_told(present):
+    """It may be new, or misspelt."""
+    notes = compare_requests(present, parse_request("gpus=1,user=u11"), rolls=2).notes
+    assert "no job that is known here has user u11 (did you mean u1?): it is taken to be new" in notes
+    assert not any("known here" in note for note in compare_requests(present, parse_request("gpus=1,user=u1"), 2).notes)
+
+
+@pytest.mark.parametrize(("longer", "told"), [(1.0, False), (20.0, True)])
+def test_a_replay_that_is_unlike_the_record_says_so(longer, told):
+    """What is recorded is what a replay did, or 20 times as long waits; who waits still has waited up to now."""
+    jobs, on = history(), Cluster.uniform(2, 4, "V100")
+    run = run_pipeline(jobs, on, read_pipeline("fcfs + easy"), get_estimator("oracle"))
+    seen = jobs.with_columns(recorded_start_s=jobs.submit_s + longer * run.wait_s)
+    here = replay(seen, on, read_pipeline("fcfs + easy"), get_estimator("oracle"), float(jobs.submit_s[60]))
+    said = any(note.startswith("The level of waiting is not the site's: even under fcfs + easy") for note in here.notes)
+    assert said == told, here.notes
+    assert any(
+        "No starts are recorded" in note
+        for note in replay(jobs, on, here.pipeline, get_estimator("oracle"), here.now_s).notes
+    )

@@ -73,9 +73,9 @@ def test_calibrate_and_all_others_have_one_rule_for_sizes(part, more):
 def test_time_in_which_a_job_could_not_start_is_told_apart():
     told = recorded_wait(jobs([1000.0, 1000.0], recorded_eligible_s=[500.0, np.nan]))
     assert (told.held, told.held_s, told.recorded_s.mean) == (1, 250, 750)
-    assert "Recorded wait: mean 12.5 min" in told.lines()[0]
-    assert "1 of 2 jobs could not start when submitted" in told.lines()[-1]
-    assert "Counted from submit, the recorded mean is 16.7 min" in told.lines()[-1]
+    assert told.lines()[0].startswith("Recorded wait of 2 jobs, from when each could start: mean 12.5 min")
+    assert "1 of all 2 jobs could not start when submitted" in told.lines()[-1]
+    assert "mean of all is 12.5 min so counted, and 16.7 min from submit" in told.lines()[-1]
 
 
 def test_recorded_waits_are_counted_one_way_whoever_tells_them():

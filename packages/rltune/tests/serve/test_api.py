@@ -240,6 +240,37 @@ def test_reasons_are_of_the_same_kinds_and_words_everywhere(path, client):
     assert client.get("/api/v1/jobs?reason=no+such+reason").status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("jobs?state=PENDNG", "no state 'PENDNG'; did you mean PENDING? there are: COMPLETING, CONFIGURING, PENDING"),
+        ("jobs?stat=PENDING", "no parameter 'stat'; did you mean state? there are: search, state, user"),
+        ("jobs?limit=5&sort=size", "sort: Input should be 'place', 'rank'"),
+        (
+            "jobs?limit=x&offset=-1",
+            "offset: Input should be greater than or equal to 0; limit: Input should be a valid",
+        ),
+        ("status?verbose=1", "no parameter 'verbose'; there is none"),
+        ("forecast?jobs=3", "did you mean job?"),
+        ("jobs/0", "job: Input should be greater than or equal to 1"),
+    ],
+)
+def test_what_is_asked_wrongly_is_a_sentence_with_the_choices(client, address, told):
+    """Never ignored, and of the same shape whoever finds it."""
+    answer = client.get(f"/api/v1/{address}")
+    assert answer.status_code == 422
+    assert told in answer.json()["detail"]
+    refusals = client.get("/openapi.json").json()["paths"]
+    shapes = {
+        str(found["content"]["application/json"]["schema"])
+        for path in refusals.values()
+        for method in path.values()
+        for code, found in method["responses"].items()
+        if code.startswith(("4", "5"))
+    }
+    assert shapes == {"{'$ref': '#/components/schemas/Refusal'}"}
+
+
 def test_an_explanation_names_one_reason_and_says_nothing_of_others_to_who_may_not_see_them(path, tmp_path, client):
     told = client.get("/api/v1/jobs/3/explanation?changes=true").json()
     assert told["reason"]["text"]
@@ -264,16 +295,16 @@ def test_what_a_job_depends_on_is_told_by_number_to_everybody_but_who_may_not_se
 def test_a_page_waits_for_no_forecast_that_takes_long(path, monkeypatch):
     """Why is answered while when is worked out, and the page says so; the next look has both."""
     slow, done = threading.Event(), threading.Event()
-    made = answers.forecast
+    drawn = answers.DrawnFutures.draw
 
-    def forecast(*args, **more):
+    def draw(*args, **more):
         slow.wait(60)
         try:
-            return made(*args, **more)
+            return drawn(*args, **more)
         finally:
             done.set()
 
-    monkeypatch.setattr(answers, "forecast", forecast)
+    monkeypatch.setattr(answers.DrawnFutures, "draw", draw)
     monkeypatch.setattr(answers, "PATIENCE_S", 0.01)
     with TestClient(service(path, limits=MANY)) as client:
         page = client.get("/jobs/3").text

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from live_cases import NOW, MemoryCluster, job, nodes, running, settings, snapshot
 from serve_cases import journal_of, service
@@ -14,9 +15,10 @@ from rltune.live.controller import Controller
 from rltune.live.journal.ended import Ended
 from rltune.live.journal.store import Journal
 from rltune.model.curve_file import read_curve, write_curve
-from rltune.serve.job_timeline import timeline
+from rltune.serve.job_timeline import _ticks, timeline
 from rltune.serve.last_day import use_chart
-from rltune.serve.line_chart import HEIGHT, WIDTH, line_chart, round_above
+from rltune.serve.line_chart import HEIGHT, WIDTH, line_chart, round_above, whole_marks
+from rltune.serve.look import sentence
 from rltune.serve.node_map import MOST_WITH_SQUARES, node_map
 from rltune.serve.sight import Watch
 from rltune.serve.tokens import Caller, Role
@@ -155,3 +157,36 @@ def test_owners_see_what_became_of_their_ended_jobs_and_others_do_not(tmp_path):
             answer = client.get("/jobs/60", headers={"authorization": f"Bearer {made[user]}"})
             assert answer.status_code == status
             assert ("ended: completed" in answer.text) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "marks"),
+    [
+        (1, 16, [2, 4, 6, 8, 10, 12, 14, 16]),
+        (0, 16, [0, 5, 10, 15]),
+        (1, 3, [1, 2, 3]),
+        (3, 1000, [200, 400, 600, 800, 1000]),
+    ],
+)
+def test_marks_of_whole_numbers_stand_where_they_belong(first, last, marks):
+    """Even steps, and the mark of an epoch is over that epoch."""
+    made = whole_marks(first, last)
+    assert [mark for mark, _ in made] == marks
+    assert [at for _, at in made] == pytest.approx([100 * (mark - first) / (last - first) for mark in marks], abs=0.01)
+
+
+def test_where_there_is_little_room_the_day_stays_on_the_axis():
+    """Every other mark is left out, and midnight, which says the day, never is."""
+    for hours in range(2, 40):
+        for begin in (1.7e9, 1.7e9 + 11_111, 1.7e9 + 44_444):
+            ticks = list(_ticks(begin, begin + 3600 * hours))
+            days = [tick for tick in ticks if tick.at_s % 86_400 == 0]
+            assert not any(tick.minor for tick in days[:1])
+            kept = [tick.at_s for tick in ticks if not tick.minor]
+            assert len(set(np.diff(kept))) <= 1
+
+
+def test_words_in_backticks_are_code_and_nothing_else_is():
+    """Whatever a name looks like, it is text."""
+    assert sentence("before `rltune calibrate` says so") == "Before <code>rltune calibrate</code> says so."
+    assert sentence("`<b>x</b>` & <i>") == "<code>&lt;b&gt;x&lt;/b&gt;</code> &amp; &lt;i&gt;."

@@ -103,6 +103,8 @@ def test_the_gain_of_the_newest_replay_is_told(site):
     site.controller.journal.add_event("gain", str(told), NOW)
     site.goes_on(JOBS)
     assert site.metrics()["rltune_gain_share", ()] == pytest.approx(0.25)
+    assert str(told) in {event["text"] for event in site.client.get("/api/v1/events").json()}
+    assert "<b>gain</b>" not in site.client.get("/controller").text  # pages have one answer, which has an interval
 
 
 def _forecast(*jobs):

@@ -14,9 +14,11 @@ from rltune.live.journal.store import Journal
 from rltune.live.replay_cycle import recall
 from rltune.serve.own_history import FEWEST, RULES, OwnHistory
 from rltune.serve.played_cluster import PlayedCluster
+from rltune.serve.policy_tables import told_ratio
 from rltune.serve.sight import Watch
-from rltune.shadow import shadow_report
+from rltune.shadow import shadow_report, shadow_text
 from rltune.text import percent
+from rltune.trials.intervals import Interval
 
 
 class HandClock:
@@ -127,3 +129,17 @@ def test_too_few_jobs_are_not_compared(tmp_path):
 
     with TestClient(service(journal_of(tmp_path))) as client:
         assert f"Policies are compared from {FEWEST} on" in client.get("/policies").text
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (Interval(0.8, 0.7, 0.9), "20.0 % less (10.0 % less to 30.0 % less)"),
+        (Interval(1.2, 1.1, 1.3), "20.0 % more (10.0 % more to 30.0 % more)"),
+        (Interval(0.9, 0.7, 1.1), "10.0 % less (30.0 % less to 10.0 % more, not shown)"),
+    ],
+)
+def test_an_interval_is_told_the_same_way_round_everywhere(made, told):
+    """From the smaller change to the larger, or from less to more, as the report of a time in shadow has it."""
+    assert told_ratio(made) == told
+    assert shadow_text.told_span(made) in told

@@ -18,6 +18,7 @@ from rltune.policy.learned import Learned
 from rltune.text import text_of
 from rltune.trials.intervals import Interval
 from rltune.trials.leak import Exam, leaks
+from rltune.trials.shares import SmallGroup
 from rltune.tune import tune
 from rltune.tune.advice import Advice, decide
 from rltune.tune.choose_and_report import PROBED
@@ -28,7 +29,14 @@ from rltune.tune.plan import SEARCH_SHARE, Plan
 from rltune.tune.stretches import BlockSums, HistoryStretch, StretchRunner
 from rltune.tune.tried_pipelines import Candidate, opening, usual_now, variations
 from rltune.tune.tuning_page import render_tuning
-from rltune.tune.tuning_text import RIGHT_ALONE, RIGHT_TOGETHER, finalists_table, sentences, settings_file
+from rltune.tune.tuning_text import (
+    RIGHT_ALONE,
+    RIGHT_TOGETHER,
+    finalists_table,
+    sentences,
+    settings_file,
+    shares_table,
+)
 from rltune.tune.work import RunWork
 
 CLUSTER = Cluster.uniform(2, 8)
@@ -417,13 +425,16 @@ def test_a_calm_history_teaches_nothing_and_says_so():
 
 
 def test_the_answer_is_told_beside_what_the_history_records(made):
-    """A replay that is far from it is called so in the second sentence, on the page and in JSON too."""
+    """A replay that is far from it is called so in the third sentence, on the page and in JSON too."""
     tuning, _ = made
-    assert sentences(tuning)[1].startswith("Recorded wait of the last part: mean ")
-    assert "is not your site's" not in sentences(tuning)[1]
+    assert sentences(tuning)[2].startswith(
+        "Recorded wait of the last part (750 jobs, from when each could start): mean "
+    )
+    assert "not like your site" not in sentences(tuning)[2]
+    assert sentences(tuning)[2].endswith("not that a replay ranks policies as your site would.")
     slow = replace(tuning.recorded.recorded_s, mean=10 * tuning.recorded.simulated_s.mean)
     far = replace(tuning, recorded=replace(tuning.recorded, recorded_s=slow))
-    assert "its mean wait is 10.0 times shorter than recorded" in sentences(far)[1]
+    assert "its mean wait is 10.0 times shorter than recorded" in sentences(far)[2]
     assert "10.0 times shorter" in render_tuning(far)
     assert far.to_dict()["recorded"]["recorded_s"]["mean"] == pytest.approx(slow.mean)
 
@@ -489,6 +500,55 @@ def test_a_tail_that_grows_is_named_though_the_mean_falls(made):
     told = sentences(replace(tuning, shares=(share,)))
     assert f"The slowest tenth (p90) gets longer in 1 of 1 groups (size {share.name}: 16.7 min -> 2.5 h)." in told
     assert f"The worst wait gets longer in 1 of 1 groups (size {share.name}: 33.3 min -> 8.3 h)." in told
+
+
+def test_one_interval_decides_and_no_other_stands_beside_it(made):
+    """That of the ratio: the one of the difference is wider, and two of them in a sentence contradict each other."""
+    tuning, _ = made
+
+    def told(low, high):
+        found = replace(tuning, testing=interval_of(low, high), apart=Interval(-900.0, -2e4, 2e4))
+        return next(one for one in sentences(found) if one.startswith("Last part, "))
+
+    for low, high, so in (
+        (0.35, 1.55, "not shown beyond chance: the interval includes 1"),
+        (0.35, 0.75, "shown: the interval is below 1"),
+        (1.15, 1.55, "shown to be worse: the interval is above 1"),
+    ):
+        assert told(low, high).count("[") == 1
+        assert f"[{low:.3f}, {high:.3f}] of it ({so})." in told(low, high)
+    assert "too little waited for an interval" in told(np.nan, np.nan)
+
+
+def test_who_is_in_no_row_is_said(made, jobs):
+    """Sizes with few jobs by name, others by number; of a long list, how many of how many are shown."""
+    tuning, _ = made
+    kinds = ["size"] * 2 + ["user"] * 12
+    shares = tuple(replace(tuning.shares[0], kind=kind, name=f"g{i}") for i, kind in enumerate(kinds))
+    small = (SmallGroup("size", "9 to 16 GPUs", 8), SmallGroup("user", "eve", 1), SmallGroup("user", "bob", 3))
+    found = replace(tuning, shares=shares, small=(*small, SmallGroup("QOS", "high", 2)))
+    said = "(under 20): 9 to 16 GPUs (8 jobs), 2 users, 1 QOS."
+    assert any(told.endswith(said) for told in sentences(found))
+    assert "8 of 12 users" in " ".join(text_of(shares_table(found)).split())
+    assert "Shown are" not in text_of(shares_table(tuning))
+    part = tuning.run_on[1]
+    ran = simulate(jobs.sorted(), CLUSTER, "fcfs")
+    runner = StretchRunner(jobs.sorted(), CLUSTER, "wait", 0)
+    told = [(s.kind, s.name) for s in (*runner.shares(ran, ran, part), *runner.small_groups(ran, ran, part))]
+    assert len(told) == len(set(told))
+    assert sum(s.jobs for s in runner.shares(ran, ran, part) if s.kind == "size") + sum(
+        g.jobs for g in runner.small_groups(ran, ran, part) if g.kind == "size"
+    ) == len(part)
+
+
+def test_how_much_history_is_asked_for_is_said_beside_how_much_there_is(made):
+    tuning, _ = made
+    for answer in (Advice.TOO_LITTLE, Advice.WATCH):
+        unsure = {"testing": interval_of(0.6, 1.4), "together": interval_of(0.5, 1.1), "needed_jobs": 12_345}
+        (first, *_) = sentences(replace(tuning, answer=answer, **unsure))
+        assert "12,000 jobs" in first
+        assert "3,000" in first
+        assert "on both parts 0.742" in first or "(both together: 0.742" in first
 
 
 def test_a_file_that_holds_no_runs_is_not_replaced(jobs, tmp_path):

@@ -1,6 +1,7 @@
 """A change is made as it is written, pairs the same jobs, and a solved target holds when it is tried."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from rltune.estimate import get_estimator
 from rltune.jobs import Jobs
 from rltune.present.of_run import replay
 from rltune.trials.intervals import Interval
-from rltune.trials.shares import Share
+from rltune.trials.shares import Share, SmallGroup
 from rltune.whatif import Target, WhatIf, parse_edit, solve, what_if, what_if_now
 from rltune.whatif.edits import Site, new_nodes, with_nodes
 from rltune.whatif.on_history import run_site
@@ -44,7 +45,17 @@ def site(n=300, pipeline="fcfs + easy"):
 
 @pytest.mark.parametrize(
     ("text", "nodes"),
-    [("add=2x8:H100", 6), ("remove=1:V100", 3), ("retire=v100", 1), ("drain=r1", 2), ("cap=a:4", 4), ("load=+50%", 4)],
+    [
+        ("add=2x8:new:H100", 6),
+        ("add=2x4:v100", 6),
+        ("remove=1:V100", 3),
+        ("remove=1x4:V100", 3),
+        ("remove=2x4", 2),
+        ("retire=v100", 1),
+        ("drain=r1", 2),
+        ("cap=a:4", 4),
+        ("load=+50%", 4),
+    ],
 )
 def test_a_change_is_made_on_a_copy(text, nodes):
     """Nodes are as many as they should be, and the site itself stays as it was."""
@@ -89,10 +100,35 @@ def test_more_nodes_than_there_are_cannot_be_removed(count):
         parse_edit(f"remove={count}:V100")(site(20))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("add=2x8:V10", "no GPU type 'V10' (add=2x8:V10); did you mean V100? there are: "),
+        ("add=2x8:H100", "If it is to be a new one, write 2x8:new:H100"),
+        ("add=2x8", "says no GPU type; there are: "),
+        ("remove=2x16:V100", "there are only 0 nodes of V100 with 16 GPUs"),
+        ("remove=2x16", "there are only 0 nodes with 16 GPUs"),
+        ("remove=0:V100", "written as 2:V100, 2x8:V100 or 2x8"),
+        ("remove=1x4:V10", "did you mean V100?"),
+    ],
+)
+def test_a_type_that_is_not_there_may_be_misspelt(text, told):
+    """On a history, on the queue of now and for a target alike."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[90]))
+    for ask in (lambda edits: what_if(base, edits, ORACLE), lambda edits: what_if_now(present, edits, rolls=2)):
+        with pytest.raises(InputError) as refused:
+            ask([parse_edit(text)])
+        assert told in str(refused.value)
+    if text == "add=2x8:V10":
+        with pytest.raises(InputError, match="did you mean V100"):
+            solve(base, Target.parse("mean wait < 1h"), "8:V10", ORACLE)
+
+
 def test_a_removal_on_a_history_says_which_nodes_it_takes():
     """Nodes of one type may differ in size."""
     told = what_if(site(), [parse_edit("remove=1:V100")], ORACLE)
-    assert "remove=1:V100 takes the last of its type in the cluster's file: 1 node of 4 GPUs" in told.notes
+    assert "remove=1:V100 takes the last of its kind in the cluster's file: 1 node of 4 GPUs" in told.notes
 
 
 def test_nothing_changed_is_exactly_nothing():
@@ -244,16 +280,16 @@ def test_a_replay_far_from_the_record_says_so(recorded, told):
     jobs = replace(before.jobs, recorded_start_s=before.jobs.submit_s + recorded * waited)
     made = what_if(replace(before, jobs=jobs), [parse_edit("add=1x4:V100")], ORACLE)
     assert any("do not read sizes of gains" in note for note in made.notes) == told
-    assert any(note.startswith("recorded wait of these jobs: mean") for note in made.notes)
+    said = r"recorded wait of these \d+ jobs, from when each could start: mean"
+    assert any(re.match(said, note) for note in made.notes)
     solved = solve(replace(before, jobs=jobs), Target.parse("mean wait < 10d"), "4:V100", ORACLE)
     assert any("do not read sizes of gains" in note for note in solved.notes) == told
 
 
-@pytest.mark.parametrize(("kind", "told"), [("v100", False), ("H100", True), ("", False)])
-def test_nodes_of_a_type_that_is_not_there_are_told(kind, told):
-    """All jobs of this site name types, none of them H100; nodes of no type are any."""
-    text = f"add=1x4:{kind}" if kind else "add=1x4"
-    notes = what_if(site(60), [parse_edit(text)], ORACLE).notes
+@pytest.mark.parametrize(("kind", "told"), [("v100", False), ("new:H100", True)])
+def test_nodes_of_a_new_type_are_told(kind, told):
+    """All jobs of this site name types, none of them H100."""
+    notes = what_if(site(60), [parse_edit(f"add=1x4:{kind}")], ORACLE).notes
     said = "no node has GPU type H100 now (there are V100, A100): 0 of 60 jobs with GPUs may use it"
     assert any(note.startswith(said) for note in notes) == told
 
@@ -262,5 +298,39 @@ def test_who_gains_is_told_by_how_much():
     """Also where both waits look the same."""
     share = Share("size", "1 GPU", 90, 9_100.0, 9_000.0, (0.0, 0.0), (0.0, 0.0))
     waits = dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)
-    made = WhatIf("c", "here", 90, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), (share,))
+    made = WhatIf("c", "here", 120, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), (share,))
     assert "  size 1 GPU (90 jobs): 2.5 h -> 2.5 h (-100.0 s)" in made.lines()
+
+
+def test_groups_are_told_once_and_who_gains_stands_beside_who_loses():
+    """A group of all jobs tells nothing, and one that is the same jobs under another name is no other group."""
+
+    def share(kind, name, jobs, now_s, then_s):
+        return Share(kind, name, jobs, now_s, then_s, (now_s, then_s), (now_s, then_s))
+
+    waits = dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)
+    shares = (
+        share("size", "1 GPU", 60, 600.0, 900.0),
+        share("size", "2 GPUs", 30, 7200.0, 14_400.0),
+        share("user", "ann", 30, 7200.0, 14_400.0),
+        share("partition", "a", 90, 2800.0, 5400.0),
+    )
+    small = (SmallGroup("user", "bob", 3), SmallGroup("size", "3 to 4 GPUs", 4))
+    made = WhatIf("c", "here", 90, waits, waits, Interval(0, 0, 0), Interval(1, 1, 1), (0.5, 0.5), shares, small=small)
+    told = made.lines()
+    begin = told.index("Gain most: no group")
+    assert told[begin + 1 :] == [
+        "Lose most:",
+        "  size 2 GPUs, user ann (30 jobs): 2.0 h -> 4.0 h (+2.0 h)",
+        "  size 1 GPU (60 jobs): 10.0 min -> 15.0 min (+5.0 min)",
+        "Too few jobs to be a group of their own (under 20): 3 to 4 GPUs (4 jobs), 1 user",
+    ]
+
+
+def test_the_ratio_of_futures_is_that_of_the_sentence():
+    """The means that the sentence tells, one over the other: not the mean of many ratios."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, get_estimator("history"), float(base.jobs.submit_s[90]))
+    told = what_if_now(present, [parse_edit("add=2x4:V100")], rolls=8)
+    assert told.ratio.estimate == pytest.approx(told.then_s["mean"] / told.now_s["mean"])
+    assert told.difference.estimate == pytest.approx(told.then_s["mean"] - told.now_s["mean"])

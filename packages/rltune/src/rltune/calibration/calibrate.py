@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened
 from rltune.calibration.node_use import find_nodes, held_beside_room
 from rltune.calibration.seen_limits import find_limits
+from rltune.calibration.slow_starts import slow_stretches
 from rltune.calibration.weights import HIDDEN, find_weights
 from rltune.cluster import Cluster
-from rltune.engine.parse_pipeline import parse_pipeline, read_pipeline
+from rltune.engine.parse_pipeline import read_pipeline
 from rltune.engine.pipeline import Pipeline
 from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
@@ -26,20 +27,24 @@ from rltune.estimate import get_estimator, sites_estimator
 from rltune.jobs import Floats, Jobs
 from rltune.schedule import Schedule
 from rltune.trials.groups import Groups
+from rltune.trials.shares import BY_KIND
+from rltune.trials.site_pipeline import site_pipeline
 
-UNTOLD = ("fcfs + easy", "multifactor + easy")  # what is tried if nothing says what the site has
+OTHERS = ("fcfs + easy", "multifactor + easy")  # also replayed if nothing says what the site has
+MUCH_NEARER = 0.1  # of `distance`
 MOST_ROWS = 12
 Told = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class GroupRow:
-    """The waits of one group of jobs."""
+    """The mean waits of one group of jobs."""
 
     name: str
     jobs: int
     recorded_s: float
     simulated_s: float
+    with_lines_s: float = np.nan  # in the replay with all that was found; NaN if nothing can be taken over
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class Calibration:
     after_pipeline: str
     after: Nearness | None  # with all that was found; None if nothing can be taken over
     groups: dict[str, tuple[GroupRow, ...]]
+    after_start_s: Floats | None = None  # of the jobs of the history in that replay
+    cut: dict[str, int] = field(default_factory=dict)  # of kinds of which not all groups are told, how many there are
 
 
 def calibrate(
@@ -74,7 +81,7 @@ def calibrate(
     Args:
         jobs: The history; starts must be recorded.
         cluster: The machine; its file may name the scheduler.
-        pipeline: What ran, as "multifactor + easy"; by the cluster's file, or else the nearest of some, if not told.
+        pipeline: What ran, as "multifactor + easy"; by the cluster's file, or else what `tune` takes, if not told.
         estimator: What is known of run times; the limits asked, if most jobs have one, else "history".
         seed: For what is drawn.
         progress: Called with what is being done.
@@ -96,29 +103,35 @@ def calibrate(
         made = run_pipeline(ready, on, how, guess)
         return made, Nearness.of(history, made.start_s[rows], float(made.rejected.mean()))
 
-    candidates, chosen = _candidates(cluster, pipeline)
-    made = [(how, *replay(cluster, how)) for how in candidates]
-    how, schedule, close = min(made, key=lambda one: distance(one[2]))
+    how, chosen = _site(jobs, cluster, pipeline)
+    schedule, close = replay(cluster, how)
+    if pipeline is None and cluster.scheduler is None:
+        others = [other for other in map(read_pipeline, OTHERS) if other.label != how.label]
+        chosen += "".join(_nearer(other.label, close, replay(cluster, other)[1]) for other in others)
     tell("looking for causes")
-    limits, held = find_limits(history, FreeRoom.of(history, cluster))
+    free = FreeRoom.of(history, cluster)
+    limits, held = find_limits(history, free)
     beside_room = held | held_beside_room(history, cluster, seed)
+    slow = slow_stretches(history, free, held, schedule.start_s[rows])
     found = [
-        *find_causes(history, jobs.take(rows), cluster, schedule, seed),
-        *find_nodes(history, cluster, beside_room),
+        *find_causes(history, jobs.take(rows), cluster, schedule, seed, free=free, slow=slow, origin_s=origin_s),
+        *find_nodes(history, cluster, beside_room, [(one.begin_s, one.end_s) for one in slow]),
         *limits,
     ]
     tell("fitting weights")
     found += _weights(history, (held, beside_room), seed, known=cluster.scheduler is not None)
     found = [dated(not_told_twice(one, cluster), origin_s) for one in found]
-    after_pipeline, after = how.label, None
+    after_pipeline, after, after_start = how.label, None, None
     if any(one.toml for one in found):
         better = taken_over(cluster, found)
-        then = _site(better) or how
-        after_pipeline, after = then.label, replay(better, then)[1]
+        then = how if pipeline is not None and better.scheduler is None else site_pipeline(jobs, better)[0]
+        again, after = replay(better, then)
+        after_pipeline, after_start = then.label, again.start_s[rows]
     start = schedule.start_s[rows]
+    groups, cut = _groups(history, start, after_start, origin_s)
     return Calibration(
         history, cluster, how.label, chosen, guess.name, start, close, tuple(found), after_pipeline, after,
-        _groups(history, start, origin_s),
+        groups, after_start, cut,
     )  # fmt: skip
 
 
@@ -128,46 +141,42 @@ def _weights(history: Happened, held: Sequence[NDArray[np.bool_]], seed: int, *,
     return next((facts for facts in made if all(one.cause != HIDDEN for one in facts)), made[0])
 
 
-def _candidates(cluster: Cluster, pipeline: str | None) -> tuple[list[Pipeline], str]:
-    if pipeline is not None:
-        return [read_pipeline(pipeline)], "as told"
-    site = _site(cluster)
-    if site is not None:
-        return [site], "by the cluster's file"
-    return [read_pipeline(text) for text in UNTOLD], f"not told: the nearest of {', '.join(UNTOLD)}"
+def _site(jobs: Jobs, cluster: Cluster, pipeline: str | None) -> tuple[Pipeline, str]:
+    return site_pipeline(jobs, cluster) if pipeline is None else (read_pipeline(pipeline), "as told")
 
 
-def _site(cluster: Cluster) -> Pipeline | None:
-    named = cluster.scheduler
-    return None if named is None else parse_pipeline(named.policy, named.backfill)
+def _nearer(label: str, close: Nearness, other: Nearness) -> str:
+    """Return that another pipeline comes nearer to what happened than the one that is taken, if it does by far."""
+    if distance(other) > distance(close) - MUCH_NEARER:
+        return ""
+    return f"; {label} is nearer to what happened: if you have that, say so (--pipeline, or [scheduler] in the file)"
 
 
-def _groups(history: Happened, start_s: Floats, origin_s: float | None) -> dict[str, tuple[GroupRow, ...]]:
+def _groups(
+    history: Happened, start_s: Floats, after_s: Floats | None, origin_s: float | None
+) -> tuple[dict[str, tuple[GroupRow, ...]], dict[str, int]]:
+    """Return the rows by kind, and of the kinds with too many groups how many there are.
+
+    Sizes and hours stand in their order, all others by who waited longest in all.
+    """
     jobs = history.jobs
-    told = origin_s is not None
     hour = ((jobs.submit_s + (origin_s or 0.0)) // 3600).astype(np.int64) % 24
-    sizes = Groups.by_size(jobs)
-    waits = (history.start_s - history.ready_s, start_s - history.ready_s)
-    by_label = {
-        "partition": (jobs.vc.names, jobs.vc.codes),
-        "user": (jobs.user.names, jobs.user.codes),
-    }
-    return {
-        "size": _rows(sizes.names, sizes.of_job, waits, by_wait=False),
-        **{name: _rows(*parts, waits, by_wait=True) for name, parts in by_label.items()},
-        "hour": _rows(tuple(f"{h:02d}" for h in range(24)), hour, waits, by_wait=False) if told else (),
-    }
+    hours = Groups(tuple(f"{h:02d}" for h in range(24)), hour if origin_s is not None else np.full(len(history), -1))
+    nothing = np.full(len(history), np.nan)
+    waits = [start - history.ready_s for start in (history.start_s, start_s, nothing if after_s is None else after_s)]
+    rows = {name: _rows(groups_of(jobs), waits) for name, groups_of in BY_KIND.items()}
+    longest = {n: sorted(of, key=lambda r: -r.recorded_s * r.jobs)[:MOST_ROWS] for n, of in rows.items() if n != "size"}
+    few = {**rows, **{name: tuple(some) for name, some in longest.items()}, "hour": _rows(hours, waits)}
+    return few, {name: len(of) for name, of in rows.items() if len(of) > len(few[name])}
 
 
-def _rows(
-    names: Sequence[str], codes: NDArray[np.integer], waits: tuple[Floats, Floats], *, by_wait: bool
-) -> tuple[GroupRow, ...]:
-    """Return the mean waits of each group; of many, those who waited longest in all."""
-    known = (codes >= 0) & ~np.isnan(waits[1])
-    count = np.bincount(codes[known], minlength=len(names))
-    sums = [np.bincount(codes[known], wait[known], minlength=len(names)) for wait in waits]
-    present = np.flatnonzero(count)
-    order = present[np.argsort(-sums[0][present], kind="stable")][:MOST_ROWS] if by_wait else present
+def _rows(groups: Groups, waits: Sequence[Floats]) -> tuple[GroupRow, ...]:
+    """Return the mean waits of each group that has jobs."""
+    known = (groups.of_job >= 0) & ~np.isnan(waits[1])
+    codes = groups.of_job[known]
+    count = np.bincount(codes, minlength=len(groups.names))
+    sums = [np.bincount(codes, wait[known], minlength=len(groups.names)) for wait in waits]
     return tuple(
-        GroupRow(names[i], int(count[i]), *(float(total[i] / count[i]) for total in sums)) for i in order.tolist()
+        GroupRow(groups.names[i], int(count[i]), *(float(total[i] / count[i]) for total in sums))
+        for i in np.flatnonzero(count).tolist()
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened, Steps
+from rltune.calibration.moments import from_to
 from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
+from rltune.calibration.slow_starts import SlowStretch, find_slow_starts
 from rltune.cluster import Cluster
 from rltune.jobs import Floats, Jobs
 from rltune.metrics.recorded import recorded_held_s
@@ -26,17 +28,27 @@ _SAMPLE = 2000
 _PARTS = 10  # of the span, in which the machine may have been smaller
 
 
-def find_causes(history: Happened, given: Jobs, cluster: Cluster, replay: Schedule, seed: int = 0) -> list[SiteFact]:
+def find_causes(
+    history: Happened,
+    given: Jobs,
+    cluster: Cluster,
+    replay: Schedule,
+    seed: int = 0,
+    *,
+    free: FreeRoom,
+    slow: Sequence[SlowStretch] = (),
+    origin_s: float | None = None,
+) -> list[SiteFact]:
     """List what can be found without knowing where jobs ran; the jobs given have their own submit times."""
-    free = FreeRoom.of(history, cluster)
     return [
         *_rejected(replay),
         *_held(given),
         *_arrays(history, free),
         *_before_the_export(history),
         *_capacity(history, cluster),
-        *_stops(history),
-        *_with_room(history, free, seed),
+        *_stops(history, slow, origin_s),
+        *find_slow_starts(history, cluster, free, slow, origin_s),
+        *_with_room(history, free, slow, seed),
     ]
 
 
@@ -82,10 +94,9 @@ def _arrays(history: Happened, free: FreeRoom) -> Iterator[SiteFact]:
             throttled.append(f"{jobs.array[rows[0]]}={most}")
     if throttled:
         told = f"{counted(len(throttled), 'array')} ran no more than a few tasks at once although there was room"
-        command = f"`rltune trace convert --array-limit {','.join(throttled[:MOST_NAMED])}`"
-        some = len(throttled) > MOST_NAMED
-        so = f"holds the first {MOST_NAMED} of them so, and --json names all" if some else "holds them so"
-        yield SiteFact("arrays throttled", f"{told}; {command} {so}", named=tuple(throttled))
+        first = f"--array-limit {','.join(throttled[:MOST_NAMED])}"
+        more = f"; of {MOST_NAMED} of them" if len(throttled) > MOST_NAMED else ""
+        yield SiteFact("arrays throttled", f"{told}{more}", convert=first, named=tuple(throttled))
 
 
 def _before_the_export(history: Happened) -> Iterator[SiteFact]:
@@ -141,27 +152,36 @@ def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
     return [x for n in nodes for x in ("[[outage]]", f"node = {n}", f"down_s = {low:.1f}", f"up_s = {high:.1f}")]
 
 
-def _stops(history: Happened) -> Iterator[SiteFact]:
-    """Find stretches in which the whole machine was idle while jobs waited: a reservation or maintenance."""
+def _stops(history: Happened, slow: Sequence[SlowStretch], origin_s: float | None) -> Iterator[SiteFact]:
+    """Tell when the whole machine was idle while jobs waited, where it is not told from when nothing was started."""
+    spans = [span for span in _stopped(history) if not any(one.overlaps(*span) > 0 for one in slow)]
+    if spans:
+        lines = [
+            line for low, high in spans for line in ("[[maintenance]]", f"start_s = {low:.1f}", f"end_s = {high:.1f}")
+        ]
+        longest = max(spans, key=lambda span: span[1] - span[0])
+        whole = seconds(sum(high - low for low, high in spans))
+        told = f"the machine stood still {counted(len(spans), 'time')} for {whole} in all while jobs waited"
+        which = "it was" if len(spans) == 1 else "the longest was"
+        yield SiteFact("reservations or maintenance", f"{told}; {which} {from_to(*longest, origin_s)}", tuple(lines))
+
+
+def _stopped(history: Happened) -> list[tuple[float, float]]:
+    """Return from when to when the whole machine was as good as idle although jobs waited all the time."""
     use = history.use
     idle = use.value <= NEARLY_IDLE * history.peak
     first = np.flatnonzero(idle & ~np.concatenate([[False], idle[:-1]]))
     last = np.flatnonzero(idle & ~np.concatenate([idle[1:], [False]]))
     ends = np.append(use.time_s, use.time_s[-1:])
-    lines, spans = [], []
+    spans = []
     for low, high in zip(use.time_s[first], ends[last + 1], strict=True):
         waiting = (history.ready_s <= low + WAITED_S) & (history.start_s >= high - 60)
         if high - low >= SHORTEST_STOP_S and waiting.sum() >= FEWEST_WAITING:
-            spans.append(high - low)
-            lines += ["[[maintenance]]", f"start_s = {low:.1f}", f"end_s = {high:.1f}"]
-    if spans:
-        told = (
-            f"the machine stood still {counted(len(spans), 'time')} for {seconds(sum(spans))} in all while jobs waited"
-        )
-        yield SiteFact("reservations or maintenance", told, tuple(lines))
+            spans.append((float(low), float(high)))
+    return spans
 
 
-def _with_room(history: Happened, room: FreeRoom, seed: int) -> Iterator[SiteFact]:
+def _with_room(history: Happened, room: FreeRoom, slow: Sequence[SlowStretch], seed: int) -> Iterator[SiteFact]:
     """Measure which share of all waiting for GPUs happened while as many as the job wanted were free."""
     wait = np.where(history.size > 0, history.start_s - history.ready_s, 0.0)
     if not (wait > 0).any():
@@ -170,10 +190,16 @@ def _with_room(history: Happened, room: FreeRoom, seed: int) -> Iterator[SiteFac
     rng = np.random.default_rng(seed)
     drawn = rows[rng.choice(len(rows), min(_SAMPLE, 4 * len(rows)), p=wait[rows] / wait[rows].sum())]
     moment = history.ready_s[drawn] + rng.random(len(drawn)) * wait[drawn]
-    share = float(np.mean(room.at(moment, drawn) >= history.size[drawn]))
+    roomy = room.at(moment, drawn) >= history.size[drawn]
+    share = float(np.mean(roomy))
     if share > 0.3:
         told = f"in {percent(share)} of all time waited as many GPUs were free as the job wanted"
-        yield SiteFact("waiting with room", f"{told}: something other than GPUs held jobs back")
+        inside = (
+            np.any([one.inside(moment) & (room.kind[drawn] == one.kind) for one in slow], axis=0) if slow else roomy
+        )
+        within = float(np.mean(inside[roomy]))
+        where = f" ({percent(within)} of that in the stretches in which starts nearly stopped)" if slow else ""
+        yield SiteFact("waiting with room", f"{told}{where}: something other than GPUs held jobs back")
 
 
 def queue_of(ready_s: Floats, start_s: Floats) -> Steps:

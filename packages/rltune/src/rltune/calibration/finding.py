@@ -12,4 +12,5 @@ class SiteFact:
     cause: str  # in a word or two
     evidence: str  # one sentence
     toml: tuple[str, ...] = ()  # lines to be put at the end of the cluster's file
+    convert: str = ""  # an option of `rltune trace convert` that writes the history as it says
     named: tuple[str, ...] = ()  # all of what the evidence may name only the first of

@@ -19,6 +19,7 @@ class FreeRoom:
     """The jobs by the node groups that they may use; of each kind, its GPUs and who else was on them."""
 
     kind: NDArray[np.int64]  # of each job
+    pools: tuple[Groups, ...]  # of each kind: the groups that its jobs may use
     gpus: tuple[int, ...]  # of each kind: as many as there are, or were ever in use at once
     users: tuple[Happened, ...]  # of each kind: all jobs that may have been on its nodes
 
@@ -28,7 +29,7 @@ class FreeRoom:
         pools, kind = _pools(history.jobs, cluster)
         users = tuple(_among(history, kind, [i for i, other in enumerate(pools) if other & pool]) for pool in pools)
         sizes = [sum(cluster.groups[g].count * cluster.groups[g].gpus for g in pool) for pool in pools]
-        return cls(kind, tuple(min(n, max(u.peak, 1)) for n, u in zip(sizes, users, strict=True)), users)
+        return cls(kind, tuple(pools), tuple(min(n, max(u.peak, 1)) for n, u in zip(sizes, users, strict=True)), users)
 
     def before(self, time_s: Floats) -> NDArray[np.int64]:
         """Return how many GPUs were free for each job just before a moment of its own."""

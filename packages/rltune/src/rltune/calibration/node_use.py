@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +55,13 @@ class Idle:
     jobs: int  # that waited beside it and began elsewhere
 
 
-def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> list[SiteFact]:
-    """Compare the nodes that jobs ran on with those of the cluster, and find stretches in which nodes were down."""
+def find_nodes(
+    history: Happened, cluster: Cluster, held: NDArray[np.bool_], told: Sequence[tuple[float, float]] = ()
+) -> list[SiteFact]:
+    """Compare the nodes that jobs ran on with those of the cluster, and find stretches in which nodes were down.
+
+    What lies in a time that is told already, in which hardly any job started, is not told again.
+    """
     use = NodeUse.of(history)
     if not use.names:
         return []
@@ -64,15 +70,20 @@ def find_nodes(history: Happened, cluster: Cluster, held: NDArray[np.bool_]) -> 
     extra = len(use.names) - len(known)
     found = []
     if extra:
-        told = f"jobs ran on {len(use.names):,} nodes, the cluster has room for {len(known):,} of them"
-        found.append(SiteFact("nodes that the cluster lacks", told))
+        lacks = f"jobs ran on {len(use.names):,} nodes, the cluster has room for {len(known):,} of them"
+        found.append(SiteFact("nodes that the cluster lacks", lacks))
     idle = [stretch for node, name, rows in known for stretch in _idle(history, cluster, node, name, rows, held)]
     missing = sorted(set(range(cluster.node_count)) - {node for node, _, _ in known})
     if missing and len(known) > 1 and _was_full(history, cluster, known):
-        told = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
+        never = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
         lines = [line for node in missing for line in ("[[outage]]", f"node = {node}", "down_s = 0.0")]
-        found.append(SiteFact("nodes that did not exist", told, tuple(lines)))
-    return [*found, *_downs(idle)]
+        found.append(SiteFact("nodes that did not exist", never, tuple(lines)))
+    return [*found, *_downs([s for s in idle if not _mostly_within(s, told)])]
+
+
+def _mostly_within(idle: Idle, spans: Sequence[tuple[float, float]]) -> bool:
+    inside = sum(max(0.0, min(idle.end_s, high) - max(idle.begin_s, low)) for low, high in spans)
+    return inside > 0.5 * (idle.end_s - idle.begin_s)
 
 
 def held_beside_room(history: Happened, cluster: Cluster, seed: int = 0) -> NDArray[np.bool_]:

@@ -7,14 +7,16 @@ import typer
 
 from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
-from rltune.cli.console import require_free, show, show_line, write_text
+from rltune.cli.console import require_free, show_line, show_table, write_text
 from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.options import examples
-from rltune.cli.outputs import Outputs, cluster_line
+from rltune.cli.outputs import Outputs, cluster_and_file
 from rltune.cli.terminal_progress import spinner
 from rltune.cli.trace_argument import load_workload
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rltune.calibration import Calibration
 
 EXAMPLES = examples(
@@ -70,33 +72,36 @@ def calibrate(
     with spinner("replaying and comparing"):
         made = run(work.jobs, on, pipeline, estimator and estimator_for(estimator, trace), seed, origin_s=work.origin_s)
     if not outputs.only_json:
-        _show(made, f"{work.name} on {cluster_line(on, cluster)}")
-    outputs.write_json({"trace": work.name, "cluster": cluster, **text.as_dict(made)})
+        _show(made, f"{work.name} on {cluster_and_file(on, cluster)}", trace, work.notes)
+    outputs.write_json({"trace": work.name, "cluster": cluster, "notes": work.notes, **text.as_dict(made)})
     if write is not None:
         _write(made, cluster, write, work.origin_s)
     if outputs.report is not None:
         from rltune.report.calibration_page import write_calibration
 
-        write_calibration(made, outputs.report, work.name, cluster_line(on, cluster))
+        write_calibration(made, outputs.report, work.name, cluster_and_file(on, cluster), (trace, work.notes))
     outputs.name_files()
 
 
-def _show(made: "Calibration", about: str) -> None:
+def _show(made: "Calibration", about: str, trace: str, notes: "Sequence[str]") -> None:
     from rltune.calibration import calibration_text as text
 
     for line in text.answer(made):
         show_line(line)
     show_line(f"\n{about}")
-    show(text.how_replayed(made))
-    show_line("\nEvidence" if made.after is None else "\nEvidence, without the lines below")
-    for line in text.evidence(made):
-        show_line(f"  {line}")
+    for line in (text.how_replayed(made), *notes):
+        show_line(line)
+    for title, lines in text.all_evidence(made):
+        show_line(f"\n{title}")
+        for line in lines:
+            show_line(f"  {line}")
     show_line("\nWhat was found")
-    for line in text.causes(made):
-        show(f"- {line}".replace("[", "\\["))
+    for line in text.causes(made, trace):
+        show_line(f"- {line}")
     show_line("")
-    for table in text.tables(made):
-        show(table)
+    for title, table in text.tables(made):
+        show_line(title)
+        show_table(table)
         show_line("")
     _show_toml(made)
 

@@ -12,7 +12,7 @@ from rltune.cli.estimator_argument import estimator_for
 from rltune.cli.exits import INTERRUPTED
 from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
-from rltune.cli.outputs import Outputs, cluster_line, with_notes
+from rltune.cli.outputs import Outputs, cluster_and_file, with_notes
 from rltune.cli.parsing import split
 from rltune.cli.terminal_progress import bar
 from rltune.cli.trace_argument import Workload, also_on, load_workload
@@ -107,7 +107,7 @@ def compare(
             break
     work = asked[first][0]
     result = with_notes(join_clusters(made) if others else made[first], work)
-    where = ", ".join(cluster_line(on, name) for name, on in clusters.items())
+    where = ", ".join(cluster_and_file(on, name) for name, on in clusters.items())
     _write(result, outputs, work, where, pipelines, details=details)
 
 

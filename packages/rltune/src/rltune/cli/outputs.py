@@ -94,6 +94,13 @@ def cluster_line(cluster: "Cluster", given: str) -> str:
     return f"{cluster.name or given} ({count(cluster.node_count, 'nodes')}, {count(cluster.gpu_count, 'GPUs')})"
 
 
+def cluster_and_file(cluster: "Cluster", given: str) -> str:
+    """Name a cluster in one line with the file that it is of: a calibrated one often has the name of the other."""
+    line = cluster_line(cluster, given)
+    named = cluster.name and given.endswith(".toml") and given != cluster.name
+    return line.replace(" (", f" ({given}: ", 1) if named else line
+
+
 def _version() -> str:
     from rltune.version import __version__
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rltune.jobs import Jobs
     from rltune.live.see.backend import Backend
     from rltune.live.see.snapshot import Snapshot
-    from rltune.present import Present
+from rltune.present import Present
+from rltune.present.told_date import date_and_time
 
 USUAL = "multifactor + easy"
 MOST_HISTORY = 20_000  # ended jobs that a forecast draws from
@@ -146,7 +147,7 @@ class Asked:
         (jobs, cluster, pipeline, estimator, at_s), origin_s = self._site_and_clock()
         when = f"{self.at}{told_date(str(self.at), at_s, origin_s)}"
         with spinner("replaying the history"):
-            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {when}")
+            return replay(jobs, cluster, pipeline, estimator, at_s, f"{self.trace} at {when}", origin_s)
 
     def _time(self, work: "Workload") -> float:
         """Return the time asked for, in seconds of the trace; a date is on the history's own clock."""
@@ -241,10 +242,7 @@ def told_date(asked: str, at_s: float, origin_s: float | None) -> str:
     """Return the date on a history's own clock of a time that was asked for otherwise; "" where there is none."""
     if origin_s is None or not _is_number(asked.removesuffix("%")):
         return ""
-    try:
-        return f" ({datetime.fromtimestamp(origin_s + at_s, UTC):%Y-%m-%dT%H:%M})"
-    except (OverflowError, OSError, ValueError):  # seconds beyond the calendar
-        return ""
+    return f" ({date_and_time(origin_s + at_s)})"
 
 
 def _is_number(text: str) -> bool:

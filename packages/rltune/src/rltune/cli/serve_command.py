@@ -1,6 +1,9 @@
 """`rltune serve`: pages, an HTTP API and metrics over a controller's journal, or over a simulated cluster."""
 
 import ipaddress
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,6 +19,8 @@ from rltune.cli.terminal_progress import spinner
 from rltune.errors import InputError
 
 if TYPE_CHECKING:
+    from socket import socket as Socket  # noqa: N812  as types are written
+
     from rltune.serve.app import ServeSettings
     from rltune.serve.tokens import Tokens
 
@@ -76,8 +81,8 @@ def serve(
         raise InputError(f"--training {training}: there is no such folder")
     settings = _settings(tokens, address, wait_buckets, demo=demo)
     settings = replace(settings, training=training or (_demo_training() if demo else None))
-    with _journal(journal, speed, demo=demo) as path:
-        _run(path, settings, address, port)
+    with _listening(address, port) as socket, _journal(journal, speed, demo=demo) as path:
+        _run(path, settings, address, socket)
 
 
 def _make_token(path: Path | None, name: str, role: str, user: str) -> None:
@@ -167,14 +172,39 @@ def _journal(path: Path, speed: float, *, demo: bool) -> Iterator[Path]:
 
     compile_core([read_pipeline(text) for text in PIPELINES])
     with ExitStack() as stack:
+        stack.enter_context(_tidy_when_terminated())
         with spinner("simulating a cluster"):
             running = stack.enter_context(demonstration(speed))
         yield running.journal
 
 
-def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None:
+@contextmanager
+def _tidy_when_terminated() -> Iterator[None]:
+    """Let SIGTERM end the program as an exception does, or the demonstration's folder would stay behind."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _listening(address: str, port: int) -> "Iterator[Socket]":
+    """Take the port, before anything that lasts is begun."""
     import socket
 
+    try:
+        made = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(f"{address}:{port}: cannot listen there: {why}") from None
+    with made as listening:
+        # Head and body of an answer are written apart: else the body waits 40 ms for the head to be acknowledged.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield listening
+
+
+def _run(path: Path, settings: "ServeSettings", address: str, listening: "Socket") -> None:
     import uvicorn
 
     from rltune.serve.app import make_app
@@ -182,21 +212,13 @@ def _run(path: Path, settings: "ServeSettings", address: str, port: int) -> None
     from rltune.serve.sight import Watch
 
     app = make_app(Watch(path), settings)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.create_server((address, port), family=family) as listening:
-            # Head and body of an answer are written apart: else the body waits 40 ms for the head to be acknowledged.
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            shown = listening.getsockname()[1]
-            host = f"[{address}]" if ":" in address else address
-            show_line(f"http://{host}:{shown}  (Ctrl-C ends it)")
-            how = uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=_PATIENCE_S,
-                timeout_keep_alive=_KEPT_OPEN_S,
-            )
-            ending_server(how, app.state.streams).run(sockets=[listening])
-    except OSError as error:
-        raise InputError(f"{address}:{port}: cannot listen there: {error.strerror}") from None
+    host = f"[{address}]" if ":" in address else address
+    show_line(f"http://{host}:{listening.getsockname()[1]}  (Ctrl-C ends it)")
+    how = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=_PATIENCE_S,
+        timeout_keep_alive=_KEPT_OPEN_S,
+    )
+    ending_server(how, app.state.streams).run(sockets=[listening])

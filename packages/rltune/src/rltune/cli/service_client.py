@@ -5,7 +5,7 @@ import os
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from rltune.errors import InputError
@@ -13,6 +13,7 @@ from rltune.errors import InputError
 if TYPE_CHECKING:
     from rltune.explain import Explanation
     from rltune.forecast import Forecast
+    from rltune.whatif import WhatIf
 
 TOKEN = "RLTUNE_TOKEN"  # noqa: S105  the name of a variable
 PATIENCE_S = 60.0
@@ -32,23 +33,35 @@ def explanation(service: str, job: str, *, changes: bool) -> "Explanation":
 
     if not job.isdecimal():
         raise InputError(f"a service explains one job at a time, by its number; {job!r} is none")
-    return Explanation.of_plain(_get(service, f"jobs/{quote(job, safe='')}/explanation?changes={str(changes).lower()}"))
+    return Explanation.of_plain(_ask(service, f"jobs/{quote(job, safe='')}/explanation?changes={str(changes).lower()}"))
 
 
 def forecast(service: str, job: str | None) -> "Forecast":
     """Ask when waiting jobs will start, or one of them."""
     from rltune.forecast import Forecast
 
-    told = Forecast.of_plain(_get(service, "forecast"))
+    told = Forecast.of_plain(_ask(service, f"forecast?{urlencode({'job': job})}" if job else "forecast"))
     return told if job is None else told.only(job)
 
 
-def _get(service: str, path: str) -> dict[str, Any]:
+def what_if(service: str, changes: list[str]) -> "WhatIf":
+    """Ask what changes of the queue of now would come to; it takes an operator's token."""
+    from rltune.whatif import WhatIf
+
+    return WhatIf.of_plain(_ask(service, "whatif", {"changes": changes}))
+
+
+def _ask(service: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Get a path, or post to it."""
     if not service.startswith(_WEB):
         raise InputError(f"--service {service}: give an address such as http://head:8080")
     url = f"{service.rstrip('/')}/api/v1/{path}"
     token = os.environ.get(TOKEN, "")
-    asked = Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310  checked above
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    data = None if body is None else json.dumps(body).encode()
+    if data is not None:
+        headers["Content-Type"] = "application/json"
+    asked = Request(url, data, headers)  # noqa: S310  checked above
     try:
         with urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
             told: dict[str, Any] = json.load(answer)

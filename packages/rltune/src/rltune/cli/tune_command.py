@@ -1,5 +1,6 @@
 """`rltune tune`: which pipeline to run, from one's own history."""
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from rltune.cli.apart import require_apart
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, say, show_line, show_table, write_text
 from rltune.cli.options import examples
-from rltune.cli.outputs import Outputs, cluster_line
+from rltune.cli.outputs import Outputs, cluster_and_file
 from rltune.cli.parsing import split
 from rltune.cli.pipeline_options import as_table_names, estimator_of
 from rltune.cli.terminal_progress import bar, spinner
@@ -145,8 +146,8 @@ def tune(
             progress=tell,
         )
     if out is not None:
-        _write_settings(made, out, model)
-    _tell(made, outputs, out, work, cluster_line(on, cluster))
+        _write_settings(made, out, model, f"{work.name} on {cluster_and_file(on, cluster)}")
+    _tell(made, outputs, out, work, cluster_and_file(on, cluster))
     if out is None and made.recommended_model is not None:
         say("rltune: the model was taught here and is kept nowhere: give --out FILE.toml to have it")
 
@@ -159,15 +160,17 @@ def _named(option: str, told: str | None) -> list[str]:
     return names
 
 
-def _write_settings(made: "Tuning", out: Path, model: Path | None) -> None:
-    """Write the settings, and before them the model that they name."""
+def _write_settings(made: "Tuning", out: Path, model: Path | None, where: str) -> None:
+    """Write the settings, with when and from what they were made, and before them the model that they name."""
     from rltune.model.model_file import save_model
     from rltune.tune.tuning_text import settings_file
     from rltune.version import __version__
 
     if model is not None and made.recommended_model is not None:
         save_model(made.recommended_model.with_card(made_by=f"rltune {__version__}", command="rltune tune"), model)
-    write_text(settings_file(made, str(model or "")), out)
+    when = f"Written by rltune {__version__} on {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
+    budget = f"--minutes {made.minutes:g}, --seed {made.seed}, --metric {made.metric}"
+    write_text(settings_file(made, str(model or ""), (f"{when} from {where}; {budget}.",)), out)
 
 
 def _tell(made: "Tuning", outputs: Outputs, out: Path | None, work: Workload, cluster: str) -> None:

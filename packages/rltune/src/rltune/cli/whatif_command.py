@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli import options, present_options
+from rltune.cli import options, present_options, service_client
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs
 from rltune.cli.present_options import Asked
@@ -15,6 +15,7 @@ EXAMPLES = examples(
     "rltune whatif add=4x8:A100 --trace history.txt -c my.toml",
     "rltune whatif 'pipeline=saf + easy' load=+20% --trace history.txt -c my.toml",
     "rltune whatif drain=rack3 --journal /var/lib/rltune/journal.db     # the queue of now",
+    "rltune whatif 'pipeline=saf + easy' --service https://head:8080    # with an operator's token",
     "rltune whatif --target 'p90 wait < 1h for gpus>=8' --with 8:A100 --with 8:V100 --trace history.txt -c my.toml",
 )
 Changes = Annotated[
@@ -44,6 +45,7 @@ def whatif(
     changes: Changes = None,
     target: TargetOption = None,
     kinds: With = None,
+    service: present_options.Service = None,
     rolls: Rolls = 30,
     seed: options.Seed = 0,
     workers: options.Workers = 2,
@@ -66,6 +68,10 @@ def whatif(
         raise InputError("give changes such as add=4x8:A100, or a --target; not both, and not neither")
     if kinds and target is None:
         raise InputError("--with says which nodes would meet a --target; to add nodes write add=4x8:A100")
+    if service is not None:
+        service_client.require_alone({**asked.given(), "--target": target})
+        _of_service(service, list(changes or ()), outputs)
+        return
     if target is not None:
         _solve(target, kinds or [], asked.with_time("100%"), outputs)
         return
@@ -82,6 +88,13 @@ def whatif(
         present = asked.present()
         with counting_bar("rolling", "futures") as tell:
             told = what_if_now(present, edits, rolls, seed, workers=workers, progress=tell)
+    outputs.write_json(told.to_dict())
+    outputs.show_lines([str(told)])
+
+
+def _of_service(service: str, changes: list[str], outputs: Outputs) -> None:
+    with spinner("asking the service"):
+        told = service_client.what_if(service, changes)
     outputs.write_json(told.to_dict())
     outputs.show_lines([str(told)])
 

@@ -57,6 +57,7 @@ def run_pipeline(
     order = np.argsort(jobs.submit_s, kind="stable")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
+    pipeline = _settled(pipeline)  # by what was asked for, whoever is willing
     made = replace(pipeline, turns=Turns()) if _nobody_takes_turns(jobs) else pipeline
     machine = Machine.of(jobs.take(order), cluster, made, estimator)
     machine = replace(machine, settings=pipeline.settings(machine.settings.estimator))
@@ -84,7 +85,7 @@ class Machine:
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
         """Prepare a run; jobs that can never start are rejected here."""
         jobs = opted_in(jobs, cluster)
-        pipeline = replace(pipeline, policy=settled(pipeline.policy, networks=not pipeline.turns))
+        pipeline = _settled(pipeline)
         policy = pipeline.policy.on(cluster) if isinstance(pipeline.policy, Multifactor) else pipeline.policy
         placer = pipeline.placement.placer(jobs, cluster, pipeline.backfill)
         require_possible(jobs, cluster, pipeline, placer)
@@ -313,6 +314,11 @@ class Machine:
         }
         inspects = self.pipeline.policy.code == INSPECTED
         return {**drift, "refusals": int(n[core.REFUSALS_N])} if inspects else drift
+
+
+def _settled(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with the policy that orders, if it is a portfolio that nobody told of a history."""
+    return replace(pipeline, policy=settled(pipeline.policy, networks=not pipeline.turns))
 
 
 def _nobody_takes_turns(jobs: Jobs) -> bool:

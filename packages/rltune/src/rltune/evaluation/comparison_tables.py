@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from rltune.evaluation.comparison import Comparison, Standing
     from rltune.trials.intervals import Interval
 
+WIDER_DIFFERENCE = (
+    "An interval of a difference is wider than that of the ratio, since how long the baseline waits on other days is "
+    "unsure, too; both say the same of what is shown."
+)
 FAR = 10.0  # times the estimate: ends that far off choose the unit
 
 
@@ -184,6 +188,12 @@ def write_ratio(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "-"
 
 
+def notes_of_table(comparison: Comparison) -> list[str]:
+    """Return what must be known of a table that has both intervals, of the difference and of the ratio."""
+    both = any(math.isfinite(s.difference.low) and math.isfinite(s.ratio.low) for s in rivals(comparison))
+    return [*comparison_notes(comparison), *([WIDER_DIFFERENCE] if both else [])]
+
+
 def rivals(comparison: Comparison) -> list[Standing]:
     """Return those who are compared with the baseline."""
     base = comparison.contenders[comparison.baseline].label
@@ -228,7 +238,7 @@ def _about_intervals(comparison: Comparison) -> list[str]:
 
 
 def _caption(comparison: Comparison) -> Text:
-    return Text("\n".join(comparison_notes(comparison)))
+    return Text("\n".join(notes_of_table(comparison)))
 
 
 def _row(s: Standing, metric: Metric, *, turns: bool, is_base: bool) -> list[str]:

@@ -61,8 +61,7 @@ def recorded_notes(comparison: Comparison) -> list[str]:
     if found is None:
         return [NOTHING_RECORDED] if comparison.runs else []
     label, best = found
-    share = "" if best.complete else f" ({best.recorded_s.n:,} of {best.of:,} jobs have a start)"
-    recorded = f"Recorded wait of these jobs: {spread(best.recorded_s)}{share}."
+    recorded = f"Recorded wait of these {best.of_whom()}: {spread(best.recorded_s)}."
     return [f"{recorded} Nearest here is {label}: {spread(best.simulated_s)}.", *best.level_lines(label)]
 
 

@@ -49,6 +49,5 @@ def between_clusters(joined: Comparison, names: list[str]) -> Iterator[str]:
         for standing in against.standings:
             label, _, name = standing.label.rpartition(AT)
             if label == pipeline and name != names[0]:
-                told = interval(standing.difference, metric.write_difference, sign=True)
                 ratio = f"{interval(standing.ratio, write_ratio)} of that on {names[0]}"
-                yield f"{pipeline}: {metric.title} on {name} {metric.write(standing.value)}, {told}, {ratio}."
+                yield f"{pipeline}: {metric.title} on {name} {metric.write(standing.value)}, {ratio}."

@@ -20,13 +20,14 @@ from rltune.kernel.state.handles import Arrays, arrays_of
 from rltune.kernel.state.limits import start_is_allowed
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import machine_at, order_of
-from rltune.present.present import Present, Why
+from rltune.present.present import THROTTLE_STEP, Present, Why
 from rltune.text import counted, seconds
 
 MOST_AHEAD = 5
 MOST_OVERTAKERS = 5
 _MOST_NAMED = 10
-_SCOPES = ("user", "account", "partition", "QOS", "array")
+_ARRAY = "array"
+_SCOPES = ("user", "account", "partition", "QOS", _ARRAY)
 _STEPS = {
     Why.HOLD: "have it released: scontrol release {job}",
     Why.DEPENDENCY: "wait for the jobs that it depends on, or remove the dependency",
@@ -87,6 +88,7 @@ class Explainer:
             changes=made,
             changes_tried=tried,
             notes=present.notes,
+            by_priority=isinstance(present.pipeline.policy, FixedOrder),
         )
 
     def reason(self, job: str) -> Reason:
@@ -104,7 +106,13 @@ class Explainer:
     def planned_starts(self) -> dict[str, float]:
         """Return when the pass has reserved a start, by job, of those for whom it has."""
         planned, rows = self.machine.state.life["planned"], self.present.waiting_rows
-        return {name: float(planned[row]) for name, row in rows.items() if np.isfinite(planned[row])}
+        now_s, status = self.present.now_s, self.machine.state.life["status"]
+        return {
+            name: float(planned[row])
+            for name, row in rows.items()
+            # one for now is no promise, unless it starts: those who have the place may go on past their time
+            if np.isfinite(planned[row]) and (planned[row] > now_s or status[row] == core.RUNNING)
+        }
 
     def reasons(self, row: int) -> list[Reason]:
         """Return why a row of the queue waits, the dominant reason first."""
@@ -127,8 +135,18 @@ class Explainer:
         if self.fits_before(row):
             return self._behind(row) or [Reason(Why.PRIORITY, "others are before it")]
         room, behind = self._no_room(row), self._behind(row)
-        # what gets free goes to those before it first: where all is in use, that is what it waits for
-        return [*behind, *room] if room[0].why is Why.FULL and behind else [*room, *behind]
+        return [*behind, *room] if behind and self._others_have_it(row, room[0]) else [*room, *behind]
+
+    def _others_have_it(self, row: int, lacks: Reason) -> bool:
+        """Return whether those before it decide: where all is in use, what gets free goes to them first.
+
+        Of what lies apart they take some in this pass; where the rest would not do in one place, they are why.
+        """
+        if lacks.why is not Why.FRAGMENTED:
+            return lacks.why is Why.FULL
+        pool, place = self._queue.of(row)
+        left = int(lacks.evidence["free"]) - pool.gpus_starting_before(place)
+        return left < int(lacks.evidence["wanted"])
 
     def fits_before(self, row: int) -> bool:
         """Return whether a row would fit if it were first."""
@@ -187,9 +205,12 @@ class Explainer:
             return reason
         ends = f" when job {by} is expected to end" if by else ""
         evidence = {**reason.evidence, "earliest_s": earliest, "earliest_by": by}
-        return Reason(reason.why, f"{reason.text}; at the earliest {self.present.told_time(earliest)}{ends}", evidence)
+        at = f"by estimated run times at the earliest {self.present.told_time(earliest)}"
+        return Reason(reason.why, f"{reason.text}; {at}{ends}", evidence)
 
     def _step(self, job: str, reason: Reason) -> str:
+        if reason.why is Why.LIMIT and reason.evidence.get("who") == _ARRAY:
+            return THROTTLE_STEP.format(job=job)
         return _STEPS.get(reason.why, "wait").format(job=job)
 
     def _nodes(self, row: int) -> list[int]:

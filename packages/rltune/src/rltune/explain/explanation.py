@@ -104,9 +104,15 @@ class Explanation:
     changes: tuple[TriedChange, ...] = ()
     changes_tried: int = 0
     notes: tuple[str, ...] = ()
+    by_priority: bool = False  # the score is a priority that is given, turned round
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def _told_score(self) -> str:
+        if self.by_priority:
+            return f"priority {number(-self.score)}, the higher the sooner"
+        return f"score {number(self.score)}, the lower the sooner"
 
     def lines(self) -> list[str]:
         """Return the answer line by line, the dominant reason first."""
@@ -115,7 +121,7 @@ class Explanation:
             told.append(f"Next step: {self.next_step}")
         told += self._section("Also", self.others)
         if self.place:
-            score = f"; score {number(self.score)}" if self.parts else ""
+            score = f"; {self._told_score()}" if self.parts else ""
             told.append(f"Place {self.place} of {self.pool} in the queue for these nodes{score}")
         told += self._section("The score, against the queue's median job", self.parts)
         told += self._section("Before it", self.ahead)

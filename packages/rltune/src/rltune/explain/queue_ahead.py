@@ -27,6 +27,10 @@ class PoolQueue:
         return np.concatenate([[0], np.cumsum(self.gpus)])
 
     @cached_property
+    def _gpus_starting_before(self) -> I8:
+        return np.concatenate([[0], np.cumsum(np.where(self.starts, self.gpus, 0))])
+
+    @cached_property
     def _starting(self) -> I8:
         return np.flatnonzero(self.starts)
 
@@ -45,6 +49,10 @@ class PoolQueue:
     def gpus_before(self, place: int) -> int:
         """Return how many GPUs those ask for."""
         return int(self._gpus_before[place])
+
+    def gpus_starting_before(self, place: int) -> int:
+        """Return how many GPUs those of them take that start in this pass."""
+        return int(self._gpus_starting_before[place])
 
     def starting_before(self, place: int, most: int) -> tuple[int, list[int]]:
         """Return how many of those start in this pass, and the first of them."""

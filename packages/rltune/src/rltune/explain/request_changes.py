@@ -125,8 +125,21 @@ def _other_partitions(present: Present, row: int) -> Iterator[RequestChange]:
         if own and vc.casefold() != own.casefold() and not vc.startswith("(") and "#" not in vc:
             same = own.split(" #")[0].casefold() == vc.casefold()  # the partition, less the nodes that it cannot have
             text = f"any node of partition {vc}" if same else f"partition {vc} in place of {own.split(' #')[0]}"
-            told = f"{text}, in place of those that it asks for" if same else f"{text}, if its user may"
+            told = f"{text}, in place of those that it asks for" if same else f"{text}{_new_types(present, row, vc)}"
             yield RequestChange(f"partition {vc}", told, {"vc": vc})
+
+
+def _new_types(present: Present, row: int, vc: str) -> str:
+    """Say that a partition is not its user's own, and which GPUs it would get there, if not the same as now."""
+    wanted = tuple(filter(None, present.jobs.gpu_types.name_of(row).split("|")))
+
+    def types(of: str) -> set[str]:
+        return {g.gpu_type for g in present.cluster.groups if g.gpus and g.accepted(of, wanted, with_gpus=True)}
+
+    there = types(vc)
+    if not int(present.jobs.gpus[row]) or not there or there == types(present.jobs.vc.name_of(row)):
+        return ", if its user may"
+    return f", which means {' or '.join(sorted(there))} GPUs, if its user may"
 
 
 def _spread(present: Present, row: int) -> Iterator[RequestChange]:

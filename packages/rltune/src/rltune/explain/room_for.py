@@ -40,10 +40,11 @@ class RoomFor:
             return self._down()
         free = self._arrays.state.node["gpu"][self._up]
         wanted = sum(n * gpus for n, gpus, _ in self._chunks)
-        if int(free.sum()) < wanted or wanted == 0:
-            return self._full(int(free.sum()), wanted)
+        large = self._large_enough(self._up)
+        if int(free[large].sum()) < wanted or wanted == 0:
+            return self._full(free, wanted)
         if not self._enough(free):
-            return self._fragmented(free)
+            return self._fragmented(free[large], wanted)
         return self._lacks_beside(free)
 
     def _set_aside(self) -> Reason | None:
@@ -82,21 +83,33 @@ class RoomFor:
         told = f"needs {self._asked()}; {lacks}; down: {names}{more}"
         return Reason(Why.DOWN, told, {"nodes": len(self._nodes), "nodes_down": len(down)})
 
-    def _full(self, free: int, wanted: int) -> Reason:
-        total, down = int(self._gpus_of(self._nodes).sum()), len(self._nodes) - len(self._up)
+    def _large_enough(self, nodes: np.ndarray) -> np.ndarray:
+        """Return which nodes could hold any part of the job, were they empty."""
+        return np.asarray(self._gpus_of(nodes) >= min((gpus for _, gpus, _ in self._chunks), default=0))
+
+    def _full(self, free: np.ndarray, wanted: int) -> Reason:
+        """Return how much is in use of what it may use: nodes that are too small for it count apart."""
+        large = self._nodes[self._large_enough(self._nodes)]
+        of_large = int(free[self._large_enough(self._up)].sum())
+        total, down = int(self._gpus_of(large).sum()), len(self._nodes) - len(self._up)
         away = f"; {counted(down, 'node')} of them {'is' if down == 1 else 'are'} down" if down else ""
+        small = int(free.sum()) - of_large
+        beside = f", and {small:,} on nodes too small for it" if small else ""
         if wanted == 0:
             told = "needs CPUs or memory that no node it may use has free"
         else:
-            told = f"needs {self._asked()}; {free} of the {total} {self._what()} it may use are free{away}"
-        return Reason(Why.FULL, told, {"wanted": wanted, "free": free, "total": total, "nodes_down": down})
+            told = f"needs {self._asked()}; {of_large} of the {total} {self._what()} it may use are free{beside}{away}"
+        evidence = {"wanted": wanted, "free": of_large, "total": total, "nodes_down": down, "free_too_small": small}
+        return Reason(Why.FULL, told, evidence)
 
-    def _fragmented(self, free: np.ndarray) -> Reason:
+    def _fragmented(self, free: np.ndarray, wanted: int) -> Reason:
+        """Return how what is free lies on the nodes that are large enough."""
         most, over = int(free.max(initial=0)), int((free > 0).sum())
         nodes = counted(over, "node")
         spread = f"{int(free.sum())} {self._what()} are free but over {nodes}, the most on one is {most}"
         told = f"needs {self._asked()}; {spread}"
-        return Reason(Why.FRAGMENTED, told, {"free": int(free.sum()), "over_nodes": over, "most_on_one": most})
+        evidence = {"wanted": wanted, "free": int(free.sum()), "over_nodes": over, "most_on_one": most}
+        return Reason(Why.FRAGMENTED, told, evidence)
 
     def _lacks_beside(self, free: np.ndarray) -> Reason:
         """Return a sentence that CPUs or memory are lacking where there are GPUs."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rltune.cluster import same_name
-from rltune.errors import InputError, unknown
+from rltune.errors import InputError, nearest, unknown
 from rltune.forecast.rolls import ROLLS, forecast
 from rltune.forecast.start_forecast import JobForecast, StartCalibration
 from rltune.jobs import Jobs
 from rltune.labels import Labels
-from rltune.present.present import Present, told_time
+from rltune.present.present import Present, told_times, told_unit
 from rltune.text import columns, read_seconds, seconds
 
 NAME = "this request"
@@ -71,14 +71,14 @@ class Offers:
 
     def __str__(self) -> str:
         times = ("p10", "p50", "p90")
-        rows: list[tuple[str, ...]] = [("request", *times)]
-        for one in self.offers:
-            at = (one.start.p10_s, one.start.p50_s, one.start.p90_s)
-            rows.append((str(one.request), *(told_time(t, self.now_s) if np.isfinite(t) else "not seen" for t in at)))
+        at = [t for one in self.offers for t in (one.start.p10_s, one.start.p50_s, one.start.p90_s)]
+        cells = told_times(at, self.now_s, "not seen")
+        rows = [(str(one.request), *cells[3 * i : 3 * i + 3]) for i, one in enumerate(self.offers)]
         best = self.soonest
         asked = "as asked" if best is self.offers[0] else f"{best.request}"
         first = f"Soonest: {asked}" if np.isfinite(best.start.p50_s) else "None of these was seen to start"
-        return "\n".join([first, *columns(rows), *(f"Note: {note}." for note in self.notes)])
+        table = columns([(f"request{told_unit(self.now_s)}", *times), *rows])
+        return "\n".join([first, *table, *(f"Note: {note}." for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON keeps."""
@@ -116,6 +116,8 @@ def parse_request(text: str) -> Request:
         raise InputError(f"request {text!r} is not understood ({told}); write gpus=16,type=V100,time=4h") from None
     if not request.gpus and not request.cpus > 0:
         raise InputError(f"request {text!r} asks for nothing; give gpus=1 or more, or cpus=")
+    if not request.time_s > 0 and not np.isnan(request.time_s):
+        raise InputError(f"request {text!r} asks for no time; give time=1m or more, or leave it out")
     return request
 
 
@@ -147,6 +149,20 @@ def require_possible(present: Present, request: Request) -> None:
     most = sum(group.count * group.gpus for group in room)
     if request.gpus > most:
         raise InputError(f"request {str(request)!r} can never start: there are {most:,} GPUs for it")
+
+
+def notes_on_names(present: Present, request: Request) -> tuple[str, ...]:
+    """Say which names of a request no job bears that is known here: they may be new, or misspelt."""
+    told = []
+    for scope in ("user", "account", "qos"):
+        name = getattr(request, scope)
+        tables = [present.recorded, *([present.history] if present.history is not None else [])]
+        known = {one for table in tables for one in getattr(table, scope).names}
+        if name and known and name not in known:
+            near = nearest(name, known)
+            meant = f" (did you mean {near}?)" if near else ""
+            told.append(f"no job that is known here has {scope} {name}{meant}: it is taken to be new")
+    return tuple(told)
 
 
 def with_request(present: Present, request: Request) -> Present:
@@ -219,4 +235,4 @@ def compare_requests(
         offers.append(Offer(one, made.by_job[NAME]))
         if progress is not None:
             progress(i + 1, len(tried))
-    return Offers(present.now_s, tuple(offers), present.notes)
+    return Offers(present.now_s, tuple(offers), (*notes_on_names(present, request), *present.notes))

@@ -102,7 +102,8 @@ def calibrate(
     times = begin + (until_s - begin) * np.linspace(BEGIN, 1.0, moments + 1)[:-1]
     known = jobs.take(np.flatnonzero(jobs.submit_s < until_s))
     how: dict[str, Any] = {"rolls": rolls, "seed": seed, "workers": workers, "progress": progress}
-    return calibration_of(tried_moments(known, cluster, pipeline, estimator, times, until_s=until_s, **how))
+    trials = tried_moments(known, cluster, pipeline, estimator, times, until_s=until_s, **how)
+    return replace(calibration_of(trials), tried=moments)
 
 
 def tried_moments(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from rltune.forecast.arrivals import Arrivals
 from rltune.forecast.run_time_draws import RunTimes
 from rltune.forecast.start_forecast import QUANTILES, Forecast, JobForecast, StartCalibration
 from rltune.jobs import Floats
+from rltune.kernel.state.arrays import I8
 from rltune.parallel import Spread, Threads
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import roll
@@ -48,7 +49,7 @@ class FutureRoller:
     @cached_property
     def deterministic(self) -> Floats:
         """Return each row's start if estimates were the truth and nobody came."""
-        return roll(self.present, rows=self.asked)
+        return roll(self.present)
 
     @property
     def asked(self) -> range:
@@ -65,9 +66,11 @@ class FutureRoller:
         return ready
 
     def _needed_s(self) -> float:
-        """Return for how long jobs should come: long enough for all that wait to start, not for ever."""
-        asked = self.deterministic[self.asked.start : self.asked.stop]
-        waits = asked - self.present.now_s
+        """Return for how long jobs should come: long enough for all that wait to start, not for ever.
+
+        Also where one is asked about, so that it is told what it is told among all.
+        """
+        waits = self.deterministic - self.present.now_s
         known = waits[np.isfinite(waits)]
         return max(3600.0, LONGEST * float(known.max(initial=0.0)))
 
@@ -114,7 +117,11 @@ def forecast_starts(
     roller: FutureRoller, rolls: int, workers: int = 2, spread: Spread | None = None, progress: Progress | None = None
 ) -> Floats:
     """Return the starts of each roll; further apart where the order is one that was read off and will not stay."""
-    starts = drawn_starts(roller, rolls, workers, spread, progress)
+    return as_the_order_stays(roller, drawn_starts(roller, rolls, workers, spread, progress))
+
+
+def as_the_order_stays(roller: FutureRoller, starts: Floats) -> Floats:
+    """Return drawn starts, further apart where the order is one that was read off and will not stay."""
     if not isinstance(roller.present.pipeline.policy, FixedOrder):
         return starts
     return _further_apart(starts, roller.present.now_s, GIVEN_ORDER)
@@ -129,25 +136,52 @@ def _further_apart(starts: Floats, now_s: float, times: float) -> Floats:
     return np.where(np.isfinite(starts) & np.isfinite(middle), moved, starts)
 
 
-def summed_up(roller: FutureRoller, starts: Floats, calibration: StartCalibration) -> Forecast:
-    """Sum rolls up by job: the first row of a job that has several counts."""
+def summed_up(
+    roller: FutureRoller,
+    starts: Floats,
+    calibration: StartCalibration,
+    now_s: float | None = None,
+    waiting: Collection[str] | None = None,
+) -> Forecast:
+    """Sum rolls up by job: the first row of a job that has several counts.
+
+    `now_s` and `waiting`: at a later time, of those who still wait then. Futures in which a job has started by then did
+    not come, so they are left out for it.
+    """
     present, asked = roller.present, set(roller.asked)
-    quantiles = start_quantiles(starts, present.now_s, calibration)
-    started = np.isfinite(starts).mean(axis=0)
+    at_s = present.now_s if now_s is None else now_s
+    quantiles, came = start_quantiles(starts, at_s, calibration), starts >= at_s
+    left = came.sum(axis=0)
+    started = (came & np.isfinite(starts)).sum(axis=0) / np.maximum(left, 1)
+    rows = [
+        (name, row)
+        for name, row in present.waiting_rows.items()
+        if row in asked and (waiting is None or name in waiting)
+    ]
     jobs = tuple(
         JobForecast(
             job=name,
             p10_s=float(quantiles[0, row]),
             p50_s=float(quantiles[1, row]),
             p90_s=float(quantiles[2, row]),
-            rolled_s=float(roller.deterministic[row]),
+            rolled_s=max(at_s, float(roller.deterministic[row])),
             started=float(started[row]),
+            futures=int(left[row]),
         )
-        for name, row in present.waiting_rows.items()
-        if row in asked
+        for name, row in rows
+        if left[row]
     )
     told = () if roller.arrivals and present.history is not None else ("nobody is taken to come after now",)
-    return Forecast(present.now_s, jobs, len(starts), present.pipeline.label, calibration, (*present.notes, *told))
+    return Forecast(
+        now_s=at_s,
+        jobs=jobs,
+        rolls=len(starts),
+        order=present.pipeline.label,
+        calibration=calibration,
+        notes=(*present.notes, *told),
+        drawn_s=present.now_s,
+        outlasted=tuple(name for name, row in rows if not left[row]),
+    )
 
 
 def start_quantiles(starts: Floats, now_s: float, calibration: StartCalibration) -> Floats:
@@ -166,23 +200,26 @@ def log_quantiles(starts: Floats, now_s: float) -> Floats:
     """Return quantiles of the logarithm of the wait from now, [3, row]; infinite where too few rolls start a job."""
     with np.errstate(invalid="ignore"):
         waits = np.log(np.maximum(starts - now_s, 0.0) + FLOOR_S)
-    return drawn_quantiles(waits, QUANTILES)
+    return drawn_quantiles(waits, QUANTILES, (starts < now_s).sum(axis=0))
 
 
-def drawn_quantiles(drawn: Floats, shares: Sequence[float]) -> Floats:
+def drawn_quantiles(drawn: Floats, shares: Sequence[float], smallest: I8 | int = 0) -> Floats:
     """Return the values that so large a share of further draws would not exceed, [share, column].
 
     Of n draws the k-th smallest is not exceeded by k / (n + 1) of further ones, whatever they are drawn from; between
     two of them on a straight line. Quantiles of the sample itself would hold 77 % of further draws in place of 80, for
-    30 futures.
+    30 futures. So many of the smallest of each column are left out.
     """
     ordered = np.sort(drawn, axis=0)
-    last = len(ordered) - 1
+    left = np.broadcast_to(len(ordered) - np.asarray(smallest), ordered.shape[1:])
     made = []
     for share in shares:
-        at = min(max(share * (len(ordered) + 1) - 1, 0.0), float(last))
-        below, above = ordered[int(at)], ordered[min(int(at) + 1, last)]
-        part = at - int(at)
+        at = len(ordered) - left + np.clip(share * (left + 1) - 1, 0.0, np.maximum(left - 1, 0))
+        first = np.minimum(at.astype(np.intp), len(ordered) - 1)
+        below = np.take_along_axis(ordered, first[None], axis=0)[0]
+        above = np.take_along_axis(ordered, np.minimum(first + 1, len(ordered) - 1)[None], axis=0)[0]
+        part = at - first
         with np.errstate(invalid="ignore"):
-            made.append(np.where(np.isinf(above), above if part else below, below + part * (above - below)))
+            between = below + part * (above - below)
+        made.append(np.where(np.isinf(above), np.where(part > 0, above, below), between))
     return np.array(made)

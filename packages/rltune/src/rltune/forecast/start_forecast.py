@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from rltune.errors import InputError
-from rltune.present.present import told_time
+from rltune.present.present import told_times, told_unit
 from rltune.text import columns, counted, percent, seconds
 
 QUANTILES = (0.1, 0.5, 0.9)
+FEWEST_FUTURES = 9  # of which 80 % of further ones lie between the first and the last
 _SHOWN = 20
+_OUTLASTED = "which waits longer than in any future that was drawn"
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,19 @@ class StartCalibration:
     In the logarithm of the wait, p10 and p90 are `wider` times as far from p50 as they were drawn (see ADR 0028).
     """
 
-    moments: int = 0
+    moments: int = 0  # at which somebody waited
     jobs: int = 0
     covered: float = math.nan  # share of later truths inside the 80 % interval, as drawn
     covered_corrected: float = math.nan  # and as corrected, each moment by those before it
     median_error_s: float = math.nan  # of the corrected p50, there
     roll_error_s: float = math.nan  # of the deterministic roll, there
     wider: float = 1.0
+    tried: int = 0  # moments, also those at which nobody waited; 0 = as many as `moments`
 
     def __str__(self) -> str:
         if not self.moments:
             return "not calibrated: how often they held here was not tried (--calibrate 12, on a history or journal)"
-        truth = f"{counted(self.jobs, 'start')} at {counted(self.moments, 'earlier moment')}"
+        truth = f"{counted(self.jobs, 'start')} at {counted(self.moments, 'earlier moment')}{self._without_jobs()}"
         held = (
             ""
             if math.isnan(self.covered_corrected)
@@ -48,6 +51,10 @@ class StartCalibration:
         )
         return f"of {truth}, {percent(self.covered)} lay inside the 80 % interval as drawn{held}{errors}"
 
+    def _without_jobs(self) -> str:
+        idle = max(0, self.tried - self.moments)
+        return f" (at {idle:,} more nobody waited)" if idle else ""
+
 
 @dataclass(frozen=True)
 class JobForecast:
@@ -58,19 +65,27 @@ class JobForecast:
     p50_s: float
     p90_s: float
     rolled_s: float  # by the deterministic roll: estimates taken for the truth, nobody else comes
-    started: float = 1.0  # share of the rolls in which it started at all
+    started: float = 1.0  # share of the futures that can still come in which it started at all
+    futures: int = 0  # that can still come for it, of those that were drawn; 0 = not told
+
+    @property
+    def has_interval(self) -> bool:
+        """Return whether enough futures are left for p10 and p90: with fewer they are the first and the last."""
+        return not 0 < self.futures < FEWEST_FUTURES
 
 
 @dataclass(frozen=True)
 class Forecast:
     """When the waiting jobs of a present will start."""
 
-    now_s: float
+    now_s: float  # the time that it is told for
     jobs: tuple[JobForecast, ...] = field(repr=False)
     rolls: int
     order: str  # the pipeline in force
     calibration: StartCalibration = field(default_factory=StartCalibration)
     notes: tuple[str, ...] = ()
+    drawn_s: float = math.nan  # when its futures were drawn, if that is known; not later than now
+    outlasted: tuple[str, ...] = ()  # jobs that have waited longer than in every future that was drawn
 
     @cached_property
     def by_job(self) -> dict[str, JobForecast]:
@@ -79,31 +94,63 @@ class Forecast:
 
     def lines(self, most: int = _SHOWN) -> list[str]:
         """Return the answer line by line: who starts first comes first."""
-        head = f"{counted(len(self.jobs), 'waiting job')}, {self.order}, {counted(self.rolls, 'roll')}"
-        rows: list[tuple[str, ...]] = [("job", "p10", "p50", "p90", "deterministic")]
-        ordered = sorted(self.jobs, key=lambda one: (one.p50_s, one.job))
-        rows += [(one.job, *(self.told(t) for t in (one.p10_s, one.p50_s, one.p90_s, one.rolled_s))) for one in ordered]
-        shown = columns(rows[: most + 1]) if self.jobs else []
-        more = [f"  ... and {len(rows) - 1 - most:,} more"] if len(rows) - 1 > most else []
-        told = [f"Calibration: {self.calibration}.", *(f"Note: {note}." for note in self.notes)]
+        ago = f", drawn {seconds(self.now_s - self.drawn_s)} ago" if self.drawn_s < self.now_s else ""
+        how = f"{self.order}, {counted(self.rolls, 'roll')}{ago}{told_unit(self.now_s)}"
+        head = f"{counted(len(self.jobs), 'waiting job')}, {how}"
+        ordered = sorted(self.jobs, key=lambda one: (one.p50_s, one.job))[:most]
+        names = ("p10", "p50", "p90", "deterministic")
+        times = [t for one in ordered for t in (one.p10_s, one.p50_s, one.p90_s, one.rolled_s)]
+        cells = told_times(times, self.now_s, "not seen to start")
+        rows = [(one.job, *cells[i * len(names) : (i + 1) * len(names)]) for i, one in enumerate(ordered)]
+        shown = columns([("job", *names), *rows]) if rows else []
+        more = [f"  ... and {len(self.jobs) - most:,} more"] if len(self.jobs) > most else []
+        late = [f"Any moment: {', '.join(self.outlasted)}, {_OUTLASTED}."] if self.outlasted else []
+        told = [
+            *late,
+            f"Calibration: {self.calibration}.",
+            *(f"Note: {note}." for note in (*self._beside(), *self.notes)),
+        ]
         return [head, *shown, *more, *told]
+
+    def _beside(self) -> list[str]:
+        """Say why the deterministic roll lies outside of intervals, where it does."""
+        after = sum(one.p90_s < one.rolled_s < math.inf for one in self.jobs)
+        before = sum(one.rolled_s < one.p10_s for one in self.jobs)
+        of = f"of {counted(len(self.jobs), 'job')}"
+        few = sum(not one.has_interval for one in self.jobs)
+        told = []
+        if few:
+            told.append(
+                f"for {few:,} {of} fewer than {FEWEST_FUTURES} of the futures that were drawn can still come: "
+                "p10 and p90 are the first and the last of these, and hold less than 80 %"
+            )
+        if after:
+            told.append(
+                f"the deterministic roll is after p90 for {after:,} {of}: in it all run as long as estimated, "
+                "and run times are drawn as history has them, mostly shorter"
+            )
+        if before:
+            told.append(
+                f"the deterministic roll is before p10 for {before:,} {of}: in it nobody comes after now, "
+                "and nobody runs longer than estimated"
+            )
+        return told
 
     def only(self, job: str) -> Forecast:
         """Return what concerns one job."""
+        if job in self.outlasted:
+            return replace(self, jobs=(), outlasted=(job,))
         if job not in self.by_job:
             raise InputError(f"job {job} has no start to forecast: it does not wait for its turn")
-        return replace(self, jobs=(self.by_job[job],))
+        return replace(self, jobs=(self.by_job[job],), outlasted=())
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Forecast:
         """Read what `to_dict` wrote; null is what is not known."""
         calibration = StartCalibration(**_or(plain["calibration"], math.nan))
         jobs = tuple(JobForecast(**_or(one, math.inf)) for one in plain["jobs"])
-        return cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
-
-    def told(self, time_s: float) -> str:
-        """Write a time."""
-        return told_time(time_s, self.now_s) if math.isfinite(time_s) else "not seen to start"
+        known = cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
+        return replace(known, drawn_s=plain["drawn_s"], outlasted=tuple(plain["outlasted"]))
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -112,10 +159,12 @@ class Forecast:
         """Return what JSON keeps; what is not known is null."""
         return {
             "now_s": self.now_s,
+            "drawn_s": self.now_s if math.isnan(self.drawn_s) else self.drawn_s,
             "order": self.order,
             "rolls": self.rolls,
             "calibration": _finite(asdict(self.calibration)),
             "jobs": [_finite(asdict(one)) for one in self.jobs],
+            "outlasted": list(self.outlasted),
             "notes": list(self.notes),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,7 +29,8 @@ def calibrate_on_journal(
     if len(known) < 2:
         raise InputError(f"{journal.path}: in no earlier cycle did a job wait, so nothing can be calibrated")
     cycles = [known[i] for i in np.unique(np.linspace(0, len(known) - 1, moments + 1)[:-1].astype(int))]
-    return calibration_of(tried_cycles(journal, cycles, rolls=rolls, seed=seed, workers=workers, progress=progress))
+    trials = tried_cycles(journal, cycles, rolls=rolls, seed=seed, workers=workers, progress=progress)
+    return replace(calibration_of(trials), tried=moments)
 
 
 def tried_cycles(

@@ -6,7 +6,7 @@ import math
 import re
 
 from rltune.live.see.snapshot import LiveJob, Snapshot
-from rltune.present.present import Aside, Why, told_time
+from rltune.present.present import THROTTLE_STEP, Aside, Why, told_time
 from rltune.text import counted, seconds
 
 _HELD_BY_LIMIT = ("Limit", "QOS", "Assoc", "MaxJobs", "MaxNodes", "MaxCpu", "MaxGRES", "MaxTRES", "Grp")
@@ -45,7 +45,7 @@ def aside_of(job: LiveJob, text: str, snapshot: Snapshot) -> Aside:
     if job.begin_s > snapshot.taken_s:
         return Aside(Why.NOT_YET, f"is not to begin before {told_time(job.begin_s, snapshot.taken_s)}")
     if text.startswith("waits for other tasks"):
-        return Aside(Why.LIMIT, f"{text}: at most {job.array_throttle} may run at once")
+        return Aside(Why.LIMIT, f"{text}: at most {job.array_throttle} may run at once", THROTTLE_STEP)
     if job.reservation:
         return _for_reservation(job, text, snapshot)
     if job.reason.startswith("Partition"):

@@ -12,6 +12,7 @@ from rltune.live.holder import this_process
 from rltune.live.see.admin_comment import JobNotice, is_ours
 from rltune.live.see.backend import Backend, Change, ChangeKind
 from rltune.live.see.snapshot import LiveJob, Snapshot
+from rltune.present.present import told_times
 
 LONGEST = 160  # characters of a reason
 
@@ -61,5 +62,5 @@ def _start(job: LiveJob, forecast: Forecast) -> str:
     made = forecast.by_job.get(job.command_name)
     if made is None:
         return ""
-    low, middle, high = (forecast.told(time_s) for time_s in (made.p10_s, made.p50_s, made.p90_s))
+    low, middle, high = told_times((made.p10_s, made.p50_s, made.p90_s), forecast.now_s, "not seen to start")
     return f"start about {middle} ({low} to {high})"

@@ -89,7 +89,7 @@ class RecordedWait:
         """Return what is recorded, what was simulated, and whether they are far apart, in plain sentences."""
         if not self.recorded_s.n:
             return [NOTHING_RECORDED]
-        told = [f"Recorded wait: {spread(self.recorded_s)}{self._of_whom()}."]
+        told = [f"Recorded wait of {self.of_whom()}: {spread(self.recorded_s)}."]
         if self.simulated_s.n:
             told.append(f"Simulated, the same jobs: {spread(self.simulated_s)}.")
         return [*told, *self.warnings()]
@@ -104,10 +104,11 @@ class RecordedWait:
         """Return from when waits are counted, where some jobs could not start when they were submitted."""
         if not self.held:
             return []
-        who = f"{self.held:,} of {self.recorded_s.n:,} jobs could not start when submitted"
+        who = f"{self.held:,} of all {self.recorded_s.n:,} jobs could not start when submitted"
         why = "a dependency, a begin time or a throttle held them"
-        mean = seconds(self.recorded_s.mean + self.held_s)
-        return [f"{who} ({why}): waits count from when they could. Counted from submit, the recorded mean is {mean}."]
+        ready, submit = seconds(self.recorded_s.mean), seconds(self.recorded_s.mean + self.held_s)
+        means = f"The recorded mean of all is {ready} so counted, and {submit} from submit"
+        return [f"{who} ({why}): waits count from when they could. {means}."]
 
     def level_lines(self, label: str) -> list[str]:
         """Return that sizes of gains cannot be read from these runs, the nearest of which is named, where it is so."""
@@ -118,8 +119,10 @@ class RecordedWait:
         then = f"{UNEXPLAINED}: do" if self.calibrated else "Before `rltune calibrate` has shown why, do"
         return [f"{level} {then} not read sizes of gains from this."]
 
-    def _of_whom(self) -> str:
-        return "" if self.complete else f" ({self.recorded_s.n:,} of {self.of:,} jobs have a start)"
+    def of_whom(self) -> str:
+        """Return whose waits are told and from when: commands that speak of other jobs give other means."""
+        of = "" if self.complete else f" of {self.of:,}"
+        return f"{self.recorded_s.n:,}{of} jobs, from when each could start"
 
     def _far_sentence(self) -> str:
         simulated, recorded = getattr(self.simulated_s, self.far), getattr(self.recorded_s, self.far)

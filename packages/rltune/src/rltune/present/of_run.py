@@ -14,31 +14,66 @@ from rltune.errors import InputError
 from rltune.estimate.estimators import Estimator, Given
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.state import arrays as core
+from rltune.metrics.recorded import NOTHING_RECORDED, recorded_wait
 from rltune.opt_in import for_replay
 from rltune.policy.multifactor import Multifactor
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import order_of
 from rltune.present.present import Aside, Present, SetAside, Why
+from rltune.present.told_date import date_and_time
 
 
 def replay(
-    jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator, at_s: float, source: str = ""
+    jobs: Jobs,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    estimator: Estimator,
+    at_s: float,
+    source: str = "",
+    origin_s: float | None = None,
 ) -> Present:
-    """Replay a history under a pipeline from its beginning to a time, and take what is there."""
+    """Replay a history under a pipeline from its beginning to a time, and take what is there.
+
+    `origin_s`: the date, in seconds since 1970, of the history's time 0, if it tells dates.
+    """
     if pipeline.commit:
         raise InputError("commit mode selects one job at a time, so it has no queue to ask about; leave it out")
     jobs = for_replay(jobs, cluster)
     order = np.argsort(jobs.submit_s, kind="stable")
     first, last = float(jobs.submit_s[order[0]]), float((jobs.submit_s + jobs.duration_s).max())
     if not first <= at_s:
-        raise InputError(f"the history begins at {first:g} s, after the time asked for, {at_s:g} s")
+        told = _moment(first, origin_s), _moment(at_s, origin_s)
+        raise InputError(f"the history begins at {told[0]}, after the time asked for, {told[1]}")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
     machine = Machine.of(jobs.take(order), cluster, pipeline, estimator)
     machine.run_to(at_s)
     if at_s > last and not (machine.state.life.status <= core.RUNNING).any():
-        raise InputError(f"the history's last job is over by {last:g} s, before the time asked for, {at_s:g} s")
-    return present_of_run(machine, at_s, source)
+        told = _moment(last, origin_s), _moment(at_s, origin_s)
+        raise InputError(f"the history's last job is over by {told[0]}, before the time asked for, {told[1]}")
+    made = present_of_run(machine, at_s, source)
+    return replace(made, notes=(*made.notes, *_level_notes(machine, at_s)))
+
+
+def _moment(time_s: float, origin_s: float | None) -> str:
+    """Write a time of a history: its date, or the seconds of one without dates."""
+    return f"{time_s:g} s" if origin_s is None else date_and_time(origin_s + time_s)
+
+
+def _level_notes(machine: Machine, now_s: float) -> tuple[str, ...]:
+    """Say where waits up to now are far from those recorded: then what is told of now is of another queue.
+
+    Who waits still, here or in the record, has waited up to now in both.
+    """
+    jobs, state = machine.jobs, machine.state
+    status = np.asarray(state.life["status"])
+    started = (status == core.RUNNING) | (status == core.DONE)
+    start_s = np.where(started, state.turn["first"] if machine.world.takes_turns else state.life["start"], now_s)
+    counts = (status >= core.HELD) & (jobs.ready_s < now_s)
+    until_now = jobs.with_columns(recorded_start_s=np.minimum(jobs.recorded_start_s, now_s))
+    beside = recorded_wait(until_now, start_s - jobs.ready_s, counts, calibrated=machine.cluster.calibrated)
+    told = beside.level_lines(machine.pipeline.label) if beside.recorded_s.n else [NOTHING_RECORDED]
+    return tuple(line.removesuffix(".") for line in told)
 
 
 def present_of_run(machine: Machine, now_s: float, source: str = "") -> Present:

@@ -6,7 +6,7 @@ value. Whoever asks why, when or what if asks it of a Present, and the answer is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,7 +21,7 @@ from rltune.engine.pipeline import Pipeline
 from rltune.errors import InputError, unknown
 from rltune.jobs import Floats, Jobs
 from rltune.kernel.state.arrays import I8
-from rltune.text import counted, seconds
+from rltune.text import counted, elapsed, seconds
 
 _EPOCH_SINCE_S = 5e8  # a time above is a date; one below counts from the beginning of a trace
 
@@ -45,6 +45,12 @@ class Why(StrEnum):
     NEVER = "never fits"
     NOT_YET = "not yet"  # asked to begin later
     LEFT = "left to Slurm"  # what the core does not decide
+
+
+THROTTLE_STEP = (
+    "wait until other tasks of its array have ended, or let more run at once: "
+    "scontrol update JobId={job} ArrayTaskThrottle=N"
+)
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,22 @@ def told_time(time_s: float, now_s: float) -> str:
         return f"in {seconds(time_s - now_s)}" if time_s > now_s else "now"
     when, now = (datetime.fromtimestamp(t, UTC) for t in (time_s, now_s))
     return when.strftime("%H:%M UTC" if when.date() == now.date() else "%Y-%m-%d %H:%M UTC")
+
+
+def told_times(times_s: Iterable[float], now_s: float, unknown: str) -> list[str]:
+    """Write the times of a table alike: with the date if one is on another day; from now in a trace without dates."""
+    times = list(times_s)
+    if now_s < _EPOCH_SINCE_S:
+        return [elapsed(t - now_s) if np.isfinite(t) else unknown for t in times]
+    dates = [datetime.fromtimestamp(t, UTC) if np.isfinite(t) else None for t in times]
+    today = datetime.fromtimestamp(now_s, UTC).date()
+    form = "%H:%M UTC" if all(date is None or date.date() == today for date in dates) else "%Y-%m-%d %H:%M UTC"
+    return [unknown if date is None else date.strftime(form) for date in dates]
+
+
+def told_unit(now_s: float) -> str:
+    """Return what stands beside such a table."""
+    return ", d-hh:mm from now" if now_s < _EPOCH_SINCE_S else ""
 
 
 def _with_cell(column: Any, row: int, value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rltune.evaluation.comparison import measured
-from rltune.evaluation.comparison_tables import comparison_notes, estimates_told, has_intervals, interval, write_ratio
+from rltune.evaluation.comparison_tables import estimates_told, has_intervals, interval, notes_of_table, write_ratio
 from rltune.evaluation.recorded_waits import recorded_beside
 from rltune.metrics.formats import number, percent, seconds
 from rltune.report.chart_data import pipelines
@@ -202,7 +202,7 @@ def page_notes(comparison: Comparison) -> list[str]:
     tightest = max(parts, key=lambda name: parts[name])
     relaxed = "The bound knows all run times and the future, and lets jobs be cut up or packed on average"
     return [
-        *comparison_notes(comparison),
+        *notes_of_table(comparison),
         f"{relaxed}, so even the best schedule may lie above it. Tightest relaxation in the first run: {tightest}.",
         "Large gains over FCFS prove little: compare with the best rule under the same estimates and backfilling.",
     ]

@@ -9,7 +9,8 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
+from rltune.live.see.snapshot import NOT_ENDED
 from rltune.present import Why
 from rltune.serve.answers import Answers
 from rltune.serve.callers import EverybodysViewer, Operator, Viewer
@@ -18,17 +19,42 @@ from rltune.serve.kept_pages import KeptPages
 from rltune.serve.live_view import stream
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.status import EventRow, NodeState, Status, events_of, node_states, status_of
+from rltune.serve.tokens import Caller
 from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
 
 MOST_ROWS = 1000
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "No token, or one that nobody knows."},
-    429: {"description": "Too many requests."},
-    503: {"description": "There is no cycle yet, or too many ask at once."},
-}
-_NOT_THERE: dict[int | str, dict[str, Any]] = {404: {"description": "No such job, or none that may be seen."}}
+STATES = sorted(NOT_ENDED)  # of jobs that wait or run
 
-router = APIRouter(prefix="/api/v1", responses=_REFUSALS)
+
+class Refusal(BaseModel):
+    """What is wrong, in a sentence: all refusals have this shape."""
+
+    detail: str
+
+
+def _refused(**why: str) -> dict[int | str, dict[str, Any]]:
+    return {int(code[1:]): {"description": text, "model": Refusal} for code, text in why.items()}
+
+
+_REFUSALS = _refused(
+    _401="No token, or one that nobody knows.",
+    _422="A parameter that there is not, or a value that it cannot have.",
+    _429="Too many requests.",
+    _503="There is no cycle yet, or too many ask at once.",
+)
+_NOT_THERE = _refused(_404="No such job, or none that may be seen.")
+
+
+async def only_known_parameters(request: Request) -> None:
+    """Refuse a parameter that a path does not have: it would be without effect, unsaid."""
+    described = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
+    known = [one["name"] for one in described.get("parameters", ()) if one["in"] == "query"]
+    for name in request.query_params:
+        if name not in known:
+            raise HTTPException(422, str(unknown("parameter", name, known)))
+
+
+router = APIRouter(prefix="/api/v1", responses=_REFUSALS, dependencies=[Depends(only_known_parameters)])
 
 JobId = Annotated[int, Path(ge=1, le=2**53, description="The job's number.")]
 Words = Annotated[str, Query(max_length=200)]
@@ -93,6 +119,8 @@ async def query_of(
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
 ) -> JobQuery:
     """Read which rows are asked for."""
+    if state and state.upper() not in STATES:
+        raise HTTPException(422, str(unknown("state", state, STATES)))
     return JobQuery(search, state, user, partition, reason, sort, descending, offset, limit)
 
 
@@ -140,16 +168,35 @@ async def explanation(
     return told.to_dict()
 
 
-@router.get("/forecast")
-async def starts(sight: Newest, answers: Answering, caller: Viewer) -> dict[str, Any]:
-    """Forecast when the waiting jobs will start: p10, p50 and p90, by rolling the core forward."""
-    made = await answers.aside(answers.forecast)
+@router.get("/forecast", responses=_NOT_THERE)
+async def starts(
+    sight: Newest,
+    answers: Answering,
+    caller: Viewer,
+    job: Annotated[str, Query(max_length=100, description="One job alone, as Slurm's commands name it.")] = "",
+) -> dict[str, Any]:
+    """Forecast when the waiting jobs will start: p10, p50 and p90, by rolling the core forward.
+
+    `drawn_s` is when futures were drawn, `now_s` the cycle that they are told for: jobs that have started by then are
+    left out, and so are futures that did not come. `outlasted` jobs wait longer than in all that were drawn.
+    """
+    if job and job not in _names_seen(sight, caller):
+        raise HTTPException(404, f"job {job} does not wait here, or is not yours")
+    try:
+        made = await answers.forecast_aside(job)
+    except TimeoutError:
+        raise HTTPException(503, "the first forecast is being made; ask again", {"retry-after": "10"}) from None
     if made is None:
         raise HTTPException(503, "too many jobs wait for a forecast here; ask `rltune forecast`")
-    told = made.to_dict()
+    told, seen = made.to_dict(), {job} if job else _names_seen(sight, caller)
+    jobs = [one for one in told["jobs"] if one["job"] in seen]
+    return told | {"jobs": jobs, "outlasted": [name for name in told["outlasted"] if name in seen]}
+
+
+def _names_seen(sight: Sight, caller: Caller) -> set[str]:
+    """Name the jobs that a caller may see as Slurm's commands do."""
     jobs = sight.snapshot.job_by_id
-    seen = {jobs[row.id].command_name for row in visible_rows(sight, caller)}
-    return told | {"jobs": [one for one in told["jobs"] if one["job"] in seen]}
+    return {jobs[row.id].command_name for row in visible_rows(sight, caller)}
 
 
 class Question(BaseModel):
@@ -160,7 +207,7 @@ class Question(BaseModel):
 
 @router.post(
     "/whatif",
-    responses={400: {"description": "A change that is not understood."}, 403: {"description": "Not an operator."}},
+    responses=_refused(_400="A change that is not understood.", _403="Not an operator."),
 )
 async def what_if(question: Question, answers: Answering, sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
     """Roll the present queue with some changes and without; it takes seconds, and an operator's token."""
@@ -174,7 +221,7 @@ def nodes(sight: Newest, caller: Viewer) -> list[NodeState]:
     return node_states(sight, caller)
 
 
-@router.get("/events", responses={403: {"description": "A token for one user's jobs: events tell of others."}})
+@router.get("/events", responses=_refused(_403="A token for one user's jobs: events tell of others."))
 def events(
     watch: Watched,
     caller: EverybodysViewer,  # noqa: ARG001
@@ -186,7 +233,7 @@ def events(
         return events_of(journal, before, limit)
 
 
-@router.get("/settings", responses={403: {"description": "Not an operator."}})
+@router.get("/settings", responses=_refused(_403="Not an operator."))
 def settings(sight: Newest, caller: Operator) -> dict[str, Any]:  # noqa: ARG001
     """Return how the controller is set."""
     return sight.settings.model_dump(mode="json")

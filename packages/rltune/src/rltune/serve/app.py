@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -54,10 +53,9 @@ def make_app(watch: Watch, settings: ServeSettings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         if how.follow:
-            threading.Thread(target=app.state.follower.run, name="follower", daemon=True).start()
-            threading.Thread(target=app.state.follower.run_forecasts, name="forecasts", daemon=True).start()
+            app.state.follower.begin()
         yield
-        app.state.follower.stop()
+        await to_thread.run_sync(app.state.follower.stop)
         app.state.whatif_runs.close()
         watch.close()
 
@@ -115,11 +113,8 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def misread(request: Request, error: RequestValidationError) -> Response:
-        if _is_page(request):
-            first = error.errors()[0]
-            return answer(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
-        plain = [{k: v for k, v in one.items() if k in {"loc", "msg", "type"}} for one in error.errors()]
-        return JSONResponse({"detail": plain}, 422)
+        wrong = [f"{'.'.join(map(str, one['loc'][1:])) or one['loc'][0]}: {one['msg']}" for one in error.errors()]
+        return answer(request, 422, "; ".join(wrong))
 
     @app.exception_handler(InputError)
     async def mistaken(request: Request, error: InputError) -> Response:

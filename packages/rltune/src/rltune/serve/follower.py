@@ -23,6 +23,7 @@ from rltune.serve.sight import Sight, Watch
 _LOOK_EVERY_S = 1.0
 FORECAST_EVERY_S = 600.0  # by the cluster's clock
 _REST = 5.0  # times as long as a forecast took: the machine has more to do
+_ENDING_S = 5.0  # for which a thread that ends is waited for
 _MOST_CYCLES = 20  # that are read again after a pause
 _DECIDE_S = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _FALLBACKS = ("milp_out_of_time", "milp_unpacked", "milp_unkept")  # the greedy answer was kept, or taken again
@@ -48,6 +49,7 @@ class Follower:
         self._event, self._rest_until, self._timer = 0, -math.inf, time.monotonic
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._logged: dict[str, str] = {}  # the last mistake of each step
+        self._threads: list[threading.Thread] = []
         self.record = ForecastRecord()
         self.registry = CollectorRegistry()
         r = self.registry
@@ -94,13 +96,24 @@ class Follower:
             step()
         except Exception as error:  # else every page would show the last cycle for ever
             told = repr(error)
-            if self._logged.get(name) != told:
+            if self._logged.get(name) != told and not self._stop.is_set():  # the journal closes at the end
                 logging.getLogger(__name__).exception("the service goes on after a mistake (%s)", name)
         self._logged[name] = told
 
+    def begin(self) -> None:
+        """Run in threads of its own."""
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for name, run in (("follower", self.run), ("forecasts", self.run_forecasts))
+        ]
+        for thread in self._threads:
+            thread.start()
+
     def stop(self) -> None:
-        """End `run`."""
+        """End `run`, and wait a moment for what goes on, which reads the journal."""
         self._stop.set()
+        for thread in self._threads:
+            thread.join(_ENDING_S)
 
     def look(self) -> None:
         """Count what is new. Whoever asks for metrics does so, too, so that they are never behind."""
@@ -125,7 +138,7 @@ class Follower:
             return
         self._forecast_s = self._taken_s
         try:
-            made = self._answers.forecast()
+            made = self._answers.new_forecast()
         except InputError:
             made = None
         self._rest_until = began + _REST * (self._timer() - began)

@@ -15,7 +15,7 @@ from rltune.serve.tokens import Caller
 from rltune.text import counted
 
 _ENDED, _RUNNING, _WAITING = 20, 25, 30  # the most of each
-_HOUR_S = 3600.0
+_HOUR_S, _DAY_S = 3600.0, 86_400.0
 _STEPS_S = (600.0, 1800.0, _HOUR_S, 2 * _HOUR_S, 4 * _HOUR_S, 6 * _HOUR_S, 12 * _HOUR_S)
 _MOST_TICKS = 7
 _PAST = 1 / 3  # of the time to come, at least: or what runs would have no beginning
@@ -26,7 +26,8 @@ class Bar:
     """One job, in percent of the width."""
 
     job: int
-    text: str
+    name: str
+    gpus: str  # how many it asks for
     kind: str  # ended, running or waiting
     wait: tuple[float, float] | None  # from, width
     run: tuple[float, float] | None
@@ -40,6 +41,7 @@ class Tick:
 
     at_s: float
     x: float
+    minor: bool = False  # left out where there is little room; midnight, which is written as its day, never is
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class JobTimeline:
 @dataclass(frozen=True)
 class _Job:
     job: int
-    text: str
+    name: str
+    gpus: str
     kind: str
     submit_s: float
     start_s: float  # NaN = not known
@@ -85,8 +88,11 @@ def timeline(journal: Journal, sight: Sight, caller: Caller, forecast: Forecast 
 def _ticks(first: float, last: float) -> Iterator[Tick]:
     """Yield round times, about six."""
     step = next((step for step in _STEPS_S if (last - first) / step <= _MOST_TICKS), _STEPS_S[-1])
-    for number in range(math.ceil(first / step), math.floor(last / step) + 1):
-        yield Tick(number * step, round(100 * (number * step - first) / (last - first), 3))
+    numbers = range(math.ceil(first / step), math.floor(last / step) + 1)
+    day = next((number for number in numbers if number * step % _DAY_S == 0), numbers.start)
+    for number in numbers:
+        at_s = number * step
+        yield Tick(at_s, round(100 * (at_s - first) / (last - first), 3), (number - day) % 2 == 1)
 
 
 def _ended(journal: Journal, caller: Caller, now: float) -> list[_Job]:
@@ -94,7 +100,7 @@ def _ended(journal: Journal, caller: Caller, now: float) -> list[_Job]:
     known = [one.job for one in journal.ended(_ENDED * (10 if caller.user else 2)) if caller.may_see(one.job.user)]
     newest = [job for job in known if job.end_s <= now]
     return [
-        _Job(j.id, _label(j.id, j.name, j.gpus), "ended", j.came_s, j.start_s, j.end_s, j.end_s)
+        _Job(j.id, j.name, counted(j.gpus, "GPU"), "ended", j.came_s, j.start_s, j.end_s, j.end_s)
         for j in reversed(newest[:_ENDED])
     ]
 
@@ -124,12 +130,7 @@ def _waiting(sight: Sight, caller: Caller, forecast: Forecast | None) -> list[_J
 
 def _alive(row: JobRow, kind: str, start_s: float, now: float) -> _Job:
     end = max(now, start_s + (row.estimate_s or 0.0)) if not math.isnan(start_s) else math.nan
-    return _Job(row.id, _label(row.id, row.name, row.gpus), kind, row.submit_s, start_s, end, now)
-
-
-def _label(job: int, name: str, gpus: int) -> str:
-    """Write which job a bar is of, the number first: many have the same name."""
-    return f"{job}{f' {name}' if name else ''}, {counted(gpus, 'GPU')}"
+    return _Job(row.id, row.name, counted(row.gpus, "GPU"), kind, row.submit_s, start_s, end, now)
 
 
 def _bar(job: _Job, first: float, last: float, scale: float, now: float) -> Bar:
@@ -140,7 +141,8 @@ def _bar(job: _Job, first: float, last: float, scale: float, now: float) -> Bar:
     started = job.kind != "waiting" and job.start_s <= now
     return Bar(
         job=job.job,
-        text=job.text,
+        name=job.name,
+        gpus=job.gpus,
         kind=job.kind,
         wait=part(job.submit_s, job.start_s if started else now),
         run=part(job.start_s, min(job.end_s, job.sure_until_s)) if started else None,

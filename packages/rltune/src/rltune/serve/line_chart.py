@@ -9,6 +9,7 @@ from itertools import pairwise
 
 WIDTH, HEIGHT = 600, 150
 MOST_POINTS = 300
+_MOST_WHOLE = 8  # marks of an axis of whole numbers
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 Point = tuple[float, float]
 
@@ -43,6 +44,19 @@ class LineChart:
     def marks(self) -> tuple[float, ...]:
         """Return x at the ends and at the quarters between."""
         return tuple(self.first + (self.last - self.first) * part / 4 for part in range(5))
+
+    @property
+    def whole_marks(self) -> tuple[tuple[int, float], ...]:
+        """Return marks of an axis of whole numbers, each where it belongs."""
+        return whole_marks(self.first, self.last)
+
+
+def whole_marks(first: float, last: float) -> tuple[tuple[int, float], ...]:
+    """Return whole numbers at even steps between two, each with where it is in percent of the width."""
+    steps = (step * 10**power for power in range(12) for step in (1, 2, 5))
+    step = next(step for step in steps if (last - first) / step < _MOST_WHOLE)
+    marks = range(math.ceil(first / step) * step, math.floor(last) + 1, step)
+    return tuple((mark, round(100 * (mark - first) / (last - first), 3)) for mark in marks)
 
 
 def line_chart(series: Sequence[tuple[str, int, Sequence[Point]]], top: float = 0.0) -> LineChart | None:

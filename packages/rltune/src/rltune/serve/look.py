@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from rltune.text import seconds
+from rltune.text import elapsed, seconds
 
 NOTHING = "-"
+_CODE = re.compile(r"`([^`\n]+)`")
 _OF = {
     "report.css": "rltune.report",
     "tables.js": "rltune.report",
@@ -30,8 +33,9 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"span": span, "clock": clock, "hour": hour, "percent": percent, "count": count, "elapsed": elapsed}
-    made.filters |= {"sentence": sentence, "day_or_hour": day_or_hour}
+    made.filters |= {"span": span, "clock": clock, "hour": hour, "percent": percent, "count": count}
+    made.filters |= {"sentence": sentence, "prose": prose, "day_or_hour": day_or_hour}
+    made.filters["elapsed"] = lambda value: NOTHING if value is None else elapsed(value)
     made.tests["finite"] = math.isfinite
     return made
 
@@ -51,15 +55,6 @@ def asset(name: str) -> bytes | None:
 def span(value: float | None, like: float | None = None) -> str:
     """Write a time span, in the unit of `like` if that is given."""
     return NOTHING if value is None else seconds(value, like)
-
-
-def elapsed(value: float | None) -> str:
-    """Write a time span as Slurm does, in days, hours and minutes: 1-04:30, so that a column can be compared."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    minutes = max(0, round(value / 60))
-    days, rest = divmod(minutes, 1440)
-    return f"{days}-{rest // 60:02d}:{rest % 60:02d}" if days else f"{rest // 60}:{rest % 60:02d}"
 
 
 def clock(value: float | None) -> str:
@@ -85,9 +80,14 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-def sentence(text: str) -> str:
+def sentence(text: str) -> Markup:
     """Write what was said as a sentence of its own."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    return prose(f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}")
+
+
+def prose(value: object) -> Markup:
+    """Write words in backticks as code; all else is text, whatever it looks like."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(value))))  # noqa: S704  escaped before
 
 
 def percent(part: float, whole: float) -> str:

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from rltune.errors import InputError
 from rltune.explain import Explanation
-from rltune.forecast import JobForecast
+from rltune.forecast import Forecast
 from rltune.live.journal.store import Journal
 from rltune.serve.answers import MOST_FORECAST, Answers
 from rltune.serve.api import Answering, Asked, JobId, Newest, Watched
@@ -29,7 +29,7 @@ from rltune.serve.own_history import FEWEST, OwnHistory
 from rltune.serve.policy_tables import policy_tables, told_ratio
 from rltune.serve.request_token import COOKIE
 from rltune.serve.sight import Sight, Watch
-from rltune.serve.status import EventRow, events_of, news_of, status_of
+from rltune.serve.status import EventRow, news_of, status_of
 from rltune.serve.tokens import Caller
 from rltune.serve.training_runs import shipped_cards, training_runs
 from rltune.serve.visible import find_job, find_jobs, find_row, shown_to, story_of, visible_rows
@@ -37,7 +37,8 @@ from rltune.serve.whatif_runs import WhatIfRun, WhatIfRuns
 from rltune.whatif import WhatIf
 
 MOST_CHANGES = 10
-MOST_EVENTS = 5
+MOST_EVENTS = 5  # on the overview
+MOST_TOLD = 100  # on the controller's page
 OVERVIEW = "overview"  # under which its content is kept
 _YEAR_S = 365 * 86_400
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -120,18 +121,20 @@ def _job_values(
     if life is None:
         raise HTTPException(404, f"Job {job} is not known here, or not yours.")
     row = find_row(sight, job, caller) or job_row(sight, life)
-    why, when = _why_and_when(answers, sight, row, caller, changes=changes)
-    made = answers.newest_forecast
+    why, made = _why_and_forecast(answers, sight, row, caller, changes=changes)
+    waiting = sight.snapshot.job_by_id[row.id].command_name if why else ""
+    when = made.by_job.get(waiting) if made else None
     gone = life.id not in sight.row_by_id
     told: dict[str, Any] = {"row": row, "part": sight.part(job), "story": lines, "why": why, "when": when}
-    told |= {"forecast_s": made.now_s if made else None, "forecasting": when is None and answers.is_forecasting}
+    told |= {"forecast_s": made.drawn_s if made else None, "outlasted": made is not None and waiting in made.outlasted}
+    told |= {"forecasting": when is None and not told["outlasted"] and answers.is_forecasting}
     return {**told, "gone": gone, "tried": changes}
 
 
-def _why_and_when(
+def _why_and_forecast(
     answers: Answers, sight: Sight, row: JobRow, caller: Caller, *, changes: bool
-) -> tuple[Explanation | None, JobForecast | None]:
-    """Ask the core about a waiting job; a job that has just started, or is left to Slurm, has no forecast."""
+) -> tuple[Explanation | None, Forecast | None]:
+    """Ask the core about a waiting job; of one that has just started there is nothing to tell."""
     waiting = sight.snapshot.job_by_id.get(row.id)
     if waiting is None or not waiting.pending:
         return None, None
@@ -139,8 +142,7 @@ def _why_and_when(
         why = answers.explain(waiting, caller, changes=changes)
     except InputError:  # it started between the two looks
         return None, None
-    made = answers.forecast_at_hand()
-    return why, made.by_job.get(waiting.command_name) if made else None
+    return why, answers.forecast_at_hand()
 
 
 @router.get("/whatif")
@@ -224,7 +226,9 @@ async def gantt(request: Request, sight: Newest, watch: Watched, answers: Answer
             drawn = timeline(journal, sight, caller, forecast)
         return page_text(request, caller, "timeline.html.j2", sight=sight, drawn=drawn, forecast=forecast)
 
-    return await kept_page(request, ("timeline", sight.cycle.id, caller, forecast and forecast.now_s), made)
+    return await kept_page(
+        request, ("timeline", sight.cycle.id, caller, forecast and (forecast.now_s, forecast.drawn_s)), made
+    )
 
 
 @router.get("/policies")
@@ -248,7 +252,7 @@ def training(request: Request, sight: Newest, caller: Viewer) -> Response:
 @router.get("/controller")
 def controller(request: Request, sight: Newest, watch: Watched, caller: Viewer) -> Response:
     """Show how the controller is set, and what happened to it."""
-    events = _asked(watch, caller, lambda journal: events_of(journal, 0, 100))
+    events = _asked(watch, caller, lambda journal: news_of(journal, MOST_TOLD, calls=True))
     settings = list(_flat(sight.settings.model_dump(mode="json"))) if caller.is_operator else None
     values: dict[str, Any] = {"status": status_of(watch, sight), "events": events, "settings": settings}
     values["record"] = request.app.state.follower.record

@@ -12,6 +12,7 @@ from rltune.serve.own_history import ComparedHistory, OrderTried
 from rltune.shadow import ShadowReport, shadow_text
 from rltune.text import seconds, told_change
 from rltune.trials.intervals import Interval
+from rltune.trials.shares import told_small_groups
 
 _PARTS = ("mean", "p50", "p90", "p99", "max")
 
@@ -23,6 +24,7 @@ class PolicyTables:
     lead: str
     orders: Table
     by_size: Table
+    too_few: str  # sizes of too few jobs for a row
     evidence: tuple[str, ...]
 
 
@@ -32,6 +34,7 @@ def policy_tables(compared: ComparedHistory, report: ShadowReport) -> PolicyTabl
         lead=shadow_text.sentence(report),
         orders=_orders(compared.orders, report),
         by_size=_by_size(report),
+        too_few=told_small_groups([one for one in report.small if one.kind == "size"]),
         evidence=tuple(shadow_text.evidence(report)),
     )
 
@@ -62,7 +65,7 @@ def told_ratio(made: Interval | None) -> str:
     if not math.isfinite(made.low):
         return f"{told} (too few jobs for an interval)"
     shown = "" if made.high < 1 or made.low > 1 else ", not shown"
-    return f"{told} ({made.span(lambda ratio: told_change(1 - ratio), high_first=True)}{shown})"
+    return f"{told} ({shadow_text.told_span(made)}{shown})"
 
 
 def _by_size(report: ShadowReport) -> Table:

@@ -124,13 +124,14 @@ def node_states(sight: Sight, caller: Caller) -> list[NodeState]:
     ]
 
 
-def news_of(journal: Journal, most: int) -> list[EventRow]:
-    """Return the newest events that are news: no counts of Slurm's commands, and no gains.
+def news_of(journal: Journal, most: int, *, calls: bool = False) -> list[EventRow]:
+    """Return the newest events that are news: no gains, and no counts of Slurm's commands unless asked for.
 
-    Those are replays without an interval; whether the policy is better is answered by the page of policies.
+    Gains are replays without an interval; whether the policy is better is answered by the page of policies.
     """
+    left_out = "gain" if calls else CALLS
     rows = journal.rows(
-        "SELECT id, at_s, kind, text FROM event WHERE kind NOT IN (?, 'gain') ORDER BY id DESC LIMIT ?", CALLS, most
+        "SELECT id, at_s, kind, text FROM event WHERE kind NOT IN ('gain', ?) ORDER BY id DESC LIMIT ?", left_out, most
     )
     return [EventRow(id=i, at_s=at_s, kind=kind, text=text) for i, at_s, kind, text in rows]
 

@@ -91,4 +91,5 @@ def shown_to(made: WhatIf, caller: Caller) -> WhatIf:
     """Return what-if's answer without what single users and accounts gain and lose, to whom those are not shown."""
     if not caller.user:
         return made
-    return replace(made, shares=tuple(share for share in made.shares if share.kind not in _PEOPLE))
+    shares = tuple(share for share in made.shares if share.kind not in _PEOPLE)
+    return replace(made, shares=shares, small=tuple(group for group in made.small if group.kind not in _PEOPLE))

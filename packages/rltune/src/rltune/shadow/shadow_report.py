@@ -29,7 +29,7 @@ from rltune.metrics.distribution import Distribution
 from rltune.metrics.recorded import far_apart
 from rltune.shadow.watch_kept import WatchKept, watch_kept
 from rltune.trials.intervals import Interval, difference, over_jobs, ratio
-from rltune.trials.shares import Share, shares_between
+from rltune.trials.shares import Share, SmallGroup, shares_between, small_groups
 
 CONFIDENCE = 0.95
 MOST_STORIES = 3  # of jobs that gain, and as many that lose
@@ -83,6 +83,7 @@ class ShadowReport:
     ratio: Interval  # of the mean waits, ours over Slurm's
     difference: Interval
     shares: tuple[Share, ...]  # mean waits by size, user and partition: Slurm's order, ours
+    small: tuple[SmallGroup, ...]  # groups of too few jobs for a share
     stories: tuple[StoryOfJob, ...]
     watch: WatchKept
     rows: ReplayedJobs = field(repr=False)
@@ -135,6 +136,7 @@ def shadow_report(journal: Journal, since_s: float = -np.inf, stories: int = MOS
         ratio=over_jobs(rows.our_s, rows.slurm_s, rows.ready_s, ratio, confidence=CONFIDENCE),
         difference=over_jobs(rows.our_s, rows.slurm_s, rows.ready_s, difference, confidence=CONFIDENCE),
         shares=shares_between(table, slurm_s, our_s, kept),
+        small=small_groups(table, kept),
         stories=_stories(journal, [seen[row] for row in kept.tolist()], rows, stories),
         watch=watch_kept(journal, queue.begin_s),
         rows=rows,

@@ -12,6 +12,7 @@ from rltune.metrics.distribution import Distribution
 from rltune.metrics.formats import plain
 from rltune.shadow.shadow_report import ShadowReport, StoryOfJob
 from rltune.text import columns, counted, seconds, told_change
+from rltune.trials.intervals import Interval
 from rltune.trials.shares import KINDS, Share
 
 PARTS = ("mean", "p50", "p90", "p99", "max")
@@ -27,12 +28,16 @@ def sentence(made: ShadowReport) -> str:
     low, high = made.ratio.low, made.ratio.high
     if not math.isfinite(low):
         return f"{was}; too few jobs to say what {made.policy} would have changed."
+    span = told_span(made.ratio)
     if low <= 1 <= high:
-        span = made.ratio.span(_changed)
         return f"{was}; in the order of {made.policy} no difference is shown (95 % interval {span})."
     would = f"in the order of {made.policy} they would have waited about {seconds(made.expected_s)}"
-    span = made.ratio.span(_changed, high_first=high < 1)
     return f"{was}; {would}, {_changed(made.ratio.estimate)} (95 % interval {span})."
+
+
+def told_span(ratio: Interval) -> str:
+    """Write the interval of a ratio, from the smaller change to the larger if both are of one sign."""
+    return ratio.span(_changed, high_first=ratio.high < 1)
 
 
 def _changed(ratio: float) -> str:

@@ -53,6 +53,16 @@ class Groups:
         """Group by user."""
         return cls(jobs.user.names, jobs.user.codes.astype(np.int64))
 
+    @classmethod
+    def by_account(cls, jobs: Jobs) -> Groups:
+        """Group by account."""
+        return cls(jobs.account.names, jobs.account.codes.astype(np.int64))
+
+    @classmethod
+    def by_qos(cls, jobs: Jobs) -> Groups:
+        """Group by QOS."""
+        return cls(jobs.qos.names, jobs.qos.codes.astype(np.int64))
+
     def sums(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return per group the number of these jobs and the sum of their values."""
         of, wide = self.of_job[rows], len(self.names)

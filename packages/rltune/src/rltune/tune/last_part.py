@@ -74,6 +74,7 @@ def report_on_last(
         values=(outcomes[today.label].mean, outcomes[chosen.label].mean),
         decided=_decided(chosen, today, score, final, runs) if changes else (),
         shares=shares if changes else (),
+        small=runner.small_groups(made[today.label], made[chosen.label], test) if changes else (),
         needed_jobs=_needed(together, (final, test), parts),
         rejected=outcomes[today.label].rejected,
         resumed=runner.resumes(test),

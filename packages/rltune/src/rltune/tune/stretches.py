@@ -12,7 +12,7 @@ from rltune.metrics.recorded import RecordedWait, recorded_wait
 from rltune.trials.intervals import Blocks, job_blocks
 from rltune.trials.measures import metric_of
 from rltune.trials.resumption import gpus_running, has_starts, there_at
-from rltune.trials.shares import Share, shares_between
+from rltune.trials.shares import Share, SmallGroup, shares_between, small_groups
 from rltune.trials.trial import Trial
 from rltune.trials.warm_start import Knowledge
 from rltune.trials.windows import Window
@@ -163,6 +163,10 @@ class StretchRunner:
         """Return who waits how long under two schedules of a stretch."""
         kept = np.flatnonzero(self._inside(now, stretch) & now.ran & then.ran)
         return shares_between(now.jobs, _waits(now), _waits(then), kept)
+
+    def small_groups(self, now: Schedule, then: Schedule, stretch: HistoryStretch) -> tuple[SmallGroup, ...]:
+        """Return the groups that have too few jobs of a stretch for a share."""
+        return small_groups(now.jobs, np.flatnonzero(self._inside(now, stretch) & now.ran & then.ran))
 
     def recorded(self, schedule: Schedule, stretch: HistoryStretch) -> RecordedWait:
         """Return what the history records of a stretch beside what a schedule made of it."""

@@ -14,6 +14,7 @@ from rltune.engine.turns import get_turns
 from rltune.estimate import candidates
 from rltune.placement.placers import get_placement
 from rltune.policy.learned import Learned
+from rltune.trials.site_pipeline import site_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,14 +87,8 @@ def with_policy(like: Candidate, policy: Policy, backfill: str, estimator: str) 
 
 
 def usual_now(jobs: Jobs, cluster: Cluster) -> Candidate:
-    """Return what the cluster's file says that the site has, or else what it most likely has.
-
-    That is Slurm's multifactor with backfilling, or FCFS where there are no users.
-    """
-    likely = ("multifactor" if (jobs.user.codes >= 0).any() else "fcfs", "easy")
-    named = cluster.scheduler
-    policy, backfill = likely if named is None else (named.policy, named.backfill)
-    return Candidate(parse_pipeline(policy, backfill), usual_estimators(jobs)[0])
+    """Return what the site has, told or likely, with what it most likely knows of run times."""
+    return Candidate(site_pipeline(jobs, cluster)[0], usual_estimators(jobs)[0])
 
 
 def opening(now: Candidate, models: Sequence[str], estimators: Sequence[str]) -> list[Candidate]:

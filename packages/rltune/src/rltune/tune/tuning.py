@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.trials.intervals import Interval
-from rltune.trials.shares import Share
+from rltune.trials.shares import Share, SmallGroup
 from rltune.tune.advice import TO_CHANGE, Advice
 from rltune.tune.past_events import WithoutPast
 from rltune.tune.starving import StarvingCandidate, starving
@@ -54,6 +54,7 @@ class Tuning:
     scores: tuple[float, ...] = ()  # of the finalists: half the metric, half the same by blocks; 1 is what there is now
     without_past: WithoutPast | None = None  # None: nothing was down in these parts, or all stays
     believed: bool = True  # unless the cluster's file says that its replays are good for nothing
+    small: tuple[SmallGroup, ...] = ()  # of the last part, that have too few jobs for a share; none if all stays
     set_aside: tuple[StarvingCandidate, ...] = ()  # who would have been chosen before it, had nobody starved by them
 
     @property

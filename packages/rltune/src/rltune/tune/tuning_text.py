@@ -17,6 +17,7 @@ from rltune.metrics.recorded import NOTHING_RECORDED, UNBELIEVED, UNEXPLAINED, s
 from rltune.text import counted
 from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
+from rltune.trials.shares import FEWEST, told_kind, told_small_groups
 from rltune.tune.advice import TO_CHANGE, Advice
 from rltune.tune.pick import WORTH, preference
 from rltune.tune.tuning import FEWEST_JOBS
@@ -24,6 +25,7 @@ from rltune.tune.tuning import FEWEST_JOBS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rltune.trials.intervals import Interval
     from rltune.trials.shares import Share
     from rltune.tune.tried_pipelines import Candidate
     from rltune.tune.tuning import Tuning
@@ -35,6 +37,9 @@ NOTICEABLE = 0.05  # a change of a group's wait below this is not told
 WIDTH = 100  # of a line of comment in settings
 RIGHT_ALONE = (7, 7)  # "change" right on later jobs, of how many, where the last part alone showed it (docs/results)
 RIGHT_TOGETHER = (2, 2)  # the same where only both parts together did
+NEAR_IS_NO_PROOF = (
+    "That the two are near says that the level is right here, not that a replay ranks policies as your site would."
+)
 REASONS = ("is a rule and no model", "changes less of what you have", "is plainer")  # as `preference` has them
 
 
@@ -46,9 +51,9 @@ def sentences(made: Tuning) -> list[str]:
     return [
         advice(made),
         *_doubted(made),
+        *_unasked(made),
         *_set_aside(made),
         *_level(made),
-        *_unasked(made),
         *_past(made),
         *why,
         *_sure(made),
@@ -74,7 +79,8 @@ def advice(made: Tuning) -> str:
         return (
             f"Stay with what you have, {made.now.label}: of {made.tried} tried none has a {metric.title} 1 % shorter."
         )
-    best = f"{made.chosen.label} looked better ({interval(made.together, write_ratio)} of the {metric.title})"
+    both = f"on both parts {interval(made.together, write_ratio)} of the {metric.title}"
+    best = f"{made.chosen.label} looked better ({both})"
     until = f"{best}; until then stay with what you have, {made.now.label}."
     if _enough_jobs(made):
         return f"Too few jobs were run to tell: give more --minutes, such as {_more_minutes(made)}. {until}"
@@ -86,7 +92,7 @@ def _watch(made: Tuning) -> str:
     metric = metric_of(made.metric)
     both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
     where = "on the middle part and on the last" if made.borne_out else "on both parts, though not on the last alone"
-    better = f"Let {made.chosen.label} watch first, in shadow: better {where} ({both}), but"
+    better = f"Let {made.chosen.label} watch first, in shadow: better {where} (both together: {both}), but"
     price = _hunger(made.starving)
     if made.testing.estimate < 1 and any(one.high < 1 for one in (made.testing, made.together)):
         reasons = [*([f"on the last part {price}"] if price else []), *([] if made.believed else [UNBELIEVED])]
@@ -138,7 +144,7 @@ def _missing(made: Tuning) -> str:
         return f"nobody waits on its last part, {extent(made, 1)}, so that it can neither bear a gain out nor refute it"
     if not made.needed_jobs:
         return f"there are {made.jobs:,} jobs, in which too few queues formed to say how many would do"
-    return f"about {_rounded(made.needed_jobs):,} jobs like these are needed, there are {made.jobs:,}"
+    return f"about {_rounded(made.needed_jobs):,} jobs of history are needed, there are {made.jobs:,}"
 
 
 def _enough_jobs(made: Tuning) -> bool:
@@ -158,7 +164,7 @@ def _until(made: Tuning) -> str:
         return f"more of your history has told (give more --minutes, such as {_more_minutes(made)})"
     if not made.needed_jobs:
         return "a longer history has told"
-    return f"about {_rounded(made.needed_jobs):,} jobs have told"
+    return f"tune has seen a history of about {_rounded(made.needed_jobs):,} jobs (this one has {made.jobs:,})"
 
 
 def _shown(made: Tuning) -> str:
@@ -186,12 +192,12 @@ def _level(made: Tuning) -> list[str]:
     found = made.recorded
     if not found.recorded_s.n:
         return [NOTHING_RECORDED]
-    told = f"Recorded wait of the last part: {spread(found.recorded_s)}; what you have now, replayed: "
-    said = f"{told}{spread(found.simulated_s)}."
+    told = f"Recorded wait of the last part ({found.of_whom()}): {spread(found.recorded_s)}"
+    said = f"{told}; the same jobs replayed under what you have now: {spread(found.simulated_s)}."
     if not found.far:
-        return [said]
+        return [said if found.calibrated else f"{said} {NEAR_IS_NO_PROOF}"]
     apart = times_apart(getattr(found.simulated_s, found.far), getattr(found.recorded_s, found.far))
-    level = f"The replay is not your site's: its {found.far} wait is {apart} recorded"
+    level = f"On this part the replay is not like your site: its {found.far} wait is {apart} recorded"
     ask = "Ask `rltune calibrate` whether its ranking can be believed"
     return [f"{said} {level}. Do not read sizes of gains from this. {UNEXPLAINED if found.calibrated else ask}."]
 
@@ -215,10 +221,17 @@ def _tested(made: Tuning) -> list[str]:
     now, then = (metric.write(value) for value in made.values)
     if made.chosen.label == made.now.label:
         return [f"Last part, {extent(made, 1)}: {metric.title} {now}."]
-    gain = f"{then} instead of {now}, {interval(made.apart, metric.write_difference, sign=True)}"
-    shown = "shown" if not made.testing.low <= 1 <= made.testing.high else "not shown beyond chance"
-    share = f"{interval(made.testing, write_ratio)} of it"
-    return [f"Last part, {extent(made, 1)} that chose nothing: {metric.title} {gain} ({share}; {shown})."]
+    gain = f"{then} instead of {now}, {interval(made.testing, write_ratio)} of it"
+    return [f"Last part, {extent(made, 1)} that chose nothing: {metric.title} {gain} ({_by_interval(made.testing)})."]
+
+
+def _by_interval(found: Interval) -> str:
+    """Return what the interval of a ratio says: it alone decides, and that of a difference would be wider."""
+    if not math.isfinite(found.low):
+        return "nothing shown: too little waited for an interval"
+    if found.low <= 1 <= found.high:
+        return "not shown beyond chance: the interval includes 1"
+    return "shown: the interval is below 1" if found.high < 1 else "shown to be worse: the interval is above 1"
 
 
 def extent(made: Tuning, part: int) -> str:
@@ -266,7 +279,15 @@ def _who(made: Tuning) -> list[str]:
         win = [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]
         if lose or win:
             said.append(f"By {kind}: {len(win)} of {len(shares)} groups wait less, {len(lose)} longer{_named(lose)}.")
-    return [*said, *_tail(made)]
+    return [*said, *_tail(made), *_too_small(made)]
+
+
+def _too_small(made: Tuning) -> list[str]:
+    """Return who is in none of these groups: each size by name, of others how many."""
+    if not made.small:
+        return []
+    few = f"Too few jobs of the last part to be a group of their own (under {FEWEST})"
+    return [f"{few}: {told_small_groups(made.small)}."]
 
 
 def _tail(made: Tuning) -> list[str]:
@@ -328,7 +349,17 @@ def shares_table(made: Tuning) -> Table:
     for kind in dict.fromkeys(share.kind for share in made.shares):
         for s in [s for s in made.shares if s.kind == kind][:SHOWN]:
             table.add_row(Text(f"{kind} {s.name}"), *share_cells(s))
+    if cut := _cut(made):
+        table.caption = Text(f"Shown are the largest: {cut}. --report shows more, --json all.")
+        table.caption_justify = "left"
     return table
+
+
+def _cut(made: Tuning) -> str:
+    """Return of which kinds not all groups are in the table."""
+    kinds = [share.kind for share in made.shares]
+    of = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    return ", ".join(f"{SHOWN} of {told_kind(number, kind)}" for kind, number in of.items() if number > SHOWN)
 
 
 def share_cells(share: Share) -> tuple[str, ...]:
@@ -344,13 +375,15 @@ def mark(made: Tuning, candidate: Candidate) -> str:
     return ", ".join(marks)
 
 
-def settings_file(made: Tuning, model: str = "") -> str:
+def settings_file(made: Tuning, model: str = "", about: Sequence[str] = ()) -> str:
     """Return what is recommended as TOML that simulate, compare (--pipeline) and control (--config) take.
 
-    `model` names the file of a policy that was taught here.
+    `model` names the file of a policy that was taught here, `about` says when and from what this was made.
     """
     best = made.recommended
-    told = [wrap(sentence, WIDTH, initial_indent="# ", subsequent_indent="#   ") for sentence in sentences(made)]
+    told = [
+        wrap(sentence, WIDTH, initial_indent="# ", subsequent_indent="#   ") for sentence in (*about, *sentences(made))
+    ]
     lines = [*(line for lines in told for line in lines), "", "[pipeline]"]
     policy = best.pipeline.policy_name
     if model and made.recommended_model is not None:
@@ -397,6 +430,7 @@ def as_values(made: Tuning) -> dict[str, Any]:
                 for one in made.set_aside
             ],
             "groups": [asdict(share) for share in made.shares],
+            "groups_too_small": [asdict(group) for group in made.small],
             "without_past": None if made.without_past is None else asdict(made.without_past),
             "recorded": None if made.recorded is None else asdict(made.recorded),
         }

@@ -17,9 +17,11 @@ from rltune.jobs import TYPE_SEPARATOR, Jobs
 from rltune.text import counted
 
 _ONE_OF_EACH = ("pipeline", "turns", "load")
+_NEW = ":new:"
 _MOST = ("max_gpus", "max_running", "max_submitted")  # what a limit may bound
 FORMS = (
-    "pipeline=saf + easy, add=4x8:A100 (nodes x GPUs : type, or 4x8:A100@partition), remove=2:V100, retire=V100, "
+    "pipeline=saf + easy, add=4x8:A100 (nodes x GPUs : type, or 4x8:A100@partition), remove=2:V100 (or 2x8:V100), "
+    "retire=V100, "
     "drain=RACK, limit=user:*:gpus=16 (or running=, submitted=), cap=PARTITION:64, join=a|b, turns=las, load=+20%"
 )
 
@@ -81,8 +83,8 @@ def _turns(value: str, text: str) -> Callable[[Site], Site]:  # noqa: ARG001
 
 
 def new_nodes(value: str, text: str) -> NodeGroup:
-    """Read nodes to add: 4x8:A100, 4x8:A100@partition."""
-    match = re.fullmatch(r"(\d+)x(\d+)(?::([^@]+))?(?:@(.+))?", value)
+    """Read nodes to add: 4x8:A100, 4x8:A100@partition; 4x8:new:A100 for a type that the cluster does not have."""
+    match = re.fullmatch(r"(\d+)x(\d+)(?::(?:new:)?([^@:]+))?(?:@(.+))?", value)
     if match is None or int(match[1]) < 1 or (match[3] and not int(match[2])):
         raise InputError(f"{text}: nodes to add are written as 4x8:A100 (nodes x GPUs : type)")
     if int(match[1]) > MOST_NODES or int(match[1]) * int(match[2]) > MOST_GPUS:
@@ -91,12 +93,26 @@ def new_nodes(value: str, text: str) -> NodeGroup:
     return NodeGroup(count=int(match[1]), gpus=int(match[2]), gpu_type=match[3] or "", vc=vc, name="added")
 
 
+def require_known_type(cluster: Cluster, group: NodeGroup, text: str) -> None:
+    """Refuse nodes of a type that the cluster does not have, unless it is said to be new: it may be misspelt."""
+    types = cluster.gpu_types
+    if not types or not group.gpus or _NEW in text or any(same_name(group.gpu_type, one) for one in types):
+        return
+    if not group.gpu_type:
+        raise InputError(
+            f"{text}: says no GPU type; there are: {', '.join(types)}. Write {group.count}x{group.gpus}:{types[0]}"
+        )
+    new = f"{group.count}x{group.gpus}{_NEW}{group.gpu_type}"
+    raise unknown("GPU type", group.gpu_type, types, f"({text})", more=f". If it is to be a new one, write {new}")
+
+
 def _add(value: str, text: str) -> Callable[[Site], Site]:
     group = new_nodes(value, text)
 
     def make(site: Site) -> Site:
         for name in group.vc:
             _require_partition(site, name)
+        require_known_type(site.cluster, group, text)
         return replace(site, cluster=with_nodes(site.cluster, group))
 
     return make
@@ -142,22 +158,48 @@ def with_nodes(cluster: Cluster, group: NodeGroup) -> Cluster:
     return replace(cluster, groups=(*cluster.groups, group))
 
 
+@dataclass(frozen=True)
+class Removal:
+    """So many nodes to take away: of a type, of a size, or of both."""
+
+    count: int
+    kind: str  # "" = any
+    gpus: int | None  # None = any
+
+    @classmethod
+    def parse(cls, value: str, text: str) -> Removal:
+        """Read 2:V100, 2x8:V100 or 2x8, as nodes to add are written."""
+        match = re.fullmatch(r"(\d+)(?:x(\d+))?(?::([^:@]+))?", value)
+        if match is None or int(match[1]) < 1 or (match[2] is None and match[3] is None):
+            raise InputError(f"{text}: nodes to remove are written as 2:V100, 2x8:V100 or 2x8")
+        return cls(int(match[1]), match[3] or "", None if match[2] is None else int(match[2]))
+
+    def takes(self, group: NodeGroup) -> bool:
+        """Return whether nodes of a group are meant."""
+        right_type = not self.kind or same_name(group.gpu_type, self.kind)
+        return right_type and (self.gpus is None or group.gpus == self.gpus)
+
+    def __str__(self) -> str:
+        size = "" if self.gpus is None else f" with {counted(self.gpus, 'GPU')}"
+        return f"of {self.kind}{size}" if self.kind else size.strip()
+
+
 def _remove(value: str, text: str) -> Callable[[Site], Site]:
-    count, _, kind = value.partition(":")
-    if not count.isdecimal() or not kind:
-        raise InputError(f"{text}: nodes to remove are written as 2:V100")
+    wanted = Removal.parse(value, text)
 
     def make(site: Site) -> Site:
-        return replace(site, cluster=without_nodes(site.cluster, _last_of_type(site.cluster, kind, count, text), text))
+        return replace(site, cluster=without_nodes(site.cluster, _last_of(site.cluster, wanted, text), text))
 
     return make
 
 
-def _last_of_type(cluster: Cluster, kind: str, count: str, text: str) -> list[int]:
-    rows = _of_type(cluster, kind)
-    if int(count) > len(rows):
-        raise InputError(f"{text}: there are only {counted(len(rows), 'node')} of {kind}")
-    return rows[len(rows) - int(count) :]
+def _last_of(cluster: Cluster, wanted: Removal, text: str) -> list[int]:
+    if wanted.kind:
+        _of_type(cluster, wanted.kind)  # or it says which there are
+    rows = [node for group, node in _nodes(cluster) if wanted.takes(group)]
+    if wanted.count > len(rows):
+        raise InputError(f"{text}: there are only {counted(len(rows), 'node')} {wanted}")
+    return rows[len(rows) - wanted.count :]
 
 
 def notes_on_removals(site: Site, edits: Sequence[Edit]) -> list[str]:
@@ -167,15 +209,14 @@ def notes_on_removals(site: Site, edits: Sequence[Edit]) -> list[str]:
         kind, _, value = edit.text.partition("=")
         if kind.strip() == "remove":
             notes.append(
-                f"{edit.text} takes the last of its type in the cluster's file: {_sizes(site, value, edit.text)}"
+                f"{edit.text} takes the last of its kind in the cluster's file: {_sizes(site, value, edit.text)}"
             )
         site = edit(site)
     return notes
 
 
 def _sizes(site: Site, value: str, text: str) -> str:
-    count, _, name = value.strip().partition(":")
-    gone = set(_last_of_type(site.cluster, name, count, text))
+    gone = set(_last_of(site.cluster, Removal.parse(value.strip(), text), text))
     sizes = [group.gpus for group, node in _nodes(site.cluster) if node in gone]
     told = (f"{counted(sizes.count(size), 'node')} of {size} GPUs" for size in sorted(set(sizes)))
     return " and ".join(told) or "none"

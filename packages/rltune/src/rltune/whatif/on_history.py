@@ -18,7 +18,7 @@ from rltune.opt_in import for_replay
 from rltune.schedule import Schedule
 from rltune.text import percent
 from rltune.trials.intervals import difference, over_jobs, ratio
-from rltune.trials.shares import shares_between
+from rltune.trials.shares import shares_between, small_groups
 from rltune.whatif.edits import Edit, Site, notes_on_removals, notes_on_types
 from rltune.whatif.outcome_of_change import WhatIf
 
@@ -89,6 +89,7 @@ def compared(now: Schedule, then: Schedule, change: str, warm_up: float = WARM_U
         ratio=over_jobs(ours, theirs, submit, ratio, confidence=CONFIDENCE),
         utilisation=(share_in_use(now), share_in_use(then)),
         shares=shares_between(now.jobs, now.wait_s, then.wait_s, kept),
+        small=small_groups(now.jobs, kept),
         rejected=(int(now.rejected.sum()), int(then.rejected.sum())),
         notes=tuple(notes),
     )
@@ -105,7 +106,8 @@ def level_notes(now: Schedule, warm_up: float = WARM_UP) -> list[str]:
     """Return what the history records of the jobs that count, and a warning where the replay is far from it."""
     counts = now.ran & counted_jobs(now, warm_up)
     beside = recorded_wait(now.jobs, now.wait_s, counts, calibrated=now.cluster.calibrated)
-    told = f"recorded wait of these jobs: {spread(beside.recorded_s)}" if beside.recorded_s.n else NOTHING_RECORDED
+    recorded = f"recorded wait of these {beside.of_whom()}: {spread(beside.recorded_s)}"
+    told = recorded if beside.recorded_s.n else NOTHING_RECORDED
     return [line.removesuffix(".") for line in (told, *beside.level_lines(now.settings.label))]
 
 

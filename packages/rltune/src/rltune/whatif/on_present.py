@@ -13,14 +13,16 @@ from rltune.forecast.rolls import FutureRoller, Progress, drawn_quantiles, drawn
 from rltune.forecast.start_forecast import QUANTILES
 from rltune.jobs import Floats
 from rltune.present.present import Present
+from rltune.text import counted
 from rltune.trials.intervals import Interval
-from rltune.trials.shares import shares_between
-from rltune.whatif.edits import Edit, Site, notes_on_types
+from rltune.trials.shares import shares_between, small_groups
+from rltune.whatif.edits import Edit, Removal, Site, notes_on_types
 from rltune.whatif.on_history import changed_site, told_waits
 from rltune.whatif.outcome_of_change import WhatIf
 
 ROLLS = 30
 _MOST_NAMED = 10
+_FEWEST = 3  # jobs of a group: each was rolled many times
 _REMOVALS = frozenset({"remove", "retire", "drain"})
 
 
@@ -87,14 +89,23 @@ def _without_removals(present: Present, edits: Sequence[Edit]) -> tuple[Present,
             others.append(edit)
             continue
         edit(Site(present.jobs, present.cluster, present.pipeline))  # it says what is wrong
-        count, _, wanted = value.partition(":") if kind == "remove" else ("", "", value)
+        some = Removal.parse(value, edit.text) if kind == "remove" else None
         named = [
             node
             for node, group in enumerate(groups)
-            if (group.rack == wanted if kind == "drain" else same_name(group.gpu_type, wanted)) and node not in down
+            if node not in down
+            and (
+                some.takes(group)
+                if some is not None
+                else group.rack == value
+                if kind == "drain"
+                else same_name(group.gpu_type, value)
+            )
         ]
         named.sort(key=lambda node: (node in busy, -node))
-        down |= set(named[: int(count)] if count else named)
+        if some is not None and some.count > len(named):
+            raise InputError(f"{edit.text}: there are only {counted(len(named), 'node')} {some} that are up")
+        down |= set(named if some is None else named[: some.count])
     return replace(present, down=tuple(sorted(down))), others
 
 
@@ -121,9 +132,11 @@ def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label:
         now_s=told_waits(waits[0][rows]),
         then_s=told_waits(waits[1][rows]),
         difference=_over_rolls(ours - theirs),
-        ratio=_over_rolls(np.divide(ours, theirs, out=np.full_like(ours, np.nan), where=theirs > 0)),
+        ratio=_ratio_over_rolls(ours, theirs),
         utilisation=(float("nan"), float("nan")),
-        shares=shares_between(present.jobs, waits[0], waits[1], rows.astype(np.intp), fewest=3),
+        shares=shares_between(present.jobs, waits[0], waits[1], rows.astype(np.intp), _FEWEST),
+        small=small_groups(present.jobs, rows.astype(np.intp), _FEWEST),
+        fewest=_FEWEST,
         rejected=tuple(int((~np.isfinite(drawn)).any(axis=0).sum()) for drawn in (now_s, then_s)),  # type: ignore[arg-type]
         notes=(
             "waits count from now, of those that wait now: who comes later is in no mean",
@@ -131,6 +144,12 @@ def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label:
         ),
         of_futures=True,
     )
+
+
+def _ratio_over_rolls(ours: Floats, theirs: Floats) -> Interval:
+    """Return the ratio of the mean waits that the sentence tells, and between what it lies in four futures of five."""
+    of_each = _over_rolls(np.divide(ours, theirs, out=np.full_like(ours, np.nan), where=theirs > 0))
+    return replace(of_each, estimate=float(ours.mean() / theirs.mean()) if theirs.mean() > 0 else np.nan)
 
 
 def _over_rolls(values: Floats) -> Interval:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rltune.text import columns, counted, percent, seconds, told_change
 from rltune.trials.intervals import Interval
-from rltune.trials.shares import Share
+from rltune.trials.shares import FEWEST, Share, SmallGroup, told_small_groups
 
 _SHOWN = 6
 
@@ -28,6 +29,8 @@ class WhatIf:
     shares: tuple[Share, ...] = ()
     rejected: tuple[int, int] = (0, 0)  # jobs that can never run, now and then
     notes: tuple[str, ...] = ()
+    small: tuple[SmallGroup, ...] = ()  # groups of fewer jobs than that
+    fewest: int = FEWEST
     of_futures: bool = False  # one queue was rolled forward: intervals are of single futures, not of their mean
 
     @property
@@ -62,7 +65,11 @@ class WhatIf:
             told.append(
                 f"{counted(self.rejected[1], 'job')} could never run then, {self.rejected[0]:,} now; in no mean"
             )
-        told += _gains_and_losses(self.shares)
+        told += _gains_and_losses(self.shares, self.jobs)
+        if self.small:
+            told.append(
+                f"Too few jobs to be a group of their own (under {self.fewest}): {told_small_groups(self.small)}"
+            )
         return [*told, *(f"Note: {note}." for note in self.notes)]
 
     def __str__(self) -> str:
@@ -71,6 +78,26 @@ class WhatIf:
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON keeps; what is not known is null."""
         return {"sentence": self.sentence, **finite_or_null(asdict(self))}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> WhatIf:
+        """Read what `to_dict` wrote; null is what is not known."""
+        told = {one.name: plain[one.name] for one in fields(cls)}
+        told |= {name: Interval(**_known(plain[name])) for name in ("difference", "ratio")}
+        told |= {name: _known(plain[name]) for name in ("now_s", "then_s")}
+        shares = [
+            {**_known(one), "p90_s": tuple(one["p90_s"]), "worst_s": tuple(one["worst_s"])} for one in plain["shares"]
+        ]
+        told["utilisation"] = tuple(math.nan if value is None else value for value in plain["utilisation"])
+        told |= {
+            "shares": tuple(Share(**one) for one in shares),
+            "small": tuple(SmallGroup(**g) for g in plain["small"]),
+        }
+        return cls(**{**told, "rejected": tuple(plain["rejected"]), "notes": tuple(plain["notes"])})
+
+
+def _known(plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.nan if value is None else value for name, value in plain.items()}
 
 
 @dataclass(frozen=True)
@@ -114,20 +141,37 @@ def _signed(value_s: float) -> str:
     return f"{'+' if value_s > 0 else ''}{seconds(value_s)}"
 
 
-def _gains_and_losses(shares: tuple[Share, ...]) -> list[str]:
+def _gains_and_losses(shares: tuple[Share, ...], jobs: int) -> list[str]:
     """Return the groups that gain and lose most, by what their jobs wait in all."""
-    ranked = sorted(shares, key=lambda share: share.jobs * (share.then_s - share.now_s))
-    gain = [share for share in ranked if share.then_s < share.now_s][:_SHOWN]
-    lose = [share for share in reversed(ranked) if share.then_s > share.now_s][:_SHOWN]
-    told = []
-    for title, some in (("Gain most", gain), ("Lose most", lose)):
-        told += [f"{title}:"] if some else []
-        told += [
-            f"  {s.kind} {s.name} ({counted(s.jobs, 'job')}): {seconds(s.now_s)} -> {seconds(s.then_s)} "
-            f"({_signed(s.then_s - s.now_s)})"
-            for s in some
-        ]
-    return told
+    ranked = sorted(_told_apart(shares, jobs), key=lambda share: share.jobs * (share.then_s - share.now_s))
+    if not ranked:
+        return []
+    gain = [share for share in ranked if share.then_s < share.now_s]
+    lose = [share for share in reversed(ranked) if share.then_s > share.now_s]
+    return [*_most("Gain most", gain), *_most("Lose most", lose)]
+
+
+def _most(title: str, shares: Sequence[Share]) -> list[str]:
+    told = [f"{title}:" if shares else f"{title}: no group"]
+    for s in shares[:_SHOWN]:
+        like = max(s.now_s, s.then_s)
+        waits = f"{seconds(s.now_s, like)} -> {seconds(s.then_s, like)}"
+        told.append(f"  {s.kind} {s.name} ({counted(s.jobs, 'job')}): {waits} ({_signed(s.then_s - s.now_s)})")
+    more = len(shares) - _SHOWN
+    return [*told, f"  ... and {counted(more, 'group')} more"] if more > 0 else told
+
+
+def _told_apart(shares: tuple[Share, ...], jobs: int) -> list[Share]:
+    """Leave out a group of all jobs, and join those that are the same jobs under several names."""
+    found: dict[tuple[Any, ...], Share] = {}
+    for share in shares:
+        same = share.jobs, share.now_s, share.then_s, share.p90_s, share.worst_s
+        if share.jobs == jobs:
+            continue
+        before = found.get(same)
+        joined = share if before is None else replace(before, name=f"{before.name}, {share.kind} {share.name}")
+        found[same] = joined
+    return list(found.values())
 
 
 def finite_or_null(value: Any) -> Any:

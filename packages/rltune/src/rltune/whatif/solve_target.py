@@ -15,7 +15,7 @@ from rltune.jobs import Floats, Jobs
 from rltune.schedule import Schedule
 from rltune.text import read_seconds, seconds
 from rltune.trials.intervals import student
-from rltune.whatif.edits import Site, new_nodes, note_on_type, with_nodes
+from rltune.whatif.edits import Site, new_nodes, note_on_type, require_known_type, with_nodes
 from rltune.whatif.on_history import CONFIDENCE, WARM_UP, counted_jobs, from_when_ready, level_notes, run_site
 from rltune.whatif.outcome_of_change import Solved
 
@@ -99,6 +99,7 @@ def solve(
                 told(nodes, f"{nodes} nodes: {seconds(levels[nodes].value_s)}")
         return levels[nodes]
 
+    require_known_type(site.cluster, new_nodes(f"1x{kind}", f"--with {kind}"), f"--with {kind}")
     notes += note_on_type(site, new_nodes(f"1x{kind}", f"--with {kind}"))
     found = [_fewest(lambda n, read=read: read(level(n)) <= target.most_s, most) for read in _READINGS]  # type: ignore[misc]
     nodes, low, high = found

@@ -27,7 +27,7 @@ OVERRUN = 0.5  # past what is known a job is taken to run for half as long again
 LEAST_LEFT_S = 1.0  # nobody who still runs is believed to end at once
 
 # Three levels of attained service: they part at these quantiles of the GPU time of jobs that have ended.
-LOW_QUANTILE, HIGH_QUANTILE = 0.5, 0.9
+LOW_QUANTILE, HIGH_QUANTILE = 0.9, 0.99
 FEWEST_KNOWN = 16  # with fewer ended jobs the levels part at one GPU-hour and at ten
 LOW_GPU_S, HIGH_GPU_S = 3600.0, 36000.0
 

@@ -17,7 +17,7 @@ from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.leaf_writes import LeafWrites
 from tencache.runtime.cycle.plan_book import CycleKind, PlanBook, RunningCycle
 from tencache.runtime.cycle.recorder import Recorder
-from tencache.runtime.cycle.running import RunningBackward, RunningForward
+from tencache.runtime.cycle.running_threads import RunningBackward, RunningForward
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.activations import Activations

@@ -1122,6 +1122,9 @@ def _without_what_is_not_seen(program: Program) -> Program:
     # A hook on several gradients holds nodes of the graph, which are others once the model is unwrapped.
     if program.precision == "autocast_all" or program.hook == "multi":
         program = replace(program, leave_after=-1)
+    # torch leaves parts of the momentum unwritten here: what is compared would be what the memory held before.
+    if program.optimizer == "fused_sgd" and program.precision == "bf16":
+        program = replace(program, precision="float")
     # LBFGS takes one group.
     if program.optimizer in {"LBFGS", "wolfe"} and program.groups == "two":
         program = replace(program, groups="one")

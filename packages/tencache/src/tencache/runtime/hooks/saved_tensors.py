@@ -308,8 +308,8 @@ class SavedTensors:
         version = handle.entry.parameter._version  # noqa: SLF001
         if isinstance(handle, UnitView) and handle.trained not in {None, handle.entry.parameter.requires_grad}:
             raise RefusedError(
-                f"{handle.entry.name} is given to checkpointing, and was frozen or thawed between forward and backward: do "
-                "it before or after both"
+                f"{handle.entry.name} is given to checkpointing, and was frozen or thawed between forward and "
+                "backward: do it before or after both"
             )
         if handle.copied:
             # Kept when the change was seen coming. One that was not, as by `out=`, cannot be made undone.

@@ -22,6 +22,7 @@ import outside
 import parts
 import torch
 import unusual
+import vision
 from common import IDIOMS, Idiom, Wrap
 from torch import nn
 
@@ -32,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "packages" / "tencache" / "te
 from tencache_cases import same_tensors
 
 # Each enters its programs.
-ROOMS = (copies, gradients, loops, contexts, parts, outside, unusual, models)
+ROOMS = (copies, gradients, loops, contexts, parts, outside, unusual, vision, models)
 SETTINGS: dict[str, dict[str, Any]] = {
     "60 %": {"budget": "60%"},
     "90 %, checked": {"budget": "90%", "verify": True},

@@ -411,6 +411,9 @@ class Engine:
         if backward_id not in {-1, self._backward_id}:
             self._backward.begin(self.forward)
             self._backward_id = backward_id
+            # The node that is asked first may be the one that another backward asked last: what that has is dropped.
+            self.end_op()
+            self._node = None
             self.take_in_changes()
 
     def _note_change(self) -> None:

@@ -68,6 +68,10 @@ multiple of 16 bytes. On the device every weight does, as in memory that torch a
 weight that lies elsewhere when it is wrapped (a view into a larger buffer, a mapped file) computes as after
 `weight.data = weight.data.clone()`.
 
+**Rounded by the number of threads:** a new thread follows an earlier `torch.set_num_threads()` only from its first
+parallel operation on, or once it asks `torch.get_num_threads()`. With `verify=True` that may come earlier than without
+tencache. Ask first, and the bits are those of the unwrapped run that asks first.
+
 **Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. Of
 weights that move as halves this is the copy in the budget. Of others it is not, but for `torch.autocast(...,
 cache_enabled=False)`, which keeps none; then the bits are those of the unwrapped run without it.

@@ -18,8 +18,11 @@ import copies
 import gradients
 import loops
 import models
+import outside
 import parts
 import torch
+import unusual
+import vision
 from common import IDIOMS, Idiom, Wrap
 from torch import nn
 
@@ -30,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "packages" / "tencache" / "te
 from tencache_cases import same_tensors
 
 # Each enters its programs.
-ROOMS = (copies, gradients, loops, contexts, parts, models)
+ROOMS = (copies, gradients, loops, contexts, parts, outside, unusual, vision, models)
 SETTINGS: dict[str, dict[str, Any]] = {
     "60 %": {"budget": "60%"},
     "90 %, checked": {"budget": "90%", "verify": True},

@@ -47,6 +47,7 @@ TAIL = """
 **Not seen:** writes to a parameter's memory by its address (`data_ptr()`), and `wrap()` or `unwrap()` inside an
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
+Optimizer state that lies in the memory of an array, and an array of `np.memmap(..., mode="c")`, if they are read there.
 With `activations=` and a graph that is kept (`retain_graph=True`): what the first backward wrote, unseen by torch, to
 memory that it was given. The second gets what was saved.
 

@@ -85,7 +85,8 @@ def same_tensors(one, two) -> bool:
     if isinstance(one, torch.Tensor):
         return one.shape == two.shape and one.dtype == two.dtype and _bytes(one) == _bytes(two)
     if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same_tensors(one[key], two[key]) for key in one)
+        # In the same order, too: who goes through an optimizer's states counts them.
+        return list(one) == list(two) and all(same_tensors(one[key], two[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return len(one) == len(two) and all(same_tensors(*pair) for pair in zip(one, two, strict=True))
     return one == two or (one != one and two != two)  # noqa: PLR0124  neither is a number

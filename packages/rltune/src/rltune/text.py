@@ -89,10 +89,10 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def text_of(shown: RenderableType, width: int = 100) -> str:
-    """Render what rich would show, without colours."""
+    """Render what rich would show, without colours; brackets are no markup."""
     from rich.console import Console
 
-    console = Console(width=width, color_system=None, force_terminal=False)
+    console = Console(width=width, color_system=None, force_terminal=False, markup=False, emoji=False)
     with console.capture() as capture:
         console.print(shown)
     return capture.get().rstrip()

@@ -56,6 +56,24 @@ def test_help_imports_nothing_heavy():
         assert ran.stdout.splitlines()[-1] == "[]"
 
 
+def test_an_interrupt_while_things_are_imported_is_a_sentence():
+    """Whatever is being imported: the first import that the command makes is one of them."""
+    program = (
+        "import sys\nclass Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'rltune.cli.application': raise KeyboardInterrupt\n"
+        "from rltune.cli import main\nsys.meta_path.insert(0, Interrupted())\nmain()"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "rltune: interrupted\n")
+
+
+def test_a_backfilling_that_is_not_known_is_asked_about(rltune):
+    said = rltune("compare", "synth:philly,jobs=50", "-c", "philly-slice", "--pipeline", "saf + eassy")
+    assert said.code == 2
+    assert "no backfilling 'eassy' (in pipeline 'saf + eassy'); did you mean easy?" in said.err
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_has_help_with_an_example(rltune, words):
     said = rltune(*words, "--help")

@@ -6,6 +6,7 @@ import pytest
 
 from rltune.cli.console import notes, results, show_json
 from rltune.cli.harmless_console import harmless
+from rltune.text import text_of
 
 BAD = "\x1b[2J\x1b]0;mine\x07eve\u202e\x9b31m\x7f"
 
@@ -22,11 +23,35 @@ def test_neither_stream_passes_an_escape_code_on(console, capsys):
 
     table = Table("user")
     table.add_row(BAD)
-    console().print(BAD, markup=False)
+    console().print(BAD)
     console().print(table)
     said = "".join(capsys.readouterr())
     assert "eve" in said
     assert not set(said) & set("\x1b\x07\x7f\x9b\u202e")
+
+
+@pytest.mark.parametrize("console", [results, notes])
+def test_brackets_are_shown_as_they_stand(console, capsys):
+    """An end that says nothing, and a name in brackets, are words: as markup they were left out of tables."""
+    from rich.table import Table
+
+    table = Table("ratio", title="of [gpu]")
+    table.add_row("0.825 [unknown, 9.661] :smile:")
+    console().print("[unknown]")
+    console().print(table)
+    said = "".join(capsys.readouterr())
+    assert said.startswith("[unknown]\n")
+    assert "of [gpu]" in said
+    assert "0.825 [unknown, 9.661] :smile:" in said
+
+
+def test_a_result_that_prints_itself_keeps_brackets():
+    """The repr of a result is made of the same tables."""
+    from rich.table import Table
+
+    table = Table("ratio")
+    table.add_row("0.825 [unknown, 9.661]")
+    assert "0.825 [unknown, 9.661]" in text_of(table)
 
 
 def test_json_escapes_what_json_leaves_as_it_is(capsys):

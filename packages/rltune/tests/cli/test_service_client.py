@@ -8,19 +8,27 @@ from serve_cases import journal_of, service
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from rltune.cli import app
+from rltune.cli import app, service_client
 from rltune.whatif import WhatIf
+
+NOT_READY = []  # what the service says when it is asked, as long as there is something
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """Put the service behind a port of this machine."""
     client = TestClient(service(journal_of(tmp_path_factory.mktemp("service"))))
+    not_ready = NOT_READY
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             if self.headers.get("Authorization") == "Bearer wrong":
                 self.send_error(401)
+                return
+            if not_ready:
+                self.send_response(503)
+                self.send_header("Retry-After", not_ready.pop())
+                self.end_headers()
                 return
             answer = client.get(self.path)
             self.send_response(answer.status_code)
@@ -57,6 +65,20 @@ def test_a_service_explains_and_forecasts(address):
     done = invoke("forecast", "1", "--service", url)
     assert done.exit_code == 0, done.output
     assert "p90" in done.output
+
+
+def test_a_service_that_is_not_ready_is_asked_again_when_it_says(address, monkeypatch):
+    """Not for ever: an hour is too long."""
+    url, _ = address
+    slept = []
+    monkeypatch.setattr(service_client, "sleep", slept.append)
+    NOT_READY[:] = ["10", "20"]
+    done = invoke("forecast", "1", "--service", url)
+    assert (done.exit_code, slept) == (0, [20.0, 10.0]), done.output
+    NOT_READY[:] = ["3600"]
+    done = invoke("forecast", "1", "--service", url)
+    assert (done.exit_code, len(slept)) == (2, 2)
+    assert "refused with 503" in done.output
 
 
 def test_a_service_says_what_a_change_would_come_to(address):

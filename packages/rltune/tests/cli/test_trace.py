@@ -41,7 +41,7 @@ NASTY = "[red]x[/] :boom: [/nobody]"
 def test_names_that_look_like_markup_are_shown_as_they_are(rltune, trace, cluster, tmp_path, monkeypatch):
     trace.write_text(f"submit_s,duration_s,gpus,user,vc,{NASTY}\n0,100,2,{NASTY},{NASTY},1\n1,9,1,b,{NASTY},1\n")
     assert f"{NASTY}: 100.0 %" in rltune("trace", "info", trace).out
-    assert f"line 2: {NASTY}" in rltune("trace", "check", trace).out
+    assert f"2  {NASTY}" in rltune("trace", "check", trace).out
     simulated = rltune("simulate", trace, "-c", cluster)
     assert NASTY in simulated.out
     odd = tmp_path / f"{NASTY.replace('/', '')}.csv"

@@ -23,6 +23,8 @@ def test_explain_answers_for_all_and_for_one():
     assert code == 0, text
     every = json.loads(text)
     assert every
+    code, text = run("explain", "all", *AT)
+    assert text.rstrip().endswith("so nothing shows whether simulated waits are right.")
     job = next(iter(every))
     code, text = run("explain", job, *AT)
     assert code == 0

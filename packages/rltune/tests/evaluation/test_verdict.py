@@ -26,7 +26,19 @@ def clear():
 def test_a_winner_is_named_against_the_runner_up(clear):
     told = verdict(clear)
     assert told.startswith("Best mean wait: saf, ")
-    assert "shown to be better than the runner-up, fcfs" in told
+    assert "shown to be better than the runner-up, fcfs (ratio 0." in told
+
+
+def test_the_headline_has_one_interval_of_two_and_it_agrees_with_what_is_said(clear):
+    """The ratio's, which decides. What is compared may be 0 everywhere: then there is only a difference."""
+    told = verdict(clear)
+    found = clear.ratio_between("saf", "fcfs")
+    assert told.count(f"(ratio {found.estimate:.3f} [unknown, {found.high:.3f}]") == 2
+    assert found.high < 1
+    assert "] min" not in told
+    assert "] h" not in told
+    calm = compare(jobs(400, np.ones(400)), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle")
+    assert "ratio" not in verdict(calm)
 
 
 def test_what_is_alike_is_not_told_apart():

@@ -282,8 +282,8 @@ def test_at_a_later_time_futures_that_did_not_come_are_left_out(present):
 
 def test_drawing_ends_when_there_is_enough(present):
     """Whole handfuls are drawn until somebody has enough; the first is always drawn."""
-    few = DrawnFutures.draw(present, 20, lambda done: done < 8)
-    assert len(few.starts) == 8
+    few = DrawnFutures.draw(present, 20, lambda made: len(made) < 8)
+    assert len(few) == 8
     assert np.array_equal(few.starts, DrawnFutures.draw(present, 20).starts[:8])
     assert len(DrawnFutures.draw(present, 2, lambda _: False).starts) == 2
 

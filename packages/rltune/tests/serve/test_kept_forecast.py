@@ -24,7 +24,7 @@ def test_who_asks_while_futures_are_drawn_gets_those():
     begun, go = threading.Event(), threading.Event()
     made = []
 
-    def draw():
+    def draw(_):
         begun.set()
         go.wait(60)
         made.append(object())
@@ -46,10 +46,26 @@ def test_who_asks_while_futures_are_drawn_gets_those():
     assert kept.newest is made[0]
 
 
+def test_the_first_few_futures_are_there_before_all_are_and_others_only_when_they_are_whole():
+    """Who is out of patience gets few, rather than none; many that are older stay until all newer ones are there."""
+    seen = []
+
+    def draw(publish):
+        for made in (f"few {len(seen)}", f"more {len(seen)}"):
+            publish(made)
+            seen.append(kept.newest)
+        return f"all {len(seen)}"
+
+    kept = KeptForecast(draw)
+    assert kept.drawn() == "all 2"
+    assert kept.drawn() == "all 4"
+    assert seen == ["few 0", "more 0", "all 2", "all 2"]
+
+
 def test_after_a_drawing_there_is_a_rest_in_proportion():
     now = [100.0]
 
-    def draw():
+    def draw(_):
         now[0] += 7.0
         return object()
 
@@ -65,7 +81,7 @@ def test_after_a_drawing_there_is_a_rest_in_proportion():
 def test_a_drawing_that_fails_is_told_to_who_waits_and_the_next_begins_anew():
     answers_of_it = iter([InputError("this cycle cannot be explained"), None])
 
-    def draw():
+    def draw(_):
         one = next(answers_of_it)
         if one is not None:
             raise one

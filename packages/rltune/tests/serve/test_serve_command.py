@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -12,7 +14,7 @@ from serve_cases import journal_of, service
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from rltune.cli import app
+from rltune.cli import app, serve_command
 from rltune.serve import demonstration
 from rltune.serve.sight import Watch
 from rltune.serve.tokens import Tokens
@@ -91,3 +93,22 @@ def test_what_goes_on_at_the_end_is_waited_for(tmp_path, caplog, monkeypatch):
         assert begun.wait(60)
     assert not caplog.records
     assert "follower" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_demonstration_that_is_terminated_leaves_nothing_behind(monkeypatch, tmp_path):
+    """As `timeout` and systemd end it: the server ends, and hands the signal on."""
+    left = []
+
+    @contextmanager
+    def simulated(speed):
+        try:
+            yield SimpleNamespace(journal=tmp_path / "journal.db", speed=speed)
+        finally:
+            left.append("tidy")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(demonstration, "demonstration", simulated)
+    monkeypatch.setattr(serve_command, "_run", lambda *_: signal.raise_signal(signal.SIGTERM))
+    assert run(app, ["serve", "--demo", "--port", "0"]).exit_code == 128 + signal.SIGTERM
+    assert left == ["tidy"]
+    assert signal.getsignal(signal.SIGTERM) == before

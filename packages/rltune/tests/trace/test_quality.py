@@ -64,7 +64,7 @@ def test_it_prints_and_dumps():
         text = captured.get()
     assert "17 rows read, 9 jobs kept" in text
     assert "earlier-spell" in text
-    assert "line 9: 2019|2019|again" in text
+    assert "9  2019|2019|again" in text
     again = json.loads(json.dumps(quality.to_dict()))
     assert (again["dropped"], again["merged"]) == (7, 1)
     assert again["findings"][0]["rule"] == "job-step"

@@ -74,6 +74,18 @@ CORE = {
     "view_kept_where_all_fits": Program(FOUR, PLAIN, alias="detach", budget=1000),
     "view_kept_of_what_is_filed": Program(FOUR, PLAIN, alias="data", file=True),
     "view_taken_before_wrapping": Program(FOUR, PLAIN, alias="before"),
+    "weight_in_an_array": Program(FOUR, PLAIN, alias="array"),
+    "weight_in_an_array_where_all_fits": Program(FOUR, PLAIN, alias="array", budget=1000),
+    "gradient_in_an_array": Program(FOUR, (Turn(batches=2, between="gradient_array", set_to_none=False),) * 3),
+    "frozen_while_the_graph_is_made": Program(FOUR, (Turn(frozen_in="forward"),) * 3),
+    "frozen_while_the_graph_is_used": Program(FOUR, (Turn(frozen_in="backward"),) * 3),
+    "second_backward_that_begins_where_the_first_ended": Program(
+        (Layer(also="whole"), Layer()),
+        (Turn(), Turn(), Turn(twice=True, frozen_in="forward")),
+        precision="autocast",
+        alias="before",
+        budget=300,
+    ),
     "parameters_in_one_buffer": Program(FOUR, PLAIN, alias="one_buffer"),
     **{
         f"recomputed_after_{write}_within_autocast": Program(

@@ -18,8 +18,9 @@ from tencache.runtime.cycle.engine import Engine
 from tencache.runtime.hooks import operation_router
 from tencache.runtime.hooks.operation_router import OperationRouter
 from tencache.runtime.hooks.saved_tensors import SavedTensors
-from tencache.runtime.optimizer import filed_state, sliced_step
-from tencache.runtime.tensors import masters
+from tencache.runtime.optimizer import filed_state, held_elsewhere, sliced_step
+from tencache.runtime.optimizer.watched_state import WatchedState
+from tencache.runtime.tensors import masters, other_memory
 from tencache.runtime.unrouted import Bookkeeping
 
 SEEDS, EACH_SEED, MOST_TRIED = 12, 250, 60
@@ -79,6 +80,17 @@ MENDS = {
     "views from before the wrap": Mend(
         (lambda: patch.object(masters, "held_outside", lambda _: set()),),
         lambda program: program.alias in {"before", "before_rows", "one_buffer"},
+    ),
+    "memory of an array": Mend(
+        (
+            lambda: patch.object(other_memory, "is_seen_outside", lambda _: False),
+            lambda: patch.object(held_elsewhere, "is_seen_outside", lambda _: False),
+        ),
+        lambda program: program.alias == "array" or any("array" in turn.hold + turn.between for turn in program.turns),
+    ),
+    "states in the order of the parameters": Mend(
+        (lambda: patch.object(WatchedState, "_put_in_order", _nothing),),
+        lambda program: program.budget > 60,
     ),
     "backward after step": Mend(
         (lambda: patch.object(SavedTensors, "_check_version", _nothing),),

@@ -189,6 +189,8 @@ class Turn:
     # Gradients asked for by autograd.grad() and assigned; activations written to before backward.
     asked: bool = False
     spoil: bool = False
+    # Whether a weight is frozen when the graph is made and not in backward, or the other way round.
+    frozen_in: str = "nothing"
 
 
 @dataclass(frozen=True)
@@ -653,6 +655,21 @@ def _in_one_buffer(weights: list[Any]) -> torch.Tensor:
     return flat
 
 
+def _in_an_array(weight: Any) -> Any:
+    """Let a weight be in memory that torch did not allocate, and return that as an array."""
+    # numpy has no bfloat16.
+    array = weight.detach().view(torch.uint8).numpy().copy()
+    weight.data = torch.from_numpy(array).view(weight.dtype)
+    return array
+
+
+def _gradient_in_an_array(run: "Run", number: int) -> None:
+    weight = run.weight(number)
+    array = np.zeros(weight.nbytes, np.uint8)
+    weight.grad = torch.from_numpy(array).view(weight.dtype).view(weight.shape)
+    run.kept.append(array)
+
+
 def _zero_by_hand(parameter: Any, how: str) -> None:
     if how == "delete":
         del parameter.grad
@@ -700,6 +717,7 @@ BETWEEN: dict[str, Callable[["Run", int], Any]] = {
     "swap_views": lambda run, _: _swap_views(run),
     "assign_held": _assign_held,
     "set_held": _set_held,
+    "gradient_array": _gradient_in_an_array,
     "describe": lambda run, number: run.seen.append(torch.tensor(_description(run.weight(number)))),
     "version": lambda run, _: run.seen.append(
         torch.tensor([parameter._version > 0 for parameter in run.model.parameters()])
@@ -731,6 +749,8 @@ class Run:
             self.kept.append(self.weight(0).detach())
         elif program.alias == "before_rows":
             self.kept.append(self.weight(0).detach()[3:])
+        elif program.alias == "array":
+            self.kept.append(_in_an_array(self.weight(0)))
         elif program.alias == "one_buffer":
             self.kept.append(_in_one_buffer(list(dict.fromkeys(layer.weight for layer in self.model.layers))))
         self.held: list[Any] = []
@@ -839,13 +859,14 @@ class Run:
     def _gradients(self, turn: Turn, number: int) -> torch.Tensor:
         loss = torch.zeros(())
         for _ in range(turn.batches):
-            loss = self._forward(turn)
+            loss = self._forward_while_frozen(turn, number)
             with torch.no_grad():
                 WRITES[turn.write_before_backward](self.weight(number))
                 if turn.spoil:
                     self.model.saved.mul_(2)
             with self._autocast("autocast") if turn.backward_inside else contextlib.nullcontext():
                 self._backward(loss, retain_graph=turn.twice or turn.step_twice)
+            self._freeze(turn, number, "backward", frozen=False)
             if turn.twice:
                 self._backward(loss, retain_graph=turn.step_twice)
             self.seen.append(loss.detach().clone())
@@ -864,6 +885,18 @@ class Run:
                 self.scaler.unscale_(self.optimizer)
             self.seen.append(CLIPS[turn.clip_by](list(self.model.parameters())))
         return loss
+
+    def _forward_while_frozen(self, turn: Turn, number: int) -> torch.Tensor:
+        """Compute the loss, with a weight that is trained frozen now or from now until after backward."""
+        self._freeze(turn, number, "forward", frozen=True)
+        loss = self._forward(turn)
+        self._freeze(turn, number, "forward", frozen=False)
+        self._freeze(turn, number, "backward", frozen=True)
+        return loss
+
+    def _freeze(self, turn: Turn, number: int, when: str, *, frozen: bool) -> None:
+        if turn.frozen_in == when and not self.program.layers[number % len(self.program.layers)].frozen:
+            self.weight(number).requires_grad_(not frozen)
 
     def _ask(self, turn: Turn) -> None:
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -1040,6 +1073,7 @@ def turns() -> st.SearchStrategy[Turn]:
         read_held=_mostly(False, True),
         asked=_mostly(False, True),
         spoil=_rarely(False, True),
+        frozen_in=_mostly("nothing", "forward", "backward"),
     )
 
 
@@ -1061,7 +1095,7 @@ def programs() -> st.SearchStrategy[Program]:
         optimizer=st.sampled_from(OPTIMIZERS),
         precision=st.one_of(st.just("float"), st.just("autocast"), st.sampled_from(["bf16", "double", *CASTING])),
         hook=_mostly("no", *HOOKS),
-        alias=_mostly("no", "detach", "data", "numpy", "before", "before_rows", "one_buffer"),
+        alias=_mostly("no", "detach", "data", "numpy", "before", "before_rows", "one_buffer", "array"),
         scheduler=_mostly("no", *SCHEDULERS),
         average=_mostly("no", "lerp", "swa"),
         groups=_mostly("one", "two", "held_back"),
@@ -1088,6 +1122,9 @@ def _without_what_is_not_seen(program: Program) -> Program:
     # A hook on several gradients holds nodes of the graph, which are others once the model is unwrapped.
     if program.precision == "autocast_all" or program.hook == "multi":
         program = replace(program, leave_after=-1)
+    # torch leaves parts of the momentum unwritten here: what is compared would be what the memory held before.
+    if program.optimizer == "fused_sgd" and program.precision == "bf16":
+        program = replace(program, precision="float")
     # LBFGS takes one group.
     if program.optimizer in {"LBFGS", "wolfe"} and program.groups == "two":
         program = replace(program, groups="one")

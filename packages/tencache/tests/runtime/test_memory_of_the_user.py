@@ -2,6 +2,8 @@
 
 import gc
 import io
+import multiprocessing
+import os
 
 import numpy as np
 import pytest
@@ -366,4 +368,103 @@ def test_small_parameters_of_several_types_can_be_saved(budget):
         torch.save([model.state_dict(), optimizer.state_dict()], file)
         file.seek(0)
         assert same_tensors(torch.load(file)[0], model.state_dict())
+    cached.unwrap()
+
+
+def in_an_array(model, tmp_path):
+    array = model[2][0].weight.detach().numpy().copy()
+    model[2][0].weight.data = torch.from_numpy(array)
+    return torch.from_numpy(array)
+
+
+def in_a_bytearray(model, tmp_path):
+    memory = bytearray(model[2][0].weight.nbytes + 64)
+    start = -np.frombuffer(memory, np.uint8).ctypes.data % 64
+    data = torch.frombuffer(memory, dtype=torch.float32, offset=start, count=WIDTH * WIDTH).view(WIDTH, WIDTH)
+    model[2][0].weight.data = data.copy_(model[2][0].weight.detach())
+    return torch.frombuffer(memory, dtype=torch.float32, offset=start, count=WIDTH * WIDTH)
+
+
+def in_a_shared_file(model, tmp_path):
+    path = tmp_path / "weight"
+    model[2][0].weight.detach().numpy().tofile(path)
+    model[2][0].weight.data = torch.from_file(str(path), shared=True, size=WIDTH * WIDTH).view(WIDTH, WIDTH)
+    return torch.from_numpy(np.memmap(path, np.float32, "r+", shape=(WIDTH * WIDTH,)))
+
+
+@shows_kept("parameters and gradients in the memory of an array, a shared file or another process")
+@pytest.mark.parametrize("options", [{"budget": "40%"}, {"budget": "1000%"}, FILE])
+@pytest.mark.parametrize("place", [in_an_array, in_a_bytearray, in_a_shared_file])
+def test_a_parameter_in_memory_that_torch_does_not_count(place, options, tmp_path):
+    """Who holds the array sees every update, and its writes are seen, though no tensor refers to that memory."""
+
+    def loop(model, optimizer, array):
+        seen = []
+        for _ in range(2):
+            seen += [*learn(model, optimizer), array.clone()]
+            array *= 0.75
+        return seen
+
+    assert_same(loop, lambda model: place(model, tmp_path), **options)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_an_array_assigned_between_steps_stays_the_parameters_memory(budget):
+    def loop(model, optimizer):
+        seen = learn(model, optimizer)
+        array = in_an_array(model, None)
+        for _ in range(3):
+            seen += [*learn(model, optimizer), array.clone()]
+            array *= 0.75
+        return seen
+
+    assert_same(loop, budget=budget)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_gradients_in_an_array_are_there_when_backward_is_over(budget):
+    def loop(model, optimizer):
+        arrays = [np.zeros(tuple(parameter.shape), np.float32) for parameter in model.parameters()]
+        for parameter, array in zip(model.parameters(), arrays, strict=True):
+            parameter.grad = torch.from_numpy(array)
+        seen = []
+        for step in range(4):
+            model(torch.full((4, WIDTH), 0.1 * step)).square().mean().backward()
+            seen += [torch.from_numpy(array.copy()) for array in arrays]
+            for array in arrays:
+                np.multiply(array, 0.5, out=array)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return seen
+
+    assert_same(loop, budget=budget)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_process_from_before_sees_what_is_in_shared_memory(budget):
+    def loop(model, optimizer, worker):
+        seen = learn(model, optimizer)
+        worker.send(True)
+        return [*seen, torch.frombuffer(bytearray(worker.recv()), dtype=torch.float32)]
+
+    def share(model):
+        model.share_memory()
+        here, there = multiprocessing.Pipe()
+        if os.fork() == 0:
+            there.recv()
+            there.send(model[2][0].weight.detach().numpy().tobytes())
+            os._exit(0)
+        return here
+
+    held = []
+    assert_same(lambda model, optimizer: loop(model, optimizer, held.pop()), lambda m: held.append(share(m)), budget)
+
+
+def test_a_mapped_checkpoint_is_no_memory_of_others(tmp_path):
+    """It is mapped for this process alone, so its parameters may be late as any others."""
+    torch.save(make_model().state_dict(), tmp_path / "model.pt")
+    model = make_model()
+    model.load_state_dict(torch.load(tmp_path / "model.pt", mmap=True), assign=True)
+    cached = tencache.wrap(model, None, budget="40%")
+    assert cached.masters.elsewhere() == []
     cached.unwrap()

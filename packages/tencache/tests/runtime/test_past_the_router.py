@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from unittest.mock import patch
 
 import pytest
@@ -12,11 +13,14 @@ import torch
 from tencache_cases import LINK, half_in_file, same_state, same_tensors, shows_kept, shows_refused
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import tencache
 from tencache import RefusedError
 from tencache.runtime.optimizer import known_optimizers
+from tencache.runtime.tensors.masters import Masters
+from tencache.runtime.unrouted import Unrouted
 
 # Of optimizers of one's own it is said that their state stays in memory.
 pytestmark = pytest.mark.filterwarnings("ignore::tencache.errors.Notice")
@@ -465,6 +469,30 @@ def test_a_forked_process_reads_parameters(options):
     assert_same(program, **options)
 
 
+def test_a_thread_that_reads_what_is_in_the_file_has_its_view_before_that_closes(monkeypatch):
+    """A forward that begins in another thread closes what is open and not held."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
+    expected = [parameter.detach().clone() for parameter in model.parameters()]
+    cached = tencache.wrap(model, None, budget="100%", **half_in_file(model))
+    opened = Masters.open
+
+    def close(masters):
+        with Unrouted():
+            masters.close_all(lambda _: False)
+
+    def open_and_let_others_come(masters, unit):
+        opened(masters, unit)
+        other = threading.Thread(target=close, args=(masters,))
+        other.start()
+        other.join(0.05)
+
+    monkeypatch.setattr(Masters, "open", open_and_let_others_come)
+    found = [parameter.detach().clone() for parameter in model.parameters()]
+    monkeypatch.undo()
+    cached.unwrap()
+    assert same_tensors(found, expected)
+
+
 @shows_refused("a forked process that changes what is in the file", "start it before `wrap()`")
 def test_a_forked_process_does_not_write_to_its_parents_file():
     model = layers()
@@ -597,3 +625,85 @@ def test_what_is_frozen_after_the_forward_gets_no_gradient(options):
         return seen
 
     assert_same(program, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_freezing_between_two_forwards_is_what_torch_makes_of_it(options):
+    """A graph that is alive ends in the parameter: it gets a gradient if it is trained when backward comes."""
+
+    def program(model, optimizer):
+        seen = []
+        for step in range(4):
+            loss = model(batch(step)).square().mean()
+            model[0][0].weight.requires_grad = False
+            other = model(batch(step + 9)).square().mean()
+            model.requires_grad_(step % 2 == 0)
+            loss.backward()
+            model.requires_grad_(True)
+            other.backward()
+            seen += [loss.detach(), *(parameter.grad for parameter in model.parameters())]
+            optimizer.step()
+            optimizer.zero_grad()
+        return [value.clone() for value in seen if value is not None]
+
+    assert_same(program, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_hooks_on_landed_gradients_are_called_for_what_was_frozen(options):
+    """torch calls them although there is no gradient."""
+
+    def program(model, optimizer):
+        seen = []
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(lambda one: seen.append(one.grad is None))
+        for step in range(3):
+            loss = model(batch(step)).square().mean()
+            model[step][0].weight.requires_grad_(False)
+            loss.backward()
+            model.requires_grad_(True)
+            optimizer.step()
+            optimizer.zero_grad()
+        return [*seen, loss.detach()]
+
+    assert_same(program, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_is_frozen_while_backward_recomputes_it(options):
+    """The leaf is frozen by then, and torch gives it no gradient at all."""
+
+    def program(model, optimizer):
+        seen = []
+        for step in range(4):
+            x = model[0](batch(step))
+            for part in list(model)[1:]:
+                x = checkpoint(part, x, use_reentrant=True)
+            model[step % 2 + 1][0].weight.requires_grad_(False)
+            x.square().mean().backward()
+            seen += [x.detach(), *(parameter.grad is None for parameter in model.parameters())]
+            model.requires_grad_(True)
+            optimizer.step()
+            optimizer.zero_grad()
+        return seen
+
+    assert_same(program, **options)
+
+
+@shows_refused(
+    "freezing between forward and backward what is given to checkpointing as an argument", "do it before or after both"
+)
+def test_a_parameter_given_to_checkpointing_that_is_frozen_before_backward():
+    """torch computes it again with the parameter as it is by then, and would raise: the two differ in what is saved."""
+
+    class Given(nn.Linear):
+        def forward(self, x):
+            return checkpoint(lambda x, weight: torch.tanh(x @ weight), x, self.weight, use_reentrant=False)
+
+    model = nn.Sequential(*layers(), Given(WIDTH, WIDTH))
+    cached = tencache.wrap(model, None, budget="80%")
+    loss = model(batch()).sum()
+    model[-1].weight.requires_grad_(False)
+    with pytest.raises(RefusedError, match=r"5\.weight is given to checkpointing, and was frozen"):
+        loss.backward()
+    cached.unwrap()

@@ -64,6 +64,7 @@ class Calibration:
     groups: dict[str, tuple[GroupRow, ...]]
     after_start_s: Floats | None = None  # of the jobs of the history in that replay
     cut: dict[str, int] = field(default_factory=dict)  # of kinds of which not all groups are told, how many there are
+    origin_s: float | None = None  # the clock at time 0, in seconds since 1970
 
 
 def calibrate(
@@ -131,7 +132,7 @@ def calibrate(
     groups, cut = _groups(history, start, after_start, origin_s)
     return Calibration(
         history, cluster, how.label, chosen, guess.name, start, close, tuple(found), after_pipeline, after,
-        groups, after_start, cut,
+        groups, after_start, cut, origin_s,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from rltune.cli import options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, show_line, show_table, write_text
 from rltune.cli.estimator_argument import estimator_for
+from rltune.cli.next_command import as_given, calibrated_name, free_name, say_next
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_and_file
 from rltune.cli.terminal_progress import spinner
@@ -81,6 +82,12 @@ def calibrate(
 
         write_calibration(made, outputs.report, work.name, cluster_and_file(on, cluster), (trace, work.notes))
     outputs.name_files()
+    if outputs.only_json:
+        return
+    if write is not None:
+        say_next(["tune", trace, "-c", str(write), *as_given(format), "--out", free_name("settings", ".toml")])
+    elif any(one.toml for one in made.findings):
+        say_next(["calibrate", trace, "-c", cluster, *as_given(format), "--write", calibrated_name(cluster)])
 
 
 def _show(made: "Calibration", about: str, trace: str, notes: "Sequence[str]") -> None:

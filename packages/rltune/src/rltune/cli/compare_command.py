@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rltune.cli import options, pipeline_options
+from rltune.cli import INTERRUPTED, options, pipeline_options
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import say, show, show_line, show_table
 from rltune.cli.estimator_argument import estimator_for
-from rltune.cli.exits import INTERRUPTED
 from rltune.cli.opt_in_options import OptIn
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_and_file, with_notes

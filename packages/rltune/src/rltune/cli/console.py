@@ -23,20 +23,20 @@ def results() -> "Console":
     from rltune.cli.harmless_console import HarmlessConsole as Console
 
     fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_IN_A_FILE
-    return Console(width=fixed, highlight=False, emoji=False)
+    return Console(width=fixed)
 
 
 def notes() -> "Console":
     """Return the console for progress, notes and errors."""
     from rltune.cli.harmless_console import HarmlessConsole as Console
 
-    return Console(stderr=True, highlight=False, emoji=False)
+    return Console(stderr=True)
 
 
 def say(sentence: str) -> None:
     """Print something for the user that is no result, on one line however long."""
     with suppress(OSError):  # of a stderr that takes no more: there is nobody left to tell
-        notes().print(sentence, markup=False, soft_wrap=True)
+        notes().print(sentence, soft_wrap=True)
 
 
 def show(*renderables: Any) -> None:
@@ -60,8 +60,8 @@ def count(number: int, what: str) -> str:
 
 
 def show_line(text: str) -> None:
-    """Print one line of results as it is: no markup, no wrapping."""
-    results().print(text, markup=False, soft_wrap=True)
+    """Print one line of results as it is: no wrapping."""
+    results().print(text, soft_wrap=True)
 
 
 def show_json(value: Any) -> None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rltune.cli import options
+from rltune.cli import INTERRUPTED, options
 from rltune.cli.command import ADVANCED
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import make_room, require_free, say, show_line
-from rltune.cli.exits import INTERRUPTED
 from rltune.cli.options import examples
 from rltune.cli.outputs import cluster_line
 from rltune.cli.parsing import cluster_for_each, drawn_windows, split

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from rltune.cli import INTERRUPTED
 from rltune.cli.command import write_sections
 from rltune.errors import InputError, TooManyRefusedError
 
@@ -26,7 +27,6 @@ NEAR = 0.7  # of options, which all begin with two dashes and so are alike to be
 MISUSE = 2
 REFUSED = 3  # too many jobs that the cluster can never run
 READER_GONE = 1
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _PLAINLY = (  # for what typer says of numbers
     (r": Input should be greater than or equal to (\S+)", r": it should be \1 or more"),
     (r": Input should be less than or equal to (\S+)", r": it should be \1 or less"),

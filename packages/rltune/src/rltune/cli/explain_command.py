@@ -58,7 +58,8 @@ def explain(
             told = explainer.explain(job, changes=not quick)
     if job == EVERYBODY:
         outputs.write_json({name: {"why": reason.why, "text": reason.text} for name, reason in every.items()})
-        lines = [str(present), *([f"{name}  {reason}" for name, reason in every.items()] or ["no job waits"])]
+        reasons = [f"{name}  {reason}" for name, reason in every.items()] or ["no job waits"]
+        lines = [str(present), *reasons, *(f"Note: {note}." for note in present.notes)]
     else:
         outputs.write_json({**told.to_dict(), "present": present.to_dict()})
         lines = [str(present), str(told)]

@@ -2,6 +2,7 @@
 
 Names of jobs, users and partitions come from others. An escape code in one could clear the reader's screen, rename the
 window or hide a line; so what is shown loses its control characters, and those that turn the direction of writing.
+Nor is anything read as markup: a partition [gpu], or an interval [unknown, 3.1], would be left out without a word.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def harmless(text: str) -> str:
 
 
 class HarmlessConsole(Console):
-    """Prints what is given without control characters; colours and progress bars are its own."""
+    """Prints what is given without control characters, as it stands; colours and progress bars are its own."""
+
+    def __init__(self, *, width: int | None = None, stderr: bool = False) -> None:
+        super().__init__(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the parts of what is printed."""

@@ -2,6 +2,8 @@
 
 import ipaddress
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -170,9 +172,20 @@ def _journal(path: Path, speed: float, *, demo: bool) -> Iterator[Path]:
 
     compile_core([read_pipeline(text) for text in PIPELINES])
     with ExitStack() as stack:
+        stack.enter_context(_tidy_when_terminated())
         with spinner("simulating a cluster"):
             running = stack.enter_context(demonstration(speed))
         yield running.journal
+
+
+@contextmanager
+def _tidy_when_terminated() -> Iterator[None]:
+    """Let SIGTERM end the program as an exception does, or the demonstration's folder would stay behind."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 import json
 import os
+from http import HTTPStatus
 from http.client import HTTPException
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 TOKEN = "RLTUNE_TOKEN"  # noqa: S105  the name of a variable
 PATIENCE_S = 60.0
+MOST_PATIENCE_S = 180.0  # with a service that says when to ask again: it has not made its first forecast yet
 _WEB = ("http://", "https://")
 
 
@@ -62,14 +65,28 @@ def _ask(service: str, path: str, body: dict[str, Any] | None = None) -> dict[st
     if data is not None:
         headers["Content-Type"] = "application/json"
     asked = Request(url, data, headers)  # noqa: S310  checked above
+    until_s = monotonic() + MOST_PATIENCE_S
     try:
-        with urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
-            told: dict[str, Any] = json.load(answer)
-            return told
+        while True:
+            try:
+                with urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
+                    told: dict[str, Any] = json.load(answer)
+                    return told
+            except HTTPError as error:
+                again_s = _again_in(error)
+                if again_s is None or monotonic() + again_s > until_s:
+                    raise
+                sleep(again_s)
     except HTTPError as error:
         raise InputError(f"{url}: {_why(error)}") from None
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise InputError(f"{url}: no service answers as expected ({error})") from None
+
+
+def _again_in(error: HTTPError) -> float | None:
+    """Return after how many seconds a service that is not ready wants to be asked again; None if it does not say."""
+    told = error.headers.get("Retry-After", "") if error.code == HTTPStatus.SERVICE_UNAVAILABLE else ""
+    return float(told) if told.isdecimal() else None
 
 
 def _why(error: HTTPError) -> str:

@@ -10,9 +10,10 @@ from rltune.cli import options
 from rltune.cli.apart import require_apart
 from rltune.cli.compile_notice import compile_core
 from rltune.cli.console import require_free, say, show_line, show_table, write_text
+from rltune.cli.next_command import as_given, calibrated_name, say_next
 from rltune.cli.options import examples
 from rltune.cli.outputs import Outputs, cluster_and_file
-from rltune.cli.parsing import split
+from rltune.cli.parsing import SYNTH, split
 from rltune.cli.pipeline_options import as_table_names, estimator_of
 from rltune.cli.terminal_progress import bar, spinner
 from rltune.cli.trace_argument import Workload, load_workload
@@ -150,6 +151,8 @@ def tune(
     _tell(made, outputs, out, work, cluster_and_file(on, cluster))
     if out is None and made.recommended_model is not None:
         say("rltune: the model was taught here and is kept nowhere: give --out FILE.toml to have it")
+    if not outputs.only_json and made.unasked and not trace.startswith(SYNTH):
+        say_next(["calibrate", trace, "-c", cluster, *as_given(format), "--write", calibrated_name(cluster)])
 
 
 def _named(option: str, told: str | None) -> list[str]:

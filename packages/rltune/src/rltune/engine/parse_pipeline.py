@@ -9,7 +9,7 @@ from rltune.engine.guard import Guard, get_guard
 from rltune.engine.pipeline import BACKFILLS, Pipeline
 from rltune.engine.search import Search, get_search
 from rltune.engine.turns import Turns, get_turns
-from rltune.errors import InputError
+from rltune.errors import InputError, unknown
 from rltune.estimate.remainders import ENDS_NOW_NAME
 from rltune.placement.placers import BEST_FIT, Placement, get_placement
 from rltune.policy.base import Policy, Score
@@ -51,7 +51,9 @@ def read_pipeline(text: str, **settings: Any) -> Pipeline:
     """Read a pipeline as tables name it: `learned:philly + easy, milp:8`; or by a name of its own, `easy++`."""
     front, _, placement = (part.strip() for part in NAMED.get(text.strip(), text).partition(","))
     policy, _, backfill = (part.strip() for part in front.partition(" + "))
-    if not policy or backfill not in {"", *BACKFILLS} or "," in placement:
+    if policy and backfill not in {"", *BACKFILLS}:
+        raise unknown("backfilling", backfill, BACKFILLS, f"(in pipeline {text!r})")
+    if not policy or "," in placement:
         raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")
     return parse_pipeline(policy, backfill or "none", placement or BEST_FIT, **settings)
 

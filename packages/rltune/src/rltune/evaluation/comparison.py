@@ -170,12 +170,19 @@ class Comparison:
 
     def between(self, ours: str, theirs: str) -> Interval:
         """Return the difference of two contenders' values, on the windows that both have run."""
+        return self._of_two(ours, theirs, difference)
+
+    def ratio_between(self, ours: str, theirs: str) -> Interval:
+        """Return the ratio of two contenders' values, on the windows that both have run."""
+        return self._of_two(ours, theirs, ratio)
+
+    def _of_two(self, ours: str, theirs: str, statistic: Callable[[Floats, Floats], Floats]) -> Interval:
         labels = [c.label for c in self.contenders]
         mine, base = self.of(labels.index(ours)), self.of(labels.index(theirs))
         shared = sorted(mine.keys() & base.keys())
         one, other = [mine[w] for w in shared], [base[w] for w in shared]
         metric = metric_of(self.metric)
-        return self._interval(one, other, _values(one, metric), _values(other, metric), metric, difference)
+        return self._interval(one, other, _values(one, metric), _values(other, metric), metric, statistic)
 
     def _interval(
         self,

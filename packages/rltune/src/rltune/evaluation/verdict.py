@@ -59,7 +59,7 @@ def _winner(comparison: Comparison, ranked: list[Standing], metric: Metric) -> s
     """Name a winner if it is shown to be better than the runner-up, and else those that cannot be told apart."""
     best, second = ranked[:2]
     found = comparison.between(best.label, second.label)
-    apart = _written(found, metric)
+    apart = _written(found, comparison.ratio_between(best.label, second.label), metric)
     value = metric.write(best.value)
     if found.estimate == 0 and found.low == found.high == 0:
         return f"No difference: {best.label} and {second.label} have the same {metric.title}, {value}."
@@ -76,7 +76,7 @@ def _beside_baseline(comparison: Comparison, ranked: list[Standing], metric: Met
     best = next((s for s in others if _is_shown_better(s, metric)), others[0])
     if not math.isfinite(best.difference.low):
         return "There are too few windows or jobs for an interval."
-    apart = f"{_written(best.difference, metric)} against {base}"
+    apart = f"{_written(best.difference, best.ratio, metric)} against {base}"
     worse = best.difference.estimate > 0 if not metric.higher_is_better else best.difference.estimate < 0
     if worse:
         return f"Nothing is better than {base}."
@@ -90,10 +90,13 @@ def _is_shown_better(standing: Standing, metric: Metric) -> bool:
     return better and standing.difference.excludes_zero
 
 
-def _written(found: Interval, metric: Metric) -> str:
-    from rltune.evaluation.comparison_tables import interval
+def _written(difference: Interval, ratio: Interval, metric: Metric) -> str:
+    """Write one interval: the ratio's, which decides; that of the difference is wider, and would seem to say less."""
+    from rltune.evaluation.comparison_tables import interval, write_ratio
 
-    return interval(found, metric.write_difference, sign=True)
+    if math.isfinite(ratio.low):
+        return f"ratio {interval(ratio, write_ratio)}"
+    return interval(difference, metric.write_difference, sign=True)
 
 
 def _rejected(comparison: Comparison) -> list[str]:

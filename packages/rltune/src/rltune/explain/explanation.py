@@ -77,7 +77,7 @@ class TriedChange:
 
     def __str__(self) -> str:
         sooner = (
-            f"{seconds(self.sooner_s)} sooner"
+            f"{seconds(self.sooner_s)} sooner by estimated run times"
             if math.isfinite(self.sooner_s)
             else "at some time, and as it is it does not"
         )

@@ -25,15 +25,20 @@ class DrawnFutures:
 
     @classmethod
     def draw(
-        cls, present: Present, most: int, go_on: Callable[[int], bool] = lambda _: True, *, workers: int = 2
+        cls, present: Present, most: int, go_on: Callable[[DrawnFutures], bool] = lambda _: True, *, workers: int = 2
     ) -> DrawnFutures:
-        """Roll a present forward up to so many times; `go_on` is told how many there are, and may have enough."""
+        """Roll a present forward up to so many times; `go_on` is given those there are, and may have enough."""
         roller = FutureRoller(present).prepare()
         made: list[Floats] = []
         with Threads(workers) as threads:
-            while len(made) < most and (not made or go_on(len(made))):
+            while True:
                 made += threads.map(roller.one, range(len(made), min(len(made) + _AT_A_TIME, most)))
-        return cls(roller, as_the_order_stays(roller, np.array(made)))
+                drawn = cls(roller, as_the_order_stays(roller, np.array(made)))
+                if len(made) >= most or not go_on(drawn):
+                    return drawn
+
+    def __len__(self) -> int:
+        return len(self.starts)
 
     @property
     def now_s(self) -> float:

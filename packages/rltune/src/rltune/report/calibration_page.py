@@ -63,4 +63,4 @@ def _data(made: Calibration) -> dict[str, Any]:
     ran = ~np.any([np.isnan(start) for start in starts.values()], axis=0)
     ready, size, run = history.ready_s[ran], history.size[ran], history.jobs.duration_s[ran]
     sides = {name: start[ran] for name, start in starts.items()}
-    return lines_of_starts(ready, size, run, sides, made.cluster.gpu_count)
+    return lines_of_starts(ready, size, run, sides, made.cluster.gpu_count, origin_s=made.origin_s)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltune.evaluation.comparison import pooled
-from rltune.metrics.timeline import timeline
+from rltune.metrics.recorded import NEARLY_ALL, recorded_wait_s
+from rltune.metrics.timeline import averaged, timeline
 from rltune.metrics.utilisation import span_of
 from rltune.report.drawn_jobs import Stretch, stretch
 from rltune.report.gantt_bars import Bars, bars
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from rltune.cluster import Cluster
     from rltune.evaluation import Comparison, Run
-    from rltune.jobs import Floats
+    from rltune.jobs import Floats, Jobs
     from rltune.schedule import Schedule
 
     Lines = dict[int, dict[str, Floats]]  # by contender and by what is drawn
@@ -30,20 +31,31 @@ FEWEST_MOMENTS = 60
 _ALL_MOMENTS = 40_000  # of all windows and pipelines together, so that the page stays small
 MOST_WINDOWS = 24  # drawn one by one; all of them are in the mean
 MOST_SERIES = 8  # drawn at first, and at once
+RECORDED, RECORDED_COLOUR, RECORDED_DASH = "recorded in the history", 7, 2
 
 
 def page_data(comparison: Comparison, window: int, most_jobs: int) -> dict[str, Any]:
     """Collect what the scripts of the page draw: all windows, and who ran where in one."""
     runs = [run for run in comparison.runs if run.window == window]
+    happened, shown = _happened(comparison), shown_first(comparison)
+    told = [] if happened is None else [{"label": RECORDED, "colour": RECORDED_COLOUR, "dash": RECORDED_DASH}]
     return {
-        "pipelines": pipelines(comparison),
-        "shown": shown_first(comparison),
-        "wait": _curves(comparison, lambda s: s.wait_s),
+        "pipelines": [*pipelines(comparison), *told],
+        "shown": [*shown[: MOST_SERIES - len(told)], *([len(comparison.contenders)] if told else [])],
+        "wait": [*_curves(comparison, lambda s: s.wait_s), *([_curve(happened)] if happened is not None else [])],
         "slowdown": _curves(comparison, lambda s: s.bounded_slowdown),
         "by_window": _by_window(comparison),
         "times": _times(comparison, window),
         "gantt": _gantt(runs, most_jobs),
     }
+
+
+def _happened(comparison: Comparison) -> Floats | None:
+    """Return the recorded waits of the jobs that count in the first contender's runs; None if most have none."""
+    runs = list(comparison.of(0).values())
+    waits = pooled(runs, lambda s: recorded_wait_s(s.jobs)) if runs else np.zeros(0)
+    known = waits[np.isfinite(waits)]
+    return known if len(known) and len(known) >= NEARLY_ALL * len(waits) else None
 
 
 def shown_first(comparison: Comparison) -> list[int]:
@@ -76,7 +88,8 @@ def _times(comparison: Comparison, first: int) -> list[dict[str, Any]]:
         by_window.setdefault(run.window, []).append(run)
     each = _ALL_MOMENTS // max(1, len(comparison.contenders) * min(len(by_window), MOST_WINDOWS))
     moments = min(MOMENTS, max(FEWEST_MOMENTS, each))
-    drawn = {window: _over_time(runs, moments) for window, runs in by_window.items()}
+    recorded = len(comparison.contenders) if _happened(comparison) is not None else None
+    drawn = {window: _over_time(runs, moments, recorded) for window, runs in by_window.items()}
     if len(drawn) == 1:
         return [_packed("", *of) for of in drawn.values()]
     chosen = [first, *(window for window in drawn if window != first)][:MOST_WINDOWS]
@@ -117,20 +130,21 @@ def pipelines(comparison: Comparison) -> list[dict[str, Any]]:
 
 def _curves(comparison: Comparison, of: Callable[[Schedule], Floats]) -> list[dict[str, Any] | None]:
     """Return each contender's quantiles, which are its cumulative distribution on its side; None if it never ran."""
+    every = [list(comparison.of(i).values()) for i in range(len(comparison.contenders))]
+    return [_curve(pooled(runs, of) if runs else np.zeros(0)) for runs in every]
+
+
+def _curve(values: Floats) -> dict[str, Any] | None:
     # Closer together towards the top: the tail is what differs.
     shares = 1.0 - np.linspace(1.0, 0.0, QUANTILES) ** 2
-    curves: list[dict[str, Any] | None] = []
-    for i in range(len(comparison.contenders)):
-        runs = list(comparison.of(i).values())
-        values = pooled(runs, of) if runs else np.zeros(0)
-        curves.append(
-            {"x": pack_floats(np.quantile(values, shares)), "y": pack_floats(shares)} if len(values) else None
-        )
-    return curves
+    return {"x": pack_floats(np.quantile(values, shares)), "y": pack_floats(shares)} if len(values) else None
 
 
-def _over_time(runs: list[Run], moments: int) -> tuple[Floats, Lines]:
-    """Return the middle of each interval since the first one's beginning, and what each contender had in it."""
+def _over_time(runs: list[Run], moments: int, recorded: int | None) -> tuple[Floats, Lines]:
+    """Return the middle of each interval since the first one's beginning, and what each contender had in it.
+
+    `recorded` is the number under which the recorded queue stands, if it is known.
+    """
     spans = [run.summary.interval_s or span_of(run.schedule) for run in runs]
     begin, end = min(s[0] for s in spans), max(s[1] for s in spans)
     edges = np.linspace(begin, max(end, begin + 1e-3), moments + 1)
@@ -143,7 +157,19 @@ def _over_time(runs: list[Run], moments: int) -> tuple[Floats, Lines]:
             "use": line.averaged(line.busy, edges) / gpus,
             **_displaced(run.schedule, edges),
         }
+    if recorded is not None:
+        lines[recorded] = {"queue": _recorded_queue(runs[0].schedule.jobs, edges)}
     return (edges[:-1] + edges[1:]) / 2 - begin, lines
+
+
+def _recorded_queue(jobs: Jobs, edges: Floats) -> Floats:
+    """Return how many jobs that want GPUs waited in each interval, by what the history records."""
+    waited = (jobs.recorded_start_s > jobs.ready_s) & (jobs.gpus > 0)
+    since, start = jobs.ready_s[waited], jobs.recorded_start_s[waited]
+    times = np.concatenate([since, start])
+    order = np.argsort(times, kind="stable")
+    steps = np.concatenate([np.ones(len(since)), -np.ones(len(start))])[order]
+    return averaged(times[order], np.cumsum(steps), edges)
 
 
 def _displaced(schedule: Schedule, edges: Floats) -> dict[str, Floats]:

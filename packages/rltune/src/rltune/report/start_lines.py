@@ -25,10 +25,12 @@ def lines_of_starts(
     start_s: Mapping[str, Floats],
     cluster_gpus: int,
     end_s: float | None = None,
+    origin_s: float | None = None,
 ) -> dict[str, Any]:
     """Return the lines of each side; `start_s` has the starts of the same jobs by a name for the legend.
 
     They go on to the last end of the first side, or up to a time: who had not started by then is in no use of GPUs.
+    `origin_s` is the clock at time 0 in seconds since 1970, if it is known: axes then have dates.
     """
     first, *_ = start_s.values()
     begin, end = float(ready_s.min()), float((first + run_s).max()) if end_s is None else end_s
@@ -44,6 +46,7 @@ def lines_of_starts(
     ]
     return {
         "pipelines": [{"label": name, "colour": i, "dash": 0} for i, name in enumerate(start_s)],
+        "clock": None if origin_s is None else origin_s + begin,
         "x": pack_floats((edges[:-1] + edges[1:]) / 2 - begin),
         "shares": pack_floats(shares),
         "gpus": cluster_gpus,

@@ -65,7 +65,7 @@ def render_turns(made: TurnsWorth, about: str = "") -> str:
         levels=[(_y(level, top), f"{level:g}") for level in _levels(top)],
         frame=(_LEFT, _RIGHT, _TOP, _BOTTOM),
         one=_y(1.0, top),
-        results=Table(HEADS[2:], rows),
+        results=Table(HEADS[2:], rows, head="who is willing"),
         notes=worth_notes(made),
     )
 

@@ -20,7 +20,7 @@ from rltune.forecast import Forecast
 from rltune.forecast.drawn_futures import DrawnFutures
 from rltune.live.see.snapshot import LiveJob
 from rltune.present import Present, Why
-from rltune.serve.kept_forecast import KeptForecast
+from rltune.serve.kept_forecast import KeptForecast, Publish
 from rltune.serve.sight import Sight, Watch
 from rltune.serve.tokens import Caller
 from rltune.serve.visible import without_jobs
@@ -32,7 +32,7 @@ DRAWING_S = 4.0  # after which fewer rolls will do: a busy machine must not be l
 MOST_FORECAST = 20_000  # waiting jobs, beyond which there is no forecast here
 MOST_AT_ONCE = 300  # and up to which a page has one made that it could do without,
 PATIENCE_S = 2.0  # and waits for it
-ASKED_PATIENCE_S = 30.0  # of programs, which ask for nothing else
+ASKED_PATIENCE_S = 20.0  # of programs, which ask for nothing else
 KEPT_S = 6 * 3600.0  # by the cluster's clock, for which pages show one that was made, and say when
 WHAT_IF_ROLLS = 20
 AT_ONCE = 4  # questions to the core; more wait without holding a thread that pages need
@@ -81,7 +81,7 @@ class Answers:
         """Return when the waiting jobs will start, as of the newest cycle; None if they are too many to be rolled.
 
         Futures that were drawn a moment ago will do, unless `job` came since then. Where there are older ones, newer
-        ones are not waited for long; where there are none, and patience ends, it is a TimeoutError.
+        ones are not waited for long. Where there are none, the first few will do when patience ends; else TimeoutError.
         """
         for _ in range(2):  # those that are being drawn may be too old for a job, the next are not
             at_hand = self._knows(job)
@@ -91,7 +91,7 @@ class Answers:
                 if self._futures.drawn(min(patience_s, PATIENCE_S) if at_hand else patience_s) is None:
                     return None
             except TimeoutError:
-                if not at_hand:
+                if not self._knows(job):
                     raise
                 break
         return self._as_of_now()
@@ -148,14 +148,17 @@ class Answers:
             self._told = (newest.now_s, sight.cycle.id, newest.as_of(present.now_s, present.waiting_names))
         return self._told[2]
 
-    def _draw(self) -> DrawnFutures | None:
+    def _draw(self, publish: Publish) -> DrawnFutures | None:
         """Draw futures of the newest cycle: all that are wanted, or as many as there is time for."""
         present, began = self._present(), time.monotonic()
         if len(present.waiting) > MOST_FORECAST:
             return None
-        return DrawnFutures.draw(
-            present, ROLLS, lambda done: done < FEWEST_ROLLS or time.monotonic() - began < DRAWING_S
-        )
+
+        def go_on(made: DrawnFutures) -> bool:
+            publish(made)
+            return len(made) < FEWEST_ROLLS or time.monotonic() - began < DRAWING_S
+
+        return DrawnFutures.draw(present, ROLLS, go_on)
 
     def _present(self) -> Present:
         """Return the newest cycle's moment; nobody waits for a question that is being answered."""

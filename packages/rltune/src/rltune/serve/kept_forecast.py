@@ -9,6 +9,8 @@ from concurrent.futures import Future
 
 from rltune.forecast.drawn_futures import DrawnFutures
 
+Publish = Callable[[DrawnFutures], None]
+
 REST = 2.0  # times as long as drawing took: until then what was drawn will do, and the machine has more to do
 
 
@@ -18,12 +20,15 @@ class KeptForecast:
     If everybody had futures of the newest cycle drawn for themselves, each would wait for all who asked before.
     """
 
-    def __init__(self, draw: Callable[[], DrawnFutures | None], timer: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, draw: Callable[[Publish], DrawnFutures | None], timer: Callable[[], float] = time.monotonic
+    ) -> None:
         self._draw, self._timer = draw, timer
         self._lock = threading.Lock()
         self._drawing: Future[DrawnFutures | None] | None = None
         self._rests_until = 0.0
         self.newest: DrawnFutures | None = None
+        self._is_first = False  # the newest are some of those that are being drawn for the first time
 
     @property
     def is_drawing(self) -> bool:
@@ -47,15 +52,20 @@ class KeptForecast:
             drawing = self._drawing
         return drawing.result(patience_s)
 
+    def _publish_first(self, made: DrawnFutures) -> None:
+        """Let who is out of patience have the first few futures, where there are no others."""
+        if self.newest is None or self._is_first:
+            self.newest, self._is_first = made, True
+
     def _make(self, told: Future[DrawnFutures | None]) -> None:
         began = self._timer()
         made, failed = None, None
         try:
-            made = self._draw()
+            made = self._draw(self._publish_first)
         except BaseException as error:  # noqa: BLE001  whoever waits is told, in their own threads
             failed = error
         with self._lock:
-            self.newest = made or self.newest
+            self.newest, self._is_first = made or self.newest, False
             self._rests_until = self._timer() + REST * (self._timer() - began)
             self._drawing = None
         if failed is None:

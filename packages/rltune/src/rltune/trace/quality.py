@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 Action = Literal["dropped", "merged", "repaired", "noted"]
 _EXAMPLE_LENGTH = 100
+_SHOWN, _MEANING_WIDTH = 28, 46  # characters of a table: it goes to a terminal of 120, and to files that are read there
 
 
 @dataclass(frozen=True)
@@ -165,11 +166,13 @@ class Quality:
         head = Text.assemble((self.path, "bold"), told)
         if not self.findings:
             return Group(head, "nothing to repair")
-        table = Table("rule", "rows", "what was done", "first at", box=None, padding=(0, 2, 0, 0))
-        table.columns[1].justify = "right"
+        table = Table("rule", "rows", "what was done", "line", "begins", box=None, padding=(0, 2, 0, 0))
+        table.columns[1].justify = table.columns[3].justify = "right"
+        table.columns[2].max_width = _MEANING_WIDTH
+        table.columns[4].no_wrap = True
         for f in self.findings:
-            first = Text(f"line {f.line}: {f.example[:40]}")  # as it is: a line may look like markup
-            table.add_row(f.rule, f"{f.count:,}", f"{f.action}: {f.meaning}", first)
+            first = Text(f.example[:_SHOWN])  # as it is: a line may look like markup
+            table.add_row(f.rule, f"{f.count:,}", f"{f.action}: {f.meaning}", f"{f.line:,}", first)
         return Group(head, table)
 
 

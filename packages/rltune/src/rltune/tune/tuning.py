@@ -73,6 +73,12 @@ class Tuning:
         return bool(self.testing.estimate < 1)
 
     @property
+    def unasked(self) -> bool:
+        """Return whether something is to be changed by replays of which nobody asked whether they can be believed."""
+        known = self.recorded is None or not self.recorded.recorded_s.n or self.recorded.calibrated
+        return not known and self.answer in TO_CHANGE
+
+    @property
     def starving(self) -> tuple[Share, ...]:
         """Return who starves by the change on the last part, the worst first."""
         return starving(self.shares)

@@ -52,7 +52,7 @@ def _finalists(made: Tuning) -> Table:
         for i, ((c, value), score) in enumerate(zip(made.finalists, made.scores, strict=True))
         if i < MOST or mark(made, c)
     ]
-    return Table(("score", metric.title, ""), tuple(rows))
+    return Table(("score", metric.title, "role"), tuple(rows), head="pipeline (estimates)")
 
 
 def _shares(made: Tuning) -> list[tuple[str, Table]]:

@@ -18,7 +18,7 @@ from rltune.text import counted
 from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
 from rltune.trials.shares import FEWEST, told_kind, told_small_groups
-from rltune.tune.advice import TO_CHANGE, Advice
+from rltune.tune.advice import Advice
 from rltune.tune.pick import WORTH, preference
 from rltune.tune.tuning import FEWEST_JOBS
 
@@ -111,11 +111,10 @@ def _doubted(made: Tuning) -> list[str]:
 
 def _unasked(made: Tuning) -> list[str]:
     """Return that nobody asked whether replays are to be believed, if something is to be changed."""
-    asked = made.recorded is None or not made.recorded.recorded_s.n or made.recorded.calibrated
-    if asked or made.answer not in TO_CHANGE:
+    if not made.unasked:
         return []
     told = "Whether replays with this cluster's file can be believed was not asked"
-    return [f"{told}: before you act, run `rltune calibrate --write FILE`, and tune with the FILE that it writes."]
+    return [f"{told}: before you act, run `rltune calibrate` with --write, and tune with the file that it writes."]
 
 
 def _hunger(starving: Sequence[Share]) -> str:

@@ -121,9 +121,10 @@ def _sender(
         with Unrouted():
             # Taken away at once: left there, autograd would add the next micro-batch's to it, on the device.
             gradient, leaf.grad = leaf.grad, None
-            assert gradient is not None
-            # Frozen since the forward: torch drops its gradient, but only knows the leaf, which was not.
-            if not entry.parameter.requires_grad:
+            # Frozen since the forward: torch has dropped its gradient, and calls hooks all the same.
+            if gradient is None:
+                if hooks := entry.landing_hooks():
+                    router.run_hooks(entry, hooks)
                 return
             if engine.device_copies.arena.closed or entry.on_device:
                 _add_gradient(entry, gradient)

@@ -130,7 +130,7 @@ def test_tracing():
     cached.unwrap()
 
 
-@shows_refused("two threads that run the model at the same time", "a lock around the call")
+@shows_refused("two threads that run the model, or one that runs it and one in backward", "a lock around the calls")
 def test_two_threads_at_once():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     cached = wrap(model, None, budget="100%")
@@ -146,6 +146,45 @@ def test_two_threads_at_once():
     handle.remove()
     assert refused == [True]
     # The first goes on as if nothing had been, and the next one can come.
+    assert torch.equal(result, model(torch.ones(1, 4)))
+    cached.unwrap()
+
+
+def test_a_forward_while_another_thread_is_in_backward():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    cached = wrap(model, None, budget="100%")
+    refused = []
+
+    def run_beside(*_):
+        thread = threading.Thread(target=lambda: refused.append(_refusal(lambda: model(torch.ones(1, 4)))))
+        thread.start()
+        thread.join()
+
+    handle = model[1].register_full_backward_hook(run_beside)
+    model(torch.ones(1, 4)).sum().backward()
+    handle.remove()
+    assert refused == [True]
+    # Backward is over, and so the other thread may run the model.
+    run_beside()
+    assert refused == [True, False]
+    cached.unwrap()
+
+
+def test_a_backward_while_another_thread_is_in_a_forward():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    cached = wrap(model, None, budget="100%")
+    refused = []
+    loss = model(torch.ones(1, 4)).square().sum()
+
+    def run_beside(*_):
+        thread = threading.Thread(target=lambda: refused.append(_refusal(loss.backward)))
+        thread.start()
+        thread.join()
+
+    handle = model[1].register_forward_pre_hook(run_beside)
+    result = model(torch.ones(1, 4))
+    handle.remove()
+    assert refused == [True]
     assert torch.equal(result, model(torch.ones(1, 4)))
     cached.unwrap()
 

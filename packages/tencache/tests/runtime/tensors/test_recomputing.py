@@ -8,6 +8,7 @@ import torch
 from tencache_cases import same_state, same_tensors, shows_kept
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import tencache
 from tencache import cli
@@ -332,3 +333,14 @@ def test_the_clock_decides_between_moving_and_computing_again(monkeypatch, bytes
     speeds = virtual_clock.Bandwidths(bytes_per_s, bytes_per_s, activation_bytes=20)
     plan = virtual_clock.best_plan(StepTrace((Unit("a", 512),), ops, saves=SAVES), 512, speeds)
     assert plan.again == again
+
+
+def test_what_checkpointing_saves_is_not_taken_for_what_a_node_saved():
+    """A product with a constant saves one tensor; what checkpointing saves next comes under the number of its node."""
+
+    def operation(x):
+        narrow = x[:, :8].contiguous()
+        made = x * torch.full((1, WIDTH), 0.5)
+        return made + checkpoint(torch.tanh, narrow, use_reentrant=False).sum() + functional.silu(made)
+
+    assert_same(operation)

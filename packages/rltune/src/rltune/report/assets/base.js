@@ -25,7 +25,16 @@ const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 function seconds(value, like = value) {
   const [size, unit] = UNITS.find(([s]) => Math.abs(like) >= 2 * s) || [1, "s"];
   const shown = value / size;
-  return `${Number(shown.toFixed(Math.abs(shown) < 10 ? 1 : 0)).toLocaleString("en")} ${unit}`;
+  const rounded = Number(shown.toFixed(Math.abs(shown) < 10 ? 1 : 0));
+  const told = rounded || !shown ? rounded : Number(shown.toPrecision(1));  // what is not 0 is not written as 0
+  return `${told.toLocaleString("en")} ${unit}`;
+}
+
+/** A moment by the clock of the history, as short as a span of so many seconds allows. */
+function moment(value, span) {
+  const text = new Date(1000 * value).toISOString();
+  if (span > 300 * 86400) return text.slice(0, 7);
+  return span > 3 * 86400 ? text.slice(5, 10) : `${text.slice(5, 10)} ${text.slice(11, 16)}`;
 }
 
 function short(value) {

@@ -7,10 +7,13 @@ function chart(id, options) {
 }
 
 function overTime(id, part, name, least) {
-  const lines = data.lines.map((l, index) => ({ index, pipeline: data.pipelines[index], xs, ys: unpack(l[part]) }));
+  const dated = data.clock !== null;
+  const at = dated ? Float64Array.from(xs, (x) => x + data.clock) : xs;
+  const lines = data.lines.map((l, index) => ({ index, pipeline: data.pipelines[index], xs: at, ys: unpack(l[part]) }));
   const top = Math.max(least, ...lines.map((l) => l.ys.reduce((a, b) => Math.max(a, b), 0)));
-  const domain = [0, xs[xs.length - 1]];
-  chart(id, { name, lines, kind: "time", domain, top, writeX: (v) => seconds(v, domain[1]), writeY: short });
+  const span = xs[xs.length - 1], begin = dated ? data.clock : 0;
+  const writeX = dated ? (v) => moment(v, span) : (v) => seconds(v, span);
+  chart(id, { name, lines, kind: "time", domain: [begin, begin + span], top, writeX, writeY: short });
 }
 
 const waits = data.lines.map((l, index) => ({ index, pipeline: data.pipelines[index], xs: unpack(l.wait), ys: shares }));

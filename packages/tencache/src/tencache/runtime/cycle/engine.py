@@ -17,6 +17,7 @@ from tencache.runtime.counters import Counters
 from tencache.runtime.cycle.leaf_writes import LeafWrites
 from tencache.runtime.cycle.plan_book import CycleKind, PlanBook, RunningCycle
 from tencache.runtime.cycle.recorder import Recorder
+from tencache.runtime.cycle.running_threads import RunningBackward, RunningForward
 from tencache.runtime.memory.device_arena import Arena
 from tencache.runtime.memory.link import Link
 from tencache.runtime.tensors.activations import Activations
@@ -68,6 +69,8 @@ class Engine:
         self.exposed: set[int] = set()
         # How often a view of each was given out.
         self.exposures: Counter[int] = Counter()
+        self._backward = RunningBackward()
+        self.forward = RunningForward(self._backward)
         self._backward_id = -1
         self._running: tuple[int, ...] = ()
         self._suspects: set[int] = set()
@@ -406,7 +409,11 @@ class Engine:
         """Take in what was written between forward and backward: a block that is recomputed must see it."""
         backward_id = torch._C._current_graph_task_id()  # noqa: SLF001
         if backward_id not in {-1, self._backward_id}:
+            self._backward.begin(self.forward)
             self._backward_id = backward_id
+            # The node that is asked first may be the one that another backward asked last: what that has is dropped.
+            self.end_op()
+            self._node = None
             self.take_in_changes()
 
     def _note_change(self) -> None:

@@ -21,7 +21,6 @@ from tencache.runtime.hooks.refusals import (
     differentiating_functions,
     refuse_if_compiling,
 )
-from tencache.runtime.hooks.running_forward import RunningForward
 from tencache.runtime.hooks.saved_tensors import SavedTensors
 from tencache.runtime.hooks.shared_reads import SharedReads
 from tencache.runtime.hooks.wrapped_parameter import WrappedParameter, swap, swap_back, writes
@@ -58,7 +57,7 @@ class OperationRouter:
         self._guarded = False
         self._context: saved_tensors_hooks | None = None
         self._in_gradient_hook = False
-        self._forward = RunningForward()
+        self._forward = engine.forward
         self.parts = PartHooks()
         self._reads = reads
 
@@ -84,6 +83,21 @@ class OperationRouter:
             func = torch.Tensor.detach
         if self._forward.depth:
             self._forward.refuse_another()
+        elif torch._C._current_graph_task_id() == -1:  # noqa: SLF001  no public name gives it
+            return self._run_outside(func, entries, args, kwargs)
+        return self._run(func, entries, args, kwargs)
+
+    def _run_outside(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
+        """Run an operation outside of forward and backward, and let no other thread begin one meanwhile."""
+        mine = self._forward.is_here()
+        self._forward.claim()
+        try:
+            return self._run(func, entries, args, kwargs)
+        finally:
+            if not mine:
+                self._forward.let_go()
+
+    def _run(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         if differentiating_functions():
             raise RefusedError(describe_transform(entries[0].name))
         if len(entries) > 1 and not self._engine.device_copies.can_hold(_units(entries)):
@@ -150,6 +164,11 @@ class OperationRouter:
             raise RefusedError(describe_transform(entries[0].name))
         if self._reads is not None and _writes(func):
             self._reads.refuse_write(entries[0].name)
+        # Another thread, which writes a checkpoint, must not see the file's parameters close before it has its view.
+        with self._masters.opening:
+            return self._on_host(func, entries, args, kwargs)
+
+    def _on_host(self, func: Callable[..., Any], entries: list[ParameterEntry], args: Any, kwargs: Any) -> Any:
         sets = getattr(func, "__name__", "") == "set_"
         with Bookkeeping():
             for entry in entries:
@@ -313,15 +332,18 @@ class OperationRouter:
     def _end_forward(self) -> None:
         if not self._forward.leave():
             return
-        self.parts.put_on()
-        if self._guard is not None and self._guarded:
-            leave_mode(self._guard)
-            self._guarded = False
-        if self._context is not None:
-            self._saved.leave(self._context)
-            self._context = None
-        with Unrouted(), Bookkeeping():
-            self._engine.forward_ends()
+        try:
+            self.parts.put_on()
+            if self._guard is not None and self._guarded:
+                leave_mode(self._guard)
+                self._guarded = False
+            if self._context is not None:
+                self._saved.leave(self._context)
+                self._context = None
+            with Unrouted(), Bookkeeping():
+                self._engine.forward_ends()
+        finally:
+            self._forward.let_go()
 
     def before_part(self, module: nn.Module, *_: Any) -> None:
         """Begin the forward of a part of the model, which may be called by itself."""

@@ -42,6 +42,8 @@ class UnitView:
     beside: tuple[int, ...]
     # Whether the view is a conjugate or a negative that torch has not computed: it only marks the tensor.
     marks: tuple[bool, bool]
+    # Whether the parameter was trained, if it is the parameter itself that was saved: checkpointing computes with it.
+    trained: bool | None = None
     # That copy, made when the parameter is about to change.
     kept: Tensor | None = None
     unclear: bool = False
@@ -203,7 +205,9 @@ class SavedTensors:
                     f"{entry.name} is given to checkpointing inside an autocast that goes on over steps, with casts of "
                     "old values: end the autocast before step()"
                 )
-            return self._view(entry.unit, entry.offset, tensor, stored=stored)
+            handle = self._view(entry.unit, entry.offset, tensor, stored=stored)
+            handle.trained = entry.parameter.requires_grad
+            return handle
         # Addresses are unique over host and devices, so the arena's need no other test.
         if tensor.layout is torch.strided:
             if self._base <= (address := tensor.data_ptr()) < self._end:
@@ -302,6 +306,11 @@ class SavedTensors:
     def _check_version(self, handle: UnitView | CastView) -> None:
         """Raise as autograd does when a parameter was changed in place between forward and backward."""
         version = handle.entry.parameter._version  # noqa: SLF001
+        if isinstance(handle, UnitView) and handle.trained not in {None, handle.entry.parameter.requires_grad}:
+            raise RefusedError(
+                f"{handle.entry.name} is given to checkpointing, and was frozen or thawed between forward and "
+                "backward: do it before or after both"
+            )
         if handle.copied:
             # Kept when the change was seen coming. One that was not, as by `out=`, cannot be made undone.
             changed = version != handle.version or self._engine.exposures[handle.entry.unit] != handle.exposures

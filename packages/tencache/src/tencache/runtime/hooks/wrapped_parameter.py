@@ -191,6 +191,7 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
             return owner.on_host(func, entries, args, kwargs)
     elif name == "__set__":
         owner.set(entries[0], func.__self__.__name__, func, args[1])  # type: ignore[attr-defined]
+        entries[0].freeze_leaf()
         return None
     elif name == "__delete__":
         owner.set(entries[0], func.__self__.__name__, lambda parameter, _: func(parameter), None)  # type: ignore[attr-defined]
@@ -198,7 +199,10 @@ def _route(owner: Owner, func: Callable[..., Any], entries: list[ParameterEntry]
     elif name in {"register_hook", "register_post_accumulate_grad_hook"}:
         return owner.add_hook(entries[0], lambda: func(*args, **kwargs))
     elif name in _DESCRIBING:
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if name == "requires_grad_":
+            entries[0].freeze_leaf()
+        return result
     elif func in _DIFFERENTIATING:
         return owner.differentiate(func, entries, args, kwargs)
     if owner.computing() or _is_in_a_loss(name, entries, args, kwargs):

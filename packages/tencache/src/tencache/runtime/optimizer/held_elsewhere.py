@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tencache.runtime.memory.device_arena import users
+from tencache.runtime.memory.outside_memory import is_seen_outside
 from tencache.runtime.tensors.parameter_entry import ParameterEntry
 from tencache.runtime.unrouted import Unrouted
 
@@ -21,7 +22,9 @@ def gradient_is_held(entry: ParameterEntry) -> bool:
         return True
     buffer = entry.gradient_buffer
     own = buffer is not None and _same_storage(buffer, entry.parameter.grad)
-    return users(entry.parameter.grad) > _IDLE_USERS + own
+    if users(entry.parameter.grad) > _IDLE_USERS + own:
+        return True
+    return not own and is_seen_outside(entry.parameter.grad)
 
 
 def state_is_held(states: Any, key: Tensor) -> bool:

@@ -76,6 +76,7 @@ class Stepper:
                 loss = closure()
         with Unrouted():
             self.drain()
+            self._state.begin_step([one for group in self.optimizer.param_groups for one in group["params"]])
             self._prepare()
             began = time.perf_counter()
             standing = self._early.take(self._slices, allowed=self._may_come_later())

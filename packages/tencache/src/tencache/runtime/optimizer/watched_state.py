@@ -1,7 +1,7 @@
 """The optimizer's state as user code sees it: whoever looks waits until no update is pending."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,6 +18,8 @@ class WatchedState(defaultdict[Tensor, Any]):
         super().__init__(dict)
         self._pending = pending
         self._looks = looks
+        self._known = 0
+        self._in_order: Sequence[Tensor] = ()
         for key, value in values.items():
             self.put(key, value)
 
@@ -29,6 +31,20 @@ class WatchedState(defaultdict[Tensor, Any]):
         """Set a parameter's state."""
         super().__setitem__(key, value)
 
+    def begin_step(self, parameters: Sequence[Tensor]) -> None:
+        """Note what is known when a step of these parameters begins; what it adds comes in their order, as in torch."""
+        self._put_in_order()
+        self._known, self._in_order = len(self), parameters
+
+    def _put_in_order(self) -> None:
+        """Put states that the last step has added, by now all of them, in the order of the parameters."""
+        if len(self) > self._known:
+            new = set(map(id, list(dict.__iter__(self))[self._known :]))
+            for key in [parameter for parameter in self._in_order if id(parameter) in new]:
+                self.put(key, dict.pop(self, key))
+        # What user code adds stays where it is.
+        self._in_order = ()
+
     def plain(self) -> defaultdict[Tensor, Any]:
         """Return the same state in the container that torch made for it."""
         return defaultdict(dict, self.items())
@@ -36,6 +52,8 @@ class WatchedState(defaultdict[Tensor, Any]):
     def _look(self) -> None:
         self._looks.at_all()
         self._pending.wait_all()
+        if self._in_order:
+            self._put_in_order()
 
     def __reduce__(self) -> Any:
         return (defaultdict, (dict, dict(self.items())))

@@ -39,7 +39,8 @@ class LeafBindings:
             entry.leaf.data = entry.view(slot.data)
             entry.slot = slot
             slot.bound.add(id(entry))
-        return self._thawed(entry)
+        entry.freeze_leaf()
+        return entry.leaf
 
     def bind_half(self, entry: ParameterEntry) -> Tensor:
         """Return the parameter's leaf, of which only the cast is where its bytes lie now: the leaf has none."""
@@ -49,7 +50,8 @@ class LeafBindings:
             entry.slot.bound.discard(id(entry))
             entry.slot = None
             entry.leaf.data = self._blank(entry)
-        return self._thawed(entry)
+        entry.freeze_leaf()
+        return entry.leaf
 
     def blank_leaf(self, tensor: Tensor) -> ParameterEntry | None:
         """Return the parameter whose leaf a tensor is, if the leaf has no bytes now."""
@@ -100,10 +102,3 @@ class LeafBindings:
             cast.data = entry.half_view(slot.data)
             entry.cast_slot = slot
             slot.bound.add(id(cast))
-
-    def _thawed(self, entry: ParameterEntry) -> Tensor:
-        # User code may freeze or thaw a parameter at any time; the leaf only learns of it here.
-        if entry.leaf.requires_grad != entry.parameter.requires_grad:
-            # Not requires_grad_(), which torch.vmap forbids.
-            entry.leaf.requires_grad = entry.parameter.requires_grad
-        return entry.leaf

@@ -71,6 +71,8 @@ class Masters:
         self.pending = PendingUpdates()
         self.looks = Looks()
         self._lock = threading.RLock()
+        # Held from when a unit is opened until who asked for it has its view, which keeps it open.
+        self.opening = threading.RLock()
         self._buffers: dict[int, Tensor] = {}
         self._filed: dict[int, _Filed] = {}
         self._adopted: set[int] = set()
@@ -266,8 +268,11 @@ class Masters:
     def close(self, unit: int, *, changed: bool) -> None:
         """Release an opened unit's memory; if it was changed, queue it for writing first."""
         filed = self._filed.get(unit)
-        if filed is None or not filed.opened:
-            return
+        if filed is not None and filed.opened:
+            with self.opening:
+                self._close(filed, unit, changed=changed)
+
+    def _close(self, filed: _Filed, unit: int, *, changed: bool) -> None:
         filed.changed = filed.changed or changed
         # Stays open while user code holds a view: it is to see every update, and must not see another unit's bytes.
         if self.aliased(unit):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tencache.errors import RefusedError
 from tencache.runtime.memory.device_arena import users
 from tencache.runtime.memory.host_pool import HostPool
+from tencache.runtime.memory.outside_memory import is_seen_outside
 from tencache.runtime.tensors.parameter_entry import ROUNDING_ALIGN, ParameterEntry
 
 
@@ -23,6 +24,8 @@ class OtherMemory:
         self._at: dict[int, int] = {}
         self._entries: dict[int, ParameterEntry] = {}
         self._units: Counter[int] = Counter()
+        # Those whose memory is an array's, a file's or another process's: who else refers to it is not counted.
+        self._for_good: set[int] = set()
         # Uploads that will read the parameters' own data when their turn comes.
         self._awaited: Counter[int] = Counter()
 
@@ -31,12 +34,17 @@ class OtherMemory:
         self._units[entry.unit] += entry.index not in self._at
         self._at[entry.index] = entry.parameter.data_ptr()
         self._entries[entry.index] = entry
+        if is_seen_outside(entry.parameter):
+            self._for_good.add(entry.index)
+        else:
+            self._for_good.discard(entry.index)
 
     def forget(self, entry: ParameterEntry) -> None:
         """Take in that a parameter's data is in its unit's memory."""
         if self._at.pop(entry.index, None) is not None:
             self._units[entry.unit] -= 1
             del self._entries[entry.index]
+            self._for_good.discard(entry.index)
 
     def has(self, entry: ParameterEntry) -> bool:
         """Return whether a parameter is elsewhere."""
@@ -56,11 +64,10 @@ class OtherMemory:
 
     def returning(self) -> set[int]:
         """Return the indices of the parameters to whose memory nobody but parameters that are there refers."""
-        held = held_outside([entry.parameter for entry in self._entries.values()])
+        entries = {index: entry for index, entry in self._entries.items() if index not in self._for_good}
+        held = held_outside([entry.parameter for entry in entries.values()])
         return {
-            index
-            for index, entry in self._entries.items()
-            if entry.parameter not in held and not self._awaited[entry.unit]
+            index for index, entry in entries.items() if entry.parameter not in held and not self._awaited[entry.unit]
         }
 
     def gathered(
@@ -88,7 +95,8 @@ def held_outside(parameters: Sequence[nn.Parameter]) -> set[nn.Parameter]:
     """Return the parameters that share memory with something that is no parameter of the model."""
     storages = Counter(_storage(parameter) for parameter in parameters)
     # One more than the parameters: the storage object that counting makes.
-    return {parameter for parameter in parameters if users(parameter) > storages[_storage(parameter)] + 1}
+    counted = {parameter for parameter in parameters if users(parameter) > storages[_storage(parameter)] + 1}
+    return counted | {parameter for parameter in parameters if is_seen_outside(parameter)}
 
 
 def refuse_shared(entry: ParameterEntry, value: Tensor, others: Iterable[ParameterEntry]) -> None:

@@ -91,6 +91,12 @@ class ParameterEntry:
         if self.parameter._backward_hooks is not leaf._backward_hooks:  # noqa: SLF001
             leaf._backward_hooks = self.parameter._backward_hooks  # noqa: SLF001
 
+    def freeze_leaf(self) -> None:
+        """Let the leaf be frozen if the parameter is, and thawed if not: graphs that are alive end in the leaf."""
+        if self.leaf.requires_grad != self.parameter.requires_grad:
+            # Not requires_grad_(), which torch.vmap forbids.
+            self.leaf.requires_grad = self.parameter.requires_grad
+
     def landing_hooks(self) -> list[Callable[..., Any]]:
         """Return what user code wants called when a gradient has been accumulated, in order."""
         hooks: Any = getattr(self.parameter, "_post_accumulate_grad_hooks", None)

@@ -115,6 +115,10 @@ class PackedByNode:
         if node is None or made._version or made.nbytes != storage_bytes or node.name() not in OPERATIONS:  # noqa: SLF001
             return None
         count, operation = OPERATIONS[node.name()]
+        # Of two, a node saves both only if both get a gradient. What checkpointing saves is no node's, and would be
+        # taken for the second one.
+        if count > 1 and any(edge is None for edge, _ in node.next_functions):
+            return None
         found = self._found.get((threading.get_ident(), node._sequence_nr()), [])  # noqa: SLF001
         inputs = [None if one is None else one() for one in found]
         if len(inputs) != count or None in inputs:

@@ -48,6 +48,10 @@ TAIL = """
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
 Optimizer state that lies in the memory of an array, and an array of `np.memmap(..., mode="c")`, if they are read there.
+With `nvme=` and a `state_dict()` of the optimizer that is held: a value that is assigned to the optimizer's state
+later (`state["exp_avg"] = value`); what is written into its tensors is seen. Under autocast, torch's
+`CheckpointError` where a view of a parameter is given to checkpointing that was frozen in forward and is thawed
+before backward.
 With `activations=` and a graph that is kept (`retain_graph=True`): what the first backward wrote, unseen by torch, to
 memory that it was given. The second gets what was saved.
 

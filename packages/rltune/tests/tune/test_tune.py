@@ -368,6 +368,22 @@ def test_how_sure_a_change_is_stands_in_the_first_sentence(made):
     assert f"Change to {tuning.chosen.label} (less sure: both parts together show it" in together
 
 
+def test_who_pays_stands_in_the_first_sentence(made):
+    """A mean that is shorter hides whose wait is longer: users are counted, or sizes where nobody is named."""
+    tuning, _ = made
+    changed = replace(tuning, testing=interval_of(0.2, 0.9))
+
+    def first(*waits: tuple[str, float, float]) -> str:
+        one = changed.shares[0]
+        shares = [replace(one, kind=kind, now_s=now, then_s=then) for kind, now, then in waits]
+        return sentences(replace(changed, shares=tuple(shares)))[0]
+
+    users = (("size", 100.0, 200.0), ("user", 100.0, 50.0), ("user", 100.0, 104.0), ("user", 100.0, 200.0))
+    assert " 1 of 3 users waits longer on the last part." in first(*users)
+    assert " 1 of 1 sizes waits longer on the last part." in first(*users[:1])
+    assert "longer" not in first(*users[1:3])
+
+
 def test_the_share_that_was_borne_out_is_that_of_the_results():
     """Counted in the tables of the present rule: whether the last part's interval ends below 1, and later jobs too."""
     page = Path(__file__).parents[4] / "docs/results/tune.md"

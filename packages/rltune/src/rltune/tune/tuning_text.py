@@ -66,7 +66,7 @@ def advice(made: Tuning) -> str:
     metric = metric_of(made.metric)
     if made.answer is Advice.CHANGE:
         both = f"{interval(made.together, write_ratio)} of the {metric.title} of what you have now, {made.now.label}"
-        return f"Change to {made.chosen.label} ({_shown(made)}): on both parts {both}. {_borne_out(made)}"
+        return f"Change to {made.chosen.label} ({_shown(made)}): on both parts {both}.{_price(made)} {_borne_out(made)}"
     if made.answer is Advice.WATCH:
         return _watch(made)
     if made.answer is Advice.STAY and made.chosen.label != made.now.label:
@@ -276,11 +276,25 @@ def _who(made: Tuning) -> list[str]:
     said = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
         shares = [s for s in made.shares if s.kind == kind]
-        lose = [s for s in shares if s.then_s > (1 + NOTICEABLE) * s.now_s + 1]
-        win = [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]
+        lose, win = _longer(shares), [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]
         if lose or win:
             said.append(f"By {kind}: {len(win)} of {len(shares)} groups wait less, {len(lose)} longer{_named(lose)}.")
     return [*said, *_tail(made), *_too_small(made)]
+
+
+def _longer(shares: Sequence[Share]) -> list[Share]:
+    return [s for s in shares if s.then_s > (1 + NOTICEABLE) * s.now_s + 1]
+
+
+def _price(made: Tuning) -> str:
+    """Return how many users pay, or sizes where no users are known: a mean that is shorter hides them."""
+    kind = next((kind for kind in ("user", "size") if any(s.kind == kind for s in made.shares)), "")
+    shares = [s for s in made.shares if s.kind == kind]
+    lose = _longer(shares)
+    if not lose:
+        return ""
+    who = "users" if kind == "user" else "sizes"
+    return f" {len(lose)} of {len(shares)} {who} {'waits' if len(lose) == 1 else 'wait'} longer on the last part."
 
 
 def _too_small(made: Tuning) -> list[str]:

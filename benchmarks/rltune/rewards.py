@@ -5,7 +5,8 @@
 
 With `--begin` a training begins with so many epochs of 40 short windows at the usual rate: a random order makes long
 queues, which take long to run. Models are kept in the folder, so that it can be broken off and begun again. The mean of
-the seeds has an interval, too: of the mean wait over all seeds, window by window.
+the seeds has two intervals: over windows, of the mean wait over all seeds window by window, which says how other jobs
+could have turned out; and over seeds, which says how another training could have, on these jobs.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ from lessons import judged, lesson, options, trained
 from rltune.learn.ppo import PpoSettings
 from rltune.learn.train_settings import REWARDS, TrainSettings
 from rltune.model.model_file import read_model, save_model
-from rltune.trials.intervals import over_time, ratio
+from rltune.trials.intervals import over_time, ratio, student
 
 SHORT = 40  # windows of an epoch at the beginning
 
@@ -67,13 +68,23 @@ def show(args, of, models):
     base = test.index(of.base)
     waits = test.values[:, :, 0]
     print(f"\n{len(test.starts)} contended windows of {of.size:,} jobs, {test.disjoint} of them disjoint\n")
-    print(f"| reward | wait, ratio to {of.base}: mean of {args.seeds} seeds | each seed, with its interval |")
-    print("| --- | --- | --- |")
+    print(f"| reward | wait, ratio to {of.base}: mean of {args.seeds} seeds, over windows | over seeds | each seed |")
+    print("| --- | --- | --- | --- |")
     for reward in args.rewards:
         rows = [test.index(f"{reward}, seed {seed}") for seed in range(args.seeds)]
-        each = "; ".join(f"{r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in (test.ratio(i, base) for i in rows))
+        ratios = [test.ratio(i, base) for i in rows]
+        each = "; ".join(f"{r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in ratios)
         mean = over_time(np.mean(waits[rows], axis=0), waits[base], test.course, ratio, **test.how)
-        print(f"| {reward} | {mean.estimate:.3f} [{mean.low:.3f}, {mean.high:.3f}] | {each} |")
+        told = f"{mean.estimate:.3f} [{mean.low:.3f}, {mean.high:.3f}]"
+        print(f"| {reward} | {told} | {over_seeds(np.array([r.estimate for r in ratios]))} | {each} |")
+
+
+def over_seeds(ratios: np.ndarray) -> str:
+    """Return the mean ratio with Student's 95 % interval, the trainings taken as independent draws."""
+    if len(ratios) < 2:
+        return f"{ratios.mean():.3f} [unknown]"
+    half = student(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios))
+    return f"{ratios.mean():.3f} [{ratios.mean() - half:.3f}, {ratios.mean() + half:.3f}]"
 
 
 if __name__ == "__main__":

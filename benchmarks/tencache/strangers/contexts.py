@@ -189,7 +189,13 @@ def trained_in_another_thread(wrap: Wrap) -> Any:
     optimizer = adam(model)
     wrap(model, optimizer)
     seen: list[Any] = []
-    thread = threading.Thread(target=lambda: seen.extend(fit(model, optimizer)))
+
+    def loop() -> None:
+        # A new thread takes over the number of threads only when it is asked, or computes with several.
+        torch.get_num_threads()
+        seen.extend(fit(model, optimizer))
+
+    thread = threading.Thread(target=loop)
     thread.start()
     thread.join()
     with torch.no_grad():

@@ -48,6 +48,10 @@ TAIL = """
 `autocast` that goes on, which then casts anew. A node of the graph that accumulates a parameter's gradient, taken while
 the model is wrapped (`register_multi_grad_hook` holds such nodes), means nothing after `unwrap()`: take it again.
 Optimizer state that lies in the memory of an array, and an array of `np.memmap(..., mode="c")`, if they are read there.
+With `nvme=` and a `state_dict()` of the optimizer that is held: a value that is assigned to the optimizer's state
+later (`state["exp_avg"] = value`); what is written into its tensors is seen. Under autocast, torch's
+`CheckpointError` where a view of a parameter is given to checkpointing that was frozen in forward and is thawed
+before backward.
 With `activations=` and a graph that is kept (`retain_graph=True`): what the first backward wrote, unseen by torch, to
 memory that it was given. The second gets what was saved.
 
@@ -63,6 +67,10 @@ parameter, and so a parametrization registered after `wrap()`, raises torch's ow
 multiple of 16 bytes. On the device every weight does, as in memory that torch allocates. A
 weight that lies elsewhere when it is wrapped (a view into a larger buffer, a mapped file) computes as after
 `weight.data = weight.data.clone()`.
+
+**Rounded by the number of threads:** a new thread follows an earlier `torch.set_num_threads()` only from its first
+parallel operation on, or once it asks `torch.get_num_threads()`. With `verify=True` that may come earlier than without
+tencache. Ask first, and the bits are those of the unwrapped run that asks first.
 
 **Not in the budget:** under `autocast` torch keeps a cast of every weight until the context ends, wrapped or not. Of
 weights that move as halves this is the copy in the budget. Of others it is not, but for `torch.autocast(...,

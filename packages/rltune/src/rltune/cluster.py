@@ -33,6 +33,7 @@ def same_name(one: str, other: str) -> bool:
     return one.casefold() == other.casefold()
 
 
+RANKING_ONLY = "ranking"  # a verdict of `rltune calibrate` on replays: for ranking, not for sizes of gains
 NOT_USABLE = "neither"  # a verdict of `rltune calibrate` on replays: neither for ranking nor for sizes of gains
 
 

@@ -42,14 +42,15 @@ def test_what_a_file_lacks_is_said(rltune, tmp_path):
     """On the terminal, on the page and in JSON: without limits and nodes less can be found out."""
     history, site = write(tmp_path)
     rows = [line.split("|") for line in history.read_text().splitlines()]
-    gone = [rows[0].index(name) for name in ("TimelimitRaw", "NodeList")]
+    gone = [rows[0].index(name) for name in ("TimelimitRaw", "NodeList", "Eligible")]
     bare = tmp_path / "bare.txt"
     bare.write_text("".join("|".join(c for i, c in enumerate(row) if i not in gone) + "\n" for row in rows))
     made = rltune("calibrate", bare, "-c", site, "--json", tmp_path / "c.json", "--report", tmp_path / "c.html")
     page, notes = (tmp_path / "c.html").read_text(), json.loads((tmp_path / "c.json").read_text())["notes"]
     for told in (made.out, page, " ".join(notes)):
         assert "Column TimelimitRaw is missing: which times were asked is not known" in told
-        assert "Column NodeList is missing: where jobs ran is not known" in told
+        assert "Column NodeList is missing: where jobs ran is not known, nor which nodes were down" in told
+        assert "Column Eligible is missing: waits may hold dependencies" in told
     assert "is missing" not in rltune("calibrate", history, "-c", site).out
 
 

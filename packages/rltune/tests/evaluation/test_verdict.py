@@ -66,6 +66,12 @@ def test_where_there_is_no_bound_none_is_told(clear):
     assert "above a bound" not in verdict(unknown)
 
 
+def test_a_cluster_whose_replays_are_for_ranking_only_gives_no_sizes():
+    marked = replace(CLUSTER, calibrated=True, usable_for="ranking")
+    told = [verdict(compare(jobs(400), on, ["fcfs", "saf"], estimator="oracle")) for on in (CLUSTER, marked)]
+    assert ["usable for ranking only" in one for one in told] == [False, True]
+
+
 def test_jobs_that_never_ran_come_first():
     asked = np.where(np.arange(400) % 20 == 0, 9, 1)
     told = verdict(compare(jobs(400, asked), CLUSTER, ["fcfs", "saf"], ["none"], estimator="oracle", windows="whole"))

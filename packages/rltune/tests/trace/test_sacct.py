@@ -12,6 +12,7 @@ from rltune.trace.tres import Tres, parse_duration, parse_mem, parse_tres
 
 DATA = Path(__file__).parent / "data"
 HEAD = "JobID|JobName|User|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES"
+LACKING = ("no-nodes-column", "no-eligible-column", "no-partition-column")  # of this head
 ONE_GPU = "cpu=1,gres/gpu=1,mem=1G,node=1"
 
 
@@ -307,7 +308,7 @@ def test_two_exports_joined_are_read_as_one(tmp_path):
     trace = load(path, dedupe=True)
     assert trace.jobs.id.tolist() == ["1", "2", "3"]
     found = {f.rule: f.count for f in trace.quality.findings}
-    assert found == {"header-again": 1, "same-record-twice": 1, "no-nodes-column": 3}
+    assert found == {"header-again": 1, "same-record-twice": 1, **dict.fromkeys(LACKING, 3)}
     assert trace.quality.rows == trace.quality.kept + trace.quality.count("dropped")
 
 
@@ -336,7 +337,7 @@ def test_local_times_over_a_change_of_clocks(tmp_path):
         "clock-change": 1,
         "submit-after-start": 1,
         "run-over-limit": 2,
-        "no-nodes-column": 2,
+        **dict.fromkeys(LACKING, 2),
     }
 
 
@@ -379,11 +380,19 @@ def test_all_bad_records_are_listed_at_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("missing", "rule"),
-    [("TimelimitRaw", "no-limit-column"), ("AllocTRES", "no-given-column"), ("NodeList", "no-nodes-column")],
+    [
+        ("TimelimitRaw", "no-limit-column"),
+        ("AllocTRES", "no-given-column"),
+        ("NodeList", "no-nodes-column"),
+        ("Eligible", "no-eligible-column"),
+        ("User", "no-user-column"),
+        ("Partition", "no-partition-column"),
+    ],
 )
 def test_a_missing_column_is_told_as_one_and_not_as_what_users_did(tmp_path, missing, rule):
     """Where the column is there, a job without a limit is one of a user who asked none."""
-    names, values = f"{HEAD}|NodeList".split("|"), f"{line(limit='')}|n1".split("|")
+    names = f"{HEAD}|NodeList|Eligible|Partition".split("|")
+    values = f"{line(limit='')}|n1|2026-01-01T00:00:00|gpu".split("|")
     at = names.index(missing)
     head, row = ("|".join(parts[:at] + parts[at + 1 :]) for parts in (names, values))
     found = load(write(tmp_path, row, head=head)).quality

@@ -118,6 +118,15 @@ def test_whether_replays_can_be_believed_is_said_whatever_the_answer(made):
         assert "usable neither" in settings_file(doubted)
 
 
+def test_a_cluster_whose_replays_are_for_ranking_only_gives_no_sizes(made):
+    """Though the level is near on the last part: the verdict is of the whole history."""
+    tuning, _ = made
+    asked = replace(tuning, recorded=replace(tuning.recorded, calibrated=True))
+    assert "Do not read sizes" not in " ".join(sentences(asked))
+    assert "usable for ranking only" in " ".join(sentences(replace(asked, usable_for="ranking"))[:3])
+    assert "Do not read sizes" not in " ".join(sentences(replace(asked, usable_for="sizes of gains")))
+
+
 def test_a_calm_history_says_that_it_cannot_speak_of_busy_times(made):
     tuning, _ = made
     assert not [told for told in sentences(tuning) if told.startswith("Hardly anybody")]

@@ -1122,6 +1122,14 @@ def _without_what_is_not_seen(program: Program) -> Program:
     # A hook on several gradients holds nodes of the graph, which are others once the model is unwrapped.
     if program.precision == "autocast_all" or program.hook == "multi":
         program = replace(program, leave_after=-1)
+    # A state dict that is held has dictionaries of its own for what is in the file.
+    holds = any("hold_state_dict" in {turn.hold, turn.between} for turn in program.turns)
+    if program.file and holds:
+        program = replace(program, turns=tuple(map(_without_state_assigned, program.turns)))
+    # An error that torch raises, and nothing else, is missing here.
+    given = any(layer.ahead and layer.recompute == "nonreentrant" for layer in program.layers)
+    if given and program.precision.startswith("autocast"):
+        program = replace(program, turns=tuple(replace(turn, frozen_in="nothing") for turn in program.turns))
     # torch leaves parts of the momentum unwritten here: what is compared would be what the memory held before.
     if program.optimizer == "fused_sgd" and program.precision == "bf16":
         program = replace(program, precision="float")
@@ -1132,6 +1140,12 @@ def _without_what_is_not_seen(program: Program) -> Program:
     if any(layer.kind in {"old_weight_norm", "pruned"} for layer in program.layers) and program.average == "swa":
         program = replace(program, average="lerp")
     return program
+
+
+def _without_state_assigned(turn: Turn) -> Turn:
+    """Return the turn, values of the optimizer's state not assigned."""
+    kept = {name: getattr(turn, name) for name in ("hold", "between")}
+    return replace(turn, **{name: "nothing" if kind == "write_state" else kind for name, kind in kept.items()})
 
 
 def _mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:

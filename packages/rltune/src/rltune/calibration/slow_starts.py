@@ -143,7 +143,8 @@ def find_slow_starts(
     more = f"; and {len(longest) - MOST_TOLD:,} shorter ones" if len(longest) > MOST_TOLD else ""
     lines = [_lines(history, cluster, free, one) for one in stretches]
     without = sum(not some for some in lines)
-    lacks = f" ({counted(without, 'stretch', 'stretches')} without lines: nobody knew of it, and no nodes are recorded)"
+    why = "it was not announced, by the limits of jobs that began before, and where jobs ran is not recorded"
+    lacks = f" (no lines for {counted(without, 'stretch', 'stretches')}: {why})"
     told = f"{told}{more}{lacks if without else ''}"
     return [SiteFact("starts nearly stopped with room", told, tuple(line for some in lines for line in some))]
 
@@ -152,7 +153,7 @@ def _told(history: Happened, free: FreeRoom, one: SlowStretch, origin_s: float |
     when = from_to(one.begin_s, one.end_s, origin_s)
     usual = number(round(one.usual))
     starts = f"{counted(one.started, 'job')} started where {usual} usually do"
-    return f"{when}{_where(history, free, one.kind)} {starts}, while {one.waiting:,} waited with room"
+    return f"{when}{_where(history, free, one.kind)}: {starts}, while {one.waiting:,} waited with room"
 
 
 def _where(history: Happened, free: FreeRoom, kind: int) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from rltune.cluster import RANKING_ONLY
 from rltune.evaluation.recorded_waits import recorded_level
 from rltune.metrics.formats import percent
-from rltune.metrics.recorded import UNBELIEVED
+from rltune.metrics.recorded import FOR_RANKING_ONLY, UNBELIEVED
 from rltune.trials.calm import calm_warning
 from rltune.trials.measures import Metric, metric_of
 
@@ -110,8 +111,11 @@ def _rejected(comparison: Comparison) -> list[str]:
 
 def _unbelieved(comparison: Comparison) -> list[str]:
     """Return that replays tell nothing, where the file of a cluster says so."""
-    believed = all(run.schedule.cluster.believed for run in comparison.runs)
-    return [] if believed else [f"But {UNBELIEVED}: do not act on this."]
+    clusters = [run.schedule.cluster for run in comparison.runs]
+    if not all(cluster.believed for cluster in clusters):
+        return [f"But {UNBELIEVED}: do not act on this."]
+    told = recorded_level(comparison)  # which says so already
+    return [FOR_RANKING_ONLY] if not told and any(c.usable_for == RANKING_ONLY for c in clusters) else []
 
 
 def _calm(comparison: Comparison) -> list[str]:

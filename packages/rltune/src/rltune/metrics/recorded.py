@@ -23,6 +23,10 @@ NEARLY_ALL = 0.99  # of the jobs: the rest is not worth a row of its own
 UNBELIEVED = (
     "`rltune calibrate` found replays of your cluster usable neither for ranking nor for sizes (its usable_for)"
 )
+FOR_RANKING_ONLY = (
+    "Do not read sizes of gains from this: `rltune calibrate` found replays of your cluster usable for ranking only "
+    "(its usable_for)."
+)
 UNEXPLAINED = "What `rltune calibrate` found is in the cluster's file and does not explain it"
 NOTHING_RECORDED = "No starts are recorded in this history, so nothing shows whether simulated waits are right."
 

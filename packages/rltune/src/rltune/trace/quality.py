@@ -71,9 +71,19 @@ RULES: dict[str, Repair] = {
     "more-used-than-asked": Repair("repaired", "more processors were used than asked: the job is given those used"),
     "unknown-dependency": Repair("repaired", "the job depends on one that is not kept or comes later: taken as ended"),
     "no-time-asked": Repair("noted", "the user asked no time: the limit is left open"),
-    "no-limit-column": Repair("noted", "column TimelimitRaw is missing: which times were asked is not known"),
+    "no-limit-column": Repair(
+        "noted",
+        "column TimelimitRaw is missing: which times were asked is not known, nor what they let others overtake",
+    ),
     "no-given-column": Repair("noted", "column AllocTRES is missing: what was asked is taken for what was given"),
-    "no-nodes-column": Repair("noted", "column NodeList is missing: where jobs ran is not known"),
+    "no-nodes-column": Repair(
+        "noted", "column NodeList is missing: where jobs ran is not known, nor which nodes were down"
+    ),
+    "no-eligible-column": Repair(
+        "noted", "column Eligible is missing: waits may hold dependencies, begin times and throttles"
+    ),
+    "no-user-column": Repair("noted", "column User is missing: limits, fair share and who pays by user are not known"),
+    "no-partition-column": Repair("noted", "column Partition is missing: all jobs are taken to use all nodes"),
     "run-over-limit": Repair("noted", "the job ran longer than the time asked"),
     "zero-run-time": Repair("noted", "the run time is 0 s"),
     "eligible-later": Repair("noted", "the job could not start at submit (begin time, dependency, array throttle)"),
@@ -85,7 +95,14 @@ RULES: dict[str, Repair] = {
     "unknown-column": Repair("noted", "a column that is not one of ours is left out"),
 }
 # what the whole file lacks, and no job is to blame for
-MISSING_COLUMNS = {"no-limit-column": "TimelimitRaw", "no-given-column": "AllocTRES", "no-nodes-column": "NodeList"}
+MISSING_COLUMNS = {
+    "no-limit-column": "TimelimitRaw",
+    "no-given-column": "AllocTRES",
+    "no-nodes-column": "NodeList",
+    "no-eligible-column": "Eligible",
+    "no-user-column": "User",
+    "no-partition-column": "Partition",
+}
 # rules that leave out records of jobs that may have run: a machine without them is less busy than it was
 MAY_HAVE_RUN = frozenset(
     {

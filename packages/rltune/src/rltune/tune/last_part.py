@@ -86,6 +86,7 @@ def report_on_last(
         without_past=without_past(runner, (chosen, today), (final, test), CONFIDENCE) if changes else None,
         set_aside=choice.set_aside,
         believed=believed,
+        usable_for=runner.cluster.usable_for,
     )
 
 

@@ -53,6 +53,7 @@ class Tuning:
     recorded: RecordedWait | None = None  # of the last part, beside a replay of what there is now
     scores: tuple[float, ...] = ()  # of the finalists: half the metric, half the same by blocks; 1 is what there is now
     without_past: WithoutPast | None = None  # None: nothing was down in these parts, or all stays
+    usable_for: str = ""  # what the cluster's file says that its replays are good for; "" = not told
     believed: bool = True  # unless the cluster's file says that its replays are good for nothing
     small: tuple[SmallGroup, ...] = ()  # of the last part, that have too few jobs for a share; none if all stays
     set_aside: tuple[StarvingCandidate, ...] = ()  # who would have been chosen before it, had nobody starved by them

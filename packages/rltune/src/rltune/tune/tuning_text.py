@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from rltune.cluster import RANKING_ONLY
 from rltune.evaluation.comparison_tables import interval, write_ratio
 from rltune.metrics.formats import percent, plain, seconds
-from rltune.metrics.recorded import NOTHING_RECORDED, UNBELIEVED, UNEXPLAINED, spread, times_apart
+from rltune.metrics.recorded import FOR_RANKING_ONLY, NOTHING_RECORDED, UNBELIEVED, UNEXPLAINED, spread, times_apart
 from rltune.text import counted
 from rltune.trials.calm import CALM_S, calm_warning
 from rltune.trials.measures import metric_of
@@ -194,7 +195,8 @@ def _level(made: Tuning) -> list[str]:
     told = f"Recorded wait of the last part ({found.of_whom()}): {spread(found.recorded_s)}"
     said = f"{told}; the same jobs replayed under what you have now: {spread(found.simulated_s)}."
     if not found.far:
-        return [said if found.calibrated else f"{said} {NEAR_IS_NO_PROOF}"]
+        more = FOR_RANKING_ONLY if made.usable_for == RANKING_ONLY else "" if found.calibrated else NEAR_IS_NO_PROOF
+        return [f"{said} {more}".rstrip()]
     apart = times_apart(getattr(found.simulated_s, found.far), getattr(found.recorded_s, found.far))
     level = f"On this part the replay is not like your site: its {found.far} wait is {apart} recorded"
     ask = "Ask `rltune calibrate` whether its ranking can be believed"
@@ -404,7 +406,18 @@ def as_values(made: Tuning) -> dict[str, Any]:
         "answer": made.answer.value,
         "recommended": made.recommended.label,
     }
-    kept = ("metric", "jobs", "tried", "needed_jobs", "rejected", "resumed", "believed", "minutes", "seed")
+    kept = (
+        "metric",
+        "jobs",
+        "tried",
+        "needed_jobs",
+        "rejected",
+        "resumed",
+        "believed",
+        "usable_for",
+        "minutes",
+        "seed",
+    )
     values: dict[str, Any] = plain(
         {
             "sentences": sentences(made),

@@ -14,10 +14,13 @@ from strategies import FEATURES, HEADS, PLACEMENTS, POLICIES, SLOW, Case, cases,
 import rltune
 from rltune.cluster import Cluster, Limit
 from rltune.engine.guard import Guard
+from rltune.engine.parse_pipeline import parse_pipeline
 from rltune.engine.pipeline import TURN_BACKFILLS
+from rltune.engine.run import Machine, run_pipeline
 from rltune.engine.turns import Turns, get_turns
 from rltune.errors import InputError
 from rltune.estimate import History
+from rltune.explain.reasons_while_waiting import reasons_while_waiting
 from rltune.jobs import Jobs
 from rltune.labels import Labels
 from rltune.model.feature_sets import get_recipe
@@ -149,8 +152,7 @@ def test_a_network_that_sees_the_index_alone_is_gittins_order() -> None:
         preemptible=True,
     )
     case = Case(jobs, Cluster.uniform(nodes=2, gpus=4), jobs.duration_s.copy())
-    model = a_model("index", (1, 1), weights=np.array([1.0, 0.0, 1.0, 0.0, -1.0, 0.0]))
-    by_network = by_core(case, get_turns("policy:margin=4:each=0.05"), policy=Learned(model), backfill="fit-first")
+    by_network = by_core(case, get_turns("policy:margin=4:each=0.05"), policy=by_index_alone(), backfill="fit-first")
     by_rule = by_core(case, get_turns("gittins"), backfill="fit-first")
     assert by_rule.preemptions.sum() > 10
     np.testing.assert_array_equal(by_network.start_s, by_rule.start_s)
@@ -284,6 +286,46 @@ def test_where_nobody_takes_turns_there_are_none(case: Case, how: dict, order: s
     """If nobody may be displaced nor writes checkpoints, `preempt` changes nothing, nor what is believed to be left."""
     case = replace(case, jobs=nobody_willing(case.jobs, np.inf))
     assert_same_schedule(*(by_core(case, Turns(name), **how) for name in ("off", order)))
+
+
+def by_index_alone() -> Learned:
+    """Return a network that scores jobs by Gittins' index, and by nothing else."""
+    return Learned(a_model("index", (1, 1), weights=np.array([1.0, 0.0, 1.0, 0.0, -1.0, 0.0])))
+
+
+@pytest.mark.parametrize("checkpoint_s", [600.0, np.inf])
+def test_a_network_sees_the_index_where_nobody_takes_turns(checkpoint_s: float) -> None:
+    """Whether jobs that give no way write checkpoints changes nothing of their order."""
+    rng, n = np.random.default_rng(3), 60
+    jobs = Jobs.from_arrays(np.sort(rng.uniform(0, 2e4, n)), rng.exponential(6000, n), rng.integers(1, 5, n))
+    case = Case(nobody_willing(jobs, checkpoint_s), Cluster.uniform(nodes=2, gpus=4), jobs.duration_s.copy())
+    schedule = by_core(case, get_turns("policy"), policy=by_index_alone(), backfill="fit-first")
+    assert_same(schedule, by_reference(case, get_turns("policy"), policy=by_index_alone(), backfill="fit-first"))
+
+
+def test_what_goes_only_with_turns_or_without_is_refused() -> None:
+    """The index is nothing where nobody takes turns; and a network that orders all has no base policy beside it."""
+    with pytest.raises(InputError, match="sees Gittins' index, which is known only where jobs take turns"):
+        parse_pipeline(by_index_alone())
+    with pytest.raises(InputError, match="no base policy stands beside it"):
+        parse_pipeline(by_index_alone(), preempt="policy", guard="sla-base=gold")
+    assert parse_pipeline("learned", preempt="gittins", guard="sla-base=gold").guard.sla_by_base == ("gold",)
+
+
+def test_a_run_that_is_taken_at_a_moment_is_the_run_that_was_simulated() -> None:
+    """Where nobody takes turns there are none for explain, forecast and serve either, nor other remainders."""
+    rng, n = np.random.default_rng(0), 60
+    lasts = rng.exponential(6000, n)
+    times = np.sort(rng.uniform(0, 4e4, n))
+    jobs = Jobs.from_arrays(times, lasts, rng.integers(1, 5, n), limit_s=lasts * rng.uniform(1, 5, n))
+    cluster, pipeline = Cluster.uniform(nodes=2, gpus=4), parse_pipeline("saf", "easy", preempt="las")
+    schedule = run_pipeline(jobs, cluster, pipeline, History())
+    machine = Machine.of(jobs, cluster, pipeline, History())
+    machine.run()
+    assert machine.schedule(jobs, np.arange(n)).start_s.tolist() == schedule.start_s.tolist()
+    assert schedule.settings.preempt == machine.settings.preempt == "las"
+    told = reasons_while_waiting(schedule, pipeline, 20)
+    assert any(told)
 
 
 def one_node(**columns) -> Case:

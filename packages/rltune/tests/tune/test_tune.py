@@ -4,6 +4,7 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from rltune.tune import tune
 from rltune.tune.advice import Advice, decide
 from rltune.tune.choose_and_report import PROBED
 from rltune.tune.halving import Scoreboard, halve
+from rltune.tune.kept_runs import KeptRuns
 from rltune.tune.past_events import without_past
 from rltune.tune.pick import pick
 from rltune.tune.plan import SEARCH_SHARE, Plan
@@ -143,6 +145,21 @@ def test_finished_runs_are_not_run_again(made, jobs):
     )
     assert not any(done for done, _, _ in told)  # what is looked at before is told, no run is
     assert again.to_dict() == tuning.to_dict()
+
+
+def test_runs_of_another_program_are_not_found(jobs, tmp_path):
+    """Run times may be predicted otherwise by the next release, and no kernel shows it."""
+    candidate, stretch = Candidate(parse_pipeline("saf", "easy"), "predicted"), HistoryStretch(0, 10)
+    runner, kept = StretchRunner(jobs, CLUSTER, "wait", 0), tmp_path / "runs"
+    folder = tmp_path / "program"
+    for source in ("WIDTH = 20", "WIDTH = 21"):
+        (folder / "estimate").mkdir(parents=True, exist_ok=True)
+        (folder / "estimate" / "predicted.py").write_text(source)
+        with patch("rltune.tune.kept_runs.PROGRAM", folder):
+            first = KeptRuns(kept, runner)
+            assert first.find((candidate, stretch)) is None
+            first.add((candidate, stretch), BlockSums((1.0,), (10.0,), 0, 2.0))
+            assert KeptRuns(kept, runner).find((candidate, stretch)) is not None
 
 
 def test_a_short_history_is_told_how_much_is_missing(jobs):

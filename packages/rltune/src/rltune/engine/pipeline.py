@@ -69,6 +69,9 @@ class Pipeline:
             self._require_base()
         if self.turns:
             self._require_turns()
+        elif self.sees_index:
+            told = "sees Gittins' index, which is known only where jobs take turns"
+            raise InputError(f"policy {self.policy.name} {told}; choose preempt, such as policy:each=0.05")
         if self.cycle_s > 0 and (self.commit or not self.takes_cycles):
             searched = "a search" if self.search else f"policy {self.policy.name}"
             what = "commit mode" if self.commit else searched
@@ -120,6 +123,9 @@ class Pipeline:
             raise InputError(f"guard {self.guard}: policy {self.policy.name} is no order beside a base policy's")
         if self.search:
             raise InputError(f"guard {self.guard}: a search would try other places for SLA jobs; leave it out")
+        if self.turns.order == "policy":
+            told = f"preempt {self.turns}: the network orders jobs that run, too, and no base policy stands beside it"
+            raise InputError(f"guard {self.guard}: with {told}; leave sla-base out, or choose las, gittins or srsf")
 
     @property
     def policy_name(self) -> str:
@@ -139,6 +145,11 @@ class Pipeline:
     def learned(self) -> bool:
         """Return whether a trained model orders the queue."""
         return isinstance(self.policy, Networked)
+
+    @property
+    def sees_index(self) -> bool:
+        """Return whether a network orders that sees Gittins' index."""
+        return isinstance(self.policy, Networked) and self.policy.net.uses_index
 
     @property
     def static(self) -> bool:

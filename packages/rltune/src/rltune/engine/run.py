@@ -57,10 +57,7 @@ def run_pipeline(
     order = np.argsort(jobs.submit_s, kind="stable")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
-    pipeline = _settled(pipeline)  # by what was asked for, whoever is willing
-    made = replace(pipeline, turns=Turns()) if _nobody_takes_turns(jobs) else pipeline
-    machine = Machine.of(jobs.take(order), cluster, made, estimator)
-    machine = replace(machine, settings=pipeline.settings(machine.settings.estimator))
+    machine = Machine.of(jobs.take(order), cluster, pipeline, estimator)
     machine.run(progress, timer)
     return machine.schedule(jobs, order)
 
@@ -83,7 +80,15 @@ class Machine:
 
     @classmethod
     def of(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
-        """Prepare a run; jobs that can never start are rejected here."""
+        """Prepare a run of all jobs: without turns, whatever was asked for, if none of them takes any."""
+        jobs = opted_in(jobs, cluster)
+        pipeline = _settled(pipeline)  # by what was asked for, whoever is willing
+        made = replace(pipeline, turns=Turns()) if _nobody_takes_turns(jobs, pipeline) else pipeline
+        return replace(cls.of_some(jobs, cluster, made, estimator), settings=pipeline.settings(estimator.name))
+
+    @classmethod
+    def of_some(cls, jobs: Jobs, cluster: Cluster, pipeline: Pipeline, estimator: Estimator) -> Machine:
+        """Prepare a run of the jobs of a moment, after whom others come; who can never start is rejected here."""
         jobs = opted_in(jobs, cluster)
         pipeline = _settled(pipeline)
         policy = pipeline.policy.on(cluster) if isinstance(pipeline.policy, Multifactor) else pipeline.policy
@@ -321,9 +326,10 @@ def _settled(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, policy=settled(pipeline.policy, networks=not pipeline.turns))
 
 
-def _nobody_takes_turns(jobs: Jobs) -> bool:
-    """Return whether no job may be displaced, nor keeps any work when a node fails."""
-    return not (jobs.preemptible.any() or np.isfinite(jobs.checkpoint_s).any() or jobs.restart_s.any())
+def _nobody_takes_turns(jobs: Jobs, pipeline: Pipeline) -> bool:
+    """Return whether no job may be displaced, nor keeps any work when a node fails, nor is ordered by its index."""
+    kept = jobs.preemptible.any() or np.isfinite(jobs.checkpoint_s).any() or jobs.restart_s.any()
+    return not (kept or pipeline.sees_index)
 
 
 def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs, *, looked_at: bool) -> Survival:
@@ -336,7 +342,7 @@ def _survival(pipeline: Pipeline, estimator: Estimator, jobs: Jobs, *, looked_at
     if not pipeline.turns:
         return survival_of(estimator, jobs, pipeline.remaining)
     order = pipeline.turns.order
-    indexed = order == "gittins" or (isinstance(pipeline.policy, Networked) and pipeline.policy.net.uses_index)
+    indexed = order == "gittins" or pipeline.sees_index
     return survival_of(estimator, jobs, HISTORY_NAME, orders=indexed or order != "policy", indexed=indexed)
 
 

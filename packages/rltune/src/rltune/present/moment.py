@@ -38,7 +38,7 @@ def machine_at(present: Present, duration_s: Floats | None = None, later: Later 
     history = present.history
     known = long_ago(history) if history is not None and len(history) and _asks_history(present.pipeline) else None
     pipeline = taught(present.pipeline, history)
-    machine = Machine.of(jobs, present.cluster, pipeline, GivenAfter(estimate_s, before=known))
+    machine = Machine.of_some(jobs, present.cluster, pipeline, GivenAfter(estimate_s, before=known))
     waiting = np.sort(np.asarray(present.waiting, dtype=np.int64))
     if machine.reject_reason:
         waiting = waiting[~np.isin(waiting, list(machine.reject_reason))]

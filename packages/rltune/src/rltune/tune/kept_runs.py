@@ -5,26 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rltune.errors import InputError
-from rltune.kernel.jit import SOURCE_HASH
 from rltune.labels import Labels
 from rltune.learn.same_training import SUFFIX
 from rltune.tune.stretches import BlockSums
 from rltune.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rltune.tune.stretches import HistoryStretch, StretchRunner
     from rltune.tune.tried_pipelines import Candidate
 
 
+PROGRAM = Path(__file__).parents[1]
+
+
 class KeptRuns:
-    """Runs by all that they depend on: jobs, cluster, metric, seed, kernels, candidate and stretch."""
+    """Runs by all that they depend on: jobs, cluster, metric, seed, the program, candidate and stretch."""
 
     def __init__(self, path: Path | None, runner: StretchRunner) -> None:
         self._path = path
@@ -71,8 +72,16 @@ def _read(path: Path) -> dict[str, BlockSums]:
     return found
 
 
+def _program() -> str:
+    """Return a hash of all source: estimates and what orders queues are not all in kernels."""
+    digest = hashlib.sha256()
+    for file in sorted(PROGRAM.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def _ground(runner: StretchRunner) -> str:
-    digest = hashlib.sha256(f"{SOURCE_HASH} {runner.metric} {runner.seed} {vars(runner.cluster)}".encode())
+    digest = hashlib.sha256(f"{_program()} {runner.metric} {runner.seed} {vars(runner.cluster)}".encode())
     for column in vars(runner.jobs).values():
         values = column.codes if isinstance(column, Labels) else column
         digest.update(repr(column.names).encode() if isinstance(column, Labels) else b"")

@@ -101,7 +101,7 @@ class CorePass:
         self._problem, self._layout, self._policy = problem, layout, policy
         ranked = replace(pipeline, policy=_ranked(policy))
         known = long_ago(history) if history is not None and len(history) else None
-        machine = Machine.of(problem.jobs, layout.cluster, ranked, GivenAfter(problem.estimate_s, before=known))
+        machine = Machine.of_some(problem.jobs, layout.cluster, ranked, GivenAfter(problem.estimate_s, before=known))
         # The scores are given, so that nothing is scored anew within the pass.
         self._m = replace(machine, options=machine.options._replace(explain=True, relook=False))
         # Tiers and bounds come between the guard's order and the pass: it protects heads there, and orders nobody.

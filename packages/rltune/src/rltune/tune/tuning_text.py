@@ -36,8 +36,8 @@ SHOWN = 8  # finalists, and groups of a kind
 REJECTED_SHARE = 0.01
 NOTICEABLE = 0.05  # a change of a group's wait below this is not told
 WIDTH = 100  # of a line of comment in settings
-RIGHT_ALONE = (7, 7)  # "change" right on later jobs, of how many, where the last part alone showed it (docs/results)
-RIGHT_TOGETHER = (2, 2)  # the same where only both parts together did
+RIGHT_ALONE = (9, 9)  # "change" right on later jobs, of how many, where the last part alone showed it (docs/results)
+RIGHT_TOGETHER = (3, 4)  # the same where only both parts together did
 NEAR_IS_NO_PROOF = (
     "That the two are near says that the level is right here, not that a replay ranks policies as your site would."
 )

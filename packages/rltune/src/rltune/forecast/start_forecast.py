@@ -145,11 +145,10 @@ class Forecast:
             return []
         more = f" and {len(far) - _MOST_NAMED:,} more" if len(far) > _MOST_NAMED else ""
         who = f"{', '.join(far[:_MOST_NAMED])}{more}"
-        return [
-            f"for {len(far):,} of {counted(len(self.jobs), 'job')} p90 is further off than the history is long, "
-            f"{seconds(self.history_s)} ({who}): read it as very late, not as a date; in some of the futures that were "
-            "drawn others may come before them for as long as is looked ahead"
-        ]
+        of = f"for {len(far):,} of {counted(len(self.jobs), 'job')}"
+        told = f"{of} p90 is further off than the history is long, {seconds(self.history_s)} ({who})"
+        why = "in some of the futures that were drawn others may come before them for as long as is looked ahead"
+        return [f"{told}: read it as very late, not as a date; {why}"]
 
     def only(self, job: str) -> Forecast:
         """Return what concerns one job."""

@@ -13,10 +13,16 @@ from rltune import Cluster, Jobs
 from rltune.calibration import calibrate, causes
 from rltune.calibration import calibration_text as text
 from rltune.calibration.closeness import NEITHER, RANKING, SIZES, ranks
-from rltune.calibration.cluster_file import lines_of
+from rltune.calibration.cluster_file import lines_of, taken_over
+from rltune.calibration.free_room import FreeRoom
+from rltune.calibration.history import Happened
+from rltune.calibration.slow_starts import SlowStretch
 from rltune.cli.array_limits import parse_array_limits
 from rltune.cluster import Maintenance, NodeGroup, Outage, Scheduler
+from rltune.engine.parse_pipeline import read_pipeline
+from rltune.engine.run import run_pipeline
 from rltune.errors import InputError
+from rltune.estimate import get_estimator
 from rltune.labels import Labels
 from rltune.policy.multifactor import Multifactor
 from rltune.report.calibration_page import render_calibration
@@ -248,14 +254,14 @@ def test_the_command_for_throttled_arrays_can_be_run(monkeypatch):
     start = 10.0 * array + 3600.0 * (task // 2)
     ran = {"duration_s": np.full(len(array), 3590.0), "gpus": 1, "array": array, "recorded_start_s": start}
     history = Jobs.from_arrays(submit_s=10.0 * array, **ran).sorted()
-    for most, so in ((20, "although there was room"), (2, "although there was room; of 2 of them")):
+    for most, so in ((20, "them"), (2, "2 of the 3 (--json names all)")):
         monkeypatch.setattr(causes, "MOST_NAMED", most)
         made = calibrate(history, Cluster.uniform(8, 8), "fcfs + easy", "oracle")
         (fact,) = (one for one in made.findings if one.cause == "arrays throttled")
-        assert fact.evidence.endswith(so)
+        assert fact.evidence == "3 arrays ran no more than a few tasks at once although there was room"
         told = text.told(fact, "the history.txt")
         start = "`rltune trace convert 'the history.txt' -o 'the history-throttled.csv' --array-limit "
-        assert f"{so}; {start}" in told
+        assert f"although there was room. To hold {so}: {start}" in told
         named = re.search(r"--array-limit (\S+)`", told)[1]
         assert parse_array_limits(named) == dict.fromkeys(range(min(most, arrays)), 2)
         (told,) = (one for one in text.as_dict(made)["findings"] if one["cause"] == fact.cause)
@@ -290,3 +296,67 @@ def test_parts_of_a_history_in_which_the_machine_was_small_are_one_outage_a_node
     assert [one["node"] for one in down] == [4, 5, 6, 7]
     assert len({(one["down_s"], one["up_s"]) for one in down}) == 1
     assert down[0]["up_s"] < 1.2 * half
+
+
+def whole_stop_within_a_longer_one_of_a_partition(*, b_stands=True):
+    """Partition a stands still for three days, and on the second the small partition b too, in which little is run."""
+    site = Cluster((NodeGroup(count=10, gpus=4, vc=("a",)), NodeGroup(count=2, gpus=4, vc=("b",))))
+    windows = [Maintenance(start_s=600_000, end_s=860_000, groups=(0,))]
+    windows += [Maintenance(start_s=690_000, end_s=750_000)] * b_stands
+    jobs = workload(n=2500, load=0.7, gpus=48)
+    burst = (jobs.submit_s > 670_000) & (jobs.submit_s < 690_000)  # so that some of b wait all the time
+    names = [("b" if i % 25 == 0 or (burst[i] and i % 2) else "a") for i in range(len(jobs))]
+    both = replace(jobs, vc=Labels.of(names, len(jobs)))
+    return happened(both, replace(site, maintenance=tuple(windows))), site
+
+
+@pytest.mark.parametrize(("stood", "told", "stops"), [("ab", "a", 1), ("ab", "ab", 0), ("ab", "", 1), ("a", "a", 0)])
+def test_a_stop_of_the_whole_machine_is_found_within_a_longer_one_of_a_partition(stood, told, stops):
+    """What is told of some nodes says nothing of the others; where nobody waits for those, they did not stand still."""
+    jobs, site = whole_stop_within_a_longer_one_of_a_partition(b_stands="b" in stood)
+    history = Happened.of(jobs)
+    free = FreeRoom.of(history, site)
+    kinds = [free.kind[jobs.vc.codes == jobs.vc.names.index(name)][0] for name in told]
+    slow = [SlowStretch(int(kind), 590_000, 860_000, 0, 9.0, 9) for kind in kinds]
+    replay = run_pipeline(jobs, site, read_pipeline("fcfs + easy"), get_estimator("user"))
+    facts = causes.find_causes(history, jobs, site, replay, free=free, slow=slow)
+    spans = tomllib.loads(lines_of([one for one in facts if one.cause.startswith("reserv")])).get("maintenance", [])
+    during = [one for one in spans if min(one["end_s"], 750_000) - max(one["start_s"], 690_000) > 30_000]
+    assert len(during) == stops
+    if told:
+        assert len(spans) == stops
+
+
+def hour_of_stop(longer, share=0.9):
+    jobs = workload(n=3000, load=0.6)
+    begin = np.floor(0.4 * jobs.submit_s[-1] / 3600) * 3600
+    return stopped(replace(jobs, limit_s=longer * jobs.limit_s), cluster(), begin, begin + 3 * 86_400, share), cluster()
+
+
+def small_at_first():
+    jobs = workload(n=3000, load=1.1)
+    half = float(jobs.submit_s[-1]) / 2
+    small = replace(cluster(nodes=8), outages=tuple(Outage(node=i, down_s=0.0, up_s=half) for i in range(4, 8)))
+    return replace(happened(jobs, small), recorded_nodes=Labels.none(len(jobs))), cluster()
+
+
+HIDDEN = {
+    "a stop within a longer one": whole_stop_within_a_longer_one_of_a_partition,
+    "a stop that was known": lambda: hour_of_stop(1),
+    "a stop that nobody knew of": lambda: hour_of_stop(20),
+    "a stop of all that nobody knew of": lambda: hour_of_stop(20, 1.0),
+    "nodes that were down": lambda: (happened(workload(), broken((2, 2e5, 4e5), (5, 5e5, 6e5))), cluster()),
+    "nodes that never existed": lambda: (happened(workload(), cluster()), cluster(nodes=11)),
+    "a machine that was small at first": small_at_first,
+    "a limit": lambda: (happened(workload(load=0.6, users=4), limited(8)), cluster()),
+}
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_calibrating_the_file_that_was_written_finds_nothing_more(what):
+    history, site = HIDDEN[what]()
+    made = calibrate(history, site)
+    assert found(made)
+    again = calibrate(history, taken_over(site, made.findings))
+    assert found(again) == {}
+    assert again.close == made.after

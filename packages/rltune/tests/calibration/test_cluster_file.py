@@ -5,10 +5,10 @@ import tomllib
 import pytest
 from made_history import as_sacct, cluster, happened, workload
 
-from rltune.calibration.cluster_file import dated, file_with, lines_of
+from rltune.calibration.cluster_file import dated, file_with, lines_of, not_told_twice, some_lines
 from rltune.calibration.finding import SiteFact
 from rltune.cli.trace_argument import load_workload
-from rltune.cluster import Cluster
+from rltune.cluster import Cluster, Maintenance, Outage
 from rltune.errors import InputError
 
 NODES = "\n[[group]]\ncount = 1\ngpus = 4\n"
@@ -79,3 +79,35 @@ def test_the_verdict_stands_in_the_file_once_and_is_the_last(tmp_path):
     for text, verdict in ((once, "neither"), (again, "ranking")):
         path.write_text(text)
         assert Cluster.from_toml(path).usable_for == verdict
+
+
+def test_what_is_shown_of_many_lines_is_whole_tables_with_outages_last():
+    """What fits in no more is counted, by kind."""
+    outages = tuple(x for n in range(9) for x in (f"[[outage]]  # n{n}", f"node = {n}", "down_s = 1.0", "up_s = 2.0"))
+    limit = SiteFact("limit", "x", ("[[limit]]", 'scope = "user"', "max_gpus = 8"))
+    order = SiteFact("weights", "x", ("[scheduler]", 'policy = "fcfs"', "[scheduler.qos_priority]", "high = 1.0"))
+    found = [SiteFact("down", "x", outages), limit, order]
+    for most in range(40):
+        lines, left = some_lines(found, most)
+        shown = tomllib.loads("\n".join(lines))
+        assert len(lines) <= max(most, 4)
+        assert all(one.keys() == {"node", "down_s", "up_s"} for one in shown.get("outage", []))
+        assert len(shown.get("outage", [])) + left["outage"] == 9
+        assert next(iter(shown)) == "limit"
+    lines, left = some_lines(found, 20)
+    assert left == {"outage": 7}
+    assert lines[-4] == "[[outage]]  # n1"
+    assert tomllib.loads("\n".join(some_lines(found, 99)[0])) == tomllib.loads(lines_of(found))
+
+
+def test_of_many_outages_those_are_offered_that_the_file_has_not():
+    """By whatever lines it has them: most of the time of one is enough."""
+    lines = tuple(x for n in range(3) for x in ("[[outage]]", f"node = {n}", "down_s = 100.0", "up_s = 200.0"))
+    down = SiteFact("down", "x", lines)
+    site = cluster(outages=(Outage(node=0, down_s=90.0, up_s=160.0), Outage(node=1, down_s=90.0, up_s=140.0)))
+    left = not_told_twice(down, site)
+    assert [one["node"] for one in tomllib.loads("\n".join(left.toml))["outage"]] == [1, 2]
+    assert left.evidence.endswith("(the cluster's file has some of it)")
+    closed = cluster(maintenance=(Maintenance(start_s=100.0, end_s=200.0),))
+    assert not_told_twice(down, closed).toml == ()
+    assert not_told_twice(down, cluster()) == down

@@ -101,7 +101,7 @@ def test_recorded_waits_are_counted_one_way_whoever_tells_them():
 def test_a_calibrated_cluster_is_not_sent_to_calibrate_again():
     far = [recorded_wait(jobs([3600.0]), np.array([60.0]), calibrated=known).lines()[-1] for known in (False, True)]
     assert far[0].endswith("`rltune calibrate` tells which.")
-    assert far[1].endswith("is in the cluster's file and does not explain it.")
+    assert far[1].endswith("is in the cluster's file and does not explain all of it.")
 
 
 def test_a_summary_shows_both_rows_and_the_warning():

@@ -116,7 +116,7 @@ def calibrate(
     slow = slow_stretches(history, free, held, schedule.start_s[rows])
     found = [
         *find_causes(history, jobs.take(rows), cluster, schedule, seed, free=free, slow=slow, origin_s=origin_s),
-        *find_nodes(history, cluster, beside_room, [(one.begin_s, one.end_s) for one in slow]),
+        *find_nodes(history, cluster, beside_room, [(one.begin_s, one.end_s, free.pools[one.kind]) for one in slow]),
         *limits,
     ]
     tell("fitting weights")

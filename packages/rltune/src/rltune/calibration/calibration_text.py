@@ -117,7 +117,9 @@ def told(one: SiteFact, trace: str = "") -> str:
         return one.evidence
     stem = Path(trace or _HISTORY).name.split(".")[0]
     words = ("rltune", "trace", "convert", trace or _HISTORY, "-o", f"{stem}-throttled.csv", *one.convert.split())
-    return f"{one.evidence}; `{shlex.join(words)}` writes a history that holds them so (--json names all)"
+    some = one.convert.count("=")
+    which = "them" if some == len(one.named) else f"{some} of the {len(one.named):,} (--json names all)"
+    return f"{one.evidence}. To hold {which}: `{shlex.join(words)}`"
 
 
 def tables(made: Calibration) -> Iterator[tuple[str, Table]]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.calibration.finding import SiteFact
 from rltune.calibration.free_room import FreeRoom
 from rltune.calibration.history import Happened, Steps
 from rltune.calibration.moments import from_to
 from rltune.calibration.seen_limits import FEWEST_HOURS, seen_limit
-from rltune.calibration.slow_starts import SlowStretch, find_slow_starts
+from rltune.calibration.slow_starts import SlowStretch, find_slow_starts, was_known
 from rltune.cluster import Cluster
 from rltune.jobs import Floats, Jobs
 from rltune.metrics.recorded import recorded_held_s
 from rltune.schedule import Schedule
 from rltune.text import counted, percent, seconds
 
+Span = tuple[float, float]  # from, to
 SHORTEST_STOP_S = 2 * 3600.0  # of the whole machine
 NEARLY_IDLE = 0.05  # of the GPUs that were ever in use
 FEWEST_WAITING = 5
@@ -46,7 +49,7 @@ def find_causes(
         *_arrays(history, free),
         *_before_the_export(history),
         *_capacity(history, cluster),
-        *_stops(history, slow, origin_s),
+        *_stops(history, free, slow, origin_s),
         *find_slow_starts(history, cluster, free, slow, origin_s),
         *_with_room(history, free, slow, seed),
     ]
@@ -95,8 +98,7 @@ def _arrays(history: Happened, free: FreeRoom) -> Iterator[SiteFact]:
     if throttled:
         told = f"{counted(len(throttled), 'array')} ran no more than a few tasks at once although there was room"
         first = f"--array-limit {','.join(throttled[:MOST_NAMED])}"
-        more = f"; of {MOST_NAMED} of them" if len(throttled) > MOST_NAMED else ""
-        yield SiteFact("arrays throttled", f"{told}{more}", convert=first, named=tuple(throttled))
+        yield SiteFact("arrays throttled", told, convert=first, named=tuple(throttled))
 
 
 def _before_the_export(history: Happened) -> Iterator[SiteFact]:
@@ -152,33 +154,66 @@ def _down(cluster: Cluster, gpus: int, low: float, high: float) -> list[str]:
     return [x for n in nodes for x in ("[[outage]]", f"node = {n}", f"down_s = {low:.1f}", f"up_s = {high:.1f}")]
 
 
-def _stops(history: Happened, slow: Sequence[SlowStretch], origin_s: float | None) -> Iterator[SiteFact]:
+def _stops(
+    history: Happened, free: FreeRoom, slow: Sequence[SlowStretch], origin_s: float | None
+) -> Iterator[SiteFact]:
     """Tell when the whole machine was idle while jobs waited, where it is not told from when nothing was started."""
-    spans = [span for span in _stopped(history) if not any(one.overlaps(*span) > 0 for one in slow)]
-    if spans:
-        lines = [
-            line for low, high in spans for line in ("[[maintenance]]", f"start_s = {low:.1f}", f"end_s = {high:.1f}")
-        ]
+    stops = [(span, rows) for span, rows in _stopped(history) if not _is_told(history, free, slow, span, rows)]
+    spans = [span for span, _ in stops]
+    if stops:
+        lines = [line for span, rows in stops for line in _window(free, span, _stood(history, free, span, rows))]
         longest = max(spans, key=lambda span: span[1] - span[0])
         whole = seconds(sum(high - low for low, high in spans))
         told = f"the machine stood still {counted(len(spans), 'time')} for {whole} in all while jobs waited"
         which = "it was" if len(spans) == 1 else "the longest was"
-        yield SiteFact("reservations or maintenance", f"{told}; {which} {from_to(*longest, origin_s)}", tuple(lines))
+        where = "; the lines close the nodes that jobs waited for" if any("groups" in line for line in lines) else ""
+        told = f"{told}; {which} {from_to(*longest, origin_s)}{where}"
+        yield SiteFact("reservations or maintenance", told, tuple(lines))
 
 
-def _stopped(history: Happened) -> list[tuple[float, float]]:
-    """Return from when to when the whole machine was as good as idle although jobs waited all the time."""
+def _is_told(
+    history: Happened, free: FreeRoom, slow: Sequence[SlowStretch], span: Span, rows: NDArray[np.bool_]
+) -> bool:
+    """Return whether the lines of stretches in which starts nearly stopped say it all.
+
+    They do not where others waited as well, nor where a stop that was known of lies in a longer stretch that was not:
+    jobs were kept from running into it, and that made the stretch.
+    """
+    told = [one for one in slow if one.overlaps(*span) > 0]
+    groups = frozenset[int]().union(*(free.pools[one.kind] for one in told))
+    others = np.array([bool(pool - groups) for pool in free.pools])[free.kind]
+    if not told or int((rows & others).sum()) >= FEWEST_WAITING:
+        return False
+    known = any(was_known(history, free, one) for one in told)
+    inner = [replace(one, begin_s=span[0]) for one in told if one.begin_s < span[0]]
+    return known or not any(was_known(history, free, one) for one in inner)
+
+
+def _stood(history: Happened, free: FreeRoom, span: Span, rows: NDArray[np.bool_]) -> frozenset[int]:
+    """Return the groups of nodes for which jobs waited; not those on which others started meanwhile."""
+    began = (history.start_s >= span[0]) & (history.start_s < span[1] - 60)
+    waiting = np.unique(free.kind[rows])
+    still = np.setdiff1d(waiting, free.kind[began])
+    return frozenset[int]().union(*(free.pools[kind] for kind in (still if len(still) else waiting)))
+
+
+def _window(free: FreeRoom, span: Span, stood: frozenset[int]) -> list[str]:
+    every = frozenset[int]().union(*free.pools)
+    some = [f"groups = {sorted(stood)}"] if stood != every else []
+    return ["[[maintenance]]", f"start_s = {span[0]:.1f}", f"end_s = {span[1]:.1f}", *some]
+
+
+def _stopped(history: Happened) -> Iterator[tuple[Span, NDArray[np.bool_]]]:
+    """Return from when to when the whole machine was as good as idle although jobs waited all the time, and which."""
     use = history.use
     idle = use.value <= NEARLY_IDLE * history.peak
     first = np.flatnonzero(idle & ~np.concatenate([[False], idle[:-1]]))
     last = np.flatnonzero(idle & ~np.concatenate([idle[1:], [False]]))
     ends = np.append(use.time_s, use.time_s[-1:])
-    spans = []
     for low, high in zip(use.time_s[first], ends[last + 1], strict=True):
         waiting = (history.ready_s <= low + WAITED_S) & (history.start_s >= high - 60)
         if high - low >= SHORTEST_STOP_S and waiting.sum() >= FEWEST_WAITING:
-            spans.append((float(low), float(high)))
-    return spans
+            yield (float(low), float(high)), waiting
 
 
 def _with_room(history: Happened, room: FreeRoom, slow: Sequence[SlowStretch], seed: int) -> Iterator[SiteFact]:

@@ -56,11 +56,15 @@ class Idle:
 
 
 def find_nodes(
-    history: Happened, cluster: Cluster, held: NDArray[np.bool_], told: Sequence[tuple[float, float]] = ()
+    history: Happened,
+    cluster: Cluster,
+    held: NDArray[np.bool_],
+    told: Sequence[tuple[float, float, frozenset[int]]] = (),
 ) -> list[SiteFact]:
     """Compare the nodes that jobs ran on with those of the cluster, and find stretches in which nodes were down.
 
-    What lies in a time that is told already, in which hardly any job started, is not told again.
+    What lies in a time in which hardly any job started is not told again: each such time comes with the groups of
+    nodes that it is told of.
     """
     use = NodeUse.of(history)
     if not use.names:
@@ -78,10 +82,13 @@ def find_nodes(
         never = f"no job ever ran on {counted(len(missing), 'node')} of {cluster.node_count:,}, though jobs waited"
         lines = [line for node in missing for line in ("[[outage]]", f"node = {node}", "down_s = 0.0")]
         found.append(SiteFact("nodes that did not exist", never, tuple(lines)))
-    return [*found, *_downs([s for s in idle if not _mostly_within(s, told)])]
+    edges = np.cumsum([group.count for group in cluster.groups])
+    group = [int(np.searchsorted(edges, stretch.node, "right")) for stretch in idle]
+    return [*found, *_downs([s for s, g in zip(idle, group, strict=True) if not _mostly_within(s, g, told)])]
 
 
-def _mostly_within(idle: Idle, spans: Sequence[tuple[float, float]]) -> bool:
+def _mostly_within(idle: Idle, group: int, told: Sequence[tuple[float, float, frozenset[int]]]) -> bool:
+    spans = [(low, high) for low, high, groups in told if group in groups]
     inside = sum(max(0.0, min(idle.end_s, high) - max(idle.begin_s, low)) for low, high in spans)
     return inside > 0.5 * (idle.end_s - idle.begin_s)
 

@@ -170,14 +170,14 @@ def _where(history: Happened, free: FreeRoom, kind: int) -> str:
 def _lines(history: Happened, cluster: Cluster, free: FreeRoom, one: SlowStretch) -> list[str]:
     """Close the nodes: as maintenance if jobs were kept from running into it, else each node when it was empty."""
     groups = free.pools[one.kind]
-    if _knew(history, free, one):
+    if was_known(history, free, one):
         some = sorted(groups) if len(groups) < len(cluster.groups) else []
         also = [f"groups = {some}"] if some else []
         return ["[[maintenance]]", f"start_s = {one.begin_s:.1f}", f"end_s = {one.end_s:.1f}", *also]
     return [line for node in _emptied(history, cluster, groups, one) for line in node]
 
 
-def _knew(history: Happened, free: FreeRoom, one: SlowStretch) -> bool:
+def was_known(history: Happened, free: FreeRoom, one: SlowStretch) -> bool:
     """Return whether the jobs that started on the day before were kept from running into it, by their limits."""
     start, limit = history.start_s, np.nan_to_num(history.jobs.limit_s, nan=np.inf)
     before = (free.kind == one.kind) & (start < one.begin_s) & (start >= one.begin_s - DAY_S)
@@ -193,15 +193,15 @@ def _emptied(history: Happened, cluster: Cluster, groups: Groups, one: SlowStret
     place = match_nodes(use, history, cluster)
     edges = np.cumsum([group.count for group in cluster.groups])
     named = [(name, rows) for name, rows in zip(use.names, use.jobs, strict=True) if name in place]
-    mine = [(place[n], rows) for n, rows in named if int(np.searchsorted(edges, place[n], "right")) in groups]
-    worked = [_worked(history, rows, one) for _, rows in mine]
+    mine = [(place[n], n, rows) for n, rows in named if int(np.searchsorted(edges, place[n], "right")) in groups]
+    worked = [_worked(history, rows, one) for _, _, rows in mine]
     left_open = int(np.ceil(sum(worked) / (one.end_s - one.begin_s)))
     order = np.argsort(-np.array(worked), kind="stable")[left_open:]
-    for node, rows in (mine[i] for i in sorted(order.tolist())):
+    for node, name, rows in (mine[i] for i in sorted(order.tolist())):
         before = history.end_s[rows][history.start_s[rows] < one.begin_s]
         down = float(before.max(initial=one.begin_s))
         if down < one.end_s:
-            yield "[[outage]]", f"node = {node}", f"down_s = {down:.1f}", f"up_s = {one.end_s:.1f}"
+            yield f"[[outage]]  # {name}", f"node = {node}", f"down_s = {down:.1f}", f"up_s = {one.end_s:.1f}"
 
 
 def _worked(history: Happened, rows: NDArray[np.intp], one: SlowStretch) -> float:

@@ -114,17 +114,19 @@ def _show(made: "Calibration", about: str, trace: str, notes: "Sequence[str]") -
 
 
 def _show_toml(made: "Calibration") -> None:
-    from rltune.calibration.cluster_file import lines_of
+    from rltune.calibration.cluster_file import some_lines
+    from rltune.text import counted
 
-    lines = lines_of(made.findings).splitlines()
+    lines, left = some_lines(made.findings, MOST_TOML)
     if not lines:
         show_line("Nothing was found that a cluster's file could say.")
         return
-    show_line("Lines for the cluster's file (nothing is taken over unless you do, or give --write):\n")
-    for line in lines[:MOST_TOML]:
+    show_line("Lines for the cluster's file (nothing is taken over unless you do, or give --write):")
+    if left:
+        out = ", ".join(counted(number, f"[{name}] table") for name, number in left.items())
+        show_line(f"Left out here: {out}; --write has all.")
+    for line in ("", *lines):
         show_line(line)
-    if len(lines) > MOST_TOML:
-        show_line(f"# ... and {len(lines) - MOST_TOML:,} lines more; --write has all")
 
 
 def _write(made: "Calibration", cluster: str, path: Path, clock_s: float | None) -> None:

@@ -27,7 +27,7 @@ FOR_RANKING_ONLY = (
     "Do not read sizes of gains from this: `rltune calibrate` found replays of your cluster usable for ranking only "
     "(its usable_for)."
 )
-UNEXPLAINED = "What `rltune calibrate` found is in the cluster's file and does not explain it"
+UNEXPLAINED = "What `rltune calibrate` found is in the cluster's file and does not explain all of it"
 NOTHING_RECORDED = "No starts are recorded in this history, so nothing shows whether simulated waits are right."
 
 

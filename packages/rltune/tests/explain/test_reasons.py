@@ -135,6 +135,59 @@ def test_free_gpus_on_nodes_that_are_too_small_are_no_fragments():
     assert "4 of the 8 p100 GPUs it may use are free, and 8 on nodes too small for it" in told.reason.text
 
 
+def test_what_lies_apart_is_told_beside_what_is_free_on_smaller_nodes():
+    """4 free GPUs lie apart on the large nodes, 8 more where no 4 will ever be: both are said."""
+    large = [replace(node, name=f"n{i}") for i, node in enumerate(nodes(8, 8))]
+    small = [replace(node, name=f"s{i}") for i, node in enumerate(nodes(2, 2, 2, 2))]
+    told = explain(of_slurm([running(1, "n0", 6), running(2, "n1", 6), job(9, 4, nodes=1)], [*large, *small]), "9")
+    assert told.reason.why is Why.FRAGMENTED
+    beside = "4 p100 GPUs are free but over 2 nodes, the most on one is 2, and 8 on nodes too small for it"
+    assert beside in told.reason.text
+    assert told.reason.evidence["free_too_small"] == 8
+
+
+THREE = {
+    "id": ["77", "78", "79", "80"],
+    "submit_s": [0.0, 1.0, 2.0, 500.0],
+    "duration_s": [50.0, 900.0, 900.0, 900.0],
+    "gpus": [8, 8, 8, 8],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("77", r"job 77 started at 0 s in the replay and is over; only a job that waits"),
+        ("78", r"job 78 started at 50 s in the replay and runs; only a job that waits"),
+        ("80", r"job 80 is submitted at 500 s, after the time asked for"),
+        ("97", r"no waiting job '97'; there are: 79$"),
+    ],
+)
+def test_a_job_of_a_history_that_does_not_wait_is_told_what_it_does(name, told):
+    """Never the number of another job: that one is nobody's mistake."""
+    with pytest.raises(InputError, match=told):
+        explain(of_history(THREE), name)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "told"),
+    [
+        (60.0, "started 60 s; it waits in the replay alone"),
+        (400.0, "started 400 s, after the time asked for"),
+        (np.nan, "no start"),
+    ],
+)
+def test_what_was_recorded_of_a_job_stands_beside_what_the_replay_tells(start_s, told):
+    """The replay's queue is not the recorded one: one line says what the job did in truth."""
+    answer = explain(of_history({**THREE, "recorded_start_s": [0.0, 50.0, start_s, 600.0]}), "79")
+    assert answer.lines()[1] == f"Recorded: {told}"
+    assert type(answer).of_plain(json.loads(json.dumps(answer.to_dict()))).recorded == told
+
+
+def test_a_history_without_starts_has_no_recorded_line():
+    assert "Recorded" not in str(explain(of_history(THREE), "79"))
+
+
 def test_where_those_before_it_take_what_lies_apart_they_are_the_reason():
     """Four GPUs are free on two nodes; a job before it starts on one of them, and two would not do in one place."""
     apart = [running(1, "n0", 2), running(2, "n1", 2)]

@@ -19,7 +19,7 @@ from rltune.forecast.calibrate_forecast import TriedMoment, calibrate, calibrati
 from rltune.forecast.drawn_futures import DrawnFutures
 from rltune.forecast.rolls import drawn_quantiles
 from rltune.forecast.run_time_draws import RunTimes, _whose
-from rltune.forecast.start_forecast import StartCalibration
+from rltune.forecast.start_forecast import JobForecast, StartCalibration
 from rltune.jobs import Jobs
 from rltune.present.moment import roll
 from rltune.present.of_run import replay
@@ -308,6 +308,25 @@ def test_a_roll_outside_the_interval_is_explained_and_columns_have_one_unit():
     assert text.splitlines()[0].endswith(", d-hh:mm from now")
     cells = [cell for line in text.splitlines()[2 : 2 + len(told.jobs)] for cell in line.split()[1:]]
     assert all(re.fullmatch(r"(\d+-)?\d+:\d\d", cell) for cell in cells)
+
+
+def test_a_p90_beyond_the_length_of_the_history_is_named():
+    """Who is hidden in a long list is named too, up to five; infinite is further off than any history."""
+    far = tuple(JobForecast(f"{i}", 10.0, 20.0, np.inf if i else 2000.0, 15.0) for i in range(7))
+    near = JobForecast("near", 10.0, 20.0, 900.0, 15.0)
+    told = Forecast(0.0, (near, *far), 100, "fcfs", history_s=1000.0)
+    lines = [line for line in told.lines(most=1) if "than the history is long" in line]
+    assert len(lines) == 1
+    begin = "Note: for 7 of 8 jobs p90 is further off than the history is long, 16.7 min (0, 1, 2, 3, 4 and 2 more): "
+    assert lines[0].startswith(begin)
+    again = Forecast.of_plain(json.loads(json.dumps(told.to_dict())))
+    assert lines[0] in again.lines()
+    assert "than the history" not in str(Forecast(0.0, (near,), 100, "fcfs", history_s=1000.0))
+    assert "than the history" not in str(Forecast(0.0, far, 100, "fcfs"))
+
+
+def test_a_forecast_knows_how_long_its_history_is(present):
+    assert forecast(present, rolls=2).history_s == present.now_s - present.history.submit_s.min()
 
 
 def test_a_calibration_says_how_many_moments_nobody_waited_at():

@@ -1,5 +1,7 @@
 """Policies compared on what the controller has seen: nobody who still waits or runs is forgotten."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from serve_cases import service
@@ -108,6 +110,20 @@ def test_the_page_shows_the_comparison_when_it_is_made(watched):
         assert "had not ended" in text
 
 
+@pytest.mark.parametrize(("older_s", "told"), [(0.0, ""), (7200.0, "2.0 h ago by the cluster")])
+def test_a_comparison_that_is_old_says_as_of_when(watched, older_s, told):
+    """It is made again only when a tenth more jobs have ended: meanwhile the page is about an earlier time."""
+    with TestClient(service(watched[0])) as client:
+        client.get("/policies")
+        history = client.app.state.history
+        made = history.wait()
+        history._shown = replace(made, report=replace(made.report, end_s=made.report.end_s - older_s))
+        text = client.get("/policies").text
+        assert ("As of " in text) == bool(told)
+        assert told in text
+        assert "who waited then already is replayed, but in no row" in text
+
+
 def test_a_mistake_of_the_comparison_is_told_and_never_shown_as_a_result(watched, monkeypatch):
     """What a journal lacks is told in its words; what nobody foresaw goes to the log as well."""
     for error, told in ((InputError("no node is left"), "no node is left"), (ZeroDivisionError("x"), "the log")):
@@ -136,7 +152,7 @@ def test_too_few_jobs_are_not_compared(tmp_path):
     [
         (Interval(0.8, 0.7, 0.9), "20.0 % less (10.0 % less to 30.0 % less)"),
         (Interval(1.2, 1.1, 1.3), "20.0 % more (10.0 % more to 30.0 % more)"),
-        (Interval(0.9, 0.7, 1.1), "10.0 % less (30.0 % less to 10.0 % more, not shown)"),
+        (Interval(0.9, 0.7, 1.1), "not shown to differ: 10.0 % less (30.0 % less to 10.0 % more)"),
     ],
 )
 def test_an_interval_is_told_the_same_way_round_everywhere(made, told):

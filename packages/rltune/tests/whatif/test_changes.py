@@ -333,4 +333,40 @@ def test_the_ratio_of_futures_is_that_of_the_sentence():
     present = replay(base.jobs, base.cluster, base.pipeline, get_estimator("history"), float(base.jobs.submit_s[90]))
     told = what_if_now(present, [parse_edit("add=2x4:V100")], rolls=8)
     assert told.ratio.estimate == pytest.approx(told.then_s["mean"] / told.now_s["mean"])
-    assert told.difference.estimate == pytest.approx(told.then_s["mean"] - told.now_s["mean"])
+    assert told.difference.low <= told.difference.estimate <= told.difference.high
+
+
+def _rolled(monkeypatch, now_h, then_h):
+    """Answer on futures in which all wait so many hours."""
+    base = site(120)
+    present = replay(base.jobs, base.cluster, base.pipeline, ORACLE, float(base.jobs.submit_s[90]))
+    drawn = iter([now_h, then_h])
+
+    def starts(*_, **__):
+        hours = np.array(next(drawn))[:, None] * np.ones((1, len(present.jobs)))
+        return present.now_s + 3600.0 * hours
+
+    monkeypatch.setattr("rltune.whatif.on_present.drawn_starts", starts)
+    return what_if_now(present, [parse_edit("add=2x4:V100")])
+
+
+def test_a_few_futures_do_not_lead_the_answer(monkeypatch):
+    """One future of 20 in which the queue grows without end carries the mean: the middle is told, and that it does."""
+    told = _rolled(monkeypatch, [10.0] * 20, [9.0] * 19 + [1000.0])
+    assert (told.now_s["mean"], told.then_s["mean"]) == pytest.approx((36_000.0, 32_400.0))
+    assert told.difference.estimate == pytest.approx(-3600.0)
+    assert told.ratio.estimate == pytest.approx(0.9)
+    assert told.mean_difference_s == pytest.approx(3600.0 * (990 - 19) / 20)
+    assert (
+        "from 10.0 h to 9.0 h, 10.0 % less, in the middle of the futures (future by future -60.0 min in the middle, "
+        in told.sentence
+    )
+    assert "a few futures, in which the queue grows far longer, carry the mean over all of +2.0 d" in told.sentence
+    assert all(share.then_s < share.now_s for share in told.shares)
+    again = WhatIf.of_plain(json.loads(json.dumps(told.to_dict())))
+    assert again.sentence == told.sentence == told.to_dict()["sentence"]
+
+
+def test_a_mean_inside_of_what_the_futures_hold_is_not_told(monkeypatch):
+    """No clause where no few futures carry anything."""
+    assert "carry" not in _rolled(monkeypatch, [10.0] * 20, np.linspace(8.0, 9.0, 20)).sentence

@@ -59,11 +59,12 @@ class Explainer:
     def explain(self, job: str, *, changes: bool = True) -> Explanation:
         """Explain one job; `changes`: also try what would start it sooner."""
         present = self.present
+        recorded = present.replayed.recorded_of(job) if present.replayed is not None else ""
         if job in present.asides:
             aside = present.asides[job]
             reason = Reason(aside.why, aside.text)
             step = aside.step.replace("{job}", job) or self._step(job, reason)
-            return Explanation(job, present.now_s, reason, next_step=step, notes=present.notes)
+            return Explanation(job, present.now_s, reason, next_step=step, notes=present.notes, recorded=recorded)
         row = present.waiting_row(job)
         reason, *others = self.reasons(row)
         earliest, by = self.earliest(row)
@@ -89,6 +90,7 @@ class Explainer:
             changes_tried=tried,
             notes=present.notes,
             by_priority=isinstance(present.pipeline.policy, FixedOrder),
+            recorded=recorded,
         )
 
     def reason(self, job: str) -> Reason:

@@ -105,6 +105,7 @@ class Explanation:
     changes_tried: int = 0
     notes: tuple[str, ...] = ()
     by_priority: bool = False  # the score is a priority that is given, turned round
+    recorded: str = ""  # of a history: when the job started in truth
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -117,6 +118,8 @@ class Explanation:
     def lines(self) -> list[str]:
         """Return the answer line by line, the dominant reason first."""
         told = [f"Job {self.job}: {self.reason}"]
+        if self.recorded:
+            told.append(f"Recorded: {self.recorded}")
         if self.next_step:
             told.append(f"Next step: {self.next_step}")
         told += self._section("Also", self.others)

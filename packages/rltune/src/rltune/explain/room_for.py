@@ -44,7 +44,7 @@ class RoomFor:
         if int(free[large].sum()) < wanted or wanted == 0:
             return self._full(free, wanted)
         if not self._enough(free):
-            return self._fragmented(free[large], wanted)
+            return self._fragmented(free, large, wanted)
         return self._lacks_beside(free)
 
     def _set_aside(self) -> Reason | None:
@@ -94,7 +94,7 @@ class RoomFor:
         total, down = int(self._gpus_of(large).sum()), len(self._nodes) - len(self._up)
         away = f"; {counted(down, 'node')} of them {'is' if down == 1 else 'are'} down" if down else ""
         small = int(free.sum()) - of_large
-        beside = f", and {small:,} on nodes too small for it" if small else ""
+        beside = _too_small(small)
         if wanted == 0:
             told = "needs CPUs or memory that no node it may use has free"
         else:
@@ -102,13 +102,20 @@ class RoomFor:
         evidence = {"wanted": wanted, "free": of_large, "total": total, "nodes_down": down, "free_too_small": small}
         return Reason(Why.FULL, told, evidence)
 
-    def _fragmented(self, free: np.ndarray, wanted: int) -> Reason:
-        """Return how what is free lies on the nodes that are large enough."""
-        most, over = int(free.max(initial=0)), int((free > 0).sum())
-        nodes = counted(over, "node")
-        spread = f"{int(free.sum())} {self._what()} are free but over {nodes}, the most on one is {most}"
-        told = f"needs {self._asked()}; {spread}"
-        evidence = {"wanted": wanted, "free": int(free.sum()), "over_nodes": over, "most_on_one": most}
+    def _fragmented(self, free: np.ndarray, large: np.ndarray, wanted: int) -> Reason:
+        """Return how what is free lies on the nodes that are large enough; what others have free counts apart."""
+        of_large = free[large]
+        total, most, over = int(of_large.sum()), int(of_large.max(initial=0)), int((of_large > 0).sum())
+        small = int(free.sum()) - total
+        spread = f"{total} {self._what()} are free but over {counted(over, 'node')}, the most on one is {most}"
+        told = f"needs {self._asked()}; {spread}{_too_small(small)}"
+        evidence = {
+            "wanted": wanted,
+            "free": total,
+            "over_nodes": over,
+            "most_on_one": most,
+            "free_too_small": small,
+        }
         return Reason(Why.FRAGMENTED, told, evidence)
 
     def _lacks_beside(self, free: np.ndarray) -> Reason:
@@ -139,6 +146,11 @@ class RoomFor:
         groups = self._arrays.state.node["group"][self._nodes]
         types = {self._present.cluster.groups[g].gpu_type for g in np.unique(groups).tolist()}
         return f"{next(iter(types))} GPUs" if len(types) == 1 and types != {""} else "GPUs"
+
+
+def _too_small(free: int) -> str:
+    """Say what is free where the job cannot go, beside what is free where it can."""
+    return f", and {free:,} on nodes too small for it" if free else ""
 
 
 def asked(chunks: Sequence[tuple[int, int]]) -> str:

@@ -181,7 +181,14 @@ def summed_up(
         notes=(*present.notes, *told),
         drawn_s=present.now_s,
         outlasted=tuple(name for name, row in rows if not left[row]),
+        history_s=_history_s(present, at_s),
     )
+
+
+def _history_s(present: Present, now_s: float) -> float:
+    """Return for how long the history has gone on; NaN if there is none."""
+    known = present.history
+    return now_s - float(known.submit_s.min()) if known is not None and len(known) else float("nan")
 
 
 def start_quantiles(starts: Floats, now_s: float, calibration: StartCalibration) -> Floats:

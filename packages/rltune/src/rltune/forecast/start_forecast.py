@@ -14,6 +14,7 @@ from rltune.text import columns, counted, percent, seconds
 QUANTILES = (0.1, 0.5, 0.9)
 FEWEST_FUTURES = 9  # of which 80 % of further ones lie between the first and the last
 _SHOWN = 20
+_MOST_NAMED = 5
 _OUTLASTED = "which waits longer than in any future that was drawn"
 
 
@@ -86,6 +87,7 @@ class Forecast:
     notes: tuple[str, ...] = ()
     drawn_s: float = math.nan  # when its futures were drawn, if that is known; not later than now
     outlasted: tuple[str, ...] = ()  # jobs that have waited longer than in every future that was drawn
+    history_s: float = math.nan  # for how long the history has gone on that futures are drawn from
 
     @cached_property
     def by_job(self) -> dict[str, JobForecast]:
@@ -118,7 +120,7 @@ class Forecast:
         before = sum(one.rolled_s < one.p10_s for one in self.jobs)
         of = f"of {counted(len(self.jobs), 'job')}"
         few = sum(not one.has_interval for one in self.jobs)
-        told = []
+        told = self._beyond_history()
         if few:
             told.append(
                 f"for {few:,} {of} fewer than {FEWEST_FUTURES} of the futures that were drawn can still come: "
@@ -136,6 +138,18 @@ class Forecast:
             )
         return told
 
+    def _beyond_history(self) -> list[str]:
+        """Name those whose p90 is further off than the history is long: drawn futures cannot tell such times."""
+        far = [one.job for one in self.jobs if one.p90_s - self.now_s > self.history_s]
+        if not far:
+            return []
+        more = f" and {len(far) - _MOST_NAMED:,} more" if len(far) > _MOST_NAMED else ""
+        who = f"{', '.join(far[:_MOST_NAMED])}{more}"
+        of = f"for {len(far):,} of {counted(len(self.jobs), 'job')}"
+        told = f"{of} p90 is further off than the history is long, {seconds(self.history_s)} ({who})"
+        why = "in some of the futures that were drawn others may come before them for as long as is looked ahead"
+        return [f"{told}: read it as very late, not as a date; {why}"]
+
     def only(self, job: str) -> Forecast:
         """Return what concerns one job."""
         if job in self.outlasted:
@@ -150,7 +164,8 @@ class Forecast:
         calibration = StartCalibration(**_or(plain["calibration"], math.nan))
         jobs = tuple(JobForecast(**_or(one, math.inf)) for one in plain["jobs"])
         known = cls(plain["now_s"], jobs, plain["rolls"], plain["order"], calibration, tuple(plain["notes"]))
-        return replace(known, drawn_s=plain["drawn_s"], outlasted=tuple(plain["outlasted"]))
+        history_s = math.nan if plain["history_s"] is None else plain["history_s"]
+        return replace(known, drawn_s=plain["drawn_s"], outlasted=tuple(plain["outlasted"]), history_s=history_s)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -165,6 +180,7 @@ class Forecast:
             "calibration": _finite(asdict(self.calibration)),
             "jobs": [_finite(asdict(one)) for one in self.jobs],
             "outlasted": list(self.outlasted),
+            "history_s": self.history_s if math.isfinite(self.history_s) else None,
             "notes": list(self.notes),
         }
 

@@ -19,8 +19,7 @@ from rltune.opt_in import for_replay
 from rltune.policy.multifactor import Multifactor
 from rltune.present.fixed_order import FixedOrder
 from rltune.present.moment import order_of
-from rltune.present.present import Aside, Present, SetAside, Why
-from rltune.present.told_date import date_and_time
+from rltune.present.present import Aside, Present, Replayed, SetAside, Why, told_moment
 
 
 def replay(
@@ -42,22 +41,36 @@ def replay(
     order = np.argsort(jobs.submit_s, kind="stable")
     first, last = float(jobs.submit_s[order[0]]), float((jobs.submit_s + jobs.duration_s).max())
     if not first <= at_s:
-        told = _moment(first, origin_s), _moment(at_s, origin_s)
+        told = told_moment(first, origin_s), told_moment(at_s, origin_s)
         raise InputError(f"the history begins at {told[0]}, after the time asked for, {told[1]}")
     if isinstance(estimator, Given):
         estimator = estimator.in_order(jobs, order)
     machine = Machine.of(jobs.take(order), cluster, pipeline, estimator)
     machine.run_to(at_s)
     if at_s > last and not (machine.state.life.status <= core.RUNNING).any():
-        told = _moment(last, origin_s), _moment(at_s, origin_s)
+        told = told_moment(last, origin_s), told_moment(at_s, origin_s)
         raise InputError(f"the history's last job is over by {told[0]}, before the time asked for, {told[1]}")
     made = present_of_run(machine, at_s, source)
-    return replace(made, notes=(*made.notes, *_level_notes(machine, at_s)))
+    replayed = _replayed(machine, at_s, origin_s)
+    return replace(made, replayed=replayed, notes=(*made.notes, *_level_notes(machine, at_s)))
 
 
-def _moment(time_s: float, origin_s: float | None) -> str:
-    """Write a time of a history: its date, or the seconds of one without dates."""
-    return f"{time_s:g} s" if origin_s is None else date_and_time(origin_s + time_s)
+def _replayed(machine: Machine, now_s: float, origin_s: float | None) -> Replayed:
+    """Keep what became of each job; of those of one number, the first counts."""
+    jobs, status = machine.jobs, np.asarray(machine.state.life["status"])
+    row_of: dict[str, int] = {}
+    for row, name in enumerate(jobs.id.tolist()):
+        row_of.setdefault(str(name), row)
+    start_s = _starts(machine, np.nan)
+    return Replayed(row_of, now_s, jobs.submit_s, start_s, status == core.DONE, jobs.recorded_start_s, origin_s)
+
+
+def _starts(machine: Machine, without: float) -> Floats:
+    """Return when each job first started in the run; of those who have not, what is given."""
+    state = machine.state
+    status = np.asarray(state.life["status"])
+    started = (status == core.RUNNING) | (status == core.DONE)
+    return np.where(started, state.turn["first"] if machine.world.takes_turns else state.life["start"], without)
 
 
 def _level_notes(machine: Machine, now_s: float) -> tuple[str, ...]:
@@ -67,8 +80,7 @@ def _level_notes(machine: Machine, now_s: float) -> tuple[str, ...]:
     """
     jobs, state = machine.jobs, machine.state
     status = np.asarray(state.life["status"])
-    started = (status == core.RUNNING) | (status == core.DONE)
-    start_s = np.where(started, state.turn["first"] if machine.world.takes_turns else state.life["start"], now_s)
+    start_s = _starts(machine, now_s)
     counts = (status >= core.HELD) & (jobs.ready_s < now_s)
     until_now = jobs.with_columns(recorded_start_s=np.minimum(jobs.recorded_start_s, now_s))
     beside = recorded_wait(until_now, start_s - jobs.ready_s, counts, calibrated=machine.cluster.calibrated)

@@ -18,12 +18,14 @@ import numpy as np
 from rltune.cluster import Cluster
 from rltune.engine.filled_moment import Seats
 from rltune.engine.pipeline import Pipeline
-from rltune.errors import InputError, unknown
+from rltune.errors import InputError, shown
 from rltune.jobs import Floats, Jobs
-from rltune.kernel.state.arrays import I8
+from rltune.kernel.state.arrays import B1, I8
+from rltune.present.told_date import date_and_time
 from rltune.text import counted, elapsed, seconds
 
 _EPOCH_SINCE_S = 5e8  # a time above is a date; one below counts from the beginning of a trace
+_MOST_NAMED = 10  # waiting jobs
 
 
 class Why(StrEnum):
@@ -75,6 +77,49 @@ class SetAside:
 
 
 @dataclass(frozen=True)
+class Replayed:
+    """What became of a history's jobs in a replay up to a moment, and what was recorded of them."""
+
+    row_of: Mapping[str, int] = field(repr=False)  # by job, as its user knows it
+    now_s: float
+    submit_s: Floats = field(repr=False)
+    start_s: Floats = field(repr=False)  # in the replay; NaN = not started up to now
+    over: B1 = field(repr=False)
+    recorded_start_s: Floats = field(repr=False)  # NaN = not told
+    origin_s: float | None = None  # the date, in seconds since 1970, of time 0
+
+    def why_not_waiting(self, job: str) -> str:
+        """Say what a job of the history does, if it does not wait; nothing of one that is not in it."""
+        row = self.row_of.get(job)
+        if row is None:
+            return ""
+        if self.submit_s[row] > self.now_s:
+            return f"is submitted at {told_moment(self.submit_s[row], self.origin_s)}, after the time asked for"
+        if np.isnan(self.start_s[row]):
+            return ""
+        since = f"started at {told_moment(self.start_s[row], self.origin_s)} in the replay"
+        return f"{since} and {'is over' if self.over[row] else 'runs'}"
+
+    def recorded_of(self, job: str) -> str:
+        """Say when a job started in truth; nothing where the history tells no starts."""
+        row = self.row_of.get(job)
+        if row is None or np.isnan(self.recorded_start_s).all():
+            return ""
+        start_s = float(self.recorded_start_s[row])
+        if np.isnan(start_s):
+            return "no start"
+        began = f"started {told_moment(start_s, self.origin_s)}"
+        return (
+            f"{began}, after the time asked for" if start_s > self.now_s else f"{began}; it waits in the replay alone"
+        )
+
+
+def told_moment(time_s: float, origin_s: float | None) -> str:
+    """Write a time of a history: its date, or the seconds of one without dates."""
+    return f"{time_s:g} s" if origin_s is None else date_and_time(origin_s + time_s)
+
+
+@dataclass(frozen=True)
 class Present:
     """One moment. Rows of `jobs` are in order of submission; a job may have several rows (pieces, tasks)."""
 
@@ -96,6 +141,7 @@ class Present:
     alike: Jobs | None = field(default=None, repr=False)  # rows as history would record their jobs, if `jobs` does not
     admission: Mapping[str, str] = field(default_factory=dict, repr=False)  # history's partitions in its words
     offered: Pipeline | None = None  # in shadow: what would order the queue if it were let
+    replayed: Replayed | None = field(default=None, repr=False)  # of a history, its jobs
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -132,9 +178,17 @@ class Present:
         """Return the row of a waiting job, the first of several tasks; InputError if it does not wait."""
         if job in self.waiting_rows:
             return self.waiting_rows[job]
+        if self.replayed is not None and (told := self.replayed.why_not_waiting(job)):
+            raise InputError(f"job {job} {told}; only a job that waits can be explained")
         if job in self.rows_of:
             raise InputError(f"job {job} runs; only a job that waits can be explained")
-        raise unknown("waiting job", job, self.waiting_names[:10])
+        raise InputError(f"no waiting job {shown(job)}; {self._told_waiting()}")
+
+    def _told_waiting(self) -> str:
+        """Name who waits, the oldest first: the nearest number would be another job."""
+        some = self.waiting_names[:_MOST_NAMED]
+        more = len(self.waiting_names) - len(some)
+        return f"there are: {', '.join(some)}{f' and {more:,} more' if more else ''}" if some else "there is none"
 
     @property
     def recorded(self) -> Jobs:

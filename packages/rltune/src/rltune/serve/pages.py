@@ -39,6 +39,7 @@ from rltune.whatif import WhatIf
 MOST_CHANGES = 10
 MOST_EVENTS = 5  # on the overview
 MOST_TOLD = 100  # on the controller's page
+OLD_S = 300.0  # since the last look that a comparison has, by the cluster's clock: then the page says so
 OVERVIEW = "overview"  # under which its content is kept
 _YEAR_S = 365 * 86_400
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -236,8 +237,11 @@ def policies(request: Request, sight: Newest, caller: Viewer) -> Response:
     """Show policies compared on the jobs that ended here."""
     history: OwnHistory = request.app.state.history
     compared = history.newest()
-    tables = policy_tables(compared, compared.report) if compared.report else None
-    return page(request, caller, "policies.html.j2", sight=sight, compared=compared, tables=tables, fewest=FEWEST)
+    report = compared.report
+    tables = policy_tables(compared, report) if report else None
+    age_s = sight.taken_s - report.end_s if report else 0.0
+    values: dict[str, Any] = {"compared": compared, "tables": tables, "fewest": FEWEST}
+    return page(request, caller, "policies.html.j2", sight=sight, age_s=age_s if age_s > OLD_S else 0.0, **values)
 
 
 @router.get("/training")

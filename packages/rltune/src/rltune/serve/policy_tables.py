@@ -56,7 +56,7 @@ def _waits(of: object, like: float) -> tuple[str, ...]:
 
 
 def told_ratio(made: Interval | None) -> str:
-    """Write how much less is waited, with its interval: 12 % less (3 % less to 20 % less)."""
+    """Write how much less is waited, with its interval; if no difference is shown, that comes first."""
     if made is None or not math.isfinite(made.estimate):
         return ""
     if made.estimate == made.low == made.high == 1:
@@ -64,8 +64,8 @@ def told_ratio(made: Interval | None) -> str:
     told = told_change(1 - made.estimate)
     if not math.isfinite(made.low):
         return f"{told} (too few jobs for an interval)"
-    shown = "" if made.high < 1 or made.low > 1 else ", not shown"
-    return f"{told} ({shadow_text.told_span(made)}{shown})"
+    shown = "" if made.high < 1 or made.low > 1 else "not shown to differ: "
+    return f"{shown}{told} ({shadow_text.told_span(made)})"
 
 
 def _by_size(report: ShadowReport) -> Table:

@@ -59,7 +59,8 @@ def evidence(made: ShadowReport) -> list[str]:
         f"The replay in Slurm's order waits {seconds(made.slurm.mean)} on average, {seconds(made.observed.mean)} was "
         f"observed: {'near enough' if made.is_near else 'too far apart'} for the size of a gain to be believed."
     )
-    told = [f"Waits count from when a job could start.{unended}", near]
+    whose = "of those that could first start after the first look: who waited then already is replayed, but in no row"
+    told = [f"Waits count from when a job could start, {whose}.{unended}", near]
     told.append(f"p99 of the wait: {_p99(made)}.")
     if made.left_out:
         told.append(f"{counted(made.left_out, 'job')} could not be replayed on the nodes that the journal shows.")

@@ -121,18 +121,20 @@ def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label:
     if not kept.any():
         raise InputError(f"{change}: none of the jobs that wait starts both with it and without it")
     rows = present.waiting[kept]
-    ours, theirs = then_s[:, kept].mean(axis=1), now_s[:, kept].mean(axis=1)
+    both = now_s[:, kept], then_s[:, kept]
+    theirs, ours = (drawn.mean(axis=1) for drawn in both)
     waits = [np.zeros(len(present.jobs)) for _ in range(2)]
-    for wait, drawn in zip(waits, (now_s, then_s), strict=True):
-        wait[rows] = drawn[:, kept].mean(axis=0)
+    for wait, drawn in zip(waits, both, strict=True):
+        wait[rows] = np.median(drawn, axis=0)
+    now, then = map(_middle_waits, both)
     return WhatIf(
         change=change,
         where=f"waiting now, {len(now_s)} paired futures; {present.pipeline.label} now, {label} then",
         jobs=int(kept.sum()),
-        now_s=told_waits(waits[0][rows]),
-        then_s=told_waits(waits[1][rows]),
+        now_s=now,
+        then_s=then,
         difference=_over_rolls(ours - theirs),
-        ratio=_ratio_over_rolls(ours, theirs),
+        ratio=replace(_ratios(ours, theirs), estimate=then["mean"] / now["mean"] if now["mean"] > 0 else np.nan),
         utilisation=(float("nan"), float("nan")),
         shares=shares_between(present.jobs, waits[0], waits[1], rows.astype(np.intp), _FEWEST),
         small=small_groups(present.jobs, rows.astype(np.intp), _FEWEST),
@@ -140,22 +142,29 @@ def _paired(present: Present, now_s: Floats, then_s: Floats, change: str, label:
         rejected=tuple(int((~np.isfinite(drawn)).any(axis=0).sum()) for drawn in (now_s, then_s)),  # type: ignore[arg-type]
         notes=(
             "waits count from now, of those that wait now: who comes later is in no mean",
+            "each wait is that of the future in the middle; of a group, the mean of what is in the middle for each job",
             *present.notes,
         ),
         of_futures=True,
+        mean_difference_s=float((ours - theirs).mean()),
     )
 
 
-def _ratio_over_rolls(ours: Floats, theirs: Floats) -> Interval:
-    """Return the ratio of the mean waits that the sentence tells, and between what it lies in four futures of five."""
-    of_each = _over_rolls(np.divide(ours, theirs, out=np.full_like(ours, np.nan), where=theirs > 0))
-    return replace(of_each, estimate=float(ours.mean() / theirs.mean()) if theirs.mean() > 0 else np.nan)
+def _middle_waits(drawn: Floats) -> dict[str, float]:
+    """Return mean and percentiles over the jobs, each in the middle of the futures: a mean over them is of a few."""
+    told = [told_waits(waits) for waits in drawn]
+    return {name: float(np.median([waits[name] for waits in told])) for name in told[0]}
+
+
+def _ratios(ours: Floats, theirs: Floats) -> Interval:
+    """Return between what the ratio of the mean waits lies in four futures of five."""
+    return _over_rolls(np.divide(ours, theirs, out=np.full_like(ours, np.nan), where=theirs > 0))
 
 
 def _over_rolls(values: Floats) -> Interval:
-    """Return the mean over rolls, and between what four futures in five lie: what comes is one of them."""
+    """Return the middle of the rolls, and between what four futures in five lie: what comes is one of them."""
     known = values[np.isfinite(values)]
     if len(known) < 2:
         return Interval(float(known.mean()) if len(known) else np.nan, np.nan, np.nan)
-    low, _, high = drawn_quantiles(known[:, None], QUANTILES)[:, 0]
-    return Interval(float(known.mean()), float(low), float(high))
+    low, middle, high = drawn_quantiles(known[:, None], QUANTILES)[:, 0].tolist()
+    return Interval(middle, low, high)

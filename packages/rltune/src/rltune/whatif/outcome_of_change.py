@@ -23,7 +23,7 @@ class WhatIf:
     jobs: int
     now_s: dict[str, float]  # mean, p50, p90, p99 of the wait
     then_s: dict[str, float]
-    difference: Interval  # of the mean wait, then less now: 95 %, or, of futures, what four in five hold
+    difference: Interval  # of the mean wait, then less now: 95 %, or, of futures, the middle and what four in five hold
     ratio: Interval
     utilisation: tuple[float, float]
     shares: tuple[Share, ...] = ()
@@ -31,7 +31,8 @@ class WhatIf:
     notes: tuple[str, ...] = ()
     small: tuple[SmallGroup, ...] = ()  # groups of fewer jobs than that
     fewest: int = FEWEST
-    of_futures: bool = False  # one queue was rolled forward: intervals are of single futures, not of their mean
+    of_futures: bool = False  # one queue was rolled forward: what is told is the future in the middle
+    mean_difference_s: float = math.nan  # over the futures, of the mean wait; a few of them may carry it
 
     @property
     def sentence(self) -> str:
@@ -47,8 +48,18 @@ class WhatIf:
         zero = "" if span == "unknown" else "that includes 0, "
         sure = "" if self.difference.excludes_zero else f"; {zero}{unsure}"
         than = "" if not self.now_s["mean"] else f", {told_change(1 - self.then_s['mean'] / self.now_s['mean'])}"
-        held = f"on average, {span} in four futures of five" if self.of_futures else f"95 % interval {span}"
-        return f"{self.change}: {waits}{than} ({_signed(gain)}{' ' if self.of_futures else ', '}{held}){sure}"
+        if not self.of_futures:
+            return f"{self.change}: {waits}{than} ({_signed(gain)}, 95 % interval {span}){sure}"
+        told = f"{waits}{than}, in the middle of the futures"
+        held = f"future by future {_signed(gain)} in the middle, {span} in four futures of five"
+        return f"{self.change}: {told} ({held}){sure}{self._carried()}"
+
+    def _carried(self) -> str:
+        """Say that few futures carry the mean over them, where it lies outside of what four in five hold."""
+        mean = self.mean_difference_s
+        if math.isnan(mean) or self.difference.low <= mean <= self.difference.high:
+            return ""
+        return f"; a few futures, in which the queue grows far longer, carry the mean over all of {_signed(mean)}"
 
     def lines(self) -> list[str]:
         """Return the answer line by line."""
@@ -88,6 +99,7 @@ class WhatIf:
         shares = [
             {**_known(one), "p90_s": tuple(one["p90_s"]), "worst_s": tuple(one["worst_s"])} for one in plain["shares"]
         ]
+        told["mean_difference_s"] = math.nan if told["mean_difference_s"] is None else told["mean_difference_s"]
         told["utilisation"] = tuple(math.nan if value is None else value for value in plain["utilisation"])
         told |= {
             "shares": tuple(Share(**one) for one in shares),

@@ -216,7 +216,8 @@ def _past(made: Tuning) -> list[str]:
     ratios = [interval(one, write_ratio) for one in (found.testing, found.together)]
     said = f"{told}. Without them it is {ratios[0]} of now on the last part and {ratios[1]} on both"
     gone = "the gain is theirs, and what happened once is no plan"
-    return [f"{said}: {gone if found.together.estimate > 1 - WORTH else 'expect the second'}."]
+    expect = f"expect the second ({_by_interval(found.together)})"
+    return [f"{said}: {gone if found.together.estimate > 1 - WORTH else expect}."]
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -275,7 +276,7 @@ def _decided(made: Tuning) -> list[str]:
 
 def _who(made: Tuning) -> list[str]:
     """Name who waits longer, and who shorter, by kind of group."""
-    said = []
+    said: list[str] = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
         shares = [s for s in made.shares if s.kind == kind]
         lose, win = _longer(shares), [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]

@@ -86,7 +86,8 @@ def test_what_is_shown_of_many_lines_is_whole_tables_with_outages_last():
     outages = tuple(x for n in range(9) for x in (f"[[outage]]  # n{n}", f"node = {n}", "down_s = 1.0", "up_s = 2.0"))
     limit = SiteFact("limit", "x", ("[[limit]]", 'scope = "user"', "max_gpus = 8"))
     order = SiteFact("weights", "x", ("[scheduler]", 'policy = "fcfs"', "[scheduler.qos_priority]", "high = 1.0"))
-    found = [SiteFact("down", "x", outages), limit, order]
+    stop = SiteFact("stop", "x", ("[[maintenance]]", "start_s = 3.0", "end_s = 4.0"))
+    found = [stop, SiteFact("down", "x", outages), limit, order]
     for most in range(40):
         lines, left = some_lines(found, most)
         shown = tomllib.loads("\n".join(lines))
@@ -95,6 +96,9 @@ def test_what_is_shown_of_many_lines_is_whole_tables_with_outages_last():
         assert len(shown.get("outage", [])) + left["outage"] == 9
         assert next(iter(shown)) == "limit"
     lines, left = some_lines(found, 20)
+    assert list(tomllib.loads("\n".join(lines))) == ["limit", "scheduler", "maintenance"]
+    assert left == {"outage": 9}
+    lines, left = some_lines(found, 26)
     assert left == {"outage": 7}
     assert lines[-4] == "[[outage]]  # n1"
     assert tomllib.loads("\n".join(some_lines(found, 99)[0])) == tomllib.loads(lines_of(found))

@@ -113,8 +113,9 @@ def lines_of(findings: Sequence[SiteFact]) -> str:
 
 
 def some_lines(findings: Sequence[SiteFact], most: int) -> tuple[list[str], Counter[str]]:
-    """Return the first lines, whole tables alone, and which tables are left out; outages, which are many, come last."""
-    facts = sorted((one for one in findings if one.toml), key=lambda one: one.toml[0].startswith("[[outage]]"))
+    """Return the first lines, whole tables alone, and which tables are left out; times, which are many, come last."""
+    last = ("[[maintenance]]", "[[outage]]")
+    facts = sorted((one for one in findings if one.toml), key=lambda one: one.toml[0].startswith(last))
     shown: list[str] = []
     left: Counter[str] = Counter()
     for fact in facts:

@@ -49,6 +49,10 @@ def test_helios_virtual_clusters_do_not_share_nodes():
         ("[[group]]\ncount = 1\ngpus = 8\ngpu = 1", "no key 'gpu' in [[group]] number 1; did you mean gpus?"),
         ("nodes = 4", "no key 'nodes'; there are: name, about, group"),
         ("[[group]\ncount = 1", "not valid TOML"),
+        (
+            "NodeName=a01 Arch=x86_64 CPUTot=128\n   State=IDLE\n",
+            "this looks like `scontrol show nodes`: make a cluster",
+        ),
         ("[[group]]\ncount=1\ngpus=8\n[speed]\nA100 = 2", "no GPU type 'A100' to give a speed for"),
         ("[[group]]\ncount=1\ngpus=8\n[[outage]]\nnode=1\ndown_s=0", "an outage names node 1, the last one is 0"),
         ("[[group]]\ncount=1\ngpus=8\n[[outage]]\nnode=0\ndown_s=5\nup_s=5", "up_s must be after down_s"),

@@ -3,7 +3,7 @@
 import pytest
 
 import rltune
-from rltune.errors import unknown
+from rltune.errors import nearest, unknown
 from rltune.model.feature_sets import get_recipe
 from rltune.trace import load, synthesise
 from rltune.trace.anonymise import anonymise
@@ -16,6 +16,15 @@ def test_the_nearest_word_is_offered_and_all_are_listed():
     assert str(unknown("fruit", "aple", ["apple", "pear"])) == (
         "no fruit 'aple'; did you mean apple? there are: apple, pear"
     )
+
+
+def test_two_letters_that_changed_places_are_nearer_than_a_wrong_one():
+    """By difflib alone saf and srf are as near to sfa, and the order of the words decides."""
+    for words in (["srf", "saf"], ["saf", "srf"]):
+        assert "did you mean saf?" in str(unknown("policy", "sfa", words))
+        assert "did you mean srf?" in str(unknown("policy", "SFR", words))
+    assert nearest("saf", ["saf", "sfa"]) == "saf"
+    assert nearest("ab", ["xy", "uv"]) is None
 
 
 def test_nothing_is_offered_if_nothing_is_near():

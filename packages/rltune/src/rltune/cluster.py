@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -258,7 +259,7 @@ class Cluster:
         try:
             file = _File.model_validate(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{source}: not valid TOML: {error}") from None
+            raise InputError(_printed_by_slurm(text, source) or f"{source}: not valid TOML: {error}") from None
         except ValidationError as error:
             raise InputError(f"{source}: {told_mistake(error, _File)}") from None
         try:
@@ -341,6 +342,14 @@ def _group_text(group: NodeGroup) -> str:
     parts += [f"{group.mem_gib:g} GiB"] if group.mem_gib else []
     parts += [f"for {', '.join(group.vc)}"] if group.vc else []
     return ", ".join(parts)
+
+
+def _printed_by_slurm(text: str, source: str) -> str:
+    """Return what to do with the list of nodes that Slurm prints; "" if the text is none."""
+    if not text.lstrip().startswith("NodeName="):
+        return ""
+    make = f"`rltune cluster import {shlex.quote(source)} -o cluster.toml`"
+    return f"{source}: this looks like `scontrol show nodes`: make a cluster of it by {make}"
 
 
 def _no_file(path: Path, presets: tuple[str, ...]) -> InputError:

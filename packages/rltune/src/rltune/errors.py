@@ -30,12 +30,19 @@ def unknown(what: str, name: object, known: Iterable[str], purpose: str = "", *,
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return the known word that is nearest to a name, if one is as near as that (1: the same)."""
+    """Return the known word that is nearest to a name, if one is as near as that (1: the same).
+
+    Two letters that changed places are nearer than a letter that is wrong.
+    """
     from difflib import get_close_matches  # here: a command's help needs none of it
 
     plain = {word.partition("[")[0].casefold(): word for word in known}
-    near = get_close_matches(name.casefold(), plain, n=1, cutoff=likeness)
-    return plain[near[0]] if near else None
+    wrong = name.casefold()
+    swapped = (f"{wrong[:i]}{wrong[i + 1]}{wrong[i]}{wrong[i + 2 :]}" for i in range(len(wrong) - 1))
+    near = get_close_matches(wrong, plain, n=1, cutoff=likeness)
+    if not near or wrong in plain:
+        return plain[near[0]] if near else None
+    return next((plain[word] for word in swapped if word in plain), plain[near[0]])
 
 
 def shown(value: object) -> str:

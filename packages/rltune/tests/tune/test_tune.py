@@ -533,7 +533,23 @@ def test_queues_of_a_past_maintenance_are_told_apart_from_the_gain(made, jobs):
     assert found.testing == tuning.testing
     assert without_past(runner, pair, parts, 0.95) is None
     told = sentences(replace(tuning, without_past=found))
-    assert any("hold 1 maintenance window of the cluster's file" in one and "Without them it is" in one for one in told)
+    assert "hold 1 maintenance window of the cluster's file" in told[1]  # right after the answer
+    assert "Without them it is" in told[1]
+    for ratio, said in (
+        (0.7, " on both: expect the second (not shown beyond chance: "),
+        (0.999, ": the gain is theirs, "),
+    ):
+        gain = replace(found, together=Interval(ratio, 0.5, 1.2))
+        assert said in sentences(replace(tuning, without_past=gain))[1]
+
+
+def test_from_when_on_a_group_counts_as_waiting_longer_is_said_once(made):
+    tuning, _ = made
+    one = replace(tuning.shares[0], now_s=1000.0, then_s=1040.0)
+    groups = (one, replace(one, then_s=2000.0), replace(one, then_s=500.0), replace(one, kind="user", then_s=500.0))
+    told = [said for said in sentences(replace(tuning, shares=groups)) if said.startswith("By ")]
+    assert told[0].startswith("By size, counting changes of more than 5 %: 1 of 3 groups wait less, 1 longer (")
+    assert told[1] == "By user: 1 of 1 groups wait less, 0 longer."
 
 
 def test_a_tail_that_grows_is_named_though_the_mean_falls(made):

@@ -21,6 +21,7 @@ from rltune.trials.measures import metric_of
 from rltune.trials.shares import FEWEST, told_kind, told_small_groups
 from rltune.tune.advice import Advice
 from rltune.tune.pick import WORTH, preference
+from rltune.tune.starving import DAY_H, GRACE_TIMES
 from rltune.tune.tuning import FEWEST_JOBS
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ def sentences(made: Tuning) -> list[str]:
     why = (*_tested(made), *_not_first(made), *_decided(made), *_who(made))
     return [
         advice(made),
+        *_past(made),
         *_doubted(made),
         *_unasked(made),
         *_set_aside(made),
         *_level(made),
-        *_past(made),
         *why,
         *_sure(made),
     ]
@@ -97,7 +98,8 @@ def _watch(made: Tuning) -> str:
     price = _hunger(made.starving)
     if made.testing.estimate < 1 and any(one.high < 1 for one in (made.testing, made.together)):
         reasons = [*([f"on the last part {price}"] if price else []), *([] if made.believed else [UNBELIEVED])]
-        guard = "Put a guard around it that bounds this, or stay" if price else "Stay"
+        such = f"{made.chosen.pipeline.policy.name}+guard:{DAY_H:g}h:{GRACE_TIMES}"
+        guard = f"Put a guard around it that bounds this, such as {such}, or stay" if price else "Stay"
         return f"{better} {', and '.join(reasons)}. {guard} as you are."
     also = f", and on the last part {price}" if price else ""
     return f"{better} chance may explain it{also}; stay as you are until {_until(made)}."
@@ -213,8 +215,9 @@ def _past(made: Tuning) -> list[str]:
     told = f"These parts hold {which} of the cluster's file, and the queues after them are in the gain"
     ratios = [interval(one, write_ratio) for one in (found.testing, found.together)]
     said = f"{told}. Without them it is {ratios[0]} of now on the last part and {ratios[1]} on both"
-    gone = ": the gain is theirs, and what happened once is no plan" if found.together.estimate > 1 - WORTH else ""
-    return [f"{said}{gone}."]
+    gone = "the gain is theirs, and what happened once is no plan"
+    expect = f"expect the second ({_by_interval(found.together)})"
+    return [f"{said}: {gone if found.together.estimate > 1 - WORTH else expect}."]
 
 
 def _tested(made: Tuning) -> list[str]:
@@ -273,12 +276,14 @@ def _decided(made: Tuning) -> list[str]:
 
 def _who(made: Tuning) -> list[str]:
     """Name who waits longer, and who shorter, by kind of group."""
-    said = []
+    said: list[str] = []
     for kind in dict.fromkeys(share.kind for share in made.shares):
         shares = [s for s in made.shares if s.kind == kind]
         lose, win = _longer(shares), [s for s in shares if s.then_s < (1 - NOTICEABLE) * s.now_s - 1]
         if lose or win:
-            said.append(f"By {kind}: {len(win)} of {len(shares)} groups wait less, {len(lose)} longer{_named(lose)}.")
+            by = f", counting changes of more than {100 * NOTICEABLE:g} %" if not said else ""
+            told = f"{len(win)} of {len(shares)} groups wait less, {len(lose)} longer{_named(lose)}"
+            said.append(f"By {kind}{by}: {told}.")
     return [*said, *_tail(made), *_too_small(made)]
 
 

@@ -59,7 +59,7 @@ class WhatIf:
         mean = self.mean_difference_s
         if math.isnan(mean) or self.difference.low <= mean <= self.difference.high:
             return ""
-        return f"; a few futures, in which the queue grows far longer, carry the mean over all of {_signed(mean)}"
+        return f"; a few futures, in which the queue grows far longer, carry the mean over all futures, {_signed(mean)}"
 
     def lines(self) -> list[str]:
         """Return the answer line by line."""

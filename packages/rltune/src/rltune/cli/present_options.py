@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from rltune.jobs import Jobs
     from rltune.live.see.backend import Backend
     from rltune.live.see.snapshot import Snapshot
-from rltune.present import Present
-from rltune.present.told_date import date_and_time
+    from rltune.present import Present
 
 USUAL = "multifactor + easy"
 MOST_HISTORY = 20_000  # ended jobs that a forecast draws from
@@ -242,6 +241,8 @@ def told_date(asked: str, at_s: float, origin_s: float | None) -> str:
     """Return the date on a history's own clock of a time that was asked for otherwise; "" where there is none."""
     if origin_s is None or not _is_number(asked.removesuffix("%")):
         return ""
+    from rltune.present.told_date import date_and_time
+
     return f" ({date_and_time(origin_s + at_s)})"
 
 

@@ -52,7 +52,7 @@ def read_pipeline(text: str, **settings: Any) -> Pipeline:
     front, _, placement = (part.strip() for part in NAMED.get(text.strip(), text).partition(","))
     policy, _, backfill = (part.strip() for part in front.partition(" + "))
     if policy and backfill not in {"", *BACKFILLS}:
-        raise unknown("backfilling", backfill, BACKFILLS, f"(in pipeline {text!r})")
+        raise unknown("backfilling", backfill, BACKFILLS, f"(in pipeline {text!r}, as in 'saf + easy, milp:8')")
     if not policy or "," in placement:
         raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")
     return parse_pipeline(policy, backfill or "none", placement or BEST_FIT, **settings)

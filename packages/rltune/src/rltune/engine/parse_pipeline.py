@@ -16,6 +16,7 @@ from rltune.policy.base import Policy, Score
 from rltune.policy.by_name import get_policy
 
 FORM = "POLICY, POLICY + BACKFILL, or POLICY + BACKFILL, PLACEMENT"
+EXAMPLE = ", as in 'saf + easy, milp:8'"
 # EASY++ (Tsafrir, Etsion and Feitelson 2007): the shortest is backfilled first, and who outlives an estimate runs on.
 NAMED = {"easy++": "fcfs+remaining:history + easy:sjf"}
 _Around = TypeVar("_Around", Guard, Search, Turns)
@@ -52,9 +53,9 @@ def read_pipeline(text: str, **settings: Any) -> Pipeline:
     front, _, placement = (part.strip() for part in NAMED.get(text.strip(), text).partition(","))
     policy, _, backfill = (part.strip() for part in front.partition(" + "))
     if policy and backfill not in {"", *BACKFILLS}:
-        raise unknown("backfilling", backfill, BACKFILLS, f"(in pipeline {text!r}, as in 'saf + easy, milp:8')")
+        raise unknown("backfilling", backfill, BACKFILLS, f"(in pipeline {text!r})", more=EXAMPLE)
     if not policy or "," in placement:
-        raise InputError(f"pipeline {text!r} is not understood; write {FORM}, as in 'saf + easy, milp:8'")
+        raise InputError(f"pipeline {text!r} is not understood; write {FORM}{EXAMPLE}")
     return parse_pipeline(policy, backfill or "none", placement or BEST_FIT, **settings)
 
 

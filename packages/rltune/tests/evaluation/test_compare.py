@@ -378,6 +378,7 @@ def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):
 
 
 INTERRUPTED = """
+import time
 import numpy as np
 from rltune import Cluster, Jobs
 from rltune.evaluation import WindowSpec
@@ -386,7 +387,10 @@ from rltune.evaluation import compare
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
     jobs = Jobs.from_arrays(np.arange(20_000) * 60.0, rng.exponential(900, 20_000), 1)
-    told = lambda done, total, label: print(done, flush=True)
+    def told(done, total, label):
+        print(done, flush=True)
+        if done == 4:
+            time.sleep(60)  # until the interrupt: a starved parent may find all done, while its workers go on
     got = compare(jobs, Cluster.uniform(4, 4), ["fcfs"], windows=WindowSpec(1_000, 15_000), workers=2, progress=told)
     print("partial", got.complete, len(got.runs) == got.standings[0].windows > 0)
 """

@@ -378,6 +378,7 @@ def test_a_script_without_a_guard_gets_a_sentence_and_does_not_hang(tmp_path):
 
 
 INTERRUPTED = """
+import signal
 import time
 import numpy as np
 from rltune import Cluster, Jobs
@@ -385,6 +386,7 @@ from rltune.evaluation import WindowSpec
 from rltune.evaluation import compare
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background is deaf to it
     rng = np.random.default_rng(0)
     jobs = Jobs.from_arrays(np.arange(20_000) * 60.0, rng.exponential(900, 20_000), 1)
     def told(done, total, label):
